@@ -1,0 +1,6 @@
+"""Runs the command line as ``python -m gpumon``."""
+
+from gpumon.cli import main
+
+if __name__ == "__main__":
+    main()

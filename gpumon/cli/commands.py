@@ -1,0 +1,201 @@
+"""The commands. What a command needs is imported when it runs, so that each starts fast."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+
+from gpumon import __version__
+from gpumon.cli.options import NumberRange, debug_option, interval_option, screen_options, speed_option
+from gpumon.core.exits import CommandError, ExitCode
+from gpumon.streams.base import Stream
+
+if TYPE_CHECKING:
+    from gpumon.ui.selftest import Check
+
+DEMO_SECONDS: Final = 100.0
+"""Where in the bundled recording the most can be seen."""
+
+_EPILOG: Final = (
+    "Exit codes: 0 fine; 1 it ran and the verdict is bad; 2 wrong usage; 3 what it needs is not there "
+    "(no driver, no GPU); 128+n ended by signal n. Every option can be set in the environment, such as "
+    "GPUMON_INTERVAL or GPUMON_DEMO_SPEED."
+)
+
+
+class _Commands(click.Group):
+    """The group of all commands."""
+
+    def invoke(self, context: click.Context) -> object:
+        """Runs the command; a reader that left is told without a number, by which click would make it an exit of 1."""
+        try:
+            return super().invoke(context)
+        except BrokenPipeError:
+            raise BrokenPipeError from None
+
+
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GPUMON"},
+    epilog=_EPILOG,
+)
+@click.version_option(__version__, prog_name="gpumon")
+@interval_option
+@screen_options
+@debug_option
+@click.pass_context
+def gpumon(context: click.Context, interval: float, theme: str, mouse: bool) -> None:
+    """Watch the NVIDIA GPUs of this machine, live.
+
+    Without a terminal it prints what `gpumon status` prints.
+    """
+    if context.invoked_subcommand is not None:
+        given = {"interval": interval, "theme": theme, "mouse": mouse}
+        context.default_map = {context.invoked_subcommand: given}  # GPUMON_THEME is meant for gpumon demo as well
+        return
+    if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
+        context.invoke(status)
+        return
+    from gpumon.streams.live import LiveStream
+
+    _show(LiveStream(interval), theme, mouse)
+
+
+@gpumon.command(short_help="Play the bundled recording.")
+@speed_option
+@screen_options
+@debug_option
+def demo(speed: float, theme: str, mouse: bool) -> None:
+    """Play the bundled recording of a real machine with eight GPUs."""
+    from gpumon.streams.replay import open_demo
+
+    _show(open_demo(speed), theme, mouse)
+
+
+@gpumon.command(short_help="Print one look at this machine.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    envvar="GPUMON_STATUS_JSON",
+    help="One JSON document, missing values null with their reason.",
+)
+@debug_option
+def status(as_json: bool) -> None:
+    """Print one look at this machine's GPUs."""
+    from gpumon.operations.status import document, look
+
+    frame = look()
+    if as_json:
+        click.echo(json.dumps(document(frame), indent=2, ensure_ascii=False))
+    elif frame.devices:
+        from gpumon.ui.report import report
+
+        click.echo(report(frame))
+    problem = frame.problems.get("driver")
+    if problem is not None:
+        raise CommandError(problem, ExitCode.NOT_THERE)
+
+
+@gpumon.command(short_help="Record this machine to a file or a pipe.")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@interval_option
+@click.option("--duration", type=NumberRange(0, min_open=True), metavar="SECONDS", help="When to stop.")
+@click.option("--anonymize", is_flag=True, help="Leave out host and user names, UUIDs, folders and arguments.")
+@debug_option
+def record(file: Path, interval: float, duration: float | None, anonymize: bool) -> None:
+    """Record this machine to FILE (compressed if it ends in .gz), or to standard output if FILE is -.
+
+    To watch another machine: ssh box gpumon record - | gpumon replay -
+    """
+    from gpumon.operations.record import record as run
+    from gpumon.streams.live import LiveStream
+
+    run(LiveStream(interval), file, duration, anonymize)
+
+
+@gpumon.command(short_help="Play a recording, or frames from a pipe.")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@speed_option
+@screen_options
+@debug_option
+def replay(file: Path, speed: float, theme: str, mouse: bool) -> None:
+    """Play a recording in the same screen, or frames from standard input if FILE is -."""
+    from gpumon.streams.replay import open_replay
+
+    _show(open_replay(file, speed), theme, mouse)
+
+
+@gpumon.command(short_help="Walk every screen headless and check what is there.")
+@click.option(
+    "--demo",
+    "use_demo",
+    is_flag=True,
+    envvar="GPUMON_SELFTEST_DEMO",
+    help="On the bundled recording instead of this machine.",
+)
+@click.option("--size", default="160x50", show_default=True, metavar="COLUMNSxROWS", help="Size of the terminal.")
+@click.option("--theme", type=click.Choice(["dark", "light", "ansi"]), default="dark", show_default=True)
+@click.option(
+    "--screens", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER", help="Save an SVG of each screen."
+)
+@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_SELFTEST_JSON", help="One JSON document.")
+@debug_option
+def selftest(use_demo: bool, size: str, theme: str, screens: Path | None, as_json: bool) -> None:
+    """Test the real screen on this machine, without a terminal: open every screen, press every key, check every value.
+
+    Ends within 45 seconds whatever hangs, and exits 0 or 1.
+    """
+    columns, _, rows = size.partition("x")
+    if not (columns.isdecimal() and rows.isdecimal() and 0 < int(columns) <= 1000 and 0 < int(rows) <= 1000):
+        raise click.BadParameter(f"{size!r} is not a size such as 160x50.", param_hint="--size")
+    if screens is not None:
+        screens.mkdir(parents=True, exist_ok=True)
+    checks = _selftest(use_demo, (int(columns), int(rows)), theme, screens)
+    if as_json:
+        from gpumon.ui.selftest import document
+
+        click.echo(json.dumps(document(checks), indent=2))
+    else:
+        for check in checks:
+            click.echo(f"{check.status.value:<5} {check.id:<22} {check.detail}")
+    if any(check.status.value == "fail" for check in checks):
+        raise click.exceptions.Exit(ExitCode.BAD_VERDICT)
+
+
+def _selftest(use_demo: bool, size: tuple[int, int], theme: str, screens: Path | None) -> "list[Check]":
+    import asyncio
+
+    from gpumon.streams.live import LiveStream
+    from gpumon.streams.replay import ReplayStream, open_demo
+
+    stream: LiveStream | ReplayStream = open_demo() if use_demo else LiveStream(0.5)
+    stream.start()
+    try:
+        if isinstance(stream, ReplayStream):
+            stream.seek(DEMO_SECONDS)
+        from gpumon.ui.selftest import selftest as walk
+
+        return asyncio.run(walk(stream, size, theme, screens))
+    finally:
+        stream.close()
+
+
+def _show(stream: Stream, theme: str, mouse: bool) -> NoReturn:
+    """Opens the screen; the stream is started first, so that both get ready at once."""
+    from gpumon.ui import terminal
+
+    terminal.require()
+    terminal.frugal()
+    stream.start()
+    try:
+        from gpumon.ui.app import GpumonApp
+
+        code = terminal.run(GpumonApp(stream, theme=theme), stream.close, mouse=mouse)
+    finally:
+        stream.close()
+    os._exit(code)  # all is given back; an ordinary exit would still wait for threads that wait for the driver

@@ -1,0 +1,170 @@
+"""Frozen records of what was measured, from the collector to the screen.
+
+Everything that a stream carries is one of these. They hold values and reasons, never text made for a screen.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from gpumon.core.problems import Problem
+
+
+class DeviceState(str, Enum):
+    """Whether a device answers."""
+
+    OK = "ok"
+    LOST = "lost"
+    UNRESPONSIVE = "unresponsive"
+    EXCLUDED = "excluded"
+
+
+class ProcessKind(str, Enum):
+    """In which of NVML's three lists a process stands."""
+
+    COMPUTE = "compute"
+    GRAPHICS = "graphics"
+    MPS = "mps"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process on one device.
+
+    Attributes:
+        pid: PID in the namespace of the driver, which is the host's.
+        kinds: The NVML lists in which it stands.
+        memory_bytes: Device memory that it holds on this device.
+        user: Owner's login name, or the uid as text where there is no name.
+        command: Command line, made safe.
+        cpu_percent: Host CPU since the previous frame; 100 is one core.
+        host_memory_bytes: Resident host memory.
+        age_seconds: Time since the process started.
+        problems: Why a field is None, by field name.
+    """
+
+    pid: int
+    kinds: tuple[ProcessKind, ...] = (ProcessKind.COMPUTE,)
+    memory_bytes: int | None = None
+    user: str | None = None
+    command: str | None = None
+    cpu_percent: float | None = None
+    host_memory_bytes: int | None = None
+    age_seconds: float | None = None
+    problems: Mapping[str, Problem] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU at one moment.
+
+    Attributes:
+        index: NVML's index.
+        cuda_index: The index that CUDA gives it; CUDA orders devices by rules of its own.
+        uuid: NVML's UUID; None while a lost GPU has not told it.
+        pci_bus_id: PCI bus id as NVML writes it, such as ``00000000:1B:00.0``.
+        name: Product name.
+        architecture: Chip family, such as ``Hopper``.
+        state: Whether it answers.
+        age_seconds: Age of the readings; None when there has never been one.
+        readings: Metric id to value, only those that could be read.
+        throttle_reasons: NVML's clocks-event reasons in force, or None when not known.
+        processes: Processes that NVML lists for it, or None when not known.
+        problems: Why something is missing, by metric id or field name.
+    """
+
+    index: int
+    cuda_index: int | None = None
+    uuid: str | None = None
+    pci_bus_id: str | None = None
+    name: str | None = None
+    architecture: str | None = None
+    state: DeviceState = DeviceState.OK
+    age_seconds: float | None = 0.0
+    readings: Mapping[str, float] = field(default_factory=dict)
+    throttle_reasons: tuple[str, ...] | None = None
+    processes: tuple[Process, ...] | None = None
+    problems: Mapping[str, Problem] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """What identifies the device over time: its UUID, or its index until it has told one."""
+        return self.uuid or f"index:{self.index}"
+
+    def get(self, metric_id: str) -> float | None:
+        """The reading of a metric, or None; `problems` then says why."""
+        return self.readings.get(metric_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine around the GPUs.
+
+    Attributes:
+        name: Host name.
+        cpu_count: Logical processors.
+        cpu_percent: All processors together since the previous frame, 0 to 100.
+        load: Load averages of 1, 5 and 15 minutes.
+        memory_total_bytes: Installed memory.
+        memory_available_bytes: Memory that can be taken without swapping.
+        uptime_seconds: Time since boot.
+        problems: Why a field is None, by field name.
+    """
+
+    name: str | None = None
+    cpu_count: int | None = None
+    cpu_percent: float | None = None
+    load: tuple[float, float, float] | None = None
+    memory_total_bytes: int | None = None
+    memory_available_bytes: int | None = None
+    uptime_seconds: float | None = None
+    problems: Mapping[str, Problem] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What reading the devices cost.
+
+    Attributes:
+        seconds: Duration of the last sweep, or None while there was none.
+        calls: NVML calls since the collector started.
+        errors: Those of them that failed.
+        threads_stuck: Threads that wait in a driver call that does not return.
+    """
+
+    seconds: float | None = None
+    calls: int = 0
+    errors: int = 0
+    threads_stuck: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Everything at one moment.
+
+    Attributes:
+        time_seconds: Unix time, for labels only.
+        monotonic_seconds: The machine's monotonic clock, for ages and intervals.
+        interval_seconds: The interval that was asked for.
+        host: The machine.
+        driver_version: NVIDIA driver, or None without one.
+        cuda_driver_version: Highest CUDA version that the driver can run, such as ``13.0``.
+        devices: In NVML's order.
+        sweep: Cost of the reading.
+        problems: What is wrong with the driver or the collector as a whole, by subject.
+    """
+
+    time_seconds: float
+    monotonic_seconds: float
+    interval_seconds: float
+    host: Host = Host()
+    driver_version: str | None = None
+    cuda_driver_version: str | None = None
+    devices: tuple[Device, ...] = ()
+    sweep: Sweep = Sweep()
+    problems: Mapping[str, Problem] = field(default_factory=dict)
+
+    def is_fresh(self, device: Device) -> bool:
+        """Whether a device's readings belong to this moment: it answers, and its turn in the sweep has come."""
+        limit = 1.5 * self.interval_seconds + (self.sweep.seconds or 0.0)
+        return device.state is DeviceState.OK and device.age_seconds is not None and device.age_seconds <= limit

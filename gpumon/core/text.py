@@ -1,0 +1,34 @@
+"""Makes text from outside harmless: process names, command lines, device names, recordings, logs.
+
+Textual and the terminal pass control characters on, so a command line of another user could clear the screen or set
+the clipboard. `safe_text` stands where such text comes in; after it, the text is only ever data.
+"""
+
+import re
+
+ELLIPSIS = "…"
+
+_UNSAFE = re.compile(
+    "["
+    "\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
+    "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"  # bidi, zero-width and separator controls
+    "\ud800-\udfff"  # surrogates, which no terminal encoding can carry
+    "]"
+)
+_REPLACEMENT = "\ufffd"
+
+
+def safe_text(text: str, limit: int = 512) -> str:
+    """Returns ``text`` without control, bidi or surrogate characters, at most ``limit`` characters long.
+
+    White space becomes a single space; every other unsafe character becomes U+FFFD, so that its place stays visible.
+    """
+    clipped = text[: limit + 1]
+    if not (clipped.isascii() and clipped.isprintable()):
+        clipped = _UNSAFE.sub(_REPLACEMENT, re.sub(r"[\t\n\v\f\r]+", " ", clipped))
+    return clipped if len(clipped) <= limit else clipped[: limit - 1] + ELLIPSIS
+
+
+def safe_bytes(data: bytes, limit: int = 512) -> str:
+    """Decodes ``data`` as UTF-8 and makes it safe; undecodable bytes become U+FFFD."""
+    return safe_text(data[: 4 * (limit + 1)].decode("utf-8", "replace"), limit)

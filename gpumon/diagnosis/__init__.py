@@ -1,0 +1,1 @@
+"""What is wrong with a machine, and how to mend it."""

@@ -1,0 +1,1 @@
+"""What both front ends do with the rooms below."""

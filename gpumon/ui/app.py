@@ -1,0 +1,183 @@
+"""The app: keys and wiring. It takes frames from feeds and lets the screen on top draw; it holds no figures itself."""
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar, Final
+
+from textual import on
+from textual.app import App, SystemCommand
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from gpumon.core.exits import CommandError
+from gpumon.core.store import Store
+from gpumon.streams.base import Adjustable, Seekable, Stream
+from gpumon.streams.replay import DEMO_TITLE, open_demo
+from gpumon.ui.commands import APP_BINDINGS, system_commands
+from gpumon.ui.feed import Feed
+from gpumon.ui.messages import FramesWaiting, SceneWanted
+from gpumon.ui.screens.drawn import DrawnScreen
+from gpumon.ui.screens.help import HelpScreen
+from gpumon.ui.screens.overview import OverviewScreen
+from gpumon.ui.source import change_pace
+
+THEMES: Final = {"dark": "textual-dark", "light": "textual-light", "ansi": "ansi-dark"}
+SEEK_SECONDS: Final = 10.0
+_SILENCE_TICK_SECONDS: Final = 0.5
+
+
+class GpumonApp(App[None]):
+    """Draws what a stream brings.
+
+    Args:
+        stream: Where frames come from; started by the caller.
+        theme: A key of `THEMES`.
+    """
+
+    TITLE = "gpumon"
+    CSS_PATH = Path(__file__).with_name("gpumon.tcss")
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [*APP_BINDINGS]
+
+    def __init__(self, stream: Stream, theme: str = "dark") -> None:
+        super().__init__()
+        self.failure: Exception | None = None
+        """What ended the app, if it was an exception."""
+        self.theme = THEMES[theme]
+        self._home = Feed(stream)
+        self._demo: Feed | None = None
+
+    @property
+    def feed(self) -> Feed:
+        """What is shown: the demo while it is open, else what gpumon was started with."""
+        return self._demo or self._home
+
+    @property
+    def stream(self) -> Stream:
+        """The stream that is shown."""
+        return self.feed.stream
+
+    @property
+    def store(self) -> Store:
+        """The store that is shown."""
+        return self.feed.store
+
+    def on_mount(self) -> None:
+        """Opens the overview and answers the stream's bell."""
+        self.push_screen(OverviewScreen())
+        self.set_interval(_SILENCE_TICK_SECONDS, self.notice_silence)
+        self.stream.inbox.on_arrival(self._ring)
+
+    @on(FramesWaiting)
+    def take_frames(self) -> None:
+        """Takes in every frame that waits, then draws once."""
+        self._take()
+        if isinstance(self.stream, Seekable) or not self.feed.paused:
+            self.draw()
+
+    @on(SceneWanted)
+    def draw_anew(self) -> None:
+        """Draws for a screen that needs it, paused or not."""
+        self._take()
+        self.draw()
+
+    def draw(self) -> None:
+        """Lets the screen on top draw."""
+        if isinstance(self.screen, DrawnScreen) and self.screen.is_mounted:
+            scene = self.feed.scene()
+            if scene is not None:
+                self.screen.show(scene)
+
+    def notice_silence(self) -> None:
+        """Lets the screen tell that values are getting old: no frame rings a bell for that."""
+        if self.feed.silence_seconds:
+            self.draw()
+
+    def action_pause(self) -> None:
+        self.feed.toggle_pause()
+        self.draw()
+
+    def action_faster(self) -> None:
+        change_pace(self.stream, 1)
+        self.draw()
+
+    def action_slower(self) -> None:
+        change_pace(self.stream, -1)
+        self.draw()
+
+    def action_rewind(self) -> None:
+        self._seek(-SEEK_SECONDS)
+
+    def action_forward(self) -> None:
+        self._seek(SEEK_SECONDS)
+
+    def action_demo(self) -> None:
+        if self._demo is not None:
+            self._demo.stream.close()
+            self._demo = None
+            self._home.unhide()
+        else:
+            try:
+                recording = open_demo()
+            except CommandError as error:
+                self.notify(str(error), severity="error", markup=False)
+                return
+            recording.start()
+            self._home.hide()
+            self._demo = Feed(recording)
+            recording.inbox.on_arrival(self._ring)
+        self.refresh_bindings()
+        self.draw_anew()
+
+    def action_theme(self) -> None:
+        names = list(THEMES.values())
+        self.theme = names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else names[0]
+
+    def action_help(self) -> None:
+        self.push_screen(HelpScreen())
+
+    async def action_quit(self) -> None:
+        """Leaves at once; the collector is told meanwhile, not waited for."""
+        threading.Thread(target=self.close_streams, name="gpumon-close", daemon=True).start()
+        self.exit()
+
+    def close_streams(self) -> None:
+        """Closes every stream that was opened."""
+        for feed in (self.feed, self._home):
+            feed.stream.close()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hides the keys that the stream or the screen has no use for."""
+        if action in {"rewind", "forward"}:
+            return isinstance(self.stream, Seekable)
+        if action in {"faster", "slower"}:
+            return isinstance(self.stream, (Seekable, Adjustable))
+        if action == "demo":
+            return isinstance(self.screen, OverviewScreen) and self._home.stream.title != DEMO_TITLE
+        return super().check_action(action, parameters)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette: gpumon's own actions, then Textual's."""
+        yield from system_commands(screen, super().get_system_commands(screen))
+
+    def _ring(self) -> None:
+        self.post_message(FramesWaiting())
+
+    def _take(self) -> None:
+        self._home.take()
+        if self._demo is not None:
+            self._demo.take()
+
+    def _seek(self, seconds: float) -> None:
+        if isinstance(self.stream, Seekable):
+            self.stream.seek(self.stream.position.seconds + seconds)
+
+    def _fatal_error(self) -> None:
+        """Ends without Textual's page-long traceback; the command line says what happened."""
+        self.failure = self._exception if isinstance(self._exception, Exception) else OSError("the terminal is broken")
+        self._close_messages_no_wait()
+
+    def panic(self, *_: object) -> None:
+        """Textual's other way of dying: errors that print themselves, and keys that cannot be read any more."""
+        self._fatal_error()

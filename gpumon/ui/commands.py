@@ -1,0 +1,51 @@
+"""Every action of the app by name: its key, and its place in the command palette."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from textual.app import SystemCommand
+from textual.binding import Binding
+from textual.screen import Screen
+
+APP_BINDINGS: Final = (
+    Binding("q,ctrl+c", "quit", "Quit", id="quit", tooltip="Leave gpumon"),
+    Binding("question_mark,f1", "help", "Help", id="help", tooltip="What the screen shows and what the keys do"),
+    Binding("space,p", "pause", "Pause", id="pause", tooltip="Stop and go on"),
+    Binding(
+        "plus,equals_sign",
+        "faster",
+        "Pace",
+        id="faster",
+        key_display="+/-",
+        tooltip="Faster: a shorter interval, or a quicker replay",
+    ),
+    Binding(
+        "minus",
+        "slower",
+        "Slower",
+        id="slower",
+        show=False,
+        tooltip="Slower: a longer interval, or a slower replay",
+    ),
+    Binding("full_stop", "forward", "10s", id="forth", key_display=",/.", tooltip="Ten seconds forth in the recording"),
+    Binding("comma", "rewind", "Back", id="back", show=False, tooltip="Ten seconds back in the recording"),
+    Binding("d", "demo", "Demo", id="demo", tooltip="Play the bundled recording, and back to live"),
+    Binding("t", "theme", "Theme", id="theme", tooltip="Next theme: dark, light, ansi"),
+    Binding("ctrl+z", "suspend_process", "Suspend", id="suspend", show=False, tooltip="Suspend; fg brings it back"),
+)
+
+
+def system_commands(screen: Screen[object], others: Iterable[SystemCommand]) -> Iterator[SystemCommand]:
+    """A command for each binding that applies now, then those of ``others`` that are called differently."""
+    app = screen.app
+    titles = set()
+    for binding in APP_BINDINGS:
+        if app.check_action(binding.action, ()):
+
+            async def run(action: str = binding.action) -> None:
+                await app.run_action(action)
+
+            title = (binding.id or binding.description).capitalize()
+            titles.add(title)
+            yield SystemCommand(title, binding.tooltip, run)
+    yield from (command for command in others if command.title not in titles)

@@ -1,0 +1,113 @@
+"""A stream with all that is made of its frames: their store, alerts, the pause, and silence when none come."""
+
+import time
+from typing import Final
+
+from gpumon.core.model import Frame
+from gpumon.core.store import Store
+from gpumon.core.units import age_text
+from gpumon.diagnosis.health import Alert, HealthHistory, Severity
+from gpumon.streams.base import Rewound, Seekable, Stream
+from gpumon.ui.scene import Scene
+from gpumon.ui.source import source_text
+
+SILENCE_SECONDS: Final = 2.5
+"""Silence shorter than this is none, however short the interval: a slow sweep or a lost packet."""
+
+_NO_FRAME: Final = Frame(0.0, 0.0, 0.0)
+_WAITING: Final = Alert(
+    "waiting",
+    Severity.INFO,
+    "Waiting for the first values.",
+    "A driver that was not in use takes some seconds to start.",
+)
+
+
+class Feed:
+    """What a screen is drawn from.
+
+    Args:
+        stream: Where frames come from; started by the caller.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.store = Store()
+        self.arrived_at = time.monotonic()
+        self._health = HealthHistory()
+        self._paused_frame: Frame | None = None
+        self._has_begun = False
+        self._paused_by_hiding = False
+
+    @property
+    def paused(self) -> bool:
+        """Whether the screen stands still; a recording itself stops, live frames go on being taken in."""
+        return self.stream.position.paused if isinstance(self.stream, Seekable) else self._paused_frame is not None
+
+    def toggle_pause(self) -> None:
+        """Stops, or goes on."""
+        if isinstance(self.stream, Seekable):
+            self.stream.set_paused(not self.stream.position.paused)
+        else:
+            self._paused_frame = self.store.frame if self._paused_frame is None else None
+
+    def hide(self) -> None:
+        """Another feed is shown: a recording waits meanwhile."""
+        if isinstance(self.stream, Seekable) and not self.paused:
+            self.stream.set_paused(True)
+            self._paused_by_hiding = True
+
+    def unhide(self) -> None:
+        """It is shown again."""
+        if isinstance(self.stream, Seekable) and self._paused_by_hiding:
+            self.stream.set_paused(False)
+        self._paused_by_hiding = False
+
+    def take(self) -> None:
+        """Takes in every frame that waits."""
+        arrivals = self.stream.inbox.drain()
+        for arrival in arrivals:
+            if isinstance(arrival, Rewound):
+                self.store.clear()
+            else:
+                self.store.apply(arrival)
+        if arrivals:
+            self.arrived_at = time.monotonic()
+
+    @property
+    def silence_seconds(self) -> float:
+        """How long no frame has come, if that is longer than it should be; 0 otherwise, and for a recording."""
+        frame = self.store.frame
+        if frame is None or isinstance(self.stream, Seekable) or self._paused_frame is not None:
+            return 0.0
+        silence = time.monotonic() - self.arrived_at
+        expected = max(frame.interval_seconds, frame.sweep.seconds or 0.0)
+        return silence if silence > max(1.5 * expected + 0.5, SILENCE_SECONDS) else 0.0
+
+    def scene(self) -> Scene | None:
+        """What is to be drawn, or None when what is drawn stays: time jumped, and the next frame is not there yet."""
+        frame = self._paused_frame or self.store.frame
+        if frame is None and self._has_begun:
+            return None
+        self._has_begun = frame is not None
+        silence = self.silence_seconds
+        return Scene(
+            store=self.store,
+            frame=frame or _NO_FRAME,
+            alerts=tuple(self._alerts(frame, silence)),
+            source=source_text(self.stream, frame, paused=self.paused),
+            silence_seconds=silence,
+        )
+
+    def _alerts(self, frame: Frame | None, silence: float) -> list[Alert]:
+        problem = self.stream.problem
+        if problem is not None:
+            first = [Alert(problem.code.value, Severity.CRITICAL, problem.reason, problem.remedy)]
+        elif frame is None:
+            first = [_WAITING]
+        elif silence:
+            said = f"No values for {age_text(silence)}: the collector, or the link to it, is silent."
+            first = [Alert("silence", Severity.CRITICAL, said, "All that is shown is as old.")]
+        else:
+            first = []
+        return first + (self._health.check(frame) if frame is not None else [])

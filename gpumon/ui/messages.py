@@ -1,0 +1,17 @@
+"""Facts that travel up to the app."""
+
+from textual.message import Message
+
+
+class FramesWaiting(Message):
+    """The inbox holds something. A newer bell replaces one that still rings: the handler takes everything anyway."""
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, FramesWaiting)
+
+
+class SceneWanted(Message):
+    """A screen has come to the top or has another size; what it shows is of another moment or shape."""
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, SceneWanted)

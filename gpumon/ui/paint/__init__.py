@@ -1,0 +1,1 @@
+"""Values to lines: pure functions, tested without an app."""

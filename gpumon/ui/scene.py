@@ -1,0 +1,25 @@
+"""What a screen is given to draw."""
+
+from typing import NamedTuple
+
+from gpumon.core.model import Frame
+from gpumon.core.store import Store
+from gpumon.diagnosis.health import Alert
+
+
+class Scene(NamedTuple):
+    """One moment, ready to be drawn.
+
+    Attributes:
+        store: Histories.
+        frame: The moment.
+        alerts: What is wrong, worst first.
+        source: Where the frames come from and how it stands, such as ``live every 1 s``.
+        silence_seconds: How long no frame has come, if that is too long; everything shown is older by as much.
+    """
+
+    store: Store
+    frame: Frame
+    alerts: tuple[Alert, ...]
+    source: str
+    silence_seconds: float = 0.0

@@ -1,0 +1,1 @@
+"""What fills the terminal: the overview, one device in detail, help."""

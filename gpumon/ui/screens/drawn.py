@@ -1,0 +1,28 @@
+"""What the screens that draw scenes share."""
+
+from textual import events
+from textual.screen import Screen
+
+from gpumon.ui.messages import SceneWanted
+from gpumon.ui.scene import Scene
+
+
+class DrawnScreen(Screen[None]):
+    """Is given scenes while it is on top; asks for one when it comes there and when its size changes."""
+
+    def show(self, scene: Scene) -> None:
+        """Draws a scene; sends nothing for what is the same as before."""
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        """Until now it had nothing to draw on."""
+        self.post_message(SceneWanted())
+
+    def on_screen_resume(self) -> None:
+        """It may have missed scenes while it was hidden."""
+        self.post_message(SceneWanted())
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Lines are made for a width."""
+        if self.is_current:
+            self.post_message(SceneWanted())

@@ -1,0 +1,54 @@
+"""What the screen shows and what the keys do."""
+
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+HELP: Final = """\
+The NVIDIA GPUs of this machine, or a recording of another one.
+
+KEYS
+  q  ctrl+c      quit
+  space          pause: a recording stops; live, the history goes on
+  + -            live: shorter or longer interval; recording: speed
+  , .            recording: ten seconds back or forth
+  tab  arrows    from table to table, and inside one (also j k g G, mouse)
+  enter          every value of the row: its meaning, or why it is missing
+  d              play the bundled recording, and back to live
+  t              theme: dark, light, ansi (your terminal's own colours)
+  ctrl+p         all commands           ctrl+z   suspend (back with fg)
+
+A GPU
+  Util           share of time in which a kernel or a copy ran; it says
+                 nothing of how much of the chip worked
+  Memory GiB     held by processes / installed, the driver's reserve apart
+  Power W        drawn / limit          SM MHz   clock / maximum
+  MemCtl         share of time in which device memory was read or written
+  PCIe           generation x lanes     Perf     P0 is the fastest state
+  State          why the clocks are lowered; a power cap in work is fine
+                 UNRESPONSIVE 12s: no answer from the driver since then
+                 LOST: GPU or driver has gone     STALE 5s: an old value
+  Util 52s       the last 52 seconds, on a scale to 100 % or all memory;
+                 _ is idle, a dot is a gap: nothing could be measured
+  !  before a value: look at it         –  no value: enter tells why
+
+A PROCESS
+  Type           C compute, G graphics, M client of MPS
+  CPU%           100 is one processor of the host
+"""
+
+
+class HelpScreen(ModalScreen[None]):
+    """A page of text."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,f1", "dismiss", "Close", id="help.close", tooltip="Close the help"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(HELP, markup=False)

@@ -1,0 +1,248 @@
+"""The headless test mode: a pilot walks the real app over every screen and key, and checks what it finds.
+
+It works on this machine's live data or on a recording, and presses only keys that have no effect outside gpumon.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from textual.pilot import Pilot
+
+from gpumon.core.metrics import METRICS
+from gpumon.core.model import DeviceState, Frame
+from gpumon.streams.base import Adjustable, Seekable, Stream
+from gpumon.ui.app import GpumonApp
+from gpumon.ui.screens.details import DetailsScreen
+from gpumon.ui.screens.help import HelpScreen
+from gpumon.ui.screens.overview import OverviewScreen
+from gpumon.ui.widgets.line_table import LineTable
+
+DEADLINE_SECONDS: Final = 40.0
+SIZES: Final = ((80, 24), (300, 100), (60, 10), (20, 5))
+_FIRST_FRAMES_SECONDS: Final = 15.0
+_TWO_READINGS: Final = 2
+
+
+class Status(str, Enum):
+    """How a check ended."""
+
+    OK = "ok"
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+class Check(NamedTuple):
+    """One check: what it is, how it ended, what was found."""
+
+    id: str
+    status: Status
+    detail: str
+
+
+class _FailedError(Exception):
+    """A check found something wrong."""
+
+
+class _SkippedError(Exception):
+    """A check has nothing to look at here."""
+
+
+async def selftest(stream: Stream, size: tuple[int, int], theme: str, screens: Path | None) -> list[Check]:
+    """Walks the app and returns the checks; ends within `DEADLINE_SECONDS` whatever hangs.
+
+    Args:
+        stream: Where frames come from; started by the caller.
+        size: Columns and rows.
+        theme: The app's theme.
+        screens: Folder in which a picture of each screen is saved, or None.
+    """
+    walk = _Walk(GpumonApp(stream, theme=theme), stream, size, screens)
+    try:
+        await asyncio.wait_for(walk.run(), DEADLINE_SECONDS)
+    except asyncio.TimeoutError:
+        walk.checks.append(Check("deadline", Status.FAIL, f"not done after {DEADLINE_SECONDS:.0f} s"))
+    return walk.checks
+
+
+def document(checks: list[Check]) -> dict[str, Any]:
+    """The checks as ``gpumon selftest --json`` prints them."""
+    failed = any(check.status is Status.FAIL for check in checks)
+    return {
+        "schema": 1,
+        "verdict": (Status.FAIL if failed else Status.OK).value,
+        "checks": [{"id": check.id, "status": check.status.value, "detail": check.detail} for check in checks],
+    }
+
+
+class _Walk:
+    """The way over all screens."""
+
+    def __init__(self, app: GpumonApp, stream: Stream, size: tuple[int, int], screens: Path | None) -> None:
+        self.checks: list[Check] = []
+        self._app = app
+        self._stream = stream
+        self._size = size
+        self._screens = screens
+
+    async def run(self) -> None:
+        """Makes every check in turn; one that fails does not end the walk, but without frames there is none."""
+        async with self._app.run_test(size=self._size) as pilot:
+            await self._check("frames", self._frames, pilot)
+            if self.checks[-1].status is not Status.OK:
+                return
+            for name, check in (
+                ("values", self._values),
+                ("overview", self._overview),
+                ("device", self._device),
+                ("process", self._process),
+                ("help", self._help),
+                ("pause", self._pause),
+                ("pace", self._pace),
+                ("seek", self._seek),
+                ("themes", self._themes),
+                ("sizes", self._sizes),
+            ):
+                await self._check(name, check, pilot)
+
+    async def _check(self, name: str, check: Callable[[Pilot[None]], Awaitable[str]], pilot: Pilot[None]) -> None:
+        try:
+            self.checks.append(Check(name, Status.OK, await check(pilot)))
+        except _FailedError as error:
+            self.checks.append(Check(name, Status.FAIL, str(error)))
+        except _SkippedError as error:
+            self.checks.append(Check(name, Status.SKIP, str(error)))
+
+    @property
+    def _frame(self) -> Frame:
+        assert self._app.store.frame is not None
+        return self._app.store.frame
+
+    async def _frames(self, pilot: Pilot[None]) -> str:
+        seen: set[float] = set()
+        until = time.monotonic() + _FIRST_FRAMES_SECONDS
+        while len(seen) < _TWO_READINGS and time.monotonic() < until:
+            await pilot.pause(0.1)
+            if self._app.store.frame is not None:
+                seen.add(self._app.store.frame.monotonic_seconds)
+        if not seen:
+            raise _FailedError(str(self._stream.problem or "no frame came"))
+        problem = self._frame.problems.get("driver")
+        if problem is not None:
+            raise _FailedError(str(problem))
+        return f"{len(self._frame.devices)} GPUs, driver {self._frame.driver_version}"
+
+    async def _values(self, _: Pilot[None]) -> str:
+        """Every value is there or has a reason why not, and at least one of each GPU is there."""
+        answering = [device for device in self._frame.devices if device.state is DeviceState.OK]
+        for device in answering:
+            unexplained = [name for name in METRICS if name not in device.readings and name not in device.problems]
+            if unexplained:
+                raise _FailedError(f"GPU {device.index} lacks {', '.join(unexplained)} without a reason")
+            if not device.readings:
+                raise _FailedError(f"GPU {device.index} answers, but has no values")
+        count = sum(len(device.readings) for device in answering)
+        return f"{count} of {len(METRICS) * len(answering)} values, every other with its reason"
+
+    async def _overview(self, pilot: Pilot[None]) -> str:
+        await self._save(pilot, "overview")
+        table = self._expect(OverviewScreen).query_one("#devices", LineTable)
+        if len(table.rows) != len(self._frame.devices):
+            raise _FailedError(f"{len(table.rows)} rows for {len(self._frame.devices)} GPUs")
+        return f"{len(table.rows)} rows"
+
+    async def _device(self, pilot: Pilot[None]) -> str:
+        async with self._opened(pilot, "enter", DetailsScreen, "device") as screen:
+            rows = screen.query_one("#details", LineTable).rows
+            if len(rows) < len(METRICS):
+                raise _FailedError(f"{len(rows)} rows for {len(METRICS)} metrics")
+            return f"{len(rows)} rows"
+
+    async def _process(self, pilot: Pilot[None]) -> str:
+        processes = self._expect(OverviewScreen).query_one("#processes", LineTable)
+        if not processes.rows:
+            raise _SkippedError("no process is on a GPU")
+        processes.focus()
+        try:
+            async with self._opened(pilot, "enter", DetailsScreen, "process") as screen:
+                return f"{len(screen.query_one('#details', LineTable).rows)} rows"
+        finally:
+            self._expect(OverviewScreen).query_one("#devices", LineTable).focus()
+
+    async def _help(self, pilot: Pilot[None]) -> str:
+        async with self._opened(pilot, "question_mark", HelpScreen, "help"):
+            return "opened and closed"
+
+    async def _pause(self, pilot: Pilot[None]) -> str:
+        await pilot.press("space")
+        paused = self._app.feed.paused
+        await pilot.press("space")
+        if not paused or self._app.feed.paused:
+            raise _FailedError("space does not stop and go on")
+        return "stopped and went on"
+
+    async def _pace(self, pilot: Pilot[None]) -> str:
+        before = self._pace_now()
+        await pilot.press("plus")
+        faster = self._pace_now()
+        await pilot.press("minus")
+        if faster == before or self._pace_now() != before:
+            raise _FailedError(f"+ and - went from {before:g} over {faster:g} to {self._pace_now():g}")
+        return f"{before:g} to {faster:g} and back"
+
+    async def _seek(self, pilot: Pilot[None]) -> str:
+        if not isinstance(self._stream, Seekable):
+            raise _SkippedError("live frames cannot be sought in")
+        await pilot.press("full_stop", "comma")
+        await pilot.pause(0.2)
+        return f"at {self._stream.position.seconds:.0f} s"
+
+    async def _themes(self, pilot: Pilot[None]) -> str:
+        seen = [self._app.theme]
+        for _ in range(3):
+            await pilot.press("t")
+            seen.append(self._app.theme)
+        if len(set(seen)) != 3 or seen[0] != seen[-1]:
+            raise _FailedError(f"t went over {', '.join(seen)}")
+        return ", ".join(seen[:-1])
+
+    async def _sizes(self, pilot: Pilot[None]) -> str:
+        for columns, rows in (*SIZES, self._size):
+            await pilot.resize_terminal(columns, rows)
+            await pilot.pause(0.05)
+        self._expect(OverviewScreen)
+        return ", ".join(f"{columns}x{rows}" for columns, rows in SIZES)
+
+    @asynccontextmanager
+    async def _opened(
+        self, pilot: Pilot[None], key: str, kind: type[DetailsScreen | HelpScreen], name: str
+    ) -> AsyncIterator[DetailsScreen | HelpScreen]:
+        """Opens a screen by its key, saves its picture, and closes it again."""
+        await pilot.press(key)
+        await self._save(pilot, name)
+        screen = self._expect(kind)
+        try:
+            yield screen
+        finally:
+            await pilot.press("escape")
+            await pilot.pause(0.05)
+
+    def _expect(self, kind: type[Any]) -> Any:  # noqa: ANN401 - a screen of that kind
+        screen = self._app.screen
+        if not isinstance(screen, kind):
+            raise _FailedError(f"{type(screen).__name__} is on top instead of {kind.__name__}")
+        return screen
+
+    def _pace_now(self) -> float:
+        if isinstance(self._stream, Seekable):
+            return self._stream.position.speed
+        return self._stream.interval if isinstance(self._stream, Adjustable) else 0.0
+
+    async def _save(self, pilot: Pilot[None], name: str) -> None:
+        await pilot.pause(0.2)
+        if self._screens is not None:
+            (self._screens / f"{name}.svg").write_text(self._app.export_screenshot())

@@ -1,0 +1,184 @@
+"""The device table: one row a GPU."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from gpumon.core.metrics import METRICS
+from gpumon.core.model import Device, DeviceState
+from gpumon.core.store import BUCKET_SECONDS
+from gpumon.core.units import MISSING, age_text, gibibytes_text, megahertz_text, number_text
+from gpumon.ui.paint.columns import Align, Column
+from gpumon.ui.paint.history import strip
+from gpumon.ui.paint.line import Role, Span
+from gpumon.ui.scene import Scene
+
+_THROTTLE_WORDS: Final = {
+    "hw_thermal_slowdown": "too hot",
+    "hw_power_brake_slowdown": "power brake",
+    "hw_slowdown": "hw slowdown",
+    "sw_thermal_slowdown": "sw too hot",
+    "sw_power_cap": "power cap",
+    "sync_boost": "sync boost",
+    "applications_clocks_setting": "clocks set",
+    "display_clock_setting": "display clock",
+    "gpu_idle": "idle",
+}
+_SLOWED_BY_FAULT: Final = frozenset(
+    {"hw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown", "sw_thermal_slowdown"}
+)
+_MEMORY_NEARLY_FULL: Final = 0.95
+
+
+class DeviceRow(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        device: The device.
+        age_seconds: How old its readings are, or None while they belong to the moment that is shown.
+        history: The newest buckets of a metric.
+    """
+
+    device: Device
+    age_seconds: float | None
+    history: Callable[[str, int], Sequence[float | None]]
+
+
+def device_rows(scene: Scene) -> list[DeviceRow]:
+    """One row a device, in NVML's order."""
+
+    def history_of(device: Device) -> Callable[[str, int], Sequence[float | None]]:
+        return lambda metric, buckets: scene.store.history(device.key, metric, buckets)
+
+    return [DeviceRow(device, _age(device, scene), history_of(device)) for device in scene.frame.devices]
+
+
+def _age(device: Device, scene: Scene) -> float | None:
+    if device.age_seconds is None or (scene.frame.is_fresh(device) and not scene.silence_seconds):
+        return None
+    return device.age_seconds + scene.silence_seconds
+
+
+def _index(row: DeviceRow, _: int) -> Span:
+    return Span(str(row.device.index), Role.ACCENT)
+
+
+def _name(row: DeviceRow, _: int) -> Span:
+    return Span((row.device.name or MISSING).removeprefix("NVIDIA "), _faded(row))
+
+
+def _percent(metric: str) -> Callable[[DeviceRow, int], Span]:
+    def cell(row: DeviceRow, _: int) -> Span:
+        value = row.device.get(metric)
+        return Span(MISSING if value is None else f"{value:.0f}%", _faded(row))
+
+    return cell
+
+
+def _memory(row: DeviceRow, _: int) -> Span:
+    used, total = row.device.get("memory_used_bytes"), row.device.get("memory_total_bytes")
+    text = f"{gibibytes_text(used)}/{gibibytes_text(total, 0)}"
+    if used is None and total is None:
+        return Span(MISSING, _faded(row))
+    full = used is not None and total is not None and used > _MEMORY_NEARLY_FULL * total
+    return Span(f"!{text}" if full else text, Role.WARNING if full else _faded(row))
+
+
+def _temperature(row: DeviceRow, _: int) -> Span:
+    value = row.device.get("temperature_celsius")
+    metric = METRICS["temperature_celsius"]
+    critical = row.device.get("temperature_slowdown_celsius") or metric.critical
+    if value is None:
+        return Span(MISSING, _faded(row))
+    if critical is not None and value >= critical:
+        return Span(f"!{value:.0f}°", Role.ERROR)
+    if metric.warning is not None and value >= metric.warning:
+        return Span(f"!{value:.0f}°", Role.WARNING)
+    return Span(f"{value:.0f}°", _faded(row))
+
+
+def _power(row: DeviceRow, _: int) -> Span:
+    power, limit = row.device.get("power_watts"), row.device.get("power_limit_watts")
+    if power is None and limit is None:
+        return Span(MISSING, _faded(row))
+    return Span(f"{number_text(power)}/{number_text(limit)}", _faded(row))
+
+
+def _sm_clock(row: DeviceRow, _: int) -> Span:
+    clock, most = row.device.get("clock_sm_hertz"), row.device.get("clock_sm_max_hertz")
+    if clock is None and most is None:
+        return Span(MISSING, _faded(row))
+    return Span(f"{megahertz_text(clock)}/{megahertz_text(most)}", _faded(row))
+
+
+def _memory_clock(row: DeviceRow, _: int) -> Span:
+    return Span(megahertz_text(row.device.get("clock_memory_hertz")), _faded(row))
+
+
+def _performance_state(row: DeviceRow, _: int) -> Span:
+    state = row.device.get("performance_state")
+    return Span(MISSING if state is None else f"P{state:.0f}", _faded(row))
+
+
+def _pcie(row: DeviceRow, _: int) -> Span:
+    generation, width = row.device.get("pcie_generation"), row.device.get("pcie_width")
+    if generation is None and width is None:
+        return Span(MISSING, _faded(row))
+    widest = row.device.get("pcie_width_max")
+    narrow = width is not None and widest is not None and width < widest
+    text = f"{number_text(generation)}x{number_text(width)}"
+    return Span(f"!{text}" if narrow else text, Role.WARNING if narrow else _faded(row))
+
+
+def _state(row: DeviceRow, _: int) -> Span:
+    device = row.device
+    age = "" if row.age_seconds is None else f" {age_text(row.age_seconds)}"
+    if device.state is not DeviceState.OK:
+        return Span(f"{device.state.value.upper()}{age}", Role.ERROR)
+    if age:
+        return Span(f"STALE{age}", Role.WARNING)
+    reasons = device.throttle_reasons
+    if reasons is None:
+        return Span(MISSING, Role.DIM)
+    words = [word for reason, word in _THROTTLE_WORDS.items() if reason in reasons]
+    if not words:
+        return Span("")
+    text = words[0] if len(words) == 1 else f"{words[0]} +{len(words) - 1}"
+    slowed = not _SLOWED_BY_FAULT.isdisjoint(reasons)
+    return Span(f"!{text}" if slowed else text, Role.WARNING if slowed else Role.DIM)
+
+
+def _gpu_history(row: DeviceRow, width: int) -> Span:
+    return Span(strip(row.history("utilization_gpu_percent", width), 100), Role.GPU_HISTORY)
+
+
+def _memory_history(row: DeviceRow, width: int) -> Span:
+    total = row.device.get("memory_total_bytes")
+    return Span(strip(row.history("memory_used_bytes", width), total), Role.MEMORY_HISTORY)
+
+
+def _history_heading(name: str) -> Callable[[int], str]:
+    """Names a history and the time that it spans."""
+    return lambda width: f"{name} {age_text(width * BUCKET_SECONDS)}"
+
+
+def _faded(row: DeviceRow) -> Role:
+    return Role.PLAIN if row.device.state is DeviceState.OK and row.age_seconds is None else Role.DIM
+
+
+DEVICE_COLUMNS: Final[tuple[Column[DeviceRow], ...]] = (
+    Column("GPU", 3, _index, rank=0),
+    Column("Name", 16, _name, rank=6, align=Align.LEFT, least_table_width=100),
+    Column("Util", 4, _percent("utilization_gpu_percent"), rank=0),
+    Column("Memory GiB", 10, _memory, rank=1),
+    Column("Temp", 4, _temperature, rank=2),
+    Column("Power W", 8, _power, rank=2),
+    Column("SM MHz", 9, _sm_clock, rank=7, least_table_width=100),
+    Column("MemCtl", 6, _percent("utilization_memory_percent"), rank=8, least_table_width=118),
+    Column("MemMHz", 6, _memory_clock, rank=10, least_table_width=132),
+    Column("Perf", 4, _performance_state, rank=9, least_table_width=118),
+    Column("PCIe", 5, _pcie, rank=9, least_table_width=118),
+    Column("State", 16, _state, rank=3, align=Align.LEFT),
+    Column(_history_heading("Util"), 12, _gpu_history, rank=4, stretches=True),
+    Column(_history_heading("Memory"), 12, _memory_history, rank=5, stretches=True),
+)
+"""What changes at every frame stands at the left; the histories move on seldom and stand at the right."""

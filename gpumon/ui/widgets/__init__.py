@@ -1,0 +1,1 @@
+"""Widgets that draw lines and send only what changed."""

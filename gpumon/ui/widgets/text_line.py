@@ -1,0 +1,43 @@
+"""A few lines of text that repaint only when they change."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from gpumon.ui.paint.line import Line
+from gpumon.ui.widgets.painted import ROLE_CLASSES, RoleStyles
+
+
+class TextLines(Widget):
+    """As many lines as it is given; its height follows their number."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(ROLE_CLASSES)
+    DEFAULT_CSS = "TextLines { height: 1; width: 1fr; &.-empty { display: none; } }"
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name for it
+        super().__init__(id=id, classes="-empty")
+        self._lines: list[Line] = []
+        self._role_styles = RoleStyles(self)
+
+    def show(self, lines: Sequence[Line]) -> None:
+        """Draws the lines in place of those before."""
+        before, self._lines = self._lines, list(lines)
+        if len(before) != len(lines):
+            self.styles.height = len(lines)
+            self.set_class(not lines, "-empty")
+            self.refresh(layout=True)
+            return
+        for row, (old, new) in enumerate(zip(before, lines, strict=True)):
+            if old != new:
+                self.refresh(Region(0, row, self.size.width, 1))
+
+    def render_line(self, y: int) -> Strip:
+        line = self._lines[y] if y < len(self._lines) else ()
+        return self._role_styles.strip(line, self.size.width)
+
+    def notify_style_update(self) -> None:
+        self._role_styles.clear()
+        super().notify_style_update()

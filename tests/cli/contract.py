@@ -1,0 +1,138 @@
+"""What the document of ``gpumon status --json`` promises, written down apart from the code that makes it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+Json = dict[str, Any]
+Types = tuple[type, ...]
+
+NUMBER: Final = (int, float)
+TEXT: Final = (str,)
+WHOLE: Final = (int,)
+LIST: Final = (list,)
+OBJECT: Final = (dict,)
+
+DOCUMENT: Final[Mapping[str, Types]] = {
+    "schema": WHOLE,
+    "time_seconds": NUMBER,
+    "host": OBJECT,
+    "driver_version": TEXT,
+    "cuda_driver_version": TEXT,
+    "devices": LIST,
+    "problems": OBJECT,
+    "alerts": LIST,
+}
+HOST: Final[Mapping[str, Types]] = {
+    "name": TEXT,
+    "cpu_count": WHOLE,
+    "cpu_percent": NUMBER,
+    "load_average": LIST,
+    "memory_total_bytes": WHOLE,
+    "memory_available_bytes": WHOLE,
+    "uptime_seconds": NUMBER,
+    "problems": OBJECT,
+}
+DEVICE: Final[Mapping[str, Types]] = {
+    "index": WHOLE,
+    "cuda_index": WHOLE,
+    "uuid": TEXT,
+    "pci_bus_id": TEXT,
+    "name": TEXT,
+    "memory_total_bytes": WHOLE,
+    "memory_used_bytes": WHOLE,
+    "memory_reserved_bytes": WHOLE,
+    "memory_free_bytes": WHOLE,
+    "utilization_gpu_percent": NUMBER,
+    "utilization_memory_percent": NUMBER,
+    "temperature_celsius": NUMBER,
+    "power_watts": NUMBER,
+    "power_limit_watts": NUMBER,
+    "clock_sm_hertz": WHOLE,
+    "clock_memory_hertz": WHOLE,
+    "throttle_reasons": LIST,
+    "state": TEXT,
+    "age_seconds": NUMBER,
+    "processes": LIST,
+    "alerts": LIST,
+    "problems": OBJECT,
+}
+PROCESS: Final[Mapping[str, Types]] = {
+    "pid": WHOLE,
+    "kinds": LIST,
+    "user": TEXT,
+    "command": TEXT,
+    "memory_bytes": WHOLE,
+    "cpu_percent": NUMBER,
+    "host_memory_bytes": WHOLE,
+    "age_seconds": NUMBER,
+    "problems": OBJECT,
+}
+ALERT: Final[Mapping[str, Types]] = {
+    "id": TEXT,
+    "severity": TEXT,
+    "since_seconds": NUMBER,
+    "detail": TEXT,
+    "action": TEXT,
+}
+NEVER_NULL: Final = frozenset(
+    {"schema", "time_seconds", "host", "devices", "index", "pid", "kinds", "state", "alerts", "problems", *ALERT}
+)
+STATES: Final = frozenset({"ok", "lost", "unresponsive", "excluded"})
+SEVERITIES: Final = frozenset({"info", "warning", "critical"})
+
+
+def violations(document: Json) -> list[str]:
+    """Every place at which a document breaks the contract."""
+    return [f"{path}: {what}" for path, what in _document(document)]
+
+
+def _document(document: Json) -> Iterator[tuple[str, str]]:
+    yield from _fields("", document, DOCUMENT)
+    if document["schema"] != 1:
+        yield "schema", "is not 1"
+    if document["driver_version"] is None and "driver" not in document["problems"]:
+        yield "driver_version", "is null, and no problem of the driver says why"
+    yield from _reasons("", document["problems"])
+    yield from _alerts("", document["alerts"])
+    yield from _explained("host", document["host"], HOST)
+    for device in document["devices"]:
+        path = f"devices[{device['index']}]"
+        yield from _explained(path, device, DEVICE)
+        yield from _alerts(path, device["alerts"])
+        if device["state"] not in STATES:
+            yield path, f"is in the state {device['state']!r}"
+        for process in device["processes"] or ():
+            yield from _explained(f"{path}.processes[{process['pid']}]", process, PROCESS)
+
+
+def _explained(path: str, found: Json, fields: Mapping[str, Types]) -> Iterator[tuple[str, str]]:
+    """Fields are there; and of all fields, those of the contract or not, each null has its reason."""
+    yield from _fields(path, found, fields)
+    yield from _reasons(path, found["problems"])
+    for name, value in found.items():
+        if value is None and name not in found["problems"]:
+            yield f"{path}.{name}", "is null without a reason"
+
+
+def _fields(path: str, found: Json, fields: Mapping[str, Types]) -> Iterator[tuple[str, str]]:
+    for name, types in fields.items():
+        if name not in found:
+            yield f"{path}.{name}", "is not there"
+        elif found[name] is None:
+            if name in NEVER_NULL:
+                yield f"{path}.{name}", "is null"
+        elif type(found[name]) not in types:
+            yield f"{path}.{name}", f"is {found[name]!r}"
+
+
+def _reasons(path: str, problems: Json) -> Iterator[tuple[str, str]]:
+    for name, problem in problems.items():
+        if not (problem.get("code") and problem.get("reason")):
+            yield f"{path}.problems.{name}", f"lacks a code or a reason: {problem}"
+
+
+def _alerts(path: str, alerts: list[Json]) -> Iterator[tuple[str, str]]:
+    for number, alert in enumerate(alerts):
+        yield from _fields(f"{path}.alerts[{number}]", alert, ALERT)
+        if alert["severity"] not in SEVERITIES or not (alert["id"] and alert["detail"]):
+            yield f"{path}.alerts[{number}]", f"says nothing: {alert}"

@@ -1,0 +1,471 @@
+"""Every command as scripts use it: exit codes, documents, pipes, the environment."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from gpumon import cli
+from gpumon.cli import commands
+from gpumon.core.frames import encode
+from tests import builders
+from tests.cli.contract import violations
+from tests.cli.running import GPUMON, is_one_line, run, shell
+from tests.nvml_mock import LIBRARY, NvmlMock
+from tests.processes import tree, wait_gone
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+COUNT_FRAMES = "import sys, json; print(sum(json.loads(line)['schema'] == 1 for line in sys.stdin))"
+WITH_SIGNALS = """
+import os, signal, sys
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)  # under nohup or in the background they come ignored
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(nvml_mock: NvmlMock) -> dict[str, str]:
+    """Two GPUs that are well."""
+    return nvml_mock.environment(gpus=2)
+
+
+@pytest.fixture(scope="module")
+def no_driver(nvml_mock: NvmlMock) -> dict[str, str]:
+    """A machine without a driver."""
+    return nvml_mock.environment_without_library()
+
+
+def status(environment: dict[str, str]) -> dict[str, Any]:
+    """The document of a machine that answers."""
+    done = run("status", "--json", env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+# What there is
+
+
+def command_names() -> set[str]:
+    return set(cli.gpumon.commands)
+
+
+def test_help_names_every_command_and_the_exit_codes(no_driver: dict[str, str]) -> None:
+    done = run("--help", env=no_driver)
+    assert done.returncode == 0
+    listed = re.findall(r"^  (\w+)  ", done.stdout.partition("Commands:")[2], re.MULTILINE)
+    assert set(listed) == command_names()
+    words = " ".join(done.stdout.split())
+    for code in ("0 fine", "1 it ran and the verdict is bad", "2 wrong usage", "3 what it needs", "128+n ended by"):
+        assert code in words
+
+
+def test_the_readme_lists_the_commands_that_there_are() -> None:
+    block = README.read_text().partition("## Commands")[2].split("```")[1]
+    lines = [line.split("   ")[0] for line in block.strip().splitlines()]
+    assert lines[0] == "gpumon"
+    assert {line.split()[1] for line in lines[1:]} == command_names()
+    for line in lines[1:]:
+        options = {option for each in cli.gpumon.commands[line.split()[1]].params for option in each.opts}
+        assert set(re.findall(r"--\w+", line)) <= options, line
+
+
+@pytest.mark.parametrize("command", ["", "demo", "status", "record", "replay", "selftest"])
+def test_every_command_has_a_help(no_driver: dict[str, str], command: str) -> None:
+    done = run(*command.split(), "--help", env=no_driver)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: gpumon {command}".rstrip())
+    assert "--debug" in done.stdout
+
+
+def test_version(no_driver: dict[str, str]) -> None:
+    assert re.fullmatch(r"gpumon, version \d+\.\d+\S*\n", run("--version", env=no_driver).stdout)
+
+
+# Wrong usage
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nonsense",
+        "--nonsense",
+        "--interval nan",
+        "--interval 0",
+        "--interval inf",
+        "--interval x",
+        "--theme pink",
+        "demo --speed nan",
+        "demo --speed 0",
+        "record",
+        "record - --duration nan",
+        "record - --duration 0",
+        "replay",
+        "status extra",
+    ],
+)
+def test_wrong_usage(environment: dict[str, str], line: str) -> None:
+    done = run(*line.split(), env=environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Error: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("line", ["demo", "replay {whole}", "replay -"])
+def test_the_screen_needs_a_terminal(environment: dict[str, str], tmp_path: Path, line: str) -> None:
+    whole = tmp_path / "whole.jsonl"
+    whole.write_text(encode(builders.frame()) + "\n")
+    done = run(*line.format(whole=whole).split(), env=environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert is_one_line(done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "cannot be read: no such file"),
+        ("", "not a recording"),
+        ("root:x:0:0\n", "not a recording"),
+        ('{"schema": 2}\n', "schema 2"),
+        ('{"schema": 1}\n', "not a recording"),
+    ],
+)
+def test_what_is_no_recording_is_said(
+    environment: dict[str, str], tmp_path: Path, content: str | None, why: str
+) -> None:
+    path = tmp_path / "day.jsonl"
+    if content is not None:
+        path.write_text(content)
+    done = run("replay", str(path), env=environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert why in done.stderr
+    assert is_one_line(done.stderr)
+
+
+# One look
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "",
+        "lost:1",
+        "unknown:1",
+        "notsupported:power,noperm:procs",
+        "nofunc:nvmlDeviceGetMemoryInfo_v2",
+        "garbage:util,garbage:emptyname,garbage:memna",
+        "garbage:esc,garbage:pidmax,garbage:procmem",
+        "deadpids",
+        "hang:1",
+        "timeout:1,flaky:0=0.5",
+    ],
+)
+def test_status_keeps_its_contract(nvml_mock: NvmlMock, sleepers: Callable[[int], list[int]], fault: str) -> None:
+    pids = [os.getpid(), *sleepers(2), (1 << 22) - 1]
+    document = status(nvml_mock.environment(gpus=2, pids=pids, fault=fault))
+    assert violations(document) == []
+    assert len(document["devices"]) == 2
+
+
+def test_status_of_an_old_driver_keeps_its_contract(old_nvml_mock: NvmlMock) -> None:
+    assert violations(status(old_nvml_mock.environment(gpus=2, pids=[os.getpid()]))) == []
+
+
+def test_status_of_a_machine_without_gpus_keeps_its_contract(nvml_mock: NvmlMock) -> None:
+    done = run("status", "--json", env=nvml_mock.environment(gpus=0))
+    assert done.returncode == 3
+    assert is_one_line(done.stderr)
+    assert violations(json.loads(done.stdout)) == []
+
+
+def test_the_contract_is_not_kept_by_everything(environment: dict[str, str]) -> None:
+    document = status(environment)
+    device = document["devices"][0]
+    device["power_watts"] = device["name"] = None
+    device["problems"]["name"] = {"code": "unknown"}
+    device["memory_used_bytes"] = "N/A"
+    device["alerts"] = [{"id": "x", "severity": "bad", "since_seconds": 1, "detail": "y"}]
+    del document["devices"][1]["clock_sm_hertz"]
+    document["host"]["cpu_percent"] = None
+    assert [line.partition(":")[0] for line in violations(document)] == [
+        "host.cpu_percent",
+        "devices[0].memory_used_bytes",
+        "devices[0].problems.name",
+        "devices[0].power_watts",
+        "devices[0].alerts[0].action",
+        "devices[0].alerts[0]",
+        "devices[1].clock_sm_hertz",
+    ]
+
+
+def test_alerts_say_since_when_and_what_to_do(nvml_mock: NvmlMock) -> None:
+    document = status(nvml_mock.environment(gpus=3, fault="lost:1,hang:2"))
+    assert {alert["id"] for alert in document["alerts"]} <= {"left_behind"}, "another test's, that hangs in parallel"
+    assert [[alert["id"] for alert in device["alerts"]] for device in document["devices"]] == [
+        [],
+        ["gpu_lost"],
+        ["gpu_unresponsive"],
+    ]
+    for device in document["devices"][1:]:
+        (alert,) = device["alerts"]
+        assert alert["severity"] == "critical"
+        assert alert["since_seconds"] == pytest.approx(document["time_seconds"], abs=1)
+        assert alert["detail"].endswith(".")
+        assert alert["action"].endswith(".")
+
+
+def test_without_a_driver_the_document_says_why(no_driver: dict[str, str]) -> None:
+    done = run("status", "--json", env=no_driver)
+    assert done.returncode == 3
+    assert is_one_line(done.stderr)
+    document = json.loads(done.stdout)
+    assert violations(document) == []
+    assert document["devices"] == []
+    assert document["problems"]["driver"]["code"] == "library_not_found"
+    assert [alert["id"] for alert in document["alerts"]] == ["driver"]
+    assert document["problems"]["driver"]["reason"] in done.stderr
+
+
+@pytest.mark.parametrize("line", ["", "status", "record {file}", "record -"])
+def test_without_a_driver_there_is_a_sentence_and_no_output(
+    no_driver: dict[str, str], tmp_path: Path, line: str
+) -> None:
+    file = tmp_path / "day.jsonl"
+    done = run(*line.format(file=file).split(), env=no_driver)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert is_one_line(done.stderr)
+    assert not file.exists()
+
+
+def test_a_mismatch_names_the_library_and_the_kernel_driver(nvml_mock: NvmlMock, tmp_path: Path) -> None:
+    library = tmp_path / "libnvidia-ml.so.570.86.10"
+    library.write_bytes((nvml_mock.folder / LIBRARY).read_bytes())
+    (tmp_path / LIBRARY).symlink_to(library)
+    done = run("status", "--json", env=nvml_mock.environment(fault="init:18", LD_LIBRARY_PATH=str(tmp_path)))
+    assert done.returncode == 3
+    assert is_one_line(done.stderr)
+    assert re.search(
+        r"library \(570\.86\.10\) and the loaded kernel driver \((?:\d[\d.]+|version unknown)\)", done.stderr
+    )
+    assert json.loads(done.stdout)["problems"]["driver"]["code"] == "library_mismatch"
+
+
+@pytest.mark.parametrize(("fault", "code"), [("hang:1", 0), ("hang:1@0.2", 0), ("hangall", 3), ("hangall@0.2", 0)])
+def test_status_ends_whatever_hangs(nvml_mock: NvmlMock, fault: str, code: int) -> None:
+    started = time.monotonic()
+    done = run("status", "--json", env=nvml_mock.environment(gpus=2, fault=fault))
+    assert time.monotonic() - started < 30
+    assert done.returncode == code
+    assert violations(json.loads(done.stdout)) == []
+    assert done.stderr == "" if code == 0 else is_one_line(done.stderr)
+
+
+# Pipes, and streams that are closed
+
+
+def test_a_reader_that_leaves_is_no_failure(environment: dict[str, str]) -> None:
+    done = shell('"$@" | head -1; "$@" --json | head -1', "status", env=environment)
+    assert done.stderr == ""
+    assert [line[:1] for line in done.stdout.splitlines()] == [done.stdout[0], "{"]
+
+
+@pytest.mark.parametrize("line", ["", "status", "status --json", "--help", "record - --duration 0.1"])
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_failure(environment: dict[str, str], line: str, closed: str) -> None:
+    done = shell(f'"$@" {closed}', *line.split(), env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(("line", "code"), [("nonsense", 2), ("status", 3), ("replay -", 2), ("demo", 2)])
+def test_closed_streams_do_not_change_the_exit_code(no_driver: dict[str, str], line: str, code: int) -> None:
+    assert shell('"$@" <&- >&- 2>&-', *line.split(), env=no_driver).returncode == code
+
+
+def test_a_full_disk_is_said(environment: dict[str, str]) -> None:
+    done = shell('"$@" > /dev/full', "status", env=environment)
+    assert done.returncode == 1
+    assert is_one_line(done.stderr)
+
+
+# Recording
+
+
+def test_frames_go_through_a_pipe(environment: dict[str, str]) -> None:
+    script = f'"$@" | \'{sys.executable}\' -c "{COUNT_FRAMES}"'
+    done = shell(script, "record", "-", "--interval", "0.1", "--duration", "1", env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert 5 <= int(done.stdout) <= 13
+
+
+def test_a_recording_is_made_once_and_can_be_read(environment: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "day.jsonl.gz"
+    arguments = ("record", str(file), "--duration", "0.3", "--interval", "0.1", "--anonymize")
+    done = run(*arguments, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    again = run(*arguments, env=environment)
+    assert again.returncode == 2
+    assert is_one_line(again.stderr)
+    lines = subprocess.run(["zcat", file], check=True, capture_output=True).stdout.splitlines()
+    assert len(lines) >= 2
+    assert {json.loads(line)["host"]["name"] for line in lines} == {"host"}
+
+
+@pytest.mark.parametrize("name", ["missing/day.jsonl", ""])
+def test_a_place_that_cannot_be_written_is_said(environment: dict[str, str], tmp_path: Path, name: str) -> None:
+    done = run("record", str(tmp_path / name), env=environment)
+    assert done.returncode == 2
+    assert is_one_line(done.stderr)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_recording(environment: dict[str, str], number: signal.Signals) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", WITH_SIGNALS, GPUMON, "record", "-", "--interval", "0.1"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    pids = tree(child.pid)
+    child.send_signal(number)
+    _, said = child.communicate(timeout=20)
+    assert (child.returncode, said.strip()) == (128 + number, b"")
+    assert len(pids) > 1
+    assert all(wait_gone(pid, 10) for pid in pids)
+
+
+def test_a_recording_whose_reader_leaves_ends_as_by_a_broken_pipe(environment: dict[str, str], tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    done = shell(f'{{ "$@"; echo $? > {code}; }} | head -1', "record", "-", "--interval", "0.1", env=environment)
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == 1
+    assert int(code.read_text()) == 128 + signal.SIGPIPE
+
+
+# The environment
+
+
+def options() -> list[tuple[str, str, str]]:
+    """Command, option and the variable that by its name it must be set by."""
+    found = []
+    for command in (cli.gpumon, *cli.gpumon.commands.values()):
+        place = () if command is cli.gpumon else (str(command.name),)
+        for each in command.params:
+            if isinstance(each, click.Option) and each.name not in {"version", "help"}:
+                words = (*place, each.opts[0].removeprefix("--"))
+                found.append((" ".join(place), str(each.name), "_".join(("GPUMON", *words)).upper()))
+    return found
+
+
+@pytest.mark.parametrize(("command", "option", "variable"), options())
+def test_every_option_can_be_set_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch, command: str, option: str, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "7")
+    found = cli.gpumon.commands[command] if command else cli.gpumon
+    parameter = next(each for each in found.params if each.name == option)
+    parent = click.Context(cli.gpumon, info_name="gpumon", **cli.gpumon.context_settings)
+    context = click.Context(found, parent=parent, info_name=command) if command else parent
+    assert parameter.value_from_envvar(context) is not None
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "line"),
+    [
+        ("GPUMON_INTERVAL", "nan", "status"),
+        ("GPUMON_INTERVAL", "0.01", "record -"),
+        ("GPUMON_RECORD_INTERVAL", "x", "record -"),
+        ("GPUMON_THEME", "pink", "demo"),
+        ("GPUMON_DEMO_SPEED", "nan", "demo"),
+    ],
+)
+def test_what_the_environment_says_is_checked(
+    environment: dict[str, str], variable: str, value: str, line: str
+) -> None:
+    done = run(*line.split(), env={**environment, variable: value})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Error: Invalid value" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variables", "line", "interval"),
+    [
+        ({"GPUMON_INTERVAL": "0.2"}, "record -", 0.2),
+        ({"GPUMON_INTERVAL": "0.2", "GPUMON_RECORD_INTERVAL": "0.3"}, "record -", 0.3),
+        ({"GPUMON_INTERVAL": "0.2"}, "record - --interval 0.4", 0.4),
+        ({}, "--interval 0.5 record -", 0.5),
+        ({"GPUMON_STATUS_JSON": "1"}, "status", 0.25),
+    ],
+)
+def test_the_interval_comes_from_the_nearest_place(
+    environment: dict[str, str], variables: dict[str, str], line: str, interval: float
+) -> None:
+    more = ("--duration", "0.01") if "record" in line else ()
+    done = run(*line.split(), *more, env={**environment, **variables})
+    assert done.returncode == 0
+    document = json.loads(done.stdout.splitlines()[0] if more else done.stdout)
+    assert document["interval_seconds"] == interval
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments", "theme"),
+    [
+        ({"GPUMON_THEME": "ansi"}, [], "ansi"),
+        ({"GPUMON_THEME": "ansi"}, ["demo"], "ansi"),
+        ({"GPUMON_THEME": "ansi", "GPUMON_DEMO_THEME": "light"}, ["demo"], "light"),
+        ({"GPUMON_THEME": "ansi"}, ["demo", "--theme", "dark"], "dark"),
+        ({}, ["--theme", "light", "demo"], "light"),
+        ({}, ["demo"], "dark"),
+    ],
+)
+def test_the_theme_comes_from_the_nearest_place(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], arguments: Sequence[str], theme: str
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(commands, "_show", lambda _stream, theme, _mouse: seen.append(theme))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    for name, value in {"TERM": "xterm", **variables}.items():
+        monkeypatch.setenv(name, value)
+    cli.gpumon(arguments, standalone_mode=False)
+    assert seen == [theme]
+
+
+BROKEN = "import gpumon.operations.status as it; it.look = lambda: 1 / 0; from gpumon.cli import main; main()"
+
+
+@pytest.mark.parametrize(
+    ("variables", "line", "shown"),
+    [
+        ({}, "status", False),
+        ({}, "--debug status", True),
+        ({}, "status --debug", True),
+        ({"GPUMON_DEBUG": "1"}, "status", True),
+        ({"GPUMON_DEBUG": "true"}, "status", True),
+        ({"GPUMON_DEBUG": "0"}, "status", False),
+    ],
+)
+def test_a_failure_of_gpumon_itself(
+    no_driver: dict[str, str], variables: dict[str, str], line: str, shown: bool
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BROKEN, *line.split()],
+        check=False,
+        env={**no_driver, **variables},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert ("Traceback" in done.stderr) is shown
+    assert is_one_line(done.stderr) is not shown
+    assert "ZeroDivisionError" in done.stderr

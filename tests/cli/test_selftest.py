@@ -1,0 +1,125 @@
+"""The headless test mode: what it finds well on a machine that is well, and that it finds what is not."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from gpumon.core.model import Frame
+from gpumon.ui import selftest as walk
+from gpumon.ui.app import GpumonApp
+from gpumon.ui.screens.overview import OverviewScreen
+from gpumon.ui.selftest import Check, Status, selftest
+from tests import builders
+from tests.cli.running import run
+from tests.nvml_mock import NvmlMock
+from tests.ui.fakes import FakeLive
+
+CHECKS = ["frames", "values", "overview", "device", "process", "help", "pause", "pace", "seek", "themes", "sizes"]
+PICTURES = {"overview.svg", "device.svg", "process.svg", "help.svg"}
+SIZE = (100, 30)
+
+
+def test_demo_walks_everything_and_saves_pictures(nvml_mock: NvmlMock, tmp_path: Path) -> None:
+    folder = tmp_path / "made" / "for it"
+    environment = nvml_mock.environment_without_library()
+    done = run("selftest", "--demo", "--screens", str(folder), "--size", "120x40", env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    assert [line[1] for line in lines] == CHECKS
+    assert {line[0] for line in lines} == {"ok"}
+    assert all(len(line) == 3 for line in lines), "each says what was found"
+    assert {path.name for path in folder.iterdir()} == PICTURES
+    for path in folder.iterdir():
+        assert ET.parse(path).getroot().tag.endswith("svg")
+
+
+def test_a_machine_that_is_well(nvml_mock: NvmlMock) -> None:
+    done = run("selftest", "--json", env=nvml_mock.environment(gpus=2))
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert (document["schema"], document["verdict"]) == (1, "ok")
+    assert [check["id"] for check in document["checks"]] == CHECKS
+    skipped = {check["id"] for check in document["checks"] if check["status"] == "skip"}
+    assert skipped == {"process", "seek"}
+    assert all(check["status"] in {"ok", "skip"} and check["detail"] for check in document["checks"])
+
+
+def test_without_a_driver_it_fails_and_says_why(nvml_mock: NvmlMock) -> None:
+    done = run("selftest", "--json", env=nvml_mock.environment_without_library())
+    assert (done.returncode, done.stderr) == (1, "")
+    document = json.loads(done.stdout)
+    assert document["verdict"] == "fail"
+    (check,) = document["checks"]
+    assert (check["id"], check["status"]) == ("frames", "fail")
+    assert "libnvidia-ml.so.1" in check["detail"]
+
+
+@pytest.mark.parametrize("size", ["nonsense", "0x0", "80", "80x", "x24", "-1x5", "80x24x2", "1001x10"])
+def test_a_size_that_is_none(nvml_mock: NvmlMock, size: str) -> None:
+    done = run("selftest", "--demo", "--size", size, env=nvml_mock.environment())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is not a size such as 160x50" in done.stderr
+
+
+def test_pictures_that_cannot_be_saved(nvml_mock: NvmlMock, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = run("selftest", "--demo", "--screens", str(tmp_path / "file" / "below"), env=nvml_mock.environment())
+    assert done.returncode != 0
+    assert done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# It finds what is broken
+
+
+async def failures(frame: Frame) -> dict[str, str]:
+    """The checks that fail on a machine, with what they say."""
+    stream = FakeLive()
+    stream.put(frame)
+    checks = await selftest(stream, SIZE, "dark", None)
+    return {check.id: check.detail for check in checks if check.status is Status.FAIL}
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These machines give one reading; and the walk over large sizes is made by the commands above."""
+    monkeypatch.setattr(walk, "_FIRST_FRAMES_SECONDS", 0.1)
+    monkeypatch.setattr(walk, "SIZES", ((60, 10),))
+
+
+async def test_a_machine_that_is_well_has_no_failures() -> None:
+    assert await failures(builders.frame()) == {}
+
+
+async def test_a_value_that_is_missing_without_a_reason() -> None:
+    device = builders.device(0, readings={"power_watts": None})
+    assert await failures(builders.frame(devices=(device,))) == {"values": "GPU 0 lacks power_watts without a reason"}
+
+
+async def test_no_frame_at_all() -> None:
+    checks = await selftest(FakeLive(), SIZE, "dark", None)
+    assert checks == [Check("frames", Status.FAIL, "no frame came")]
+
+
+async def test_a_screen_that_does_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GpumonApp, "action_help", lambda _: None)
+    assert await failures(builders.frame()) == {"help": "OverviewScreen is on top instead of HelpScreen"}
+
+
+async def test_an_interval_that_does_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeLive, "set_interval", lambda *_: None)
+    assert set(await failures(builders.frame())) == {"pace"}
+
+
+async def test_what_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "DEADLINE_SECONDS", 0.5)
+    monkeypatch.setattr(walk, "_FIRST_FRAMES_SECONDS", 60.0)
+    checks = await selftest(FakeLive(), SIZE, "dark", None)
+    assert [(check.id, check.status) for check in checks] == [("deadline", Status.FAIL)]
+
+
+async def test_rows_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OverviewScreen, "_show_tables", lambda *_, **__: None)
+    assert (await failures(builders.frame()))["overview"] == "0 rows for 2 GPUs"

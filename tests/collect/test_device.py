@@ -1,0 +1,201 @@
+"""One GPU: who is on it, and whose memory it is."""
+
+from pathlib import Path
+
+import pytest
+
+from gpumon.collect.device import DeviceReader
+from gpumon.collect.flights import Flights
+from gpumon.collect.lanes import Lane
+from gpumon.collect.nvml import DeviceLostError, DriverGoneError, Nvml
+from gpumon.collect.processes import ProcessTable
+from gpumon.core.model import Device, Process, ProcessKind
+from gpumon.core.problems import ProblemCode
+from tests.collect.fake import (
+    LOST,
+    MIB,
+    MISMATCH,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    NOT_UTF8,
+    TOO_OLD,
+    UNINITIALIZED,
+    FakeNvml,
+    entry,
+)
+from tests.collect.proc import add_process
+
+COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
+GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses"
+MPS = "nvmlDeviceGetMPSComputeRunningProcesses"
+UNATTRIBUTED = "memory_unattributed_bytes"
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeNvml:
+    add_process(tmp_path, 4000)
+    return FakeNvml()
+
+
+@pytest.fixture
+def reader(fake: FakeNvml, tmp_path: Path) -> DeviceReader:
+    return DeviceReader(Nvml(library=fake), 0, ProcessTable(Flights(), tmp_path))
+
+
+def read(reader: DeviceReader, now: float = 0) -> Device:
+    return reader.read(now, uptime=10_000)
+
+
+def only_process(device: Device) -> Process:
+    assert device.processes is not None
+    (process,) = device.processes
+    return process
+
+
+def test_identity(reader: DeviceReader, fake: FakeNvml) -> None:
+    device = read(reader)
+    assert (device.uuid, device.pci_bus_id, device.name) == ("GPU-0", "00000000:1B:00.0", "NVIDIA H200")
+    assert device.architecture == "Hopper"
+    assert device.throttle_reasons == ("sw_power_cap",)
+    fake.count()
+    read(reader, 1)
+    assert not {"nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetHandleByIndex"} & set(fake.count())
+
+
+def test_a_name_that_is_not_utf8_costs_the_name(reader: DeviceReader, fake: FakeNvml) -> None:
+    fake.answer("nvmlDeviceGetName", NOT_UTF8)
+    device = read(reader)
+    assert device.name is None
+    assert device.problems["name"].code is ProblemCode.INVALID_VALUE
+    assert device.get("power_watts") is not None
+
+
+def test_an_architecture_of_the_future_is_its_number(reader: DeviceReader, fake: FakeNvml) -> None:
+    fake.answer("nvmlDeviceGetArchitecture", 77)
+    assert read(reader).architecture == "77"
+
+
+def test_throttle_reasons_of_an_old_driver(reader: DeviceReader, fake: FakeNvml) -> None:
+    fake.answer("nvmlDeviceGetCurrentClocksEventReasons", TOO_OLD)
+    fake.answer("nvmlDeviceGetCurrentClocksThrottleReasons", 0x40 | 0x1)
+    assert read(reader).throttle_reasons == ("gpu_idle", "hw_thermal_slowdown")
+
+
+def test_throttle_reasons_that_cannot_be_read(reader: DeviceReader, fake: FakeNvml) -> None:
+    fake.answer("nvmlDeviceGetCurrentClocksEventReasons", NOT_SUPPORTED)
+    device = read(reader)
+    assert device.throttle_reasons is None
+    assert device.problems["throttle_reasons"].code is ProblemCode.NOT_SUPPORTED
+
+
+def test_process_and_memory_that_nobody_owns(reader: DeviceReader) -> None:
+    device = read(reader)
+    process = only_process(device)
+    assert (process.pid, process.command, process.memory_bytes) == (4000, "python train.py", 3000 * MIB)
+    assert device.get(UNATTRIBUTED) == 4 * MIB
+
+
+def test_one_process_in_several_lists_is_one_process(reader: DeviceReader, fake: FakeNvml) -> None:
+    fake.answer(GRAPHICS, [entry(4000, 3000)])
+    fake.answer(MPS, [entry(4000, None)])
+    process = only_process(read(reader))
+    assert process.kinds == (ProcessKind.COMPUTE, ProcessKind.GRAPHICS, ProcessKind.MPS)
+    assert process.memory_bytes == 3000 * MIB
+
+
+def test_a_process_listed_twice_holds_the_sum(reader: DeviceReader, fake: FakeNvml) -> None:
+    fake.answer(COMPUTE, [entry(4000, 1000), entry(4000, 500)])
+    assert only_process(read(reader)).memory_bytes == 1500 * MIB
+
+
+@pytest.mark.parametrize("parts", [(1000, None), (None, 1000)])
+def test_a_sum_with_a_part_that_is_not_known_is_not_known(
+    reader: DeviceReader, fake: FakeNvml, parts: tuple[int | None, ...]
+) -> None:
+    fake.answer(COMPUTE, [entry(4000, part) for part in parts])
+    device = read(reader)
+    process = only_process(device)
+    assert process.memory_bytes is None
+    assert process.problems["memory_bytes"].code is ProblemCode.NOT_SUPPORTED
+    assert device.get(UNATTRIBUTED) is None
+
+
+def test_graphics_and_mps_lists_are_read_seldom(reader: DeviceReader, fake: FakeNvml) -> None:
+    fake.answer(GRAPHICS, [entry(4000, 100)])
+    fake.answer(COMPUTE, [])
+    for second in range(int(Lane.MEDIUM.value)):
+        assert only_process(read(reader, second)).kinds == (ProcessKind.GRAPHICS,)
+    count = fake.count()
+    assert (count[COMPUTE], count[GRAPHICS], count[MPS]) == (10, 1, 1)
+
+
+def test_memory_that_the_driver_does_not_tell(reader: DeviceReader, fake: FakeNvml) -> None:
+    fake.answer(COMPUTE, [entry(4000, None)])
+    device = read(reader)
+    process = only_process(device)
+    assert process.memory_bytes is None
+    assert process.problems["memory_bytes"].code is ProblemCode.NOT_SUPPORTED
+    assert device.get(UNATTRIBUTED) is None
+    assert UNATTRIBUTED in device.problems
+
+
+def test_memory_beyond_what_is_installed_is_missing(reader: DeviceReader, fake: FakeNvml) -> None:
+    fake.answer(COMPUTE, [entry(4000, 1 << 40)])
+    process = only_process(read(reader))
+    assert process.memory_bytes is None
+    assert process.problems["memory_bytes"].code is ProblemCode.INVALID_VALUE
+
+
+@pytest.mark.parametrize(
+    ("pid", "code"),
+    [
+        (4001, ProblemCode.PROCESS_NOT_VISIBLE),
+        (0, ProblemCode.INVALID_VALUE),
+        (0xFFFFFFFF, ProblemCode.INVALID_VALUE),
+    ],
+)
+def test_processes_that_proc_does_not_show(reader: DeviceReader, fake: FakeNvml, pid: int, code: ProblemCode) -> None:
+    fake.answer(COMPUTE, [entry(pid)])
+    process = only_process(read(reader))
+    assert (process.pid, process.user, process.command) == (pid, None, None)
+    assert process.memory_bytes == 1000 * MIB
+    for field in ("user", "command", "cpu_percent", "host_memory_bytes", "age_seconds"):
+        assert getattr(process, field) is None
+        assert process.problems[field].code is code
+
+
+def test_a_list_that_cannot_be_read_is_not_an_empty_one(reader: DeviceReader, fake: FakeNvml) -> None:
+    fake.answer(COMPUTE, NO_PERMISSION)
+    device = read(reader)
+    assert device.processes is None
+    assert device.problems["processes"].code is ProblemCode.NO_PERMISSION
+    assert device.get(UNATTRIBUTED) is None
+
+
+def test_lists_of_an_old_driver(reader: DeviceReader, fake: FakeNvml) -> None:
+    fake.answer(COMPUTE, MISMATCH)
+    fake.answer(f"{COMPUTE}_v2", [entry(4000, 7)])
+    assert only_process(read(reader)).memory_bytes == 7 * MIB
+    fake.answer(f"{COMPUTE}_v2", TOO_OLD)
+    assert read(reader, 1).problems["processes"].code is ProblemCode.DRIVER_TOO_OLD
+
+
+@pytest.mark.parametrize(
+    "call", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID", "nvmlDeviceGetPowerUsage", COMPUTE, GRAPHICS]
+)
+def test_loss_is_told_wherever_it_shows(reader: DeviceReader, fake: FakeNvml, call: str) -> None:
+    fake.answer(call, LOST)
+    with pytest.raises(DeviceLostError):
+        read(reader)
+    reader.forget_handle()
+    fake.answer(call, UNINITIALIZED)
+    with pytest.raises(DriverGoneError):
+        read(reader)
+
+
+def test_lists_are_read_about_once_a_second_however_short_the_interval(reader: DeviceReader, fake: FakeNvml) -> None:
+    for tenth in range(21):
+        reader.read(tenth / 10, 1000.0)
+    count = fake.count()
+    assert count[COMPUTE] == 4  # at 0.0, 0.1 (CPU is a difference), 1.0 and 1.9 s
+    assert count[GRAPHICS] == 1

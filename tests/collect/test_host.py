@@ -1,0 +1,78 @@
+"""The machine around the GPUs, and collectors that were left behind."""
+
+import os
+import platform
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gpumon.collect.host import COLLECTOR_NAME, RECHECK_SECONDS, HostReader, LeftBehind
+from gpumon.core.problems import ProblemCode
+from tests.collect.proc import add_process, add_thread
+
+COMM = COLLECTOR_NAME.encode()
+
+
+def test_host() -> None:
+    reader = HostReader()
+    first, second = reader.read(), reader.read()
+    assert first.cpu_percent is None
+    assert "cpu_percent" in first.problems
+    assert second.cpu_percent is not None
+    assert not second.problems
+    assert second.memory_total_bytes is not None
+    assert second.memory_available_bytes is not None
+    assert 0 < second.memory_available_bytes < second.memory_total_bytes
+    assert second.cpu_count == os.cpu_count()
+    assert (second.uptime_seconds or 0) > 0
+
+
+def test_collector_name_fits_into_comm() -> None:
+    assert len(COMM) <= 15
+
+
+def test_a_collector_in_a_driver_call_is_left_behind(tmp_path: Path) -> None:
+    add_process(tmp_path, 500, comm=COMM, state="D")
+    folder = add_process(tmp_path, 501, comm=COMM, state="S")
+    add_thread(folder, 502, b"502 (gpumon-collect) D 1 0\n")
+    found = LeftBehind(0, tmp_path).problem(0)
+    assert found is not None
+    assert found.code is ProblemCode.COLLECTOR_LEFT_BEHIND
+    assert "(PID 500, 501)" in found.reason
+
+
+def test_what_was_left_behind_is_looked_at_again(tmp_path: Path) -> None:
+    folders = [add_process(tmp_path, pid, comm=COMM, state="D") for pid in (500, 501)]
+    left_behind = LeftBehind(0, tmp_path)
+    shutil.rmtree(folders[0])
+    add_process(tmp_path, 502, comm=COMM, state="D")
+    assert "(PID 500, 501)" in str(left_behind.problem(RECHECK_SECONDS - 1))
+    assert "(PID 501)" in str(left_behind.problem(RECHECK_SECONDS))
+    add_process(tmp_path, 501, comm=COMM, state="S")
+    add_thread(folders[1], 501, b"501 (gpumon-collect) S 1 0\n")
+    assert left_behind.problem(2 * RECHECK_SECONDS) is None
+
+
+def test_collectors_at_work_and_other_processes_are_not(tmp_path: Path) -> None:
+    add_process(tmp_path, 500, comm=COMM, state="S")
+    add_process(tmp_path, 501, comm=b"python", state="D")
+    add_process(tmp_path, 502, comm=COMM, state="D", parent=600)
+    add_process(tmp_path, 600, command=b"/usr/bin/python3\0/home/me/.venv/bin/gpumon\0")
+    add_process(tmp_path, os.getpid(), comm=COMM, state="D")
+    (tmp_path / "503").mkdir()
+    assert LeftBehind(0, tmp_path).problem(0) is None
+
+
+def test_collectors_of_other_users_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_process(tmp_path, 500, comm=COMM, state="D")
+    uid = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    assert LeftBehind(0, tmp_path).problem(0) is None
+
+
+def test_a_machine_without_a_name_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "node", lambda: "")
+    host = HostReader().read()
+    assert host.name is None
+    assert host.problems["name"].code is ProblemCode.NOT_FOUND

@@ -1,0 +1,171 @@
+"""Which readings are taken when, and which values are believed."""
+
+from contextlib import suppress
+from types import SimpleNamespace
+
+import pytest
+
+from gpumon.collect.flights import Abandoned
+from gpumon.collect.lanes import READERS, RETRY_SECONDS, Lane, LaneReadings
+from gpumon.collect.nvml import DeviceLostError, DriverGoneError, Nvml
+from gpumon.core.metrics import METRICS
+from gpumon.core.problems import ProblemCode
+from tests.collect.fake import LOST, MIB, NO_PERMISSION, NOT_SUPPORTED, TOO_OLD, UNINITIALIZED, UNKNOWN, FakeNvml
+
+POWER = "nvmlDeviceGetPowerUsage"
+WIDTH = "nvmlDeviceGetCurrPcieLinkWidth"
+THRESHOLD = "nvmlDeviceGetTemperatureThreshold"
+MEMORY_METRICS = ("memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes", "memory_free_bytes")
+
+
+def lanes(fake: FakeNvml) -> LaneReadings:
+    return LaneReadings(Nvml(library=fake), 0)
+
+
+def test_every_metric_is_read() -> None:
+    taken = lanes(FakeNvml())
+    taken.read(0)
+    readings, problems = taken.read(1)
+    assert set(readings) == set(METRICS) - {"memory_unattributed_bytes"}
+    assert problems == {}
+    assert readings["power_watts"] == pytest.approx(612.5)
+    assert readings["clock_sm_hertz"] == 1_830_000_000
+    assert readings["memory_total_bytes"] == 143771 * MIB
+
+
+def test_each_lane_has_its_period() -> None:
+    fake = FakeNvml()
+    taken = lanes(fake)
+    for second in range(21):
+        taken.read(second)
+    count = fake.count()
+    assert count[POWER] == 21
+    assert count[WIDTH] == 3
+    assert count[THRESHOLD] == 1
+    assert {reader.lane for reader in READERS} == set(Lane) - {Lane.PROCESSES}
+
+
+def test_the_first_frame_does_not_wait_for_what_never_changes() -> None:
+    fake = FakeNvml()
+    taken = lanes(fake)
+    readings, problems = taken.read(0)
+    assert "clock_sm_max_hertz" not in readings
+    assert problems["clock_sm_max_hertz"].code is ProblemCode.NOT_READ
+    assert fake.count()["nvmlDeviceGetMaxClockInfo"] == 0
+    readings, problems = taken.read(1)
+    assert "clock_sm_max_hertz" in readings
+    assert problems == {}
+
+
+def test_what_a_chip_does_not_offer_is_asked_seldom() -> None:
+    for refusal in (NOT_SUPPORTED, TOO_OLD, NO_PERMISSION):
+        fake = FakeNvml()
+        fake.answer(POWER, refusal)
+        taken = lanes(fake)
+        for second in range(int(RETRY_SECONDS) + 1):
+            readings, problems = taken.read(second)
+            assert "power_watts" not in readings
+            assert "power_watts" in problems
+        assert fake.count()[POWER] == 2
+
+
+def test_a_passing_failure_is_asked_again_at_once() -> None:
+    fake = FakeNvml()
+    taken = lanes(fake)
+    taken.read(0)
+    fake.answer(POWER, UNKNOWN)
+    readings, problems = taken.read(1)
+    assert "power_watts" not in readings
+    assert problems["power_watts"].code is ProblemCode.UNKNOWN
+    fake.answer(POWER, 500_000)
+    readings, problems = taken.read(2)
+    assert readings["power_watts"] == 500
+    assert "power_watts" not in problems
+
+
+def test_a_static_value_that_failed_is_asked_again() -> None:
+    fake = FakeNvml()
+    fake.answer(THRESHOLD, UNKNOWN)
+    taken = lanes(fake)
+    taken.read(0)
+    taken.read(1)
+    fake.answer(THRESHOLD, 92)
+    assert "temperature_slowdown_celsius" not in taken.read(5)[0]
+    assert taken.read(11)[0]["temperature_slowdown_celsius"] == 92
+
+
+def test_values_that_cannot_be_true_are_missing_and_never_held() -> None:
+    fake = FakeNvml()
+    taken = lanes(fake)
+    taken.read(0)
+    fake.answer("nvmlDeviceGetUtilizationRates", SimpleNamespace(gpu=4294967295, memory=41))
+    readings, problems = taken.read(1)
+    assert "utilization_gpu_percent" not in readings
+    assert readings["utilization_memory_percent"] == 41
+    assert problems["utilization_gpu_percent"].code is ProblemCode.INVALID_VALUE
+    assert "4.29497e+09" in problems["utilization_gpu_percent"].reason
+
+
+@pytest.mark.parametrize(
+    ("total", "used"),
+    [(143771, 3 * 143771), (0, 0), (0, 5)],
+)
+def test_memory_that_contradicts_itself_is_missing_as_a_whole(total: int, used: int) -> None:
+    fake = FakeNvml()
+    memory = SimpleNamespace(total=total * MIB, used=used * MIB, reserved=MIB, free=MIB)
+    fake.answer("nvmlDeviceGetMemoryInfo", lambda *_: memory)
+    taken = lanes(fake)
+    readings, problems = taken.read(0)
+    assert not set(MEMORY_METRICS) & set(readings)
+    assert {problems[metric].code for metric in MEMORY_METRICS} == {ProblemCode.INVALID_VALUE}
+    said = f"The driver answered {used * MIB} bytes used of {total * MIB} in all."
+    assert {problems[metric].reason for metric in MEMORY_METRICS} == {said}
+
+
+def test_memory_of_an_old_driver_has_no_reserve() -> None:
+    fake = FakeNvml()
+
+    def old(handle: int, version: int | None = None) -> object:
+        if version is not None:
+            raise TOO_OLD
+        return SimpleNamespace(total=100 * MIB, used=10 * MIB, free=90 * MIB)
+
+    fake.answer("nvmlDeviceGetMemoryInfo", old)
+    readings, problems = lanes(fake).read(0)
+    assert readings["memory_used_bytes"] == 10 * MIB
+    assert "memory_reserved_bytes" not in readings
+    assert problems["memory_reserved_bytes"].code is ProblemCode.DRIVER_TOO_OLD
+
+
+def test_temperature_of_an_old_driver() -> None:
+    fake = FakeNvml()
+    fake.answer("nvmlDeviceGetTemperatureV", TOO_OLD)
+    assert lanes(fake).read(0)[0]["temperature_celsius"] == 55
+
+
+def test_a_lost_device_and_a_lost_driver_are_told_at_once() -> None:
+    for raised, kind in ((LOST, DeviceLostError), (UNINITIALIZED, DriverGoneError)):
+        fake = FakeNvml()
+        fake.answer(POWER, raised)
+        with pytest.raises(kind):
+            lanes(fake).read(0)
+        assert WIDTH not in fake.count()
+
+
+@pytest.mark.parametrize(("call", "metric"), [(THRESHOLD, "temperature_slowdown_celsius"), (WIDTH, "pcie_width")])
+def test_what_a_call_that_hung_did_not_bring_is_read_when_the_device_is_back(call: str, metric: str) -> None:
+    def hung(*_: object) -> None:
+        raise Abandoned
+
+    fake = FakeNvml()
+    taken = lanes(fake)
+    fake.answer(call, hung)
+    with suppress(Abandoned):
+        taken.read(0)
+    with suppress(Abandoned):  # what never changes is not read in the first tick
+        taken.read(1)
+    fake.answer(call, 16)
+    taken.read(2)
+    readings, problems = taken.read(3)
+    assert readings[metric] == 16
+    assert problems == {}

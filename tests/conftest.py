@@ -1,0 +1,47 @@
+"""Fixtures that several folders of tests share."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.nvml_mock import NvmlMock, build, compiler
+
+for size in ("COLUMNS", "LINES"):  # pytest-xdist and some shells set them, and then they count for more than a terminal
+    os.environ.pop(size, None)
+
+
+@pytest.fixture(scope="session")
+def nvml_mock(tmp_path_factory: pytest.TempPathFactory) -> NvmlMock:
+    """A stand-in for the NVIDIA driver's library."""
+    return _built(tmp_path_factory, old=False)
+
+
+@pytest.fixture(scope="session")
+def old_nvml_mock(tmp_path_factory: pytest.TempPathFactory) -> NvmlMock:
+    """The stand-in of a driver of about 2020, without the second versions of calls."""
+    return _built(tmp_path_factory, old=True)
+
+
+@pytest.fixture
+def sleepers() -> Iterator[Callable[[int], list[int]]]:
+    """Starts processes that do nothing, to stand on GPUs; returns their PIDs."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(count: int) -> list[int]:
+        new = [subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL) for _ in range(count)]
+        started.extend(new)
+        return [process.pid for process in new]
+
+    yield start
+    for process in started:
+        process.kill()
+    for process in started:
+        process.wait()
+
+
+def _built(tmp_path_factory: pytest.TempPathFactory, old: bool) -> NvmlMock:
+    if compiler() is None:
+        pytest.skip("needs a C compiler (cc or gcc) to build the stand-in for libnvidia-ml.so.1")
+    return build(tmp_path_factory.mktemp("nvml_mock"), old)

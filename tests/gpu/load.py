@@ -1,0 +1,128 @@
+"""Loads a GPU as a training job would, within limits, until its time is up: ``python load.py ROLE DEVICE SECONDS``.
+
+It stands for other people's programs: gpumon neither imports nor starts it outside tests and recordings. Each role
+takes a fixed, small share of the memory; nothing of the machine is set.
+"""
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+if len(sys.argv) > 4:  # another user, so that a recording shows several
+    os.setuid(int(sys.argv[4]))
+
+import torch
+
+GIBIBYTE = 1 << 30
+Step = Callable[[], None]
+
+
+def matmul(device: torch.device) -> Iterator[None]:
+    """Dense bf16 products: the power limit is reached."""
+    a = torch.randn(8192, 8192, device=device, dtype=torch.bfloat16)
+    b = torch.randn_like(a)
+    while True:
+        for _ in range(20):
+            torch.mm(a, b)
+        torch.cuda.synchronize(device)
+        yield
+
+
+def training(device: torch.device) -> Iterator[None]:
+    """A small transformer: forward, backward, step, and a pause as a slow data loader makes."""
+    layer = torch.nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True, device=device)
+    model = torch.nn.TransformerEncoder(layer, 6)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    batch = torch.randn(32, 256, 1024, device=device)
+    for number in itertools.count():
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = model(batch).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        torch.cuda.synchronize(device)
+        if number % 50 == 49:
+            time.sleep(0.6)
+        yield
+
+
+def copies(device: torch.device) -> Iterator[None]:
+    """Pinned copies to the device: utilization 100 %, yet nothing computes."""
+    host = torch.empty(GIBIBYTE, dtype=torch.uint8, pin_memory=True)
+    target = torch.empty(GIBIBYTE, dtype=torch.uint8, device=device)
+    while True:
+        target.copy_(host, non_blocking=True)
+        torch.cuda.synchronize(device)
+        yield
+
+
+def bursts(device: torch.device) -> Iterator[None]:
+    """Seconds of work, seconds of nothing: an evaluation loop."""
+    work = matmul(device)
+    while True:
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            next(work)
+        time.sleep(4)
+        yield
+
+
+def growing(device: torch.device) -> Iterator[None]:
+    """Memory that grows and is let go: a leak, then a restart. At most 96 GiB."""
+    held: list[torch.Tensor] = []
+    work = training(device)
+    while True:
+        if len(held) >= 48:
+            held.clear()
+            torch.cuda.empty_cache()
+        held.append(torch.empty(2 * GIBIBYTE, dtype=torch.uint8, device=device))
+        until = time.monotonic() + 1.2
+        while time.monotonic() < until:
+            next(work)
+        yield
+
+
+def serving(device: torch.device) -> Iterator[None]:
+    """Much memory held, little work: an inference server waiting for requests."""
+    weights = torch.empty(70 * GIBIBYTE, dtype=torch.uint8, device=device)
+    a = torch.randn(4096, 4096, device=device, dtype=torch.bfloat16)
+    while True:
+        for _ in range(40):
+            torch.mm(a, a)
+        torch.cuda.synchronize(device)
+        weights[:1].zero_()
+        time.sleep(0.03)
+        yield
+
+
+def holding(device: torch.device) -> Iterator[None]:
+    """One GiB held and nothing done: a forgotten notebook."""
+    held = torch.ones(GIBIBYTE, dtype=torch.uint8, device=device)
+    while True:
+        held[:1].zero_()
+        time.sleep(0.5)
+        yield
+
+
+ROLES: dict[str, Callable[[torch.device], Iterator[None]]] = {
+    role.__name__: role for role in (matmul, training, copies, bursts, growing, serving, holding)
+}
+
+
+def main() -> None:
+    """Runs a role until its time is up."""
+    role, index, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    device = torch.device("cuda", index)
+    torch.cuda.set_device(device)
+    until = time.monotonic() + seconds
+    steps = ROLES[role](device)
+    next(steps)
+    print("ready", flush=True)
+    while time.monotonic() < until:
+        next(steps)
+
+
+if __name__ == "__main__":
+    main()

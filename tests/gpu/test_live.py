@@ -1,0 +1,182 @@
+"""On a real GPU: gpumon agrees with nvidia-smi, holds no device memory, and shows what a load does."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import tree
+from tests.terminal import Terminal
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(180), pytest.mark.xdist_group("gpu")]
+
+LOAD = Path(__file__).with_name("load.py")
+MEBIBYTE = 1 << 20
+
+# nvidia-smi's field, gpumon's, scale from the one to the other, and how far two readings of one moment may lie apart
+SHARED = (
+    ("memory.total", "memory_total_bytes", MEBIBYTE, MEBIBYTE),
+    ("memory.used", "memory_used_bytes", MEBIBYTE, 2 * MEBIBYTE),
+    ("memory.reserved", "memory_reserved_bytes", MEBIBYTE, 2 * MEBIBYTE),
+    ("memory.free", "memory_free_bytes", MEBIBYTE, 2 * MEBIBYTE),
+    ("utilization.gpu", "utilization_gpu_percent", 1, 5),
+    ("utilization.memory", "utilization_memory_percent", 1, 5),
+    ("temperature.gpu", "temperature_celsius", 1, 2),
+    ("power.draw", "power_watts", 1, 25),
+    ("enforced.power.limit", "power_limit_watts", 1, 0.5),
+    ("clocks.sm", "clock_sm_hertz", 1e6, 60e6),
+    ("clocks.max.sm", "clock_sm_max_hertz", 1e6, 1),
+    ("clocks.mem", "clock_memory_hertz", 1e6, 1),
+    ("clocks.max.mem", "clock_memory_max_hertz", 1e6, 1),
+    ("pcie.link.gen.current", "pcie_generation", 1, 0),
+    ("pcie.link.gen.max", "pcie_generation_max", 1, 0),
+    ("pcie.link.width.current", "pcie_width", 1, 0),
+    ("pcie.link.width.max", "pcie_width_max", 1, 0),
+)
+REASON_BITS = {
+    0x1: "gpu_idle",
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+
+
+def smi(query: str, *fields: str) -> list[dict[str, str]]:
+    """Rows of ``nvidia-smi --query-...``."""
+    done = subprocess.run(
+        ["nvidia-smi", f"--query-{query}={','.join(fields)}", "--format=csv,noheader,nounits"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [dict(zip(fields, line.split(", "), strict=True)) for line in done.stdout.splitlines()]
+
+
+def status() -> Any:  # noqa: ANN401 - a JSON document
+    done = subprocess.run(
+        [sys.executable, "-m", "gpumon", "status", "--json"], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+@contextmanager
+def load(role: str, device: int = 0, seconds: float = 60) -> Iterator[int]:
+    """Runs a load in a process of its own; yields its PID once it works."""
+    process = subprocess.Popen([sys.executable, str(LOAD), role, str(device), str(seconds)], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == b"ready"
+        time.sleep(3)
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+        time.sleep(1)
+
+
+def gpumon(*arguments: str, rows: int = 30, cols: int = 120) -> Terminal:
+    """gpumon in a terminal."""
+    environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    return Terminal([sys.executable, "-m", "gpumon", *arguments], environment, rows, cols)
+
+
+def assert_agreement() -> None:
+    fields = ("uuid", "pci.bus_id", "name", "pstate", "clocks_event_reasons.active", "driver_version")
+    asked = [field for field, *_ in SHARED]
+    before = smi("gpu", *fields, *asked)
+    mine = status()
+    after = smi("gpu", *fields, *asked)
+    assert len(mine["devices"]) == len(before)
+    for device, first, last in zip(mine["devices"], before, after, strict=True):
+        assert device["uuid"] == first["uuid"]
+        assert device["pci_bus_id"] == first["pci.bus_id"]
+        assert device["name"] == first["name"]
+        assert mine["driver_version"] == first["driver_version"]
+        assert f"P{device['performance_state']}" in {first["pstate"], last["pstate"]}
+        reasons = [
+            {name for bit, name in REASON_BITS.items() if int(row["clocks_event_reasons.active"], 16) & bit}
+            for row in (first, last)
+        ]
+        assert set(device["throttle_reasons"]) in reasons
+        for field, metric, scale, tolerance in SHARED:
+            theirs = [float(row[field]) * scale for row in (first, last)]
+            print(f"GPU {device['index']} {field}: nvidia-smi {theirs}, gpumon {device[metric]}")
+            assert min(theirs) - tolerance <= device[metric] <= max(theirs) + tolerance, field
+
+
+def test_status_agrees_with_nvidia_smi_when_idle() -> None:
+    assert_agreement()
+
+
+def test_status_agrees_with_nvidia_smi_under_a_matmul() -> None:
+    with load("matmul"):
+        assert_agreement()
+        found = status()["devices"][0]
+        assert found["utilization_gpu_percent"] > 90
+        assert found["alerts"] == [], "a healthy GPU at full load is no alarm"
+
+
+def test_processes_agree_with_nvidia_smi() -> None:
+    with load("holding") as pid:
+        theirs = {int(row["pid"]): int(row["used_memory"]) for row in smi("compute-apps", "pid", "used_memory")}
+        device = status()["devices"][0]
+        mine = {process["pid"]: process for process in device["processes"]}
+        assert set(mine) == set(theirs)
+        if pid not in mine:  # the driver knows host PIDs only, and this is a container
+            pytest.skip("PIDs are those of another namespace here")
+        process = mine[pid]
+        assert abs(process["memory_bytes"] / MEBIBYTE - theirs[pid]) <= 2
+        assert process["memory_bytes"] > 1 << 30
+        assert process["kinds"] == ["compute"]
+        assert "load.py" in process["command"]
+        assert process["host_memory_bytes"] > 100 * MEBIBYTE
+        assert process["age_seconds"] > 1
+        assert device["memory_unattributed_bytes"] < 64 * MEBIBYTE
+
+
+def test_gpumon_holds_no_device_memory() -> None:
+    used_before = [row["memory.used"] for row in smi("gpu", "memory.used")]
+    with gpumon() as terminal:
+        terminal.wait_for(r"\d+%", 20)
+        time.sleep(2)
+        own = set(tree(terminal.pid))
+        compute = {int(row["pid"]) for row in smi("compute-apps", "pid")}
+        used_meanwhile = [row["memory.used"] for row in smi("gpu", "memory.used")]
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+    assert len(own) >= 2, "the screen and its collector"
+    assert not own & compute
+    assert used_meanwhile == used_before
+
+
+def test_screen_follows_a_matmul() -> None:
+    with gpumon(rows=40, cols=160) as terminal, load("matmul") as pid:
+        screen = terminal.wait_for(r" (9\d|100)% ", 20)
+        print(screen)
+        assert "power cap" in terminal.wait_for(r"power cap", 20)
+        assert str(pid) in screen
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+
+
+def test_recording_replays(tmp_path: Path) -> None:
+    recording = tmp_path / "recording.jsonl.gz"
+    subprocess.run(
+        [sys.executable, "-m", "gpumon", "record", str(recording), "--interval", "0.2", "--duration", "3"], check=True
+    )
+    with gpumon("replay", str(recording)) as terminal:
+        terminal.wait_for(r"REPLAY.*\d+%|\d+%", 20)
+        terminal.send("q")
+        assert terminal.wait_exit() == 0

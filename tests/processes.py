@@ -1,0 +1,68 @@
+"""Processes as a test sees them: a tree, its threads, and whatever of it is left."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all its descendants, those in sessions of their own included."""
+    found, todo = [], [pid]
+    while todo:
+        parent = todo.pop()
+        found.append(parent)
+        try:
+            for task in (PROC / str(parent) / "task").iterdir():
+                todo += [int(child) for child in (task / "children").read_text().split()]
+        except OSError:
+            continue
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    return state(pid) not in {None, "Z", "X"}
+
+
+def state(pid: int) -> str | None:
+    """The one letter of /proc for a process, or None without one."""
+    try:
+        return (PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return None
+
+
+def threads(pid: int) -> int:
+    """Number of threads."""
+    return len(list((PROC / str(pid) / "task").iterdir()))
+
+
+def wait_gone(pid: int, seconds: float) -> bool:
+    """Waits for the end of a process that need not be a child; returns whether it came."""
+    deadline = time.monotonic() + seconds
+    while is_running(pid):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def kill(pid: int) -> None:
+    """Kills a process that may be gone already."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_marked(variable: str, value: str) -> None:
+    """Kills every process that was started with ``variable`` set to ``value``, whoever its parent is now."""
+    wanted = f"{variable}={value}".encode()
+    for folder in PROC.glob("[0-9]*"):
+        try:
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                kill(int(folder.name))
+        except OSError:
+            continue

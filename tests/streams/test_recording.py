@@ -1,0 +1,350 @@
+import gzip
+import io
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpumon.core.exits import CommandError, ExitCode
+from gpumon.core.frames import encode
+from gpumon.core.model import Frame
+from gpumon.core.problems import ProblemCode
+from gpumon.streams import lines, recording
+from gpumon.streams.recording import RecordingReader, RecordingWriter
+from tests.builders import frame
+
+NAMES = pytest.mark.parametrize("name", ["day.jsonl", "day.jsonl.gz"])
+
+
+def series(count: int, start: float = 100.0, step: float = 1.0) -> list[Frame]:
+    return [frame(monotonic_seconds=start + place * step, devices=()) for place in range(count)]
+
+
+def write(path: Path, frames: list[Frame]) -> Path:
+    writer = RecordingWriter(path)
+    for each in frames:
+        writer.write(each)
+    writer.close()
+    return path
+
+
+def text(frames: list[Frame]) -> bytes:
+    return b"".join(encode(each).encode() + b"\n" for each in frames)
+
+
+def read(path: Path) -> tuple[list[Frame], RecordingReader]:
+    reader = RecordingReader(path)
+    frames = [record.frame for record in reader]
+    reader.close()
+    return frames, reader
+
+
+def never() -> bool:
+    return False
+
+
+@NAMES
+def test_what_was_written_is_read(tmp_path: Path, name: str) -> None:
+    frames = [frame(), frame(monotonic_seconds=101.0)]
+    path = write(tmp_path / name, frames)
+    found, reader = read(path)
+    assert found == frames
+    assert reader.problem is None
+    assert reader.duration_seconds == 1.0
+    assert (path.read_bytes()[:2] == b"\x1f\x8b") == name.endswith(".gz")
+
+
+def test_compression_is_told_by_content_and_not_by_name(tmp_path: Path) -> None:
+    packed = write(tmp_path / "a.gz", series(3)).rename(tmp_path / "a.jsonl")
+    plain = write(tmp_path / "b.jsonl", series(3)).rename(tmp_path / "b.gz")
+    assert read(packed)[0] == read(plain)[0] == series(3)
+
+
+@NAMES
+def test_every_frame_can_be_read_while_the_next_is_awaited(tmp_path: Path, name: str) -> None:
+    writer = RecordingWriter(tmp_path / name)
+    for count, each in enumerate(series(3), 1):
+        writer.write(each)
+        assert read(tmp_path / name)[0] == series(3)[:count]
+    writer.close()
+
+
+@NAMES
+def test_a_recording_torn_anywhere_in_its_last_record_keeps_the_others(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    writer = RecordingWriter(path)
+    for each in series(3):
+        writer.write(each)
+    whole = path.stat().st_size
+    writer.write(frame(monotonic_seconds=103.0, devices=()))
+    data = path.read_bytes()
+    writer.close()
+    for length in range(whole, len(data)):
+        path.write_bytes(data[:length])
+        found, _ = read(path)
+        assert found[:3] == series(3)
+        assert len(found) == 3 or length >= len(data) - 6  # all of the text may be there before its end is
+
+
+def test_a_torn_line_is_counted_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "day.jsonl"
+    first, second, third = (text([each]) for each in series(3))
+    path.write_bytes(first + second[:50] + b"\n" + b"foreign\n\n" + third)
+    found, reader = read(path)
+    assert found == [series(3)[0], series(3)[2]]
+    assert reader.problem is not None
+    assert reader.problem.code is ProblemCode.DAMAGED
+    assert str(reader.problem) == f"2 damaged lines were skipped, the first at byte {len(first)}."
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_flipped_bits_cost_at_most_the_lines_they_are_in(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    whole = bytearray(text(series(5)))
+    place = data.draw(st.integers(0, len(whole) - 1))
+    whole[place] ^= 1 << data.draw(st.integers(0, 7))
+    path = tmp_path_factory.mktemp("flip") / "day.jsonl"
+    path.write_bytes(whole)
+    found, _ = read(path)
+    assert len(set(map(encode, found)) & set(map(encode, series(5)))) >= 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_flipped_bits_of_a_compressed_recording_never_crash(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("flip")
+    whole = bytearray(write(folder / "day.gz", series(5)).read_bytes())
+    place = data.draw(st.integers(0, len(whole) - 1))
+    whole[place] ^= 1 << data.draw(st.integers(0, 7))
+    (folder / "flipped.gz").write_bytes(whole)
+    try:
+        found, _ = read(folder / "flipped.gz")
+    except CommandError:
+        found = series(1)
+    assert found
+
+
+def test_a_recording_of_a_newer_gpumon_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "day.jsonl"
+    path.write_bytes(text(series(1)).replace(b'"schema":1', b'"schema":2'))
+    with pytest.raises(CommandError, match="schema 2") as caught:
+        RecordingReader(path)
+    assert caught.value.problem.code is ProblemCode.NEWER_SCHEMA
+    path.write_bytes(text(series(1)) + path.read_bytes())
+    found, reader = read(path)
+    assert found == series(1)
+    assert reader.problem is not None
+    assert reader.problem.code is ProblemCode.NEWER_SCHEMA
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\n\n", b"hello\n", bytes(range(256)) * 300, b"{}\n[]\nnull\n", b"\x1f\x8bnot gzip"]
+)
+def test_what_is_no_recording_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "day.jsonl"
+    path.write_bytes(data)
+    with pytest.raises(CommandError, match=r"day\.jsonl is not a recording") as caught:
+        RecordingReader(path)
+    assert caught.value.exit_code is ExitCode.USAGE
+
+
+def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
+    for path, reason in [(tmp_path, "is a directory"), (tmp_path / "none", "no such file")]:
+        with pytest.raises(CommandError, match=reason) as caught:
+            RecordingReader(path)
+        assert caught.value.exit_code is ExitCode.USAGE
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
+def test_missing_permission_is_said(tmp_path: Path) -> None:
+    path = write(tmp_path / "day.jsonl", series(1))
+    path.chmod(0)
+    with pytest.raises(CommandError, match="permission denied"):
+        RecordingReader(path)
+    tmp_path.chmod(0o500)
+    with pytest.raises(CommandError, match="permission denied"):
+        RecordingWriter(tmp_path / "other.jsonl")
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_an_endless_line_is_never_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: bytes) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 2000)
+    monkeypatch.setattr(recording, "MAX_LINE_BYTES", 2000)
+    path = tmp_path / "day.jsonl"
+    path.write_bytes(text(series(1)) + b"x" * 3_000_000 + end + (text(series(2)[1:]) if end else b""))
+    found, reader = read(path)
+    assert found == (series(2) if end else series(1))
+    assert reader.problem is not None
+    path.write_bytes(b"x" * 3_000_000)
+    with pytest.raises(CommandError, match="not a recording"):
+        RecordingReader(path)
+
+
+def test_the_search_for_a_first_frame_ends() -> None:
+    with pytest.raises(CommandError, match="not a recording"):
+        RecordingReader(Path("/dev/zero"))
+
+
+@NAMES
+def test_a_pipe_with_a_name_can_be_read(tmp_path: Path, name: str) -> None:
+    data = write(tmp_path / name, series(5)).read_bytes()
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    writer = threading.Thread(target=fifo.write_bytes, args=(data,))
+    writer.start()
+    found, reader = read(fifo)
+    writer.join()
+    assert found == series(5)
+    assert not reader.seekable
+
+
+@NAMES
+def test_a_window_gives_the_frames_before_a_time_and_goes_on_from_there(tmp_path: Path, name: str) -> None:
+    reader = RecordingReader(write(tmp_path / name, series(500)))
+    for start, end in [(300.0, 310.0), (20.0, 25.0), (0.0, 0.0), (490.0, 499.0), (200.5, 200.9)]:
+        found = [record.seconds for record in reader.window(start, end, 1.0, never)]
+        assert found == ([200.0] if start == 200.5 else [float(each) for each in range(int(start), int(end) + 1)])
+        following = reader.read()
+        assert (following.seconds if following else None) == (None if end == 499.0 else found[-1] + 1)
+    reader.close()
+
+
+def test_a_window_thins_out_but_keeps_the_last_frame(tmp_path: Path) -> None:
+    reader = RecordingReader(write(tmp_path / "day.jsonl", series(100, step=0.1)))
+    found = [round(record.seconds, 3) for record in reader.window(0.0, 7.75, 1.0, never)]
+    assert found == pytest.approx([0, 1, 2, 3, 4, 5, 6, 7, 7.7], abs=0.11)
+    assert found[-1] == 7.7
+    reader.close()
+
+
+@NAMES
+def test_a_scan_finds_the_duration_and_moves_nothing(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, series(200))
+    reader = RecordingReader(path)
+    before = reader.duration_seconds
+    reader.scan(never)
+    assert (before, reader.duration_seconds) == (None, 199.0)
+    assert [record.frame for record in reader] == series(200)
+    short = RecordingReader(path)
+    short.scan(never, limit=1000)
+    assert short.duration_seconds is None
+    assert [record.frame for record in short] == series(200)
+
+
+def test_joined_recordings_have_one_time_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "day.gz", series(3))
+    path.write_bytes(path.read_bytes() + gzip.compress(text(series(3, start=10.0))))
+    reader = RecordingReader(path)
+    assert [record.seconds for record in reader] == [0.0, 1.0, 2.0, 2.0, 3.0, 4.0]
+
+
+@NAMES
+def test_an_existing_recording_is_not_overwritten(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, series(1))
+    before = path.read_bytes()
+    with pytest.raises(CommandError, match="exists already") as caught:
+        RecordingWriter(path)
+    assert caught.value.exit_code is ExitCode.USAGE
+    assert path.read_bytes() == before
+    (tmp_path / "empty").touch()
+    assert read(write(tmp_path / "empty", series(2)))[0] == series(2)
+
+
+def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
+    for path, reason in [(tmp_path, "is a directory"), (tmp_path / "no" / "file", "no such file")]:
+        with pytest.raises(CommandError, match=reason) as caught:
+            RecordingWriter(path)
+        assert caught.value.exit_code is ExitCode.USAGE
+
+
+def test_a_full_disk_is_said() -> None:
+    writer = RecordingWriter(Path("/dev/full"))
+    with pytest.raises(CommandError, match="no space left") as caught:
+        writer.write(frame())
+    writer.close()
+    assert caught.value.exit_code is ExitCode.BAD_VERDICT
+
+
+FILL = """
+import resource, signal, sys
+from pathlib import Path
+from gpumon.core.exits import CommandError
+from gpumon.streams.recording import RecordingWriter
+from tests.builders import frame
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+writer = RecordingWriter(Path(sys.argv[1]))
+count = 0
+try:
+    while True:
+        writer.write(frame(monotonic_seconds=100.0 + count))
+        count += 1
+except CommandError as error:
+    print(count)
+writer.close()
+"""
+
+
+@NAMES
+def test_a_file_that_can_grow_no_more_ends_with_a_whole_record(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    ran = subprocess.run([sys.executable, "-c", FILL, str(path)], capture_output=True, text=True, check=True)
+    found, reader = read(path)
+    assert len(found) == int(ran.stdout) > 0
+    assert reader.problem is None or "cut off" in reader.problem.reason
+
+
+@NAMES
+def test_a_signal_during_a_write_leaves_whole_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = tmp_path / name
+    writer = RecordingWriter(path)
+    writer.write(series(2)[0])
+    file = writer._file
+
+    class Torn:
+        closed = False
+
+        def write(self, data: memoryview) -> int:
+            file.write(data[:5])
+            raise KeyboardInterrupt
+
+        def __getattr__(self, attribute: str) -> object:
+            return getattr(file, attribute)
+
+    monkeypatch.setattr(writer, "_file", Torn())
+    with pytest.raises(KeyboardInterrupt):
+        writer.write(series(2)[1])
+    monkeypatch.setattr(writer, "_file", file)
+    writer.close()
+    found, reader = read(path)
+    assert found == series(1)
+    assert reader.problem is None
+
+
+def test_an_open_file_is_written_and_left_open() -> None:
+    target = io.BytesIO()
+    writer = RecordingWriter(target)
+    writer.write(frame())
+    writer.close()
+    assert target.getvalue() == text([frame()])
+
+
+def test_the_end_of_a_reader_is_noticed() -> None:
+    reading, writing = os.pipe()
+    writer = RecordingWriter(io.FileIO(writing, "w"))
+    before = writer.reader_gone()
+    os.close(reading)
+    assert (before, writer.reader_gone()) == (False, True)
+    with pytest.raises(BrokenPipeError):
+        writer.write(frame())

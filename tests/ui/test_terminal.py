@@ -1,0 +1,480 @@
+"""What a person's terminal meets: gpumon itself in a pseudo-terminal, on a stand-in for the driver."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from gpumon.core.frames import encode
+from tests import builders
+from tests.nvml_mock import NvmlMock
+from tests.processes import PROC, is_running, state, tree, wait_gone
+from tests.terminal import Terminal
+
+pytestmark = pytest.mark.xdist_group("clock")
+"""One after the other in one process: they measure seconds, and see each other's hanging collectors."""
+
+GPUMON = (str(Path(sys.executable).with_name("gpumon")), "--interval", "0.2")
+ROWS = r"▸ +0 .*\d%"
+"""A screen with figures on it."""
+
+QUIT_GUARD_SECONDS = 3.0
+"""It takes 0.2 to 0.3 s; a loaded machine of a CI service is given more."""
+
+ENDING_SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT]
+FOREIGN_ESCAPE = re.compile(
+    b"\x1b[^[]"  # anything but a control sequence, which is all that Textual sends
+    b"|\x1b\\[[\\d;]*[Jnt]"  # wiping the screen, queries and window operations
+    b"|\xc2[\x80-\x9f]"  # C1 in UTF-8
+    b"|\x07|\x00"
+    b"|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]"  # bidi
+)
+POINTER_SHAPE = b"\x1b]22;default\x07"
+"""The one string that Textual sends: the mouse pointer's shape."""
+
+LEAVING = re.compile(rb"(?:\x1b\[\?[\d;]+[hl]|\x1b\[<u)*")
+
+
+@pytest.fixture(scope="module")
+def environment(nvml_mock: NvmlMock) -> dict[str, str]:
+    """Three GPUs that are well."""
+    return nvml_mock.environment(gpus=3)
+
+
+def opened(terminal: Terminal) -> Terminal:
+    """Waits for the first figures."""
+    terminal.wait_for(ROWS)
+    return terminal
+
+
+def assert_given_back(terminal: Terminal) -> None:
+    assert terminal.restored(), terminal.raw[-300:]
+    assert terminal.cooked(), "the line discipline echoes and takes lines"
+
+
+def assert_all_gone(pids: Sequence[int], seconds: float = 10.0) -> None:
+    assert len(pids) > 1, "there is a collector"
+    assert all(wait_gone(pid, seconds) for pid in pids), {pid: state(pid) for pid in pids}
+
+
+def memory_mebibytes(pid: int) -> float:
+    found = re.search(r"VmRSS:\s+(\d+)", (PROC / str(pid) / "status").read_text())
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+def run(
+    argv: Sequence[str], environment: dict[str, str], stdin: int | None = subprocess.DEVNULL
+) -> subprocess.CompletedProcess[str]:
+    """A command without any terminal."""
+    return subprocess.run(
+        argv,
+        check=False,
+        env={**environment, "TERM": "xterm"},
+        stdin=stdin,
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+
+
+# Every end gives the terminal back
+
+
+@pytest.mark.parametrize("number", ENDING_SIGNALS)
+def test_a_signal_ends_it_cleanly(environment: dict[str, str], number: signal.Signals) -> None:
+    with Terminal(GPUMON, environment) as terminal:
+        pids = tree(opened(terminal).pid)
+        terminal.signal(number)
+        assert terminal.wait_exit() == 128 + number
+        assert_given_back(terminal)
+        assert_all_gone(pids)
+        assert LEAVING.fullmatch(terminal.raw.rpartition(b"\x1b[?1049l")[2]), terminal.raw[-300:]
+
+
+BROKEN_SHOW = "from gpumon.ui.screens.overview import OverviewScreen as it; name = 'show'"
+BROKEN_RENDER = "from gpumon.ui.widgets.line_table import LineTable as it; name = 'render_line'"
+BROKEN_MARKUP = "from gpumon.ui.widgets.text_line import TextLines as it; name = 'show'; import rich.markup"
+BREAK = """
+import sys
+{what}
+def broken(self, *_):
+    raise {error}
+setattr(it, name, broken)
+from gpumon.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        (BROKEN_SHOW, "ValueError('broken [/] on purpose')"),
+        (BROKEN_RENDER, "ValueError('broken [/] on purpose')"),
+        (BROKEN_MARKUP, "rich.markup.render('[bold]broken on purpose[/x]')"),
+    ],
+)
+def test_an_exception_in_a_widget_is_a_sentence(environment: dict[str, str], what: str, error: str) -> None:
+    program = BREAK.format(what=what, error=error)
+    with Terminal([sys.executable, "-c", program, "--interval", "0.2"], environment) as terminal:
+        assert terminal.wait_exit() == 1
+        assert_given_back(terminal)
+        said = terminal.raw.rpartition(b"\x1b[?1049l")[2]
+        assert b"Traceback" not in terminal.raw
+        assert re.search(rb"gpumon: .*(?:Value|Markup)Error: .*--debug.*\.\r\n$", said), said
+        assert len(said.splitlines()) == 1
+
+
+def test_debug_shows_where_an_exception_came_from(environment: dict[str, str]) -> None:
+    program = BREAK.format(what=BROKEN_SHOW, error="ValueError('broken on purpose')")
+    with Terminal([sys.executable, "-c", program, "--debug"], {**environment, "PYTHON_COLORS": "0"}) as terminal:
+        assert terminal.wait_exit() == 1
+        assert_given_back(terminal)
+        said = terminal.raw.rpartition(b"\x1b[?1049l")[2]
+        assert b"Traceback (most recent call last)" in said
+        assert b"ValueError: broken on purpose" in said
+
+
+@pytest.mark.parametrize("fault", ["", "hang:1@0.3=60", "hangall@0.3=60", "dstate:1@0.3=60", "slow=20000"])
+def test_quit_key_works_whatever_the_driver_does(
+    nvml_mock: NvmlMock, fault: str, record_property: Callable[[str, object], None]
+) -> None:
+    with Terminal(GPUMON, nvml_mock.environment(gpus=3, fault=fault)) as terminal:
+        pids = tree(opened(terminal).pid)
+        if "@" in fault:
+            terminal.wait_for("UNRESPONSIVE")
+        asked = time.monotonic()
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        seconds = time.monotonic() - asked
+        record_property("quit_seconds", seconds)
+        print(f"quit with {fault or 'a healthy driver'}: {seconds:.3f} s")
+        assert_given_back(terminal)
+        assert LEAVING.fullmatch(terminal.raw.rpartition(b"\x1b[?1049l")[2]), terminal.raw[-300:]
+        assert_all_gone(pids)
+        assert seconds < QUIT_GUARD_SECONDS
+
+
+def test_ctrl_c_and_q_in_the_help(environment: dict[str, str]) -> None:
+    with Terminal(GPUMON, environment, rows=50) as terminal:
+        opened(terminal).send("?")
+        terminal.wait_for("KEYS")
+        terminal.send("q")
+        terminal.wait_for(ROWS)
+        terminal.send("\x03")
+        assert terminal.wait_exit() == 0
+        assert_given_back(terminal)
+
+
+# The terminal goes away, or nobody reads it
+
+
+@pytest.mark.parametrize("ignored", [(), (signal.SIGHUP,)])
+def test_a_terminal_that_goes_away_ends_everything(
+    environment: dict[str, str], ignored: Sequence[signal.Signals]
+) -> None:
+    with Terminal(GPUMON, environment, ignored=ignored) as terminal:
+        pids = tree(opened(terminal).pid)
+        terminal.hang_up()
+        assert terminal.wait_exit() == 128 + signal.SIGHUP
+        assert_all_gone(pids, 2.0)
+
+
+def test_an_ignored_hang_up_stays_ignored(environment: dict[str, str]) -> None:
+    with Terminal(GPUMON, environment, ignored=[signal.SIGHUP]) as terminal:
+        opened(terminal).signal(signal.SIGHUP)
+        time.sleep(0.5)
+        assert terminal.process.poll() is None
+        terminal.send("?")
+        terminal.wait_for("KEYS")
+
+
+NOTE_FRAMES = """
+import sys
+from gpumon.core.store import Store
+notes = open(sys.argv.pop(1), "a", buffering=1)
+apply = Store.apply
+def noting(self, frame):
+    notes.write(f"{frame.monotonic_seconds}\\n")
+    apply(self, frame)
+Store.apply = noting
+from gpumon.cli import main
+main()
+"""
+
+
+def flood(terminal: Terminal) -> None:
+    """Stops reading and makes it draw far more than the kernel keeps."""
+    terminal.pause_reading()
+    for _ in range(12):
+        terminal.send("t")
+        time.sleep(0.02)
+
+
+def test_a_terminal_that_is_not_read_holds_up_nothing_else(nvml_mock: NvmlMock, tmp_path: Path) -> None:
+    notes, recording = tmp_path / "notes", tmp_path / "recording.jsonl"
+    environment = nvml_mock.environment(gpus=8)
+    argv = [sys.executable, "-c", NOTE_FRAMES, str(notes), "--interval", "0.1"]
+    recorder = subprocess.Popen([GPUMON[0], "record", "--interval", "0.1", str(recording)], env=environment)
+    try:
+        with Terminal(argv, environment, rows=100, cols=300) as terminal:
+            opened(terminal)
+            before = memory_mebibytes(terminal.pid)
+            flood(terminal)
+            time.sleep(1)
+            stood = (terminal.written, notes.read_text())
+            time.sleep(4)
+            assert (terminal.written, notes.read_text()) == stood, "the screen's loop stands still"
+            terminal.resume_reading()
+            terminal.send("?")
+            terminal.wait_for("KEYS")
+            times = [float(each) for each in notes.read_text().split()]
+            assert times[-1] - times[0] > 4
+            assert max(later - earlier for earlier, later in pairwise(times)) < 2, "the history has no gap"
+            assert memory_mebibytes(terminal.pid) < before + 30
+            terminal.send("q")
+            terminal.send("q")
+            assert terminal.wait_exit() == 0
+    finally:
+        recorder.terminate()
+        recorder.wait(5)
+    lines = recording.read_text().splitlines()
+    times = [json.loads(each)["monotonic_seconds"] for each in lines if "monotonic_seconds" in each]
+    assert times[-1] - times[0] > 4
+    assert max(later - earlier for earlier, later in pairwise(times)) < 2
+
+
+def test_sigterm_ends_it_while_nobody_reads(environment: dict[str, str]) -> None:
+    with Terminal(GPUMON, environment, rows=100, cols=300) as terminal:
+        pids = tree(opened(terminal).pid)
+        flood(terminal)
+        time.sleep(0.5)
+        terminal.signal(signal.SIGTERM)
+        assert terminal.wait_exit() == 128 + signal.SIGTERM
+        assert_all_gone(pids)
+        terminal.resume_reading()
+        deadline = time.monotonic() + 10
+        while not terminal.restored() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert_given_back(terminal)
+        assert b"Traceback" not in terminal.raw
+
+
+# Suspending and sizes
+
+
+def test_ctrl_z_and_fg_in_a_shell(environment: dict[str, str]) -> None:
+    with Terminal(["sh", "-i"], {**environment, "PS1": "prompt$ "}) as terminal:
+        terminal.wait_for(r"prompt\$")
+        terminal.send(f"{' '.join(GPUMON)}\n")
+        opened(terminal)
+        terminal.send("\x1a")
+        terminal.wait_for("Stopped")
+        assert_given_back(terminal)
+        before = terminal.written
+        time.sleep(0.5)
+        assert terminal.written == before, "a stopped program writes nothing"
+        terminal.send("fg\n")
+        deadline = time.monotonic() + 15
+        while not terminal.raw[before:].count(b"\x1b[?1049h"):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        terminal.send("?")
+        terminal.wait_for("KEYS")
+        terminal.send("qq")
+        deadline = time.monotonic() + 10
+        while not (terminal.restored() and terminal.cooked()):
+            assert time.monotonic() < deadline, terminal.screen()
+            time.sleep(0.02)
+        terminal.send("echo code $?\n")
+        terminal.wait_for("code 0")
+
+
+def test_sixty_sizes_in_two_seconds(environment: dict[str, str]) -> None:
+    sizes = [(3, 8), (5, 20), (24, 80), (50, 160)]
+    with Terminal(GPUMON, environment) as terminal:
+        opened(terminal)
+        for number in range(60):
+            terminal.resize(*sizes[number % len(sizes)])
+            time.sleep(1 / 30)
+        for rows, cols in ((3, 8), (5, 20), (200, 500), (30, 100)):
+            terminal.resize(rows, cols)
+            shown = terminal.wait_for("too" if cols < 60 else r"\? Help", 20)
+            assert len(shown.splitlines()) <= rows
+        terminal.wait_for(ROWS)
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        assert_given_back(terminal)
+
+
+# No terminal, or half of one
+
+
+def test_without_any_terminal_it_prints_the_status(environment: dict[str, str]) -> None:
+    done = run([GPUMON[0]], environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(re.findall(r"^ +\d H200", done.stdout, re.MULTILINE)) == 3
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("redirection", "words"),
+    [("< /dev/null", "standard input"), ("2> {errors}", "standard error"), ("< /dev/null 2> {errors}", "redirected")],
+)
+def test_half_a_terminal_is_refused(environment: dict[str, str], tmp_path: Path, redirection: str, words: str) -> None:
+    errors = tmp_path / "errors"
+    command = f"{GPUMON[0]} {redirection.format(errors=errors)}"
+    with Terminal(["sh", "-c", command], environment) as terminal:
+        assert terminal.wait_exit() == 2
+        said = errors.read_text() if errors.exists() else terminal.raw.decode()
+        assert words in said
+        assert "gpumon status" in said
+        assert "\x1b" not in said
+        assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("term", ["TERM=dumb", "-u TERM"])
+def test_a_terminal_that_can_do_nothing_gets_text(environment: dict[str, str], term: str) -> None:
+    with Terminal(["sh", "-c", f"env {term} {GPUMON[0]}"], environment) as terminal:
+        assert terminal.wait_exit() == 0
+        assert b"H200" in terminal.raw
+        assert b"\x1b" not in terminal.raw
+
+
+@pytest.mark.parametrize("command", ["status", "status --json", ""])
+def test_a_pipe_that_closes_early_is_no_failure(environment: dict[str, str], command: str) -> None:
+    done = run(["sh", "-c", f"{GPUMON[0]} {command} | head -1"], environment)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
+
+
+# Text from other people's processes
+
+
+@pytest.fixture
+def hostile_pids() -> Iterator[list[int]]:
+    """Processes with command lines that mean harm."""
+    argvs: list[list[bytes]] = [
+        [b"\x1b]0;PWNED\x07\x1b[2J\x1b[31mred", b"1000"],
+        [b"\x1bP+q\x1b\\\x1b]52;c;UFdORUQ=\x07\xc2\x9b2J\xc2\x9d0;x\xc2\x9c", b"1000"],
+        ["\u202egnp.exe\u2066 [/] [bold red]x[/bold] [@click=app.quit]y[/]".encode(), b"1000"],
+        [b"new\nline\r\ttab\x08\x08\xff\xfe invalid", b"1000"],
+    ]
+    started = [subprocess.Popen(argv, executable="/bin/sleep") for argv in argvs]
+    long = [sys.executable, "-c", "import time; time.sleep(1000)", *["\x1b[2J" + "L" * 100_000] * 15]
+    started.append(subprocess.Popen(long))
+    yield [process.pid for process in started]
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_command_lines_are_inert_on_the_screen(nvml_mock: NvmlMock, hostile_pids: list[int]) -> None:
+    environment = nvml_mock.environment(gpus=1, pids=hostile_pids, NVML_MOCK_PROCS="8")
+    with Terminal(GPUMON, environment, rows=50, cols=200) as terminal:
+        shown = opened(terminal).wait_for("PWNED")
+        for pid in hostile_pids:
+            assert re.search(rf"\b{pid}\b", shown)
+        assert "[/] [bold red]x[/bold]" in shown
+        terminal.send("\t")
+        for number in range(len(hostile_pids)):
+            terminal.send("g" + "j" * number + "\r")
+            terminal.wait_for(r"PID \d+ on GPU 0")
+            terminal.send("\x1b[D")
+            terminal.wait_for(r"Util \d+[sm]")
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        raw = terminal.raw.replace(POINTER_SHAPE, b"")
+        found = FOREIGN_ESCAPE.search(raw)
+        assert found is None, raw[found.start() - 40 : found.end() + 40]
+
+
+def test_command_lines_are_inert_in_texts(nvml_mock: NvmlMock, hostile_pids: list[int]) -> None:
+    environment = nvml_mock.environment(gpus=1, pids=hostile_pids, NVML_MOCK_PROCS="8")
+    text = subprocess.run([GPUMON[0], "status"], env=environment, capture_output=True, check=True).stdout
+    document = subprocess.run([GPUMON[0], "status", "--json"], env=environment, capture_output=True, check=True).stdout
+    for output in (text, document):
+        assert FOREIGN_ESCAPE.search(output) is None
+        assert b"\x1b" not in output
+    (device,) = json.loads(document)["devices"]
+    commands = [process["command"] for process in device["processes"]]
+    assert len(commands) == len(hostile_pids)
+    assert all(command.isprintable() and len(command) <= 512 for command in commands)
+
+
+# The mouse
+
+
+def test_the_mouse_moves_opens_and_scrolls(nvml_mock: NvmlMock) -> None:
+    with Terminal(GPUMON, nvml_mock.environment(gpus=64), rows=24, cols=100) as terminal:
+        opened(terminal)
+        terminal.send("\x1b[<0;10;6M\x1b[<0;10;6m")
+        terminal.wait_for("▸ +3 ")
+        terminal.send("\x1b[<65;10;6M" * 3)
+        terminal.wait_for(r"(?m)^ +2\d +\d+%")
+        terminal.send("\x1b[<0;10;6M\x1b[<0;10;6m\x1b[<0;10;6M\x1b[<0;10;6m")
+        terminal.wait_for(r"GPU \d+  NVIDIA H200[\s\S]*UUID")
+
+
+def test_no_mouse_leaves_the_mouse_to_the_terminal(environment: dict[str, str]) -> None:
+    with Terminal([*GPUMON, "--no-mouse"], environment) as terminal:
+        opened(terminal).send("q")
+        assert terminal.wait_exit() == 0
+        assert not re.search(rb"\x1b\[\?(?:1000|1002|1003|1006|1015|1016)h", terminal.raw)
+
+
+# What it sends
+
+
+def test_nothing_changed_is_no_byte(environment: dict[str, str], tmp_path: Path) -> None:
+    recording = tmp_path / "recording.jsonl"
+    frames = [builders.frame(monotonic_seconds=100.0 + second) for second in range(60)]
+    recording.write_text("".join(encode(each) + "\n" for each in frames))
+    with Terminal([GPUMON[0], "replay", str(recording)], environment) as terminal:
+        opened(terminal).send(" ")
+        terminal.wait_for("PAUSED")
+        time.sleep(0.5)
+        before = terminal.written
+        time.sleep(3)
+        assert terminal.written == before
+
+
+def test_a_machine_of_eight_costs_a_thin_link_little(
+    nvml_mock: NvmlMock, sleepers: Callable[[int], list[int]], record_property: Callable[[str, object], None]
+) -> None:
+    environment = nvml_mock.environment(gpus=8, pids=sleepers(32), NVML_MOCK_PROCS="4")
+    with Terminal([GPUMON[0], "--interval", "1"], environment, rows=50, cols=160) as terminal:
+        opened(terminal)
+        time.sleep(1)
+        before, started = terminal.written, time.monotonic()
+        time.sleep(3)
+        rate = (terminal.written - before) / (time.monotonic() - started)
+        record_property("bytes_per_second", rate)
+        print(f"8 GPUs with 4 processes each on 160x50: {rate:.0f} bytes/s")
+        assert 0 < rate < 10 * 1024
+
+
+# The end of the collector, seen on the screen
+
+
+def test_a_collector_that_dies_is_said_and_replaced(environment: dict[str, str]) -> None:
+    with Terminal(GPUMON, environment) as terminal:
+        _, collector, *_ = tree(opened(terminal).pid)
+        os.kill(collector, signal.SIGKILL)
+        terminal.wait_for("The collector ended: SIGKILL")
+        assert_gone = wait_gone(collector, 10)
+        assert assert_gone
+        deadline = time.monotonic() + 15
+        while len(tree(terminal.pid)) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert is_running(terminal.pid)
