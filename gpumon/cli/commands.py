@@ -21,7 +21,7 @@ DEMO_SECONDS: Final = 100.0
 
 _EPILOG: Final = (
     "Exit codes: 0 fine; 1 it ran and the verdict is bad; 2 wrong usage; 3 what it needs is not there "
-    "(no driver, no GPU); 128+n ended by signal n. Every option can be set in the environment, such as "
+    "(no driver, no GPU, no torch); 128+n ended by signal n. Every option can be set in the environment, such as "
     "GPUMON_INTERVAL or GPUMON_DEMO_SPEED."
 )
 
@@ -165,6 +165,51 @@ def selftest(use_demo: bool, size: str, theme: str, screens: Path | None, as_jso
             click.echo(f"{check.status.value:<5} {check.id:<22} {check.detail}")
     if any(check.status.value == "fail" for check in checks):
         raise click.exceptions.Exit(ExitCode.BAD_VERDICT)
+
+
+@gpumon.command(short_help="List the workloads that can be run.")
+@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_WORKLOADS_JSON", help="One JSON document.")
+@debug_option
+def workloads(as_json: bool) -> None:
+    """List what can be run, with its parameters; files that are no workload are named with the reason."""
+    from gpumon.cli.workloads import listing
+
+    click.echo(listing(as_json=as_json))
+
+
+@gpumon.command(short_help="Run a workload and judge what came out.")
+@click.argument("name")
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    default=("cuda:0",),
+    show_default=True,
+    metavar="DEVICE",
+    help="cpu, cuda:N as CUDA numbers them, or cuda:all; may be given several times.",
+)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A parameter; see gpumon workloads.")
+@click.option("--duration", type=NumberRange(0, min_open=True), metavar="SECONDS", help="How long it may run.")
+@click.option("--python", metavar="PATH", help="The interpreter with torch; else the first one found that has it.")
+@click.option("--yes", is_flag=True, help="Begin even where others work on the GPU.")
+@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_RUN_JSON", help="A JSON line an event.")
+@debug_option
+def run(  # noqa: PLR0917 - click passes them by name
+    name: str,
+    devices: tuple[str, ...],
+    settings: tuple[str, ...],
+    duration: float | None,
+    python: str | None,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Run the workload NAME in a process of its own, beside the GPU's own figures.
+
+    Exits with 0 if its verdict is good, 1 if it is bad, 3 if it cannot run here.
+    """
+    from gpumon.cli.workloads import Wish, run_wish
+
+    return run_wish(Wish(name, devices, settings, duration, python, yes=yes, as_json=as_json))
 
 
 def _selftest(use_demo: bool, size: tuple[int, int], theme: str, screens: Path | None) -> "list[Check]":

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-Command = Callable[..., None]
+Command = Callable[..., int | None]
 
 
 class NumberRange(click.FloatRange):

@@ -1,7 +1,8 @@
 """Which readings are taken how often: each reader stands in a lane that fits its cost.
 
 The costs are those measured on H200 under driver 580. Fast: 1 to 20 microseconds, every tick. Processes: 30
-microseconds, but 600 on a busy machine, at most once a second. Medium: up to 350 microseconds with spikes, every ten
+microseconds, but 600 on a busy machine, at most once a second; the PCIe generation stands there too, since an idle
+link sleeps and a workload wants to know it under load. Medium: up to 350 microseconds with spikes, every ten
 seconds. Static: milliseconds, but it does not change while the driver is loaded; read once, and not in the first tick,
 so that the first frame comes soon.
 """
@@ -83,7 +84,7 @@ READERS: Final = (
     Reader(("clock_sm_hertz",), Lane.FAST, _one("nvmlDeviceGetClockInfo", nvml.CLOCK_SM, scale=_MEGA)),
     Reader(("clock_memory_hertz",), Lane.FAST, _one("nvmlDeviceGetClockInfo", nvml.CLOCK_MEMORY, scale=_MEGA)),
     Reader(("performance_state",), Lane.FAST, _one("nvmlDeviceGetPerformanceState")),
-    Reader(("pcie_generation",), Lane.MEDIUM, _one("nvmlDeviceGetCurrPcieLinkGeneration")),
+    Reader(("pcie_generation",), Lane.PROCESSES, _one("nvmlDeviceGetCurrPcieLinkGeneration")),
     Reader(("pcie_width",), Lane.MEDIUM, _one("nvmlDeviceGetCurrPcieLinkWidth")),
     Reader(
         ("temperature_slowdown_celsius",),

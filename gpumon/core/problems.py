@@ -26,6 +26,8 @@ class ProblemCode(str, Enum):
     DRIVER_RESTARTED = "driver_restarted"
     CONTAINER_LOST_GPU = "container_lost_gpu"
     NO_DEVICES = "no_devices"
+    NO_TORCH = "no_torch"
+    NOT_WRITTEN = "not_written"
     COLLECTOR_DIED = "collector_died"
     COLLECTOR_SILENT = "collector_silent"
     COLLECTOR_LEFT_BEHIND = "collector_left_behind"

@@ -1,20 +1,12 @@
-"""What every source of frames is, and the inbox through which frames reach their reader.
+"""What every source of frames is."""
 
-The producing thread puts frames into a bounded inbox and rings a bell; the reader drains the inbox when it gets to it.
-A reader that stalls loses no frame until the inbox is full, and then the oldest.
-"""
-
-import threading
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from gpumon.core.inbox import Inbox
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem
-
-INBOX_SIZE: Final = 1024
 
 
 class Rewound(Enum):
@@ -24,43 +16,8 @@ class Rewound(Enum):
 
 
 Arrival = Frame | Rewound
-Bell = Callable[[], None]
-
-
-class Inbox:
-    """Frames that have arrived and were not looked at yet; safe between threads."""
-
-    def __init__(self, size: int = INBOX_SIZE) -> None:
-        self._arrivals: deque[Arrival] = deque(maxlen=size)
-        self._ring: Bell = lambda: None
-        self.arrived = threading.Event()
-        self.lost = 0
-
-    def on_arrival(self, ring: Bell) -> None:
-        """Sets the bell, which is called from the producing thread, and rings it for what is waiting."""
-        self._ring = ring
-        if self._arrivals:
-            ring()
-
-    def put(self, arrival: Arrival) -> None:
-        """Adds an arrival and rings."""
-        if len(self._arrivals) == self._arrivals.maxlen:
-            self.lost += 1
-        self._arrivals.append(arrival)
-        self.ring()
-
-    def ring(self) -> None:
-        """Rings without an arrival: something else about the stream has changed."""
-        self.arrived.set()
-        self._ring()
-
-    def drain(self) -> list[Arrival]:
-        """Takes everything that is waiting, oldest first."""
-        self.arrived.clear()
-        taken: list[Arrival] = []
-        while self._arrivals:
-            taken.append(self._arrivals.popleft())
-        return taken
+FrameInbox = Inbox[Arrival]
+"""Frames that have arrived and were not looked at yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +43,7 @@ class Stream(Protocol):
     """A source of frames."""
 
     title: str
-    inbox: Inbox
+    inbox: FrameInbox
 
     @property
     def problem(self) -> Problem | None:

@@ -18,7 +18,7 @@ from gpumon.core.exits import COLLECTOR_OUTDATED
 from gpumon.core.frames import FrameError, decode
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
-from gpumon.streams.base import Inbox
+from gpumon.streams.base import FrameInbox
 from gpumon.streams.child import Child
 
 COLLECTOR: Final = Path(__file__).resolve().parents[1] / "collect" / "__main__.py"
@@ -44,7 +44,7 @@ class LiveStream:
     def __init__(
         self, interval: float = 1.0, command: tuple[str, ...] | None = None, silence_seconds: float = 10.0
     ) -> None:
-        self.inbox = Inbox()
+        self.inbox = FrameInbox()
         self.interval = interval
         self._command = command or (sys.executable, str(COLLECTOR))
         self._silence_seconds = silence_seconds

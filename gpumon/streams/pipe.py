@@ -7,7 +7,7 @@ from typing import Final
 
 from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.streams.base import Inbox
+from gpumon.streams.base import FrameInbox
 from gpumon.streams.lines import FrameLines
 
 _STANDARD_INPUT: Final = 0
@@ -22,7 +22,7 @@ class PipeStream:
     """
 
     def __init__(self, file_descriptor: int, title: str) -> None:
-        self.inbox = Inbox()
+        self.inbox = FrameInbox()
         self.title = title
         self._descriptor = file_descriptor
         self._problem: Problem | None = None

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.exits import CommandError, ExitCode
+from gpumon.core.inbox import INBOX_SIZE
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.store import BUCKET_SECONDS, HISTORY_BUCKETS
 from gpumon.core.text import safe_text
-from gpumon.streams.base import INBOX_SIZE, Inbox, Position, Rewound, Stream
+from gpumon.streams.base import FrameInbox, Position, Rewound, Stream
 from gpumon.streams.pipe import PipeStream, take_standard_input
 from gpumon.streams.recording import RecordingReader
 
@@ -40,7 +41,7 @@ class ReplayStream:
     """
 
     def __init__(self, path: Path, speed: float = 1.0, title: str | None = None, repeat: bool = False) -> None:
-        self.inbox = Inbox()
+        self.inbox = FrameInbox()
         self.title = title or safe_text(path.name)
         self._reader = RecordingReader(path)
         self._repeat = repeat and self._reader.seekable

@@ -15,7 +15,7 @@ from gpumon.core.frames import encode
 from gpumon.core.model import Frame, Host
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.operations.record import Anonymizer, record
-from gpumon.streams.base import Inbox
+from gpumon.streams.base import FrameInbox
 from gpumon.streams.recording import RecordingReader
 from tests.builders import device, frame, process
 
@@ -42,7 +42,7 @@ class FakeStream:
     title = "fake"
 
     def __init__(self, frames: list[Frame]) -> None:
-        self.inbox = Inbox()
+        self.inbox = FrameInbox()
         self.closed = False
         self._frames = frames
 
@@ -82,7 +82,7 @@ def test_frames_that_could_not_be_written_in_time_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], missed: int
 ) -> None:
     stream = FakeStream([frame(monotonic_seconds=100.0 + place) for place in range(2 + missed)])
-    stream.inbox = Inbox(size=2)
+    stream.inbox = FrameInbox(size=2)
     record(stream, tmp_path / "day", 0.001, anonymize=False)
     assert ("3 frames are missing" in capsys.readouterr().err) == bool(missed)
     assert len(recorded(tmp_path / "day")) == 2

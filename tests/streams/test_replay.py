@@ -12,11 +12,12 @@ import pytest
 
 from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.frames import encode
+from gpumon.core.inbox import INBOX_SIZE
 from gpumon.core.model import Frame
 from gpumon.core.problems import ProblemCode
 from gpumon.core.store import HISTORY_BUCKETS, Store
 from gpumon.streams import replay
-from gpumon.streams.base import INBOX_SIZE, Arrival, Rewound, Seekable, Stream
+from gpumon.streams.base import Arrival, Rewound, Seekable, Stream
 from gpumon.streams.pipe import PipeStream
 from gpumon.streams.replay import LONGEST_GAP, ReplayStream, demo_path, open_replay
 from tests.builders import device, frame

@@ -1,0 +1,338 @@
+"""`gpumon run` and `gpumon workloads` as scripts and people use them, with real children and a torch of straw."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpumon.operations.runs import expand_devices, visible_gpus
+from tests.cli.running import GPUMON, is_one_line, run
+from tests.nvml_mock import NvmlMock
+from tests.processes import is_running, tree, wait_gone
+
+UUID = "GPU-6d6f636b-4d6f-5b6b-8c01-000000000000"
+"""Of the first GPU of the stand-in driver."""
+TORCH = f"""
+class _Version: cuda = "13.0"
+class device:
+    def __init__(self, name): self.type = name.partition(":")[0]
+class _Properties:
+    name, major, minor, multi_processor_count, total_memory, uuid = "NVIDIA H200", 9, 0, 132, 150 << 30, "{UUID[4:]}"
+class cuda:
+    init = set_device = staticmethod(lambda *_: None)
+    device_count = staticmethod(lambda: 2)
+    get_device_properties = staticmethod(lambda _: _Properties)
+    get_arch_list = staticmethod(lambda: ["sm_90"])
+    mem_get_info = staticmethod(lambda _: (140 << 30, 150 << 30))
+    memory_stats_as_nested_dict = staticmethod(lambda _: {{"allocated_bytes": {{"all": {{"current": 5, "peak": 7}}}}}})
+    memory_summary = staticmethod(lambda _: "summary")
+version, __version__ = _Version, "2.99.0+straw"
+"""
+WORKLOAD = """
+import time
+from _kit import Uses, Workload, choice, flag, integer
+
+def run(context):
+    wanted = context.parameters
+    count = 0
+    context.step("It counts.")
+    while count < wanted.count and not context.stopping:
+        count += 1
+        context.progress(count, wanted.count)
+        context.metric("count", count, "steps")
+        time.sleep(0.02)
+    if wanted.end == "crash":
+        raise RuntimeError("broken on purpose")
+    if count:
+        context.figure("count", count, "steps", count, limit=1000, limit_source="a thousand")
+    if wanted.checked:
+        context.checked += count
+    return context.warn("Odd.") if wanted.end == "warn" else context.ok("Counted.")
+
+WORKLOAD = Workload(
+    "count", "Counts.", "nothing", lambda context: Uses(1 << 30, 1.0), run,
+    (integer("count", 3, 0, 100000, "How far."), choice("end", "ok", ("ok", "warn", "crash"), "How it ends."),
+     flag("checked", True, "Whether it checks.")),
+)
+"""
+WITH_SIGNALS = """
+import os, signal, sys
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)  # under nohup or in the background they come ignored
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+Environment = dict[str, str]
+
+
+@pytest.fixture
+def environment(nvml_mock: NvmlMock, tmp_path: Path) -> Environment:
+    """Two GPUs, a workload of the user's, and torch."""
+    (tmp_path / "straw").mkdir()
+    (tmp_path / "straw" / "torch.py").write_text(TORCH)
+    folder = tmp_path / "config" / "gpumon" / "workloads"
+    folder.mkdir(parents=True)
+    (folder / "count.py").write_text(WORKLOAD)
+    return nvml_mock.environment(
+        gpus=2,
+        PYTHONPATH=str(tmp_path / "straw"),
+        XDG_CONFIG_HOME=str(tmp_path / "config"),
+        XDG_STATE_HOME=str(tmp_path / "state"),
+    )
+
+
+def events(stdout: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stdout.splitlines()]
+
+
+def of_kind(kind: str, said: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each for each in said if each["event"] == kind]
+
+
+def test_every_event_is_a_line_of_the_public_format(environment: Environment) -> None:
+    done = run("run", "count", "--device", "cpu", "--json", env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = events(done.stdout)
+    assert all(each["schema"] == 1 and each["device"] == "cpu" and each["time_seconds"] > 0 for each in said)
+    kinds = [each["event"] for each in said]
+    assert (kinds[0], kinds[1], kinds[-2], kinds[-1]) == ("hello", "plan", "result", "bye")
+    assert {"step", "progress", "metric", "memory"} <= set(kinds)
+    (result,) = of_kind("result", said)
+    assert result["verdict"] == "ok"
+    assert result["figures"][0] == {
+        "name": "count", "value": 3, "unit": "steps", "repetitions": 3, "limit": 1000, "limit_source": "a thousand"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "verdict"),
+    [
+        (["end=warn"], 0, "warn"),
+        (["end=crash"], 1, "fail"),
+        (["count=0"], 1, "fail"),
+        (["checked=no"], 1, "fail"),
+    ],
+)
+def test_the_verdict_makes_the_exit_code(
+    environment: Environment, settings: list[str], code: int, verdict: str
+) -> None:
+    sets = [word for setting in settings for word in ("--set", setting)]
+    done = run("run", "count", "--device", "cpu", "--json", *sets, env=environment)
+    assert done.returncode == code
+    assert of_kind("result", events(done.stdout))[0]["verdict"] == verdict
+
+
+def test_people_get_a_table_and_a_sentence(environment: Environment) -> None:
+    done = run("run", "count", "--device", "cpu", env=environment)
+    assert done.returncode == 0
+    assert re.search(r"^count +3 steps +1000 \(a thousand\) +0% +3$", done.stdout, re.MULTILINE)
+    assert done.stdout.rstrip().endswith("count: ok. Counted.")
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_second_run_is_compared_with_the_first(environment: Environment) -> None:
+    for _ in range(2):
+        done = run("run", "count", "--device", "cpu", env=environment)
+    assert "+0.0%" in done.stdout
+    kept = Path(environment["XDG_STATE_HOME"], "gpumon", "results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["workload"] for line in kept] == ["count", "count"]
+
+
+def test_a_result_that_cannot_be_kept_is_told_and_counts_all_the_same(environment: Environment, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run("run", "count", "--device", "cpu", env={**environment, "XDG_STATE_HOME": str(tmp_path / "file")})
+    assert done.returncode == 0
+    assert "could not be kept" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "said"),
+    [
+        (["nothing"], 2, "There are bandwidth"),
+        (["count", "--set", "count=-1"], 2, "0 to 100000"),
+        (["count", "--set", "count"], 2, "KEY=VALUE"),
+        (["count", "--set", "cuont=1"], 2, "there is count, end, checked"),
+        (["count", "--set", "end=later"], 2, "ok, warn, crash"),
+        (["count", "--device", "gpu"], 2, "cuda:all"),
+        (["count", "--device", "cuda:2"], 3, "Choose cuda:0 to cuda:1"),
+        (["count", "--python", "/bin/true"], 2, "not Python"),
+        (["count", "--python", "/nowhere/python"], 2, "no program"),
+        (["oom", "--device", "cpu"], 3, ""),
+    ],
+)
+def test_what_makes_no_sense_is_said_in_one_line(
+    environment: Environment, argv: list[str], code: int, said: str
+) -> None:
+    done = run("run", *argv, env=environment)
+    assert done.returncode == code
+    assert is_one_line(done.stderr), done.stderr
+    assert said in done.stderr
+
+
+def test_without_torch_it_says_where_it_looked(environment: Environment) -> None:
+    without = {**environment, "PYTHONPATH": "", "PATH": "/usr/bin:/bin"}
+    done = run("run", "count", "--device", "cpu", env=without)
+    if done.returncode == 0:
+        pytest.skip("an interpreter of this machine has torch")
+    assert done.returncode == 3
+    assert is_one_line(done.stderr)
+    assert "--python" in done.stderr
+
+
+def test_the_gpu_is_matched_by_its_uuid_and_its_figures_join_the_result(environment: Environment) -> None:
+    done = run("run", "count", "--json", "--set", "count=100", env=environment)
+    assert done.returncode == 0, done.stderr
+    said = events(done.stdout)
+    assert of_kind("plan", said)[0]["chip"]["uuid"] == UUID
+    figures = {each["name"]: each for each in of_kind("result", said)[0]["figures"]}
+    assert figures["power"]["limit_source"] == "power limit in force"
+    assert figures["sm_clock"]["repetitions"] >= 1
+
+
+def test_several_devices_at_once(environment: Environment) -> None:
+    done = run("run", "count", "--device", "cuda:all", "--json", env=environment)
+    assert done.returncode == 0
+    assert sorted(each["device"] for each in of_kind("result", events(done.stdout))) == ["cuda:0", "cuda:1"]
+
+
+@pytest.mark.parametrize(("options", "code"), [([], 3), (["--yes"], 0)])
+def test_where_others_work_it_asks_first(
+    environment: Environment, sleepers: Callable[[int], list[int]], options: list[str], code: int
+) -> None:
+    (pid,) = sleepers(1)
+    busy = {**environment, "NVML_MOCK_PIDS": str(pid), "NVML_MOCK_PROCS": "1"}
+    done = run("run", "count", *options, env=busy)
+    assert done.returncode == code, done.stderr
+    assert (f"PID {pid}" in done.stderr) is not bool(options)
+    assert ("Counted." in done.stdout) is bool(options)
+
+
+def test_in_a_terminal_it_asks_and_takes_no_for_an_answer(
+    environment: Environment, sleepers: Callable[[int], list[int]]
+) -> None:
+    (pid,) = sleepers(1)
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        [GPUMON, "run", "count"],
+        env={**environment, "NVML_MOCK_PIDS": str(pid), "NVML_MOCK_PROCS": "1", "TERM": "xterm"},
+        stdin=follower, stdout=follower, stderr=follower, start_new_session=True,
+    ) as process:  # fmt: skip
+        os.close(follower)
+        said = read_until(leader, b"Begin?")
+        assert f"PID {pid}".encode() in said
+        assert b"1.00 GiB" in said
+        os.write(leader, b"n\n")
+        said = read_until(leader, None)
+        assert process.wait(20) == 3
+    assert b"Counted." not in said
+    os.close(leader)
+
+
+def test_in_a_terminal_there_is_a_bar_with_the_time_that_is_left(environment: Environment) -> None:
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        [GPUMON, "run", "count", "--device", "cpu", "--set", "count=150"],
+        env={**environment, "TERM": "xterm"}, stdin=follower, stdout=follower, stderr=follower,
+    ) as process:  # fmt: skip
+        os.close(follower)
+        said = read_until(leader, None)
+        assert process.wait(20) == 0
+    os.close(leader)
+    assert re.search(rb"\[#+-+\] +\d+%  \d+s left  count [\d.]+ steps", said)
+
+
+def read_until(descriptor: int, pattern: bytes | None, seconds: float = 20) -> bytes:
+    """What comes until a pattern, or until the end."""
+    said = b""
+    timer = threading.Timer(seconds, lambda: None)
+    timer.start()
+    while timer.is_alive() and (pattern is None or pattern not in said):
+        try:
+            data = os.read(descriptor, 4096)
+        except OSError:  # the other side of a terminal has gone
+            break
+        if not data:
+            break
+        said += data
+    timer.cancel()
+    return said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_it_and_what_was_found_is_still_told(environment: Environment, number: signal.Signals) -> None:
+    process, pids = started(environment)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=20)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in stderr
+    result = of_kind("result", events(stdout))[0]
+    assert result["verdict"] == "cancelled"
+    assert result["figures"][0]["value"] >= 1
+    assert all(wait_gone(pid, 10) for pid in pids)
+
+
+def test_nothing_is_left_when_gpumon_is_killed(environment: Environment) -> None:
+    process, pids = started(environment)
+    process.kill()
+    process.communicate(timeout=20)
+    assert all(wait_gone(pid, 10) for pid in pids)
+
+
+def started(environment: Environment) -> tuple[subprocess.Popen[str], list[int]]:
+    """A run under way, and the PIDs of all its processes."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WITH_SIGNALS, GPUMON, "run", "count", "--device=cpu", "--json", "--set", "count=100000"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["event"] == "progress":
+            break
+    pids = tree(process.pid)[1:]
+    assert len(pids) >= 3, "the collector, the workload and its guard"
+    assert all(is_running(pid) for pid in pids)
+    return process, pids
+
+
+def test_duration_ends_a_workload_without_one(environment: Environment) -> None:
+    began = time.monotonic()
+    argv = ("run", "count", "--device", "cpu", "--set", "count=100000", "--duration", "1", "--json")
+    done = run(*argv, env=environment)
+    assert time.monotonic() - began < 25
+    assert done.returncode == 1
+    assert "longer than its limit of 1 s" in of_kind("result", events(done.stdout))[0]["why"]
+
+
+def test_the_list_names_parameters_and_broken_files(environment: Environment) -> None:
+    broken = Path(environment["XDG_CONFIG_HOME"], "gpumon", "workloads", "broken.py")
+    broken.write_text("1 / 0")
+    text = run("workloads", env=environment).stdout
+    assert "--set count=3  How far. (0 to 100000)" in text
+    assert f"! {broken}: ZeroDivisionError" in text
+    document = json.loads(run("workloads", "--json", env=environment).stdout)
+    assert document["schema"] == 1
+    names = [each["name"] for each in document["workloads"]]
+    assert {"matmul", "transfer", "bandwidth", "sync", "oom", "fragmentation", "launch", "count"} == set(names)
+    assert document["broken"][0]["file"] == str(broken)
+
+
+def test_devices_are_counted_as_cuda_shows_them() -> None:
+    assert visible_gpus(8, {}) == 8
+    assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": "3,1"}) == 2
+    assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": "1,-1,2"}) == 1
+    assert visible_gpus(2, {"CUDA_VISIBLE_DEVICES": "5,0"}) == 0
+    assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": ""}) == 0
+    assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": "GPU-1234,GPU-5678"}) == 2
+    assert expand_devices(["cuda", "cpu", "cuda:00", "cuda:all"], lambda: 2) == ["cuda:0", "cpu", "cuda:1"]

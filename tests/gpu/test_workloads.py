@@ -1,0 +1,218 @@
+"""On a real GPU: every workload runs to a verdict, comes near what the chip can do, and leaves nothing behind.
+
+Figures are printed (``pytest -m gpu -n 0 -s``); what is asserted leaves room for chips other than the one at hand.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gpu.test_live import status
+from tests.processes import tree, wait_gone
+from tests.terminal import Terminal
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(240), pytest.mark.xdist_group("gpu")]
+
+CONTEXT_BYTES = 1 << 30
+"""More than a CUDA context takes."""
+ENOUGH_SHARE = 0.97
+BARE_LOOP = """
+import sys, torch
+size, seconds = int(sys.argv[1]), float(sys.argv[2])
+torch.manual_seed(1)
+a, b = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+out = torch.empty_like(a)
+rates, done = [], 0.0
+for _ in range(20): torch.mm(a, b, out=out)
+torch.cuda.synchronize()
+while done < seconds:
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(100): torch.mm(a, b, out=out)
+    end.record(); end.synchronize()
+    took = start.elapsed_time(end) / 1e3
+    done += took
+    rates.append(100 * 2 * size**3 / took / 1e12)
+print(sorted(rates)[len(rates) // 2])
+"""
+
+
+class Ran:
+    """A workload that `gpumon run --json` has run, with the times at which its events were read."""
+
+    def __init__(self, *argv: str) -> None:
+        self.began = time.time()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gpumon", "run", *argv, "--json"], stdout=subprocess.PIPE, text=True
+        )
+        self.events: list[dict[str, Any]] = []
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+            yield self.events[-1]
+
+    def finish(self) -> dict[str, Any]:
+        """Reads to the end; returns the result."""
+        for _ in self:
+            pass
+        self.process.wait(30)
+        found = [event for event in self.events if event["event"] == "result"]
+        assert found, self.events[-5:]
+        return found[0]
+
+    def first(self, *kinds: str) -> float:
+        """Seconds from the start to the first event of the kinds."""
+        return min(float(each["time_seconds"]) for each in self.events if each["event"] in kinds) - self.began
+
+
+def figures(result: dict[str, Any]) -> dict[str, float]:
+    return {each["name"]: each["value"] for each in result["figures"]}
+
+
+def show(result: dict[str, Any]) -> None:
+    print(f"\n{result['workload']} on {result['device']}: {result['verdict']}. {result['why']}")
+    for each in result["figures"]:
+        limit = f" of {each['limit']:.4g} ({each['limit_source']})" if each.get("limit") else ""
+        print(f"  {each['name']:32} {each['value']:.5g} {each['unit']}{limit}  n={each['repetitions']}")
+
+
+def used_bytes() -> list[int]:
+    return [int(device["memory_used_bytes"]) for device in status()["devices"]]
+
+
+def assert_given_back(before: list[int], seconds: float = 5) -> None:
+    """The memory of every GPU is what it was, within ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while (after := used_bytes()) != before and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert all(abs(now - then) <= 4 << 20 for now, then in zip(after, before, strict=True)), (before, after)
+
+
+@pytest.fixture(autouse=True)
+def state_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("bandwidth", []),
+        ("sync", []),
+        ("oom", []),
+        ("fragmentation", []),
+        ("launch", []),
+        ("transfer", []),
+    ],
+)
+def test_it_runs_to_a_verdict_and_leaves_nothing_behind(name: str, settings: list[str]) -> None:
+    before = used_bytes()
+    ran = Ran(name, *settings)
+    result = ran.finish()
+    show(result)
+    print(f"  hello {ran.first('hello'):.2f} s, plan {ran.first('plan'):.2f} s, first figure "
+          f"{ran.first('metric', 'timing', 'result'):.2f} s, end {time.time() - ran.began:.1f} s")  # fmt: skip
+    assert result["verdict"] in {"ok", "warn"}
+    assert ran.process.returncode == 0
+    assert_given_back(before)
+
+
+def test_matmul_comes_near_a_bare_loop() -> None:
+    before = used_bytes()
+    seconds = "6"
+    bare = [bare_rate(seconds)]
+    ran = Ran("matmul", "--set", f"duration={seconds}")
+    result = ran.finish()
+    bare.append(bare_rate(seconds))
+    show(result)
+    share = figures(result)["throughput"] / (sum(bare) / len(bare))
+    print(f"  bare loop {bare[0]:.1f} and {bare[1]:.1f} TFLOP/s; share {share:.4f}; hello after "
+          f"{ran.first('hello'):.2f} s, plan {ran.first('plan'):.2f} s, first figure {ran.first('metric'):.2f} s")  # fmt: skip
+    assert result["verdict"] in {"ok", "warn"}
+    assert share > ENOUGH_SHARE
+    assert {"sm_clock", "power", "temperature"} <= set(figures(result))
+    assert_given_back(before)
+
+
+def bare_rate(seconds: str) -> float:
+    done = subprocess.run(
+        [sys.executable, "-c", BARE_LOOP, "8192", seconds], capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+@pytest.mark.parametrize("dtype", ["fp64", "fp32", "tf32", "fp16", "fp8", "int8"])
+def test_matmul_in_every_type(dtype: str) -> None:
+    result = Ran("matmul", "--set", f"dtype={dtype}", "--set", "duration=2").finish()
+    show(result)
+    assert result["verdict"] in {"ok", "warn"}
+
+
+def test_a_wrong_result_is_found() -> None:
+    ran = Ran("matmul", "--set", "inject_error=yes", "--set", "duration=2")
+    result = ran.finish()
+    show(result)
+    assert result["verdict"] == "fail"
+    assert figures(result)["wrong_elements"] >= 1
+    assert ran.process.returncode == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_when_it_is_stopped_in_the_middle(number: signal.Signals) -> None:
+    before = used_bytes()
+    ran = Ran("matmul", "--set", "duration=60", "--set", "size=16384")
+    for event in ran:
+        if event["event"] == "metric":
+            break
+    pids = tree(ran.process.pid)
+    assert max(now - then for now, then in zip(used_bytes(), before, strict=True)) > CONTEXT_BYTES
+    began = time.monotonic()
+    ran.process.send_signal(number)
+    assert all(wait_gone(pid, 5) for pid in pids[1:])
+    ran.process.wait(10)
+    print(f"\ngone {time.monotonic() - began:.2f} s after {number.name}")
+    assert_given_back(before)
+
+
+def test_a_run_in_the_screen(tmp_path: Path) -> None:
+    """The TUI in a real terminal: workloads, the form, a run, its result."""
+    before = used_bytes()
+    python = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with Terminal([sys.executable, "-m", "gpumon"], {**os.environ, "PATH": python}, rows=50, cols=160) as terminal:
+        terminal.wait_for(r"\d+%", 30)
+        terminal.send("w")
+        terminal.wait_for("matmul", 30)
+        pages = [terminal.screen()]
+        while not re.search(r"▸ *matmul", terminal.screen()):
+            terminal.send("j")
+            time.sleep(0.2)
+        terminal.send("\r")
+        terminal.wait_for("duration", 10)
+        pages.append(terminal.screen())
+        terminal.send("\x13")  # ctrl+s
+        terminal.wait_for("TFLOP/s", 60)
+        time.sleep(5)
+        pages.append(terminal.screen())
+        terminal.wait_for(r"matmul.*(ok|warning)", 60)
+        pages.append(terminal.screen())
+        terminal.send("\x1b")
+        time.sleep(1)
+        terminal.send("\x1b")
+        time.sleep(1)
+        pages.append(terminal.screen())
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+    out = Path(os.environ.get("OUT", tmp_path))
+    (out / "screens.txt").write_text("\n\n".join(pages))
+    print("\n\n".join(pages))
+    assert_given_back(before)

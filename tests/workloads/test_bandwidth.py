@@ -1,0 +1,51 @@
+"""The bandwidth workload, on the CPU."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.workloads.conftest import WORKLOADS, RunWorkload, needs_torch
+
+pytestmark = needs_torch
+
+_WAYS = ["copy", "read", "write", "triad", "strided_read", "transposed_copy"]
+_PROBE = f"""
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("bandwidth_probe", {str(WORKLOADS / "bandwidth.py")!r})
+bandwidth = sys.modules["bandwidth_probe"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(bandwidth)
+WORKLOAD = bandwidth.WORKLOAD
+class Broken(bandwidth.Buffers):
+    def WAY(self):
+        super().WAY()
+        self.target[4321] += 1
+        if self._total is not None:
+            self._total += 1
+bandwidth.Buffers = Broken
+"""
+
+
+def test_every_way_is_measured_and_right(run_workload: RunWorkload) -> None:
+    ran = run_workload("bandwidth", size_mebibytes=8, repetitions=2)
+    told = [each["event"] for each in ran.events]
+    assert told[0] == "hello"
+    assert told[-2:] == ["result", "bye"]
+    assert told.index("plan") < told.index("step") < told.index("progress")
+    assert ran.exit_code == 0
+    assert ran.result["verdict"] == "ok"
+    assert "All 6 results are right." in ran.result["why"]
+    assert [each["name"] for each in ran.result["figures"]] == _WAYS
+    assert all(each["value"] > 0.01 and each["unit"] == "GB/s" for each in ran.result["figures"])
+    assert all(each["repetitions"] >= 5 and each["limit"] is None for each in ran.result["figures"])
+    progress = ran.of("progress")[-1]
+    assert progress["done"] == progress["total"]
+
+
+@pytest.mark.parametrize("way", _WAYS)
+def test_memory_that_does_not_keep_what_it_got_fails(run_workload: RunWorkload, tmp_path: Path, way: str) -> None:
+    probe = tmp_path / "probe.py"
+    probe.write_text(_PROBE.replace("WAY", way))
+    ran = run_workload(probe, size_mebibytes=1, repetitions=1)
+    assert ran.exit_code == 1
+    assert ran.result["verdict"] == "fail"
+    assert ran.result["why"] == f"{way}: 1 elements are wrong after it."

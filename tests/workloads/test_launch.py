@@ -1,0 +1,160 @@
+"""Launch: occupancy, what a launch wrote, and the verdict."""
+
+import subprocess
+from types import ModuleType
+
+import pytest
+
+from tests.workloads.conftest import TORCH_PYTHON, WORKLOADS, Judge, RunWorkload, load_workload, needs_torch
+
+MEBIBYTE = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def launch() -> ModuleType:
+    """The workload's file, loaded without torch."""
+    return load_workload("launch")
+
+
+@needs_torch
+def test_the_cpu_is_refused_in_a_sentence(run_workload: RunWorkload) -> None:
+    ran = run_workload("launch", device="cpu")
+    (error,) = ran.of("error")
+    assert ran.exit_code == 3
+    assert error["class"] == "NotHereError"
+    assert error["text"].endswith(".")
+    assert not ran.of("result")
+
+
+PROBE = """
+import importlib.util, runpy, sys, types
+runpy.run_path(sys.argv[1] + "/_run.py")["_provide_kit"]()
+spec = importlib.util.spec_from_file_location("probed", sys.argv[1] + "/launch.py")
+w = sys.modules["probed"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(w)
+import torch
+torch.set_num_threads(1)
+context = types.SimpleNamespace(torch=torch, checked=0, device=torch.device("cpu"), synchronize=lambda: None)
+"""
+
+
+def probe(text: str) -> str:
+    """What a script prints that has the file as ``w`` and, as ``context``, torch on the CPU."""
+    command = [str(TORCH_PYTHON), "-c", PROBE + text, str(WORKLOADS)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "blocks", "occupancy"),
+    [
+        (32, None, 32, 0.5),
+        (64, None, 32, 1.0),
+        (128, None, 16, 1.0),
+        (1024, None, 2, 1.0),
+        (96, None, 21, 21 * 96 / 2048),
+        (33, None, 32, 1.0),
+        (256, 32, 8, 1.0),
+        (256, 64, 4, 0.5),
+        (1024, 33, 1, 0.5),
+    ],
+)
+def test_occupancy_follows_threads_blocks_and_registers(
+    launch: ModuleType, threads: int, registers: int | None, blocks: int, occupancy: float
+) -> None:
+    assert launch.computed_blocks_per_sm(threads, 2048, registers) == blocks
+    assert launch.occupancy_of(blocks, threads, 2048) == pytest.approx(occupancy)
+
+
+def test_no_block_size_divides_the_count_so_the_guard_is_needed(launch: ModuleType) -> None:
+    count = launch.elements_of(64, 100 << 30)
+    assert count == 64_000_001
+    assert all(count % block for block in launch.BLOCKS)
+    assert launch.elements_of(64, 1 << 30) < 64_000_001
+    with pytest.raises(Exception, match="too little free memory"):
+        launch.elements_of(64, 100 * MEBIBYTE)
+
+
+def test_a_launch_is_described_with_what_the_guard_is_for(launch: ModuleType) -> None:
+    assert "31 threads too many, and `if (i < n)`" in launch._words("add_one_each", 2, 32, 33)
+    assert "every 8,448th number" in launch._words("add_grid_stride", 33, 256, 10**6)
+
+
+@pytest.mark.parametrize(
+    ("rates", "kind"),
+    [
+        ({"torch_add": 4000.0, "block_256": 3900.0, "block_32": 1000.0}, "ok"),
+        ({"torch_add": 4000.0, "block_256": 2700.0}, "warn"),
+        ({"torch_add": 4000.0}, "warn"),
+        ({}, "warn"),
+    ],
+)
+def test_the_best_launch_is_held_against_torch(launch: ModuleType, rates: dict[str, float], kind: str) -> None:
+    found = launch.Found(rates=rates, occupancies={"block_256": 1.0})
+    verdict = launch.verdict_of(Judge(), found)
+    assert verdict[0] == kind
+    if len(rates) > 1:
+        assert "block 256" in verdict[1]
+        assert "occupancy of 100%" in verdict[1]
+
+
+def test_a_wrong_result_fails(launch: ModuleType) -> None:
+    found = launch.Found(rates={"torch_add": 1.0, "block_32": 1.0}, wrong=["block_32: wrong."])
+    assert launch.verdict_of(Judge(), found) == ("fail", "block_32: wrong.")
+
+
+@needs_torch
+def test_one_wrong_sum_and_a_write_behind_the_end_are_found() -> None:
+    said = probe("""
+arrays, found = w._arrays(context, 1001), w.Found()
+def add(extra=0, harm=False):
+    arrays.result[:1001] = arrays.a + arrays.b
+    arrays.result[1001 : 1001 + extra] = 0.0
+    if harm:
+        arrays.result[77] += 1
+w._check(context, found, "good", arrays, add)
+print(found.wrong)
+w._check(context, found, "bad", arrays, lambda: add(harm=True))
+w._check(context, found, "far", arrays, lambda: add(extra=1))
+w._check(context, found, "nothing", arrays, lambda: None)
+print(found.wrong, context.checked)
+""")
+    good, bad = said.splitlines()
+    assert good == "[]"
+    assert "bad: 1 sums are wrong, the first at element 77." in bad
+    assert "far: it wrote behind the end of the result." in bad
+    assert "nothing: 1001 sums are wrong" in bad
+    assert bad.endswith("4")
+
+
+@needs_torch
+def test_a_torch_that_cannot_compile_is_told_so() -> None:
+    said = probe("""
+context.torch = types.SimpleNamespace(__version__="2.8", cuda=types.SimpleNamespace())
+def fail(source, name):
+    raise OSError("Could not find any NVRTC library")
+for compiler in (None, fail):
+    if compiler:
+        context.torch.cuda._compile_kernel = compiler
+    try:
+        w._compiled(context)
+    except w.NotHereError as error:
+        print(error)
+""")
+    first, second = said.splitlines()
+    assert "came with torch 2.9" in first
+    assert "NVRTC" in second
+
+
+@pytest.mark.gpu
+@needs_torch
+def test_it_runs_on_a_gpu(run_workload: RunWorkload) -> None:
+    ran = run_workload("launch", "cuda:0", elements_millions=4, repetitions=5)
+    if ran.exit_code == 3:
+        pytest.skip(ran.of("error")[0]["text"])
+    assert ran.result["verdict"] in {"ok", "warn"}, ran.result["why"]
+    (error,) = ran.of("error")
+    assert error["expected"]
+    assert "CUDA error" in error["text"]
+    assert ran.figure("best")["value"] > 0
+    assert 0 < ran.figure("occupancy_block_128")["value"] <= 100
+    assert ran.of("memory")[-1]["reserved_bytes"] < 200 * MEBIBYTE

@@ -1,0 +1,247 @@
+"""The workload's process: from its arguments to the last event."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import json
+import os
+import platform
+import select
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Optional
+
+from _kit.description import Uses, Workload
+from _kit.events import NotHereError, Reporter, Verdict, VerdictKind
+from _kit.guard import start_guard
+
+if TYPE_CHECKING:
+    from _kit.context import Context
+
+EXIT_BAD = 1
+EXIT_NOT_HERE = 3
+_MEMORY_PERIOD_SECONDS = 0.5
+_LEAVE_TICK_SECONDS = 0.1
+_SUMMARY_EVERY = 4
+"""Every so many memory events carry the whole summary as well: it is text of several kilobytes."""
+
+
+def main(argv: list[str]) -> int:
+    """Runs or describes; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="_run.py", allow_abbrev=False)
+    parser.add_argument("files", nargs="+")
+    parser.add_argument("--describe", action="store_true")
+    parser.add_argument("--events", type=int)
+    parser.add_argument("--control", type=int)
+    parser.add_argument("--part")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--parameters", default="{}")
+    given = parser.parse_args(argv)
+    if given.describe:
+        return _describe(given.files)
+    if given.events is None:
+        parser.error("--events is missing")
+    return _Run(given).run()
+
+
+def _describe(files: list[str]) -> int:
+    """Prints the description of each file, a JSON line each, or what is wrong with it."""
+    for file in files:
+        try:
+            said = {"file": file, **_load(file).document()}
+        except Exception as error:  # noqa: BLE001 - a stranger's file may do anything, and costs itself alone
+            said = {"file": file, "error": f"{type(error).__name__}: {error}"}
+        print(f"\n{json.dumps(said)}", flush=True)  # a line of its own, whatever the file has printed
+    return 0
+
+
+def _load(file: str) -> Workload:
+    path = Path(file)
+    name = f"gpumon_workload_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path.name} is not a Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    workload = getattr(module, "WORKLOAD", None)
+    if not isinstance(workload, Workload):
+        raise TypeError("it has no Workload called WORKLOAD")
+    return workload
+
+
+class _Run:
+    """One run, or one part of one."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self._file: str = given.files[0]
+        self._part: Optional[str] = given.part
+        self._device: str = given.device
+        self._parameters: dict[str, Any] = json.loads(given.parameters)
+        self._control: Optional[int] = given.control
+        self._reporter = Reporter(given.events)
+        self._context: Optional[Context] = None
+        self._cancelled = False
+
+    def run(self) -> int:
+        """The whole of it; every end but a signal's tells a result."""
+        signal.signal(signal.SIGTERM, self._on_terminate)
+        if self._control is not None:
+            os.set_inheritable(self._control, False)
+            start_guard(self._control)
+        if self._part is None:
+            python = f"{platform.python_implementation()} {platform.python_version()}"
+            self._reporter.send(
+                "hello", workload=Path(self._file).stem, pid=os.getpid(), python=python, executable=sys.executable
+            )
+        try:
+            return self._guarded()
+        except NotHereError as error:
+            self._reporter.send("error", **{"class": "NotHereError"}, text=str(error), expected=False)
+            return EXIT_NOT_HERE
+        except Exception as error:  # noqa: BLE001 - whatever ends it is told
+            return self._told(error)
+        finally:
+            if self._part is None:
+                self._reporter.send("bye")
+
+    def _guarded(self) -> int:
+        from _kit.context import judged, result_fields
+
+        workload = _load(self._file)
+        if self._device == "cpu" and workload.why_not_cpu:
+            raise NotHereError(workload.why_not_cpu)
+        context = self._context = self._open(workload)
+        if self._cancelled:
+            context.cancel()
+        if self._part is not None:
+            found = workload.parts[self._part](context)
+            self._reporter.send("answer", found=found)
+            return 0
+        self._plan(workload.uses(context))
+        verdict = Verdict(VerdictKind.CANCELLED, "")
+        if self._may_begin():
+            verdict = _worked(workload, context)
+        elif not context.cancelled:
+            raise NotHereError("Nobody gave leave to begin.")
+        verdict = judged(verdict, context)
+        context.report_memory()
+        self._tell_result(result_fields(verdict, context.figures))
+        return EXIT_BAD if verdict.kind in (VerdictKind.FAIL, VerdictKind.CANCELLED) else 0
+
+    def _open(self, workload: Workload) -> Context:
+        """Loads torch and looks at the device."""
+        try:
+            import torch
+        except ImportError as error:
+            raise NotHereError(
+                f"{sys.executable} cannot import torch: {error}. Choose the interpreter of your training environment "
+                "with --python, or install torch there."
+            ) from error
+        from _kit.chip import chip_of
+        from _kit.context import Context
+
+        chip = None
+        if self._device != "cpu":
+            chip = chip_of(torch, int(self._device.partition(":")[2] or 0))
+            torch.cuda.set_device(chip.ordinal)
+        parameters = {each.name: each.default_on(self._device) for each in workload.parameters}
+        parameters.update(self._parameters)
+        context = Context(self._reporter, torch, self._device, parameters, chip, self._file)
+        threading.Thread(target=self._report_memory, args=(context,), name="memory", daemon=True).start()
+        return context
+
+    def _plan(self, uses: Uses) -> None:
+        context = self._context
+        assert context is not None
+        torch, chip = context.torch, context.chip
+        free, total = context.free_memory() if chip is not None else (None, None)
+        self._reporter.send(
+            "plan",
+            torch=torch.__version__,
+            cuda=torch.version.cuda,
+            device=self._device,
+            chip=None if chip is None else chip.document(),
+            memory_free_bytes=free,
+            memory_total_bytes=total,
+            uses={
+                "memory_bytes": uses.memory_bytes,
+                "host_memory_bytes": uses.host_memory_bytes,
+                "seconds": uses.seconds,
+                "peers": uses.peers,
+            },
+            parameters=vars(context.parameters),
+        )
+
+    def _may_begin(self) -> bool:
+        """Waits for leave to begin: gpumon looks first whether others work on this GPU."""
+        if self._control is None:
+            return True
+        assert self._context is not None
+        while not self._context.cancelled:
+            if select.select([self._control], [], [], _LEAVE_TICK_SECONDS)[0]:
+                return os.read(self._control, 64).startswith(b"go")
+        return False
+
+    def _report_memory(self, context: Context) -> None:
+        with suppress(RuntimeError):  # an error that ended the CUDA context is told by the run itself
+            for count in itertools.count():
+                if context.is_elsewhere:
+                    time.sleep(_MEMORY_PERIOD_SECONDS)
+                    continue
+                summary = None if count % _SUMMARY_EVERY else _summary(context)
+                self._reporter.send("memory", **context.memory(), **({} if summary is None else {"summary": summary}))
+                time.sleep(_MEMORY_PERIOD_SECONDS)
+
+    def _on_terminate(self, _: int, __: Optional[FrameType]) -> None:
+        """The first asks; a second, or one while torch is being loaded, ends it at once."""
+        if self._cancelled or self._context is None:
+            os._exit(128 + signal.SIGTERM)
+        self._cancelled = True
+        self._context.cancel()
+
+    def _told(self, error: Exception) -> int:
+        """Tells an exception that ended the run."""
+        text = str(error)[:4000]
+        self._reporter.send("error", **{"class": type(error).__name__}, text=text, expected=False)
+        if self._part is None:
+            first = text.strip().splitlines()[0] if text.strip() else "no text"
+            figures = [] if self._context is None else self._context.figures
+            verdict = Verdict(VerdictKind.FAIL, f"{type(error).__name__}: {first}")
+            from _kit.context import result_fields
+
+            self._tell_result(result_fields(verdict, figures))
+        return EXIT_BAD
+
+    def _tell_result(self, fields: dict[str, Any]) -> None:
+        self._reporter.send("result", workload=Path(self._file).stem, device=self._device, **fields)
+
+
+def _worked(workload: Workload, context: Context) -> Verdict:
+    """The verdict of the work; what goes wrong because it was cancelled is no failure."""
+    try:
+        verdict = workload.run(context)
+    except Exception:
+        if context.cancelled:
+            return Verdict(VerdictKind.CANCELLED, "")
+        raise
+    if not isinstance(verdict, Verdict):
+        raise TypeError("its run returned no Verdict: context.ok(why), context.warn(why) or context.fail(why)")
+    return verdict
+
+
+def _summary(context: Context) -> Optional[str]:
+    from _kit.memory import summary_of
+
+    if not context.on_gpu:
+        return None
+    try:
+        return summary_of(context.torch, context.device)
+    except (KeyError, RuntimeError):  # before the allocator's first use, or after an error that ended the context
+        return None
