@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import click
 
-from gpumon.core.units import age_text, bytes_text, number_text
+from gpumon.core.units import age_text, bytes_text
 from gpumon.jobs.protocol import EventKind, JobEvent
 from gpumon.operations.workload import Neighbour, WorkloadRun
+from gpumon.ui.view import figures
 
 _BAR_CELLS: Final = 24
 _MARKS: Final = {"ok": "ok", "warn": "warning", "fail": "FAILED", "cancelled": "cancelled"}
@@ -129,7 +130,7 @@ def bar_text(run: WorkloadRun) -> str:
         if remaining is not None:
             parts.append(f"{age_text(remaining)} left")
     for name, samples in list(state.metrics.items())[-1:]:
-        parts.append(f"{name} {samples[-1].value:.4g} {state.units[name]}")
+        parts.append(f"{name} {figures.figure_text(samples[-1].value, state.units[name])}")
     if run.samples:
         sample = run.samples[-1]
         if sample.power_watts is not None:
@@ -150,11 +151,9 @@ def plan_text(run: WorkloadRun) -> str:
 def uses_text(run: WorkloadRun) -> str:
     """What a run will take at most, in a sentence."""
     plan: Mapping[str, Any] = run.state.plan or {}
-    uses = plan.get("uses") or {}
     free = plan.get("memory_free_bytes")
-    memory = bytes_text(uses.get("memory_bytes"))
-    of_free = f" of {bytes_text(free)} that are free" if free is not None else ""
-    return f"It will use up to {memory}{of_free}, for about {number_text(uses.get('seconds'))} s."
+    are_free = "" if free is None else f"; {bytes_text(free)} of it are free"
+    return f"It will use at most: {figures.uses_text(plan)}{are_free}."
 
 
 def result_text(run: WorkloadRun) -> str:
@@ -169,11 +168,11 @@ def result_text(run: WorkloadRun) -> str:
         rows.append(
             (
                 str(figure["name"]),
-                f"{figure['value']:.4g} {figure['unit']}",
-                f"{limit:.4g} ({figure['limit_source']})" if limit else "",
-                f"{figure['value'] / limit:.0%}" if limit else "",
+                figures.figure_text(figure["value"], str(figure["unit"])),
+                f"{figures.figure_text(limit)} ({figure['limit_source']})" if limit else "",
+                figures.share_text(figures.share_of_limit(figure)) if limit else "",
                 str(figure["repetitions"]),
-                "" if change is None else f"{change:+.1%}",
+                figures.change_text(change),
             )
         )
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]

@@ -103,7 +103,8 @@ def _clock_sentences(
 ) -> tuple[str, ...]:
     """How fast the chip ran, and why not faster."""
     if clock is None or latest.clock_max_hertz is None:
-        return ()
+        slowed = f"It was slowed down because {' and '.join(faults)}: that is not normal; look at cooling and power."
+        return (slowed,) if faults else ()
     ran = f"{clock / 1e6:.0f} of {latest.clock_max_hertz / 1e6:.0f} MHz"
     if faults:
         return (f"It ran at {ran} because {' and '.join(faults)}: that is not normal; look at cooling and power.",)
@@ -116,7 +117,7 @@ def _share_sentences(
     figures: Sequence[Mapping[str, Any]], clock: float | None, latest: DeviceSample
 ) -> tuple[str, ...]:
     """How near the throughput came to what the chip can do at the clock that it had."""
-    if clock is None or not latest.clock_max_hertz:
+    if not clock or not latest.clock_max_hertz:
         return ()
     for figure in figures:
         if figure["name"] == "throughput" and figure.get("limit"):

@@ -14,8 +14,8 @@ from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
 
 _ASK: Final = (
-    "import importlib.util, sys; "
-    "print('python', sys.version_info >= (3, 9), getattr(importlib.util.find_spec('torch'), 'origin', None) is not None)"
+    "import importlib.util, sys; torch = importlib.util.find_spec('torch'); "
+    "print('python', sys.version_info >= (3, 9), getattr(torch, 'origin', None) is not None)"
 )
 """A mere folder called torch, as of data, is a namespace package to Python: it has no origin."""
 _PATIENCE_SECONDS: Final = 10.0

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,8 +34,6 @@ _DRAIN_SECONDS: Final = 0.5
 LOG_LINES: Final = 1000
 _INBOX_SIZE: Final = 4096
 _MAX_LINE_BYTES: Final = 4096
-_SIGNS_OF_WORK: Final = frozenset({EventKind.STEP, EventKind.PROGRESS, EventKind.METRIC, EventKind.TIMING})
-"""After one of these it has begun, so its time counts; before, it waits for leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class Job:
         """The newest lines that it has printed."""
         self._process: JobProcess | None = None
         self._cancelled = threading.Event()
-        self._allowed = False
+        self._allowed = threading.Event()
         self._thread = threading.Thread(target=self._supervise, name=f"gpumon-job-{request.workload.name}", daemon=True)
 
     @property
@@ -96,12 +95,15 @@ class Job:
 
     def start(self) -> None:
         """Starts it; a start that fails is told like any other end."""
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the system has no room for another thread
+            self._tell(JobEnded(None, False, f"It could not be started: {error}."))
 
     def allow(self) -> None:
         """Gives leave to begin, which a workload waits for once it has told its plan."""
-        if self._process is not None and not self._allowed:
-            self._allowed = True
+        if self._process is not None and not self._allowed.is_set():
+            self._allowed.set()
             self._process.allow()
 
     def cancel(self) -> None:
@@ -110,33 +112,44 @@ class Job:
 
     def wait(self, seconds: float) -> bool:
         """Whether it has ended within ``seconds``."""
-        self._thread.join(seconds)
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def _supervise(self) -> None:
         try:
             self._process = JobProcess(self.request)
         except OSError as error:
-            self.inbox.put(JobEnded(None, False, f"It could not be started: {error.strerror or error}."))
+            self._tell(JobEnded(None, False, f"It could not be started: {error.strerror or error}."))
             return
-        watch = _Watch(self._process, self._cancelled, self.request.limit_seconds, self.log)
+        watch = _Watch(self._process, self._cancelled, self._allowed, self.request.limit_seconds, self.log)
         try:
             for arrival in watch.arrivals():
-                self.inbox.put(arrival)
+                self._tell(arrival)
         finally:
             code = self._process.reap(KILL_SECONDS)
             self._process.close()
-            self.inbox.put(watch.ended(code))
+            self._tell(watch.ended(code))
+
+    def _tell(self, arrival: JobArrival) -> None:
+        with suppress(Exception):  # the bell is the front end's: one that fails does not end the run
+            self.inbox.put(arrival)
 
 
 class _Watch:
     """What comes from the process, and the clocks that it has to keep to."""
 
     def __init__(
-        self, process: JobProcess, cancelled: threading.Event, limit_seconds: float | None, log: deque[LogLine]
+        self,
+        process: JobProcess,
+        cancelled: threading.Event,
+        allowed: threading.Event,
+        limit_seconds: float | None,
+        log: deque[LogLine],
     ) -> None:
         self._process = process
         self._cancelled = cancelled
+        self._allowed = allowed
         self._limit_seconds = limit_seconds
         self._reader = EventReader()
         self._logs = {process.output: _LogReader("stdout", log), process.errors: _LogReader("stderr", log)}
@@ -157,7 +170,7 @@ class _Watch:
             if self._process.has_ended:
                 break
             now = time.monotonic()
-            if not ready and not self._reason:
+            if not self._reason:
                 self._reason = self._overdue(now)
             if (self._cancelled.is_set() or self._reason) and self._must_be_killed(now):
                 break
@@ -217,8 +230,6 @@ class _Watch:
             if self._limit_seconds is None:
                 planned = event.fields["uses"].get("seconds")
                 self._work_limit = 120.0 + 3.0 * (planned if isinstance(planned, (int, float)) else 60.0)
-        elif event.kind in _SIGNS_OF_WORK and self._work_began is None:
-            self._work_began = self._heard
 
     def _overdue(self, now: float) -> str:
         """Why it has to be ended, or nothing."""
@@ -232,6 +243,8 @@ class _Watch:
         return self._over_limit(now)
 
     def _over_limit(self, now: float) -> str:
+        if self._work_began is None and self._allowed.is_set():
+            self._work_began = now
         if self._work_began is not None and now - self._work_began > self._work_limit:
             return f"It ran longer than its limit of {self._work_limit:.0f} s."
         return ""

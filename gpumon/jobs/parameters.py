@@ -81,7 +81,11 @@ class Parameter:
         except ValueError:
             raise ValueError(f"{self.name}: {safe_text(text, 40)!r} is not {what}.") from None
         low, high = self.minimum, self.maximum
-        if not -_LARGEST <= value <= _LARGEST or (low is not None and value < low) or (high is not None and value > high):
+        if (
+            not -_LARGEST <= value <= _LARGEST
+            or (low is not None and value < low)
+            or (high is not None and value > high)
+        ):
             raise ValueError(f"{self.name}: {safe_text(text, 40)} is not {self.range_text}.")
         return value
 

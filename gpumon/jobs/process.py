@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from contextlib import suppress
 from typing import Final
@@ -29,7 +30,13 @@ class JobProcess:
 
     def __init__(self, request: JobRequest) -> None:
         self.events, told = os.pipe()
-        heard, self._control = os.pipe()
+        try:
+            heard, self._control = os.pipe()
+        except OSError:
+            os.close(self.events)
+            os.close(told)
+            raise
+        self._control_lock = threading.Lock()
         command = [str(request.python), str(runner()), str(request.workload.file)]
         command += ["--events", str(told), "--control", str(heard), "--device", request.device]
         command += ["--parameters", json.dumps(dict(request.parameters))]
@@ -64,9 +71,10 @@ class JobProcess:
         return self._process.pid
 
     def allow(self) -> None:
-        """Gives leave to begin."""
-        with suppress(OSError):
-            os.write(self._control, b"go\n")
+        """Gives leave to begin; after `close` nobody is told, for the descriptor may be another's by then."""
+        with self._control_lock, suppress(OSError):
+            if self._control >= 0:
+                os.write(self._control, b"go\n")
 
     def signal_group(self, number: signal.Signals) -> None:
         """Sends a signal to it and to all that it has started; its PID cannot be anybody else's before `reap`."""
@@ -100,9 +108,10 @@ class JobProcess:
 
     def close(self) -> None:
         """Closes the pipes; what still runs of the workload is ended by its guard."""
-        for descriptor in (self.events, self._control):
-            with suppress(OSError):
-                os.close(descriptor)
+        with self._control_lock:
+            os.close(self._control)
+            self._control = -1
+        os.close(self.events)
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()

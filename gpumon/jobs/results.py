@@ -28,7 +28,7 @@ def save(record: Mapping[str, Any], path: Path | None = None) -> Problem | None:
     line = json.dumps({"schema": SCHEMA, **record}, ensure_ascii=False).encode() + b"\n"
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with file.open("ab", buffering=0) as results:
+        with file.open("a+b", buffering=0) as results:
             fcntl.flock(results, fcntl.LOCK_EX)
             _append_whole(results.fileno(), line)
     except OSError as error:
@@ -43,14 +43,17 @@ def save(record: Mapping[str, Any], path: Path | None = None) -> Problem | None:
 def _append_whole(descriptor: int, line: bytes) -> None:
     """Adds a line, or nothing of it: half a line would spoil the next one."""
     end = os.fstat(descriptor).st_size
+    if end and os.pread(descriptor, 1, end - 1) != b"\n":
+        line = b"\n" + line  # the machine went down while the last one was written
+    failure = None
     try:
         written = os.write(descriptor, line)
-    except OSError:
-        written = 0
+    except OSError as error:
+        written, failure = 0, error
     if written != len(line):
         with suppress(OSError):
             os.ftruncate(descriptor, end)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise failure or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def last_like(record: Mapping[str, Any], path: Path | None = None) -> dict[str, Any] | None:
@@ -67,7 +70,7 @@ def recent(path: Path | None = None) -> Iterator[dict[str, Any]]:
     for line in reversed(_tail(path or results_file())):
         try:
             found = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(found, dict) and found.get("schema") == SCHEMA and isinstance(found.get("figures"), list):
             yield found

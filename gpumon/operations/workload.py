@@ -7,6 +7,7 @@ number GPUs differently.
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from sys import float_info
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.model import Device, DeviceState, Frame, Process
@@ -119,14 +120,14 @@ class WorkloadRun:
         """The result as it is kept."""
         state = self.state
         plan: Mapping[str, Any] = state.plan or {}
-        chip: Mapping[str, Any] = plan.get("chip") or {}
+        chip = plan.get("chip")
         result = state.result
         return {
             "time_seconds": round(self.started_seconds, 3),
             "workload": self.request.workload.name,
             "device": self.request.device,
             "uuid": state.uuid,
-            "device_name": chip.get("name"),
+            "device_name": chip.get("name") if isinstance(chip, dict) else None,
             "torch": plan.get("torch"),
             "cuda": plan.get("cuda"),
             "parameters": dict(self.request.parameters),
@@ -182,16 +183,20 @@ class WorkloadRun:
 def _changes(before: Mapping[str, Any] | None, figures: Sequence[Mapping[str, Any]]) -> tuple[Change, ...]:
     if before is None:
         return ()
-    known = {
-        each.get("name"): float(each["value"])
-        for each in before["figures"]
-        if isinstance(each, dict) and isinstance(each.get("value"), (int, float))
-    }
+    known = {each["name"]: each["value"] for each in before["figures"] if _is_figure(each)}
     return tuple(
-        Change(figure["name"], known[figure["name"]], float(figure["value"]))
+        Change(figure["name"], float(known[figure["name"]]), float(figure["value"]))
         for figure in figures
         if figure["name"] in known
     )
+
+
+def _is_figure(kept: object) -> bool:
+    """Whether a kept figure can be compared with: the file is the user's, and may hold anything."""
+    if not isinstance(kept, dict) or not isinstance(kept.get("name"), str):
+        return False
+    value = kept.get("value")
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= float_info.max
 
 
 def _bus_id(plan: Mapping[str, Any] | None) -> str | None:
@@ -204,6 +209,8 @@ def _same_bus(one: str, other: str | None) -> bool:
     """Whether two PCI bus ids are one: NVML writes the domain with eight digits, CUDA with four."""
     if other is None:
         return False
-    return [int(part, 16) for part in one.replace(".", ":").split(":")] == [
-        int(part, 16) for part in other.replace(".", ":").split(":")
-    ]
+    try:
+        first, second = ([int(part, 16) for part in each.replace(".", ":").split(":")] for each in (one, other))
+    except ValueError:  # one of them comes from outside and is none
+        return False
+    return first == second

@@ -134,7 +134,7 @@ def test_the_verdict_makes_the_exit_code(
 def test_people_get_a_table_and_a_sentence(environment: Environment) -> None:
     done = run("run", "count", "--device", "cpu", env=environment)
     assert done.returncode == 0
-    assert re.search(r"^count +3 steps +1000 \(a thousand\) +0% +3$", done.stdout, re.MULTILINE)
+    assert re.search(r"^count +3 steps +1000 \(a thousand\) +0\.3 % +3$", done.stdout, re.MULTILINE)
     assert done.stdout.rstrip().endswith("count: ok. Counted.")
     assert "\x1b" not in done.stdout + done.stderr
 
@@ -142,7 +142,7 @@ def test_people_get_a_table_and_a_sentence(environment: Environment) -> None:
 def test_a_second_run_is_compared_with_the_first(environment: Environment) -> None:
     for _ in range(2):
         done = run("run", "count", "--device", "cpu", env=environment)
-    assert "+0.0%" in done.stdout
+    assert "+0.0 %" in done.stdout
     kept = Path(environment["XDG_STATE_HOME"], "gpumon", "results.jsonl").read_text().splitlines()
     assert [json.loads(line)["workload"] for line in kept] == ["count", "count"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -98,10 +99,12 @@ class Context:
         """Adds a figure to the result.
 
         Raises:
-            ValueError: Nothing was repeated even once.
+            ValueError: Nothing was repeated even once, or what came out is no number.
         """
         if repetitions < 1:
             raise ValueError(f"{name} was never measured")
+        if not math.isfinite(value):
+            raise ValueError(f"{name} is not a finite number")
         found = Figure(name, value, unit, repetitions, limit, limit_source)
         self.figures.append(found)
         return found

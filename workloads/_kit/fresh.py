@@ -32,7 +32,10 @@ def run_part(
         try:
             with os.fdopen(reading, "rb") as events:
                 for line in events:
-                    said = json.loads(line)
+                    try:
+                        said = json.loads(line)
+                    except ValueError:  # it was ended while it wrote
+                        continue
                     if said.get("event") == "answer":
                         answer = said["found"]
                     else:

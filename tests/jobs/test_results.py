@@ -1,0 +1,158 @@
+"""Results are kept whole or not at all, and a file that was damaged costs only what was damaged."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpumon.core.problems import ProblemCode
+from gpumon.jobs.results import last_like, recent, results_file, save
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "gpumon" / "results.jsonl"
+
+
+def record(number: int = 0, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {
+        "number": number,
+        "workload": "matmul",
+        "uuid": "GPU-1",
+        "device_name": "NVIDIA H200",
+        "parameters": {"size": 8192, "share": 0.5},
+        "verdict": "ok",
+        "why": "Fine – 30 °C.",
+        "figures": [],
+        **changes,
+    }
+
+
+def numbers(path: Path | None = None) -> list[int]:
+    return [each["number"] for each in recent(path)]
+
+
+def test_results_are_kept_where_state_belongs_and_come_back_newest_first(file: Path) -> None:
+    assert results_file() == file
+    assert list(recent()) == []
+    assert [save(record(number)) for number in range(3)] == [None] * 3
+    assert numbers() == [2, 1, 0]
+    assert next(recent()) == {"schema": 1, **record(2)}
+    assert file.stat().st_mode & 0o077 == 0 or file.parent.stat().st_mode & 0o077 == 0, "others need not see them"
+
+
+@pytest.mark.parametrize("home", ["", None])
+def test_without_the_variable_it_is_the_home(home: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("XDG_STATE_HOME", home)
+    assert results_file() == tmp_path / ".local" / "state" / "gpumon" / "results.jsonl"
+
+
+@pytest.mark.usefixtures("file")
+def test_the_last_one_alike_is_found() -> None:
+    save(record(1))
+    save(record(2, verdict="warn"))
+    save(record(3, verdict="fail"))
+    save(record(4, uuid="GPU-2"))
+    save(record(5, workload="sync"))
+    save(record(6, parameters={"size": 4096, "share": 0.5}))
+    found = last_like(record(7))
+    assert found is not None
+    assert found["number"] == 2, "one that failed is nothing to compare with"
+    assert last_like(record(uuid="GPU-9")) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"{", b"\xff\xfe", b"[]", b"7", b'{"schema": 2, "figures": []}', b'{"schema": 1}', b"[" * 100_000],
+    ids=lambda line: repr(line[:20]),
+)
+def test_lines_that_are_no_results_are_passed_over(file: Path, line: bytes) -> None:
+    save(record(1))
+    with file.open("ab") as results:
+        results.write(line + b"\n")
+    save(record(2))
+    assert numbers() == [2, 1]
+
+
+def test_a_torn_last_line_costs_neither_those_before_nor_the_next(file: Path) -> None:
+    save(record(1))
+    with file.open("ab") as results:
+        results.write(b'{"schema": 1, "number": 2, "fig')
+    assert numbers() == [1]
+    assert save(record(3)) is None
+    assert numbers() == [3, 1]
+
+
+def test_only_the_newest_part_of_a_large_file_is_read(file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    line = json.dumps({"schema": 1, **record(1, why="x" * 1000)}).encode() + b"\n"
+    file.write_bytes(line * 3000)
+    save(record(2))
+    found = numbers()
+    assert found[0] == 2
+    assert set(found[1:]) == {1}
+    assert 500 < len(found) < 1100
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+@pytest.mark.parametrize("share", [0, 2])
+def test_a_full_disk_leaves_no_half_line(file: Path, number: int, share: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(record(1))
+    before, write = file.read_bytes(), os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        if not share:
+            raise OSError(number, os.strerror(number))
+        return write(descriptor, data[: len(data) // share])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        problem = save(record(2))
+    assert problem is not None
+    assert problem.code is ProblemCode.NOT_WRITTEN
+    assert (
+        problem.reason == f"The result could not be kept in {file}: {os.strerror(errno.ENOSPC if share else number)}."
+    )
+    assert problem.remedy
+    assert file.read_bytes() == before
+    assert save(record(3)) is None
+    assert numbers() == [3, 1]
+
+
+def test_a_real_disk_that_is_full_is_told(tmp_path: Path) -> None:
+    (tmp_path / "results.jsonl").symlink_to("/dev/full")
+    problem = save(record(), tmp_path / "results.jsonl")
+    assert problem is not None
+    assert problem.code is ProblemCode.NOT_WRITTEN
+
+
+@pytest.mark.parametrize("place", ["/proc/gpumon/results.jsonl", "/dev/null/results.jsonl", "/"])
+def test_a_place_that_cannot_be_written_is_told(place: str) -> None:
+    problem = save(record(), Path(place))
+    assert problem is not None
+    assert problem.code is ProblemCode.NOT_WRITTEN
+    assert "XDG_STATE_HOME" in problem.remedy
+    assert list(recent(Path(place))) == []
+
+
+def test_two_that_write_at_once_do_not_mix_their_lines(file: Path) -> None:
+    program = (
+        "import sys; from gpumon.jobs.results import save\n"
+        "for number in range(100): assert save({'number': number, 'who': sys.argv[1], 'why': sys.argv[1] * 20_000,"
+        " 'figures': []}) is None"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", program, who]) for who in "ab"]
+    assert [writer.wait(30) for writer in writers] == [0, 0]
+    found = [json.loads(line) for line in file.read_bytes().splitlines()]
+    assert {each["why"] for each in found} == {"a" * 20_000, "b" * 20_000}
+    for who in "ab":
+        assert [each["number"] for each in found if each["who"] == who] == list(range(100))

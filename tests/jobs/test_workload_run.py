@@ -1,0 +1,256 @@
+"""A workload beside its GPU: matched, watched, judged, kept and compared."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpumon.core.model import DeviceState, Frame
+from gpumon.jobs.job import JobEnded
+from gpumon.jobs.protocol import EventKind, JobEvent, VerdictKind
+from gpumon.jobs.results import recent
+from gpumon.operations.workload import WorkloadRun
+from tests.builders import device, frame, process
+from tests.jobs.conftest import FINE, PATIENCE, Stage, eventually
+
+SECOND = device(1)
+CLEAN = JobEnded(0, cancelled=False, reason="")
+
+
+@pytest.fixture(autouse=True)
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where results are kept."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "gpumon" / "results.jsonl"
+
+
+def plan(chip: Any = None, *, peers: bool = False) -> JobEvent:  # noqa: ANN401
+    fields = {
+        "torch": "2.9.0",
+        "cuda": "13.0",
+        "device": "cuda:0",
+        "chip": chip,
+        "uses": {"memory_bytes": 0, "seconds": 1.0, "peers": peers},
+        "parameters": {},
+    }
+    return JobEvent(EventKind.PLAN, 1.0, fields)
+
+
+def result(verdict: str = "ok", value: float = 3.0, name: str = "speed") -> JobEvent:
+    figures = [{"name": name, "value": value, "unit": "GB/s", "repetitions": 1, "limit": None, "limit_source": ""}]
+    return JobEvent(EventKind.RESULT, 2.0, {"verdict": verdict, "why": "Well.", "figures": figures})
+
+
+CHIP = {"uuid": SECOND.uuid, "name": "NVIDIA H200", "pci_bus_id": "0000:1b:00.0"}
+
+
+@pytest.fixture
+def run(stage: Stage) -> WorkloadRun:
+    """A run whose job says what the test puts into its inbox."""
+    return WorkloadRun(stage.request(device="cuda:0", parameters={"size": 3}))
+
+
+def tell(run: WorkloadRun, *arrivals: JobEvent | JobEnded) -> list[JobEvent]:
+    for arrival in arrivals:
+        run.job.inbox.put(arrival)
+    return run.take()
+
+
+def whole(run: WorkloadRun, *watched: Frame, verdict: str = "ok", value: float = 3.0) -> list[JobEvent]:
+    """A run from its plan to its end."""
+    tell(run, plan(CHIP))
+    run.allow()
+    for each in watched:
+        run.watch(each)
+    return tell(run, result(verdict, value), CLEAN)
+
+
+def test_a_real_run_from_its_start_to_its_kept_result(stage: Stage) -> None:
+    run = WorkloadRun(stage.request(parameters={"size": 3}))
+    run.start()
+    events: list[JobEvent] = []
+
+    def ended() -> bool:
+        events.extend(run.take())
+        if run.state.waits_for_leave:
+            run.allow()
+        return run.ended
+
+    assert eventually(ended)
+    assert run.job.wait(PATIENCE)
+    kinds = [event.kind for event in events]
+    assert (kinds[0], kinds[-2:]) == (EventKind.HELLO, [EventKind.RESULT, EventKind.BYE])
+    assert kinds.count(EventKind.RESULT) == kinds.count(EventKind.BYE) == 1
+    assert events[-2].fields["verdict"] == "ok"
+    (found,) = recent()
+    assert (found["workload"], found["device"], found["uuid"], found["torch"]) == ("toy", "cpu", None, "2.9.0+cpu")
+    assert (found["parameters"], found["verdict"], found["figures"][0]["value"]) == ({"size": 3}, "ok", 3.0)
+    assert run.problem is None
+
+
+def test_a_run_that_is_cancelled_is_told_and_not_kept(stage: Stage) -> None:
+    body = "while not context.stopping: time.sleep(0.01)\n" + FINE
+    run = WorkloadRun(stage.request(body))
+    run.start()
+    events: list[JobEvent] = []
+
+    def ended() -> bool:
+        events.extend(run.take())
+        if run.state.waits_for_leave:
+            run.allow()
+            run.cancel()
+        return run.ended
+
+    assert eventually(ended)
+    assert run.job.wait(PATIENCE)
+    assert [event.fields["verdict"] for event in events if event.kind is EventKind.RESULT] == ["cancelled"]
+    assert list(recent()) == []
+
+
+def test_its_gpu_is_found_by_uuid_whatever_its_index(run: WorkloadRun) -> None:
+    tell(run, plan(CHIP))
+    run.watch(frame())
+    assert run.device == SECOND
+    assert not run.samples, "it has not begun"
+    run.allow()
+    run.watch(frame())
+    assert len(run.samples) == 1
+
+
+@pytest.mark.parametrize("bus", ["0000:1c:00.0", "00000000:1C:00.0"])
+def test_its_gpu_is_found_by_its_place_where_torch_tells_no_uuid(run: WorkloadRun, bus: str) -> None:
+    tell(run, plan({"uuid": None, "pci_bus_id": bus}))
+    run.watch(frame())
+    assert run.device == SECOND
+
+
+@pytest.mark.parametrize(
+    "chip",
+    [
+        None,
+        {},
+        "chip",
+        {"uuid": "GPU-of-another-machine", "pci_bus_id": "0000:1b:00.0"},
+        {"uuid": None, "pci_bus_id": "0001:1b:00.0"},
+        {"uuid": None, "pci_bus_id": "nowhere"},
+        {"uuid": 7, "pci_bus_id": 7},
+    ],
+)
+def test_without_a_match_no_gpu_is_watched_and_the_run_goes_on(run: WorkloadRun, chip: Any) -> None:  # noqa: ANN401
+    odd = frame(devices=(device(0, pci_bus_id=None), device(1, pci_bus_id="odd")))
+    tell(run, plan(chip))
+    run.allow()
+    for each in (frame(), odd):
+        run.watch(each)
+        assert run.neighbours(each) == []
+    assert run.device is None
+    events = tell(run, result(), CLEAN)
+    assert events[-2].fields["verdict"] == "ok"
+
+
+def test_a_reading_that_is_not_of_this_moment_is_no_sample(run: WorkloadRun) -> None:
+    tell(run, plan(CHIP))
+    run.allow()
+    run.watch(frame(devices=(device(0), device(1, age_seconds=30.0))))
+    assert run.device is not None
+    assert not run.samples
+
+
+def test_neighbours_are_others_on_its_gpu_and_never_itself(run: WorkloadRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(run.job), "pid", 4001)
+    shared = device(1, processes=(process(4001), process(4002)))
+    tell(run, plan(CHIP))
+    both = frame(devices=(device(0), shared))
+    assert [(each.device, each.process.pid) for each in run.neighbours(both)] == [(shared, 4002)]
+    assert run.neighbours(frame(devices=(device(0), device(1, processes=None)))) == []
+
+
+def test_neighbours_on_peers_count_where_peers_are_used(run: WorkloadRun) -> None:
+    tell(run, plan(CHIP, peers=True))
+    assert [each.process.pid for each in run.neighbours(frame())] == [4000, 4001]
+
+
+def test_before_its_plan_it_has_no_neighbours(run: WorkloadRun) -> None:
+    assert run.neighbours(frame()) == []
+
+
+def test_the_result_is_told_once_completed_with_what_its_gpu_did(run: WorkloadRun) -> None:
+    events = whole(run, frame(), frame(devices=(device(1, throttle_reasons=("sw_power_cap",)),)))
+    assert [event.kind for event in events] == [EventKind.RESULT, EventKind.BYE]
+    fields = events[0].fields
+    assert (fields["workload"], fields["device"], fields["verdict"]) == ("toy", "cuda:0", "ok")
+    assert fields["why"].startswith("Well. Power-capped at 700 W")
+    assert [each["name"] for each in fields["figures"]] == ["speed", "sm_clock", "power", "temperature"]
+    json.dumps(events[0].document(), allow_nan=False)
+
+
+@pytest.mark.parametrize(("verdict", "after"), [("ok", "warn"), ("fail", "fail"), ("cancelled", "cancelled")])
+def test_a_chip_that_was_slowed_by_a_fault_is_not_fine(run: WorkloadRun, verdict: str, after: str) -> None:
+    hot = device(1, throttle_reasons=("hw_thermal_slowdown",))
+    events = whole(run, frame(devices=(hot,)), verdict=verdict)
+    assert events[0].fields["verdict"] == after
+    assert "too hot" in events[0].fields["why"]
+
+
+@pytest.mark.parametrize(("verdict", "after"), [("ok", "fail"), ("warn", "fail"), ("cancelled", "cancelled")])
+def test_a_gpu_that_was_lost_meanwhile_makes_it_fail(run: WorkloadRun, verdict: str, after: str) -> None:
+    lost = device(1, state=DeviceState.LOST)
+    events = whole(run, frame(), frame(devices=(lost,)), verdict=verdict)
+    assert events[0].fields["verdict"] == after
+    assert events[0].fields["why"].endswith("The GPU is lost now.")
+
+
+def test_what_it_cannot_do_here_has_no_result_and_is_not_kept(run: WorkloadRun) -> None:
+    error = JobEvent(EventKind.ERROR, 1.0, {"class": "NotHereError", "text": "No fp8.", "expected": False})
+    events = tell(run, error, JobEnded(3, cancelled=False, reason=""))
+    assert [event.kind for event in events] == [EventKind.ERROR, EventKind.BYE]
+    assert run.ended
+    assert list(recent()) == []
+
+
+def test_figures_are_compared_with_the_last_ones_alike(run: WorkloadRun, stage: Stage) -> None:
+    whole(run, value=2.0)
+    assert run.changes == ()
+    again = WorkloadRun(run.request)
+    whole(again, value=3.0)
+    (change,) = again.changes
+    assert (change.name, change.before, change.after, change.share) == ("speed", 2.0, 3.0, 0.5)
+    other = WorkloadRun(stage.request(device="cuda:0", parameters={"size": 4}))
+    whole(other)
+    assert other.changes == (), "other parameters are another measurement"
+    assert change._replace(before=0.0).share is None
+
+
+def test_a_kept_result_that_was_tampered_with_does_no_harm(run: WorkloadRun, kept: Path) -> None:
+    whole(run)
+    found = next(recent())
+    figures = [{"name": [], "value": 1.0}, {"name": "speed", "value": 10**400}, {"name": "speed", "value": True}, 7]
+    kept.write_text(json.dumps({**found, "figures": figures}) + "\n")
+    again = WorkloadRun(run.request)
+    whole(again)
+    assert again.changes == ()
+
+
+@pytest.mark.parametrize("verdict", ["ok", "warn", "fail"])
+def test_what_came_to_its_end_is_kept(run: WorkloadRun, verdict: str) -> None:
+    whole(run, frame(), verdict=verdict)
+    (found,) = recent()
+    assert (found["verdict"], found["uuid"], found["device_name"]) == (verdict, SECOND.uuid, "NVIDIA H200")
+
+
+def test_a_result_that_cannot_be_kept_is_a_problem_and_no_failure(
+    run: WorkloadRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    events = whole(run)
+    assert events[0].fields["verdict"] == "ok"
+    assert run.problem is not None
+    assert run.problem.remedy
+
+
+def test_a_crash_after_all_was_said_is_told_in_the_result(run: WorkloadRun) -> None:
+    tell(run, plan(CHIP))
+    events = tell(run, result(), JobEnded(-11, cancelled=False, reason="It was ended by SIGSEGV."))
+    assert events[0].fields["verdict"] == VerdictKind.FAIL.value
+    assert events[0].fields["why"] == "It was ended by SIGSEGV. Well."
