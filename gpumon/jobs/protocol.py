@@ -91,7 +91,7 @@ def parse(line: bytes) -> JobEvent | None:
         if not math.isfinite(seconds):
             return None
         fields = {
-            safe_text(str(name), 64): _safe(value, 1)
+            safe_text(str(name), 64): safe_json(value, 1)
             for name, value in said.items()
             if name not in {"schema", "event", "time_seconds"}
         }
@@ -106,11 +106,14 @@ def _is_whole(kind: EventKind, said: Mapping[str, Any]) -> bool:
         return False
     if kind is EventKind.RESULT:
         VerdictKind(said["verdict"])
-        return all(isinstance(figure, dict) and _is_figure(figure) for figure in said["figures"])
+        return all(is_figure(figure) for figure in said["figures"])
     return True
 
 
-def _is_figure(said: Mapping[str, Any]) -> bool:
+def is_figure(said: object) -> bool:
+    """Whether a JSON value is a figure of a result."""
+    if not isinstance(said, dict) or not said.keys() >= _FIGURE.keys():
+        return False
     limit = {name: types for name, types in _FIGURE_LIMIT.items() if name in said}
     return _has(said, {**_FIGURE, **limit})
 
@@ -133,17 +136,17 @@ def _is_finite(value: object) -> bool:
         return False
 
 
-def _safe(value: Any, depth: int) -> Any:  # noqa: ANN401 - JSON in, JSON out
+def safe_json(value: Any, depth: int = 0) -> Any:  # noqa: ANN401 - JSON in, JSON out
     """A JSON value with every text made safe, and everything bounded."""
     if isinstance(value, str):
         return "\n".join(safe_text(line, _MAX_TEXT) for line in value.split("\n", _MAX_ITEMS)[:_MAX_ITEMS])
     if not _is_finite(value) or (isinstance(value, (list, dict)) and depth >= _MAX_DEPTH):
         return None
     if isinstance(value, list):
-        return [_safe(each, depth + 1) for each in value[:_MAX_ITEMS]]
+        return [safe_json(each, depth + 1) for each in value[:_MAX_ITEMS]]
     if isinstance(value, dict):
         items = list(value.items())[:_MAX_ITEMS]
-        return {safe_text(str(name), 64): _safe(each, depth + 1) for name, each in items}
+        return {safe_text(str(name), 64): safe_json(each, depth + 1) for name, each in items}
     return value
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.jobs.protocol import is_figure, safe_json
 
 SCHEMA: Final = 1
 _TAIL_BYTES: Final = 1 << 20
@@ -73,7 +74,8 @@ def recent(path: Path | None = None) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):
             continue
         if isinstance(found, dict) and found.get("schema") == SCHEMA and isinstance(found.get("figures"), list):
-            yield found
+            safe: dict[str, Any] = safe_json(found)
+            yield {**safe, "figures": [figure for figure in safe["figures"] if is_figure(figure)]}
 
 
 def _tail(path: Path) -> list[bytes]:

@@ -118,6 +118,8 @@ class JobState:
     @property
     def not_here(self) -> str | None:
         """Why it cannot run on this device or with this torch, if that is how it ended."""
+        if self.result is not None:  # a part of it could not, and it went on without
+            return None
         return next((error.text for error in self.errors if error.kind == NOT_HERE), None)
 
     @property
@@ -190,8 +192,12 @@ class JobState:
         self.end = end
         if self.result is None and self.not_here is None:
             self.result = _result_without_word(end)
-        elif self.result is not None and end.reason and not end.cancelled:
-            self.result = JobResult(VerdictKind.FAIL, f"{end.reason} {self.result.why}", self.result.figures)
+        elif self.result is not None and not end.cancelled:
+            reason = end.reason
+            if not reason and end.exit_code and self.result.verdict in (VerdictKind.OK, VerdictKind.WARN):
+                reason = f"Its process ended with exit code {end.exit_code} all the same."
+            if reason:
+                self.result = JobResult(VerdictKind.FAIL, f"{reason} {self.result.why}", self.result.figures)
 
 
 def _result_without_word(end: JobEnded) -> JobResult:
