@@ -3,44 +3,89 @@
 It is written by `Store.apply` alone and read by everything that draws.
 """
 
+from collections import deque
 from typing import Final
 
+from gpumon.core.episodes import Episodes, Event, EventKind, event_log
 from gpumon.core.history import Ring
-from gpumon.core.model import Device, Frame
+from gpumon.core.model import Device, DeviceState, Frame
+from gpumon.core.timeline import HISTORY_SECONDS, Timeline
 
 HISTORY_METRICS: Final = ("utilization_gpu_percent", "memory_used_bytes")
 HISTORY_BUCKETS: Final = 180
+_MOST_MARKS: Final = HISTORY_BUCKETS
 BUCKET_SECONDS: Final = 4.0
 _FORGET_SECONDS: Final = 600.0
+_PATIENCE_INTERVALS: Final = 2.5
+_LEAST_INTERVAL: Final = 1.0
+"""Of frames that come in quick succession some may be merged on the way; a second without one is no gap."""
 
 
 class DeviceHistory:
-    """Rings of one device, one for each of `HISTORY_METRICS`."""
+    """What is remembered of one device.
 
-    __slots__ = ("last_seen", "rings")
+    Args:
+        bucket_seconds: Width of a bucket of the strips.
+        history_seconds: How much is remembered of everything else.
 
-    def __init__(self, bucket_seconds: float) -> None:
+    Attributes:
+        rings: The strips of `HISTORY_METRICS`.
+        marks: Moments (monotonic seconds) marked on the strips.
+        timeline: Every metric.
+        throttling: When which throttle reason was in force.
+        events: What happened.
+        last_seen: When the device was last among those that there are.
+    """
+
+    __slots__ = ("_history_seconds", "_state", "events", "last_seen", "marks", "rings", "throttling", "timeline")
+
+    def __init__(self, bucket_seconds: float, history_seconds: float) -> None:
         self.rings = {metric: Ring(HISTORY_BUCKETS, bucket_seconds) for metric in HISTORY_METRICS}
+        self.marks: deque[float] = deque(maxlen=_MOST_MARKS)
+        self.timeline = Timeline(history_seconds)
+        self.throttling = Episodes()
+        self.events = event_log()
         self.last_seen = 0.0
+        self._history_seconds = history_seconds
+        self._state: DeviceState | None = None
 
-    def apply(self, device: Device, seconds: float, *, fresh: bool) -> None:
+    def apply(self, device: Device, seconds: float, *, fresh: bool, patience_seconds: float) -> None:
         """Adds the device's readings; anything but a fresh reading is a gap."""
         self.last_seen = seconds
         for metric, ring in self.rings.items():
             ring.add(seconds, device.get(metric) if fresh else None)
+        self.timeline.add(seconds, device.readings if fresh else None)
+        self.throttling.add(seconds, device.throttle_reasons if fresh else None, patience_seconds)
+        if device.state is not self._state:
+            self._note_state(device, seconds)
+            self.throttling.forget(seconds - self._history_seconds)
+
+    def note(self, seconds: float, kind: EventKind, text: str) -> None:
+        """Adds an event."""
+        self.events.append(Event(seconds, kind, text))
+
+    def _note_state(self, device: Device, seconds: float) -> None:
+        before, self._state = self._state, device.state
+        if before is None and device.state is DeviceState.OK:
+            return
+        answers = device.state is DeviceState.OK
+        self.note(seconds, EventKind.DEVICE, "answers again" if answers else device.state.value)
 
 
 class Store:
     """Latest frame and per-device history.
 
     Args:
-        bucket_seconds: Width of a history bucket; drawn histories move on at this pace, whatever the sample rate.
+        bucket_seconds: Width of a bucket of the strips; they move on at this pace, whatever the sample rate.
+        history_seconds: How much is remembered of every metric.
     """
 
-    def __init__(self, bucket_seconds: float = BUCKET_SECONDS) -> None:
+    def __init__(self, bucket_seconds: float = BUCKET_SECONDS, history_seconds: float = HISTORY_SECONDS) -> None:
         self.frame: Frame | None = None
         self.bucket_seconds = bucket_seconds
+        self.history_seconds = history_seconds
         self._histories: dict[str, DeviceHistory] = {}
+        self._driver_is_gone = False
 
     def apply(self, frame: Frame) -> None:
         """Takes a frame in. One from an earlier moment (a seek, another machine) starts the history anew."""
@@ -48,23 +93,59 @@ class Store:
             self._histories.clear()
         self.frame = frame
         seconds = frame.monotonic_seconds
+        patience = _PATIENCE_INTERVALS * max(frame.interval_seconds, frame.sweep.seconds or 0.0, _LEAST_INTERVAL)
         for device in frame.devices:
             history = self._histories.get(device.key)
             if history is None:
-                history = self._histories[device.key] = DeviceHistory(self.bucket_seconds)
-            history.apply(device, seconds, fresh=frame.is_fresh(device))
+                history = self._histories[device.key] = DeviceHistory(self.bucket_seconds, self.history_seconds)
+            history.apply(device, seconds, fresh=frame.is_fresh(device), patience_seconds=patience)
+        self._note_driver(frame)
         if len(self._histories) > len(frame.devices):
             self._forget(seconds)
 
     def clear(self) -> None:
         """Forgets everything."""
         self.frame = None
+        self._driver_is_gone = False
         self._histories.clear()
 
     def history(self, key: str, metric: str, buckets: int) -> list[float | None]:
         """The newest ``buckets`` of a device's metric, oldest first; all None for an unknown device."""
         history = self._histories.get(key)
         return [None] * buckets if history is None else history.rings[metric].tail(buckets)
+
+    def of_device(self, key: str) -> DeviceHistory | None:
+        """All that is remembered of a device."""
+        return self._histories.get(key)
+
+    def mark(self, key: str, text: str = "a workload began or ended") -> None:
+        """Marks the moment of the latest frame on a device's histories: something begins or ends there."""
+        history = self._histories.get(key)
+        if history is not None and self.frame is not None:
+            history.marks.append(self.frame.monotonic_seconds)
+            history.note(self.frame.monotonic_seconds, EventKind.WORKLOAD, text)
+
+    def marks(self, key: str, buckets: int) -> frozenset[int]:
+        """Which of the newest ``buckets`` of a device hold a mark, the oldest of them being 0."""
+        history = self._histories.get(key)
+        if history is None:
+            return frozenset()
+        first = self._bucket(history.last_seen) - buckets + 1
+        places = {self._bucket(seconds) - first for seconds in history.marks}
+        return frozenset(place for place in places if place >= 0)
+
+    def _bucket(self, seconds: float) -> int:
+        return int(seconds // self.bucket_seconds)
+
+    def _note_driver(self, frame: Frame) -> None:
+        """Notes on every device that the driver has gone, or is back."""
+        is_gone = "driver" in frame.problems
+        if is_gone is self._driver_is_gone:
+            return
+        self._driver_is_gone = is_gone
+        text = frame.problems["driver"].reason if is_gone else "the driver answers again"
+        for history in self._histories.values():
+            history.note(frame.monotonic_seconds, EventKind.DRIVER, text)
 
     def _forget(self, seconds: float) -> None:
         gone = [key for key, held in self._histories.items() if seconds - held.last_seen > _FORGET_SECONDS]

@@ -16,11 +16,13 @@ from gpumon.streams.base import Adjustable, Seekable, Stream
 from gpumon.streams.replay import DEMO_TITLE, open_demo
 from gpumon.ui.commands import APP_BINDINGS, system_commands
 from gpumon.ui.feed import Feed
-from gpumon.ui.messages import FramesWaiting, SceneWanted
+from gpumon.ui.messages import FramesWaiting, JobsHaveNews, SceneWanted
 from gpumon.ui.screens.drawn import DrawnScreen
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.overview import OverviewScreen
+from gpumon.ui.screens.workloads import WorkloadsScreen
 from gpumon.ui.source import change_pace
+from gpumon.ui.workshop import Workshop
 
 THEMES: Final = {"dark": "textual-dark", "light": "textual-light", "ansi": "ansi-dark"}
 SEEK_SECONDS: Final = 10.0
@@ -47,6 +49,7 @@ class GpumonApp(App[None]):
         self.theme = THEMES[theme]
         self._home = Feed(stream)
         self._demo: Feed | None = None
+        self.workshop = Workshop(self, self._home, self.draw)
 
     @property
     def feed(self) -> Feed:
@@ -82,12 +85,17 @@ class GpumonApp(App[None]):
         self._take()
         self.draw()
 
+    @on(JobsHaveNews)
+    def take_job_news(self) -> None:
+        """Takes in what the workloads tell."""
+        self.workshop.take_soon()
+
     def draw(self) -> None:
         """Lets the screen on top draw."""
-        if isinstance(self.screen, DrawnScreen) and self.screen.is_mounted:
+        if self.is_running and isinstance(self.screen, DrawnScreen) and self.screen.is_mounted:
             scene = self.feed.scene()
             if scene is not None:
-                self.screen.show(scene)
+                self.screen.show(scene._replace(workloads_running=len(self.workshop.board.running)))
 
     def notice_silence(self) -> None:
         """Lets the screen tell that values are getting old: no frame rings a bell for that."""
@@ -134,6 +142,9 @@ class GpumonApp(App[None]):
         names = list(THEMES.values())
         self.theme = names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else names[0]
 
+    def action_workloads(self) -> None:
+        self.push_screen(WorkloadsScreen(self.workshop))
+
     def action_help(self) -> None:
         self.push_screen(HelpScreen())
 
@@ -143,7 +154,8 @@ class GpumonApp(App[None]):
         self.exit()
 
     def close_streams(self) -> None:
-        """Closes every stream that was opened."""
+        """Closes every stream that was opened, and stops every workload."""
+        self.workshop.close()
         for feed in (self.feed, self._home):
             feed.stream.close()
 
@@ -153,8 +165,10 @@ class GpumonApp(App[None]):
             return isinstance(self.stream, Seekable)
         if action in {"faster", "slower"}:
             return isinstance(self.stream, (Seekable, Adjustable))
+        if action in {"demo", "workloads"} and not isinstance(self.screen, OverviewScreen):
+            return False
         if action == "demo":
-            return isinstance(self.screen, OverviewScreen) and self._home.stream.title != DEMO_TITLE
+            return self._home.stream.title != DEMO_TITLE
         return super().check_action(action, parameters)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:

@@ -10,6 +10,7 @@ from textual.screen import Screen
 APP_BINDINGS: Final = (
     Binding("q,ctrl+c", "quit", "Quit", id="quit", tooltip="Leave gpumon"),
     Binding("question_mark,f1", "help", "Help", id="help", tooltip="What the screen shows and what the keys do"),
+    Binding("w", "workloads", "Workloads", id="workloads", tooltip="Run diagnostic workloads and watch them"),
     Binding("space,p", "pause", "Pause", id="pause", tooltip="Stop and go on"),
     Binding(
         "plus,equals_sign",

@@ -1,13 +1,14 @@
 """A stream with all that is made of its frames: their store, alerts, the pause, and silence when none come."""
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from gpumon.core.model import Frame
 from gpumon.core.store import Store
 from gpumon.core.units import age_text
 from gpumon.diagnosis.health import Alert, HealthHistory, Severity
-from gpumon.streams.base import Rewound, Seekable, Stream
+from gpumon.streams.base import Adjustable, Rewound, Seekable, Stream
 from gpumon.ui.scene import Scene
 from gpumon.ui.source import source_text
 
@@ -34,6 +35,8 @@ class Feed:
         self.stream = stream
         self.store = Store()
         self.arrived_at = time.monotonic()
+        self.on_frame: Callable[[Frame], None] = lambda _: None
+        """Is told every frame that has been taken in."""
         self._health = HealthHistory()
         self._paused_frame: Frame | None = None
         self._has_begun = False
@@ -71,8 +74,14 @@ class Feed:
                 self.store.clear()
             else:
                 self.store.apply(arrival)
+                self.on_frame(arrival)
         if arrivals:
             self.arrived_at = time.monotonic()
+
+    @property
+    def is_this_machine(self) -> bool:
+        """Whether frames come from a collector that gpumon started here; only that one takes another interval."""
+        return isinstance(self.stream, Adjustable) and not isinstance(self.stream, Seekable)
 
     @property
     def silence_seconds(self) -> float:
@@ -97,6 +106,7 @@ class Feed:
             alerts=tuple(self._alerts(frame, silence)),
             source=source_text(self.stream, frame, paused=self.paused),
             silence_seconds=silence,
+            is_this_machine=self.is_this_machine,
         )
 
     def _alerts(self, frame: Frame | None, silence: float) -> list[Alert]:

@@ -10,6 +10,13 @@ class FramesWaiting(Message):
         return isinstance(message, FramesWaiting)
 
 
+class JobsHaveNews(Message):
+    """A workload has told something, or what was looked for in the background is found."""
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, JobsHaveNews)
+
+
 class SceneWanted(Message):
     """A screen has come to the top or has another size; what it shows is of another moment or shape."""
 

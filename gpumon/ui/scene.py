@@ -16,6 +16,8 @@ class Scene(NamedTuple):
         alerts: What is wrong, worst first.
         source: Where the frames come from and how it stands, such as ``live every 1 s``.
         silence_seconds: How long no frame has come, if that is too long; everything shown is older by as much.
+        is_this_machine: Whether the GPUs are those of the machine that gpumon runs on.
+        workloads_running: How many workloads gpumon runs now.
     """
 
     store: Store
@@ -23,3 +25,5 @@ class Scene(NamedTuple):
     alerts: tuple[Alert, ...]
     source: str
     silence_seconds: float = 0.0
+    is_this_machine: bool = False
+    workloads_running: int = 0

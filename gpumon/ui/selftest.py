@@ -9,23 +9,33 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from textual.pilot import Pilot
+from textual.screen import Screen
+from textual.widgets import Button, Input
 
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import DeviceState, Frame
+from gpumon.jobs.catalogue import Catalogue
+from gpumon.jobs.parameters import ParameterKind
 from gpumon.streams.base import Adjustable, Seekable, Stream
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.details import DetailsScreen
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.overview import OverviewScreen
+from gpumon.ui.screens.workload_form import WorkloadForm
+from gpumon.ui.screens.workloads import WorkloadsScreen
 from gpumon.ui.widgets.line_table import LineTable
+from gpumon.ui.widgets.parameter_field import ParameterField
 
 DEADLINE_SECONDS: Final = 40.0
 SIZES: Final = ((80, 24), (300, 100), (60, 10), (20, 5))
 _FIRST_FRAMES_SECONDS: Final = 15.0
 _TWO_READINGS: Final = 2
+_LOADING_SECONDS: Final = 12.0
+
+ScreenT = TypeVar("ScreenT", bound=Screen[Any])
 
 
 class Status(str, Enum):
@@ -79,6 +89,13 @@ def document(checks: list[Check]) -> dict[str, Any]:
     }
 
 
+def _first_with_numbers(catalogue: Catalogue) -> int:
+    """Where in the list the first workload stands whose form has something to type; the first of all if none has."""
+    numbers = {ParameterKind.INTEGER, ParameterKind.NUMBER}
+    kinds = [{parameter.kind for parameter in each.parameters} for each in catalogue.workloads]
+    return next((place for place, found in enumerate(kinds) if found & numbers), 0)
+
+
 class _Walk:
     """The way over all screens."""
 
@@ -101,6 +118,7 @@ class _Walk:
                 ("device", self._device),
                 ("process", self._process),
                 ("help", self._help),
+                ("workloads", self._workloads),
                 ("pause", self._pause),
                 ("pace", self._pace),
                 ("seek", self._seek),
@@ -177,6 +195,31 @@ class _Walk:
         async with self._opened(pilot, "question_mark", HelpScreen, "help"):
             return "opened and closed"
 
+    async def _workloads(self, pilot: Pilot[None]) -> str:
+        """Opens the list and a form, and types a wrong value; it starts nothing."""
+        async with self._opened(pilot, "w", WorkloadsScreen, "workloads") as screen:
+            until = time.monotonic() + _LOADING_SECONDS
+            while self._app.workshop.catalogue is None and time.monotonic() < until:
+                await pilot.pause(0.1)
+            catalogue = self._app.workshop.catalogue
+            if catalogue is None or not catalogue.workloads:
+                raise _FailedError("no workload was found")
+            await self._save(pilot, "workloads")
+            screen.query_one("#workloads", LineTable).cursor = _first_with_numbers(catalogue)
+            async with self._opened(pilot, "enter", WorkloadForm, "workload_form") as form:
+                await self._type_nonsense(pilot, form)
+            return f"{len(catalogue.workloads)} workloads, {len(catalogue.broken)} files that are none"
+
+    async def _type_nonsense(self, pilot: Pilot[None], form: WorkloadForm) -> None:
+        field = next((each for each in form.query(ParameterField) if each.query(Input)), None)
+        if field is None:
+            return
+        field.query_one(Input).focus()
+        await pilot.press("end", "x")
+        await self._save(pilot, "workload_form")
+        if not field.error or not form.query_one("#start", Button).disabled:
+            raise _FailedError(f"the form takes {field.text!r} for {field.parameter.name}")
+
     async def _pause(self, pilot: Pilot[None]) -> str:
         await pilot.press("space")
         paused = self._app.feed.paused
@@ -218,9 +261,7 @@ class _Walk:
         return ", ".join(f"{columns}x{rows}" for columns, rows in SIZES)
 
     @asynccontextmanager
-    async def _opened(
-        self, pilot: Pilot[None], key: str, kind: type[DetailsScreen | HelpScreen], name: str
-    ) -> AsyncIterator[DetailsScreen | HelpScreen]:
+    async def _opened(self, pilot: Pilot[None], key: str, kind: type[ScreenT], name: str) -> AsyncIterator[ScreenT]:
         """Opens a screen by its key, saves its picture, and closes it again."""
         await pilot.press(key)
         await self._save(pilot, name)
@@ -231,7 +272,7 @@ class _Walk:
             await pilot.press("escape")
             await pilot.pause(0.05)
 
-    def _expect(self, kind: type[Any]) -> Any:  # noqa: ANN401 - a screen of that kind
+    def _expect(self, kind: type[ScreenT]) -> ScreenT:
         screen = self._app.screen
         if not isinstance(screen, kind):
             raise _FailedError(f"{type(screen).__name__} is on top instead of {kind.__name__}")

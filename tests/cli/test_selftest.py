@@ -16,8 +16,21 @@ from tests.cli.running import run
 from tests.nvml_mock import NvmlMock
 from tests.ui.fakes import FakeLive
 
-CHECKS = ["frames", "values", "overview", "device", "process", "help", "pause", "pace", "seek", "themes", "sizes"]
-PICTURES = {"overview.svg", "device.svg", "process.svg", "help.svg"}
+CHECKS = [
+    "frames",
+    "values",
+    "overview",
+    "device",
+    "process",
+    "help",
+    "workloads",
+    "pause",
+    "pace",
+    "seek",
+    "themes",
+    "sizes",
+]
+PICTURES = {"overview.svg", "device.svg", "process.svg", "help.svg", "workloads.svg", "workload_form.svg"}
 SIZE = (100, 30)
 
 

@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(240), pytest.mark.xdist_group
 CONTEXT_BYTES = 1 << 30
 """More than a CUDA context takes."""
 ENOUGH_SHARE = 0.97
+F5 = "\x1b[15~"
 BARE_LOOP = """
 import sys, torch
 size, seconds = int(sys.argv[1]), float(sys.argv[2])
@@ -75,6 +76,16 @@ class Ran:
         """Seconds from the start to the first event of the kinds."""
         return min(float(each["time_seconds"]) for each in self.events if each["event"] in kinds) - self.began
 
+    def times(self) -> str:
+        """Seconds to what a user waits for."""
+        waits = {
+            "hello": ("hello",),
+            "plan": ("plan",),
+            "first figure": ("metric", "timing", "result"),
+            "end": ("bye",),
+        }
+        return ", ".join(f"{name} after {self.first(*kinds):.2f} s" for name, kinds in waits.items())
+
 
 def figures(result: dict[str, Any]) -> dict[str, float]:
     return {each["name"]: each["value"] for each in result["figures"]}
@@ -120,8 +131,7 @@ def test_it_runs_to_a_verdict_and_leaves_nothing_behind(name: str, settings: lis
     ran = Ran(name, *settings)
     result = ran.finish()
     show(result)
-    print(f"  hello {ran.first('hello'):.2f} s, plan {ran.first('plan'):.2f} s, first figure "
-          f"{ran.first('metric', 'timing', 'result'):.2f} s, end {time.time() - ran.began:.1f} s")  # fmt: skip
+    print(f"  {ran.times()}")
     assert result["verdict"] in {"ok", "warn"}
     assert ran.process.returncode == 0
     assert_given_back(before)
@@ -136,8 +146,7 @@ def test_matmul_comes_near_a_bare_loop() -> None:
     bare.append(bare_rate(seconds))
     show(result)
     share = figures(result)["throughput"] / (sum(bare) / len(bare))
-    print(f"  bare loop {bare[0]:.1f} and {bare[1]:.1f} TFLOP/s; share {share:.4f}; hello after "
-          f"{ran.first('hello'):.2f} s, plan {ran.first('plan'):.2f} s, first figure {ran.first('metric'):.2f} s")  # fmt: skip
+    print(f"  bare loop {bare[0]:.1f} and {bare[1]:.1f} TFLOP/s; share {share:.4f}; {ran.times()}")
     assert result["verdict"] in {"ok", "warn"}
     assert share > ENOUGH_SHARE
     assert {"sm_clock", "power", "temperature"} <= set(figures(result))
@@ -185,34 +194,31 @@ def test_nothing_is_left_when_it_is_stopped_in_the_middle(number: signal.Signals
 
 
 def test_a_run_in_the_screen(tmp_path: Path) -> None:
-    """The TUI in a real terminal: workloads, the form, a run, its result."""
+    """The TUI in a real terminal: workloads, the form, a run beside the GPU's figures, its result, its marks."""
     before = used_bytes()
-    python = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    with Terminal([sys.executable, "-m", "gpumon"], {**os.environ, "PATH": python}, rows=50, cols=160) as terminal:
+    with Terminal([sys.executable, "-m", "gpumon"], dict(os.environ), rows=50, cols=160) as terminal:
         terminal.wait_for(r"\d+%", 30)
         terminal.send("w")
-        terminal.wait_for("matmul", 30)
-        pages = [terminal.screen()]
-        while not re.search(r"▸ *matmul", terminal.screen()):
+        terminal.wait_for("Purpose", 30)
+        while not re.search(r"▸matmul", terminal.screen()):
             terminal.send("j")
             time.sleep(0.2)
+        pages = [terminal.screen()]
         terminal.send("\r")
-        terminal.wait_for("duration", 10)
+        terminal.wait_for("memory_percent", 10)
         pages.append(terminal.screen())
-        terminal.send("\x13")  # ctrl+s
+        terminal.send(F5)
         terminal.wait_for("TFLOP/s", 60)
-        time.sleep(5)
+        time.sleep(8)
         pages.append(terminal.screen())
-        terminal.wait_for(r"matmul.*(ok|warning)", 60)
+        terminal.wait_for(r"(OK|!WARN\w*) +bf16", 60)
         pages.append(terminal.screen())
-        terminal.send("\x1b")
-        time.sleep(1)
-        terminal.send("\x1b")
-        time.sleep(1)
-        pages.append(terminal.screen())
+        for _ in range(3):
+            terminal.send("\x1b")
+            time.sleep(1)
+            pages.append(terminal.screen())
         terminal.send("q")
         assert terminal.wait_exit() == 0
     out = Path(os.environ.get("OUT", tmp_path))
     (out / "screens.txt").write_text("\n\n".join(pages))
-    print("\n\n".join(pages))
     assert_given_back(before)

@@ -6,7 +6,7 @@ from textual.widget import Widget
 from gpumon.core.frames import decode, encode
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.streams.base import Inbox, Position
+from gpumon.streams.base import FrameInbox, Position
 from gpumon.ui.app import GpumonApp
 from tests import builders
 
@@ -20,7 +20,7 @@ class FakeStream:
 
     def __init__(self, title: str = "live") -> None:
         self.title = title
-        self.inbox = Inbox()
+        self.inbox = FrameInbox()
         self.problem: Problem | None = None
         self.started = 0
         self.closed = 0

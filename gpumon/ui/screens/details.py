@@ -27,7 +27,7 @@ Entry = tuple[str, str, str]
 """Label, value, and what is said about it: the reason if it is missing, else its meaning and source."""
 
 
-class DetailsScreen(DrawnScreen):
+class DetailsScreen(DrawnScreen[None]):
     """One device, or one process on it.
 
     Args:

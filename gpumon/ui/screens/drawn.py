@@ -1,13 +1,17 @@
 """What the screens that draw scenes share."""
 
+from typing import TypeVar
+
 from textual import events
 from textual.screen import Screen
 
 from gpumon.ui.messages import SceneWanted
 from gpumon.ui.scene import Scene
 
+ResultT = TypeVar("ResultT")
 
-class DrawnScreen(Screen[None]):
+
+class DrawnScreen(Screen[ResultT]):
     """Is given scenes while it is on top; asks for one when it comes there and when its size changes."""
 
     def show(self, scene: Scene) -> None:

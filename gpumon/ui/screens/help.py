@@ -18,6 +18,7 @@ KEYS
   , .            recording: ten seconds back or forth
   tab  arrows    from table to table, and inside one (also j k g G, mouse)
   enter          every value of the row: its meaning, or why it is missing
+  w              workloads: run diagnoses on a GPU or the CPU, watch them
   d              play the bundled recording, and back to live
   t              theme: dark, light, ansi (your terminal's own colours)
   ctrl+p         all commands           ctrl+z   suspend (back with fg)
@@ -33,8 +34,15 @@ A GPU
                  UNRESPONSIVE 12s: no answer from the driver since then
                  LOST: GPU or driver has gone     STALE 5s: an old value
   Util 52s       the last 52 seconds, on a scale to 100 % or all memory;
-                 _ is idle, a dot is a gap: nothing could be measured
+                 _ is idle, a dot is a gap: nothing could be measured;
+                 ┆ here a workload of gpumon began or ended
   !  before a value: look at it         –  no value: enter tells why
+
+A WORKLOAD
+  w enter        choose one, set its parameters, start it with F5
+  x  r           stop it; run it again with the same parameters
+  m  l           all of torch's memory summary; what it has printed
+                 It asks first where others work, and says what it takes
 
 A PROCESS
   Type           C compute, G graphics, M client of MPS

@@ -14,7 +14,7 @@ from gpumon.ui.paint.line import Line, Role, Span, plain
 from gpumon.ui.scene import Scene
 from gpumon.ui.screens.details import DetailsScreen
 from gpumon.ui.screens.drawn import DrawnScreen
-from gpumon.ui.view.around import banner, host_line, title_line, totals_text, versions
+from gpumon.ui.view.around import banner, host_line, running_text, title_line, totals_text, versions
 from gpumon.ui.view.devices import DEVICE_COLUMNS, device_rows
 from gpumon.ui.view.processes import PROCESS_COLUMNS, process_key, process_rows
 from gpumon.ui.widgets.line_table import MARGIN, LineTable, TableRow
@@ -28,7 +28,7 @@ _LINES_AROUND: Final = 5
 """Title, two headings, the machine and the footer."""
 
 
-class OverviewScreen(DrawnScreen):
+class OverviewScreen(DrawnScreen[None]):
     """The first screen."""
 
     AUTO_FOCUS: ClassVar[str] = "#devices"
@@ -51,7 +51,8 @@ class OverviewScreen(DrawnScreen):
             return
         frame = scene.frame
         with self.app.batch_update():
-            title = title_line(f"gpumon  {versions(frame)}", totals_text(frame), scene, self.size.width)
+            what = f"gpumon  {running_text(scene.workloads_running)}{versions(frame)}"
+            title = title_line(what, totals_text(frame), scene, self.size.width)
             self._lines("title").show([title])
             alerts = self._banner(scene)
             self._lines("banner").show(alerts)
@@ -132,5 +133,6 @@ def explanation(problem: Problem) -> str:
     return (
         f"No GPU to show.\n\n{problem.reason}\n\n{problem.remedy}\n\n"
         "gpumon goes on trying and starts by itself as soon as the driver answers.\n"
-        "Press d to see it play a recording of a real machine with eight GPUs, q to quit."
+        "Press d to see it play a recording of a real machine with eight GPUs,\n"
+        "w to run workloads on the CPU, q to quit."
     )

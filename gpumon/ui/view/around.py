@@ -36,6 +36,11 @@ def host_line(frame: Frame) -> Line:
     )
 
 
+def running_text(count: int) -> str:
+    """That workloads run, and the key that leads to them; nothing while none does."""
+    return "" if not count else f"{count} workload{'s run' if count > 1 else ' runs'} (w)  "
+
+
 def versions(frame: Frame) -> str:
     """Driver, CUDA and the number of GPUs."""
     parts = []

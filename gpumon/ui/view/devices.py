@@ -1,6 +1,6 @@
 """The device table: one row a GPU."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.metrics import METRICS
@@ -36,20 +36,27 @@ class DeviceRow(NamedTuple):
         device: The device.
         age_seconds: How old its readings are, or None while they belong to the moment that is shown.
         history: The newest buckets of a metric.
+        marks: In which of the newest buckets a workload began or ended.
     """
 
     device: Device
     age_seconds: float | None
     history: Callable[[str, int], Sequence[float | None]]
+    marks: Callable[[int], Collection[int]]
 
 
 def device_rows(scene: Scene) -> list[DeviceRow]:
     """One row a device, in NVML's order."""
 
-    def history_of(device: Device) -> Callable[[str, int], Sequence[float | None]]:
-        return lambda metric, buckets: scene.store.history(device.key, metric, buckets)
+    def row(device: Device) -> DeviceRow:
+        return DeviceRow(
+            device,
+            _age(device, scene),
+            lambda metric, buckets: scene.store.history(device.key, metric, buckets),
+            lambda buckets: scene.store.marks(device.key, buckets),
+        )
 
-    return [DeviceRow(device, _age(device, scene), history_of(device)) for device in scene.frame.devices]
+    return [row(device) for device in scene.frame.devices]
 
 
 def _age(device: Device, scene: Scene) -> float | None:
@@ -139,21 +146,26 @@ def _state(row: DeviceRow, _: int) -> Span:
     reasons = device.throttle_reasons
     if reasons is None:
         return Span(MISSING, Role.DIM)
-    words = [word for reason, word in _THROTTLE_WORDS.items() if reason in reasons]
-    if not words:
+    text, slowed = throttle_text(reasons)
+    if not text:
         return Span("")
-    text = words[0] if len(words) == 1 else f"{words[0]} +{len(words) - 1}"
-    slowed = not _SLOWED_BY_FAULT.isdisjoint(reasons)
     return Span(f"!{text}" if slowed else text, Role.WARNING if slowed else Role.DIM)
 
 
+def throttle_text(reasons: Collection[str]) -> tuple[str, bool]:
+    """The first reason why clocks are lowered and the number of others, and whether one of them is a fault."""
+    words = [word for reason, word in _THROTTLE_WORDS.items() if reason in reasons]
+    text = "" if not words else words[0] if len(words) == 1 else f"{words[0]} +{len(words) - 1}"
+    return text, not _SLOWED_BY_FAULT.isdisjoint(reasons)
+
+
 def _gpu_history(row: DeviceRow, width: int) -> Span:
-    return Span(strip(row.history("utilization_gpu_percent", width), 100), Role.GPU_HISTORY)
+    return Span(strip(row.history("utilization_gpu_percent", width), 100, row.marks(width)), Role.GPU_HISTORY)
 
 
 def _memory_history(row: DeviceRow, width: int) -> Span:
     total = row.device.get("memory_total_bytes")
-    return Span(strip(row.history("memory_used_bytes", width), total), Role.MEMORY_HISTORY)
+    return Span(strip(row.history("memory_used_bytes", width), total, row.marks(width)), Role.MEMORY_HISTORY)
 
 
 def _history_heading(name: str) -> Callable[[int], str]:

@@ -1,0 +1,68 @@
+"""The question before a workload begins on a GPU on which others work."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Static
+
+from gpumon.core.units import MISSING, bytes_text
+from gpumon.operations.workload import Neighbour
+from gpumon.ui.jobs import BoardRun
+from gpumon.ui.view.figures import uses_text
+
+
+class LeaveDialog(ModalScreen[bool]):
+    """Says who works there and what the workload will use.
+
+    Args:
+        waiting: The run that waits.
+        neighbours: Who works there.
+    """
+
+    AUTO_FOCUS: ClassVar[str] = "#no"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Start", id="leave.yes", tooltip="Start it beside the others"),
+        Binding("n,escape", "answer(False)", "Do not start", id="leave.no", tooltip="Leave the GPU to the others"),
+        Binding("left,up", "app.focus_previous", "Previous", show=False, id="leave.left", tooltip="The other button"),
+        Binding("right,down", "app.focus_next", "Next", show=False, id="leave.right", tooltip="The other button"),
+    ]
+
+    def __init__(self, waiting: BoardRun, neighbours: Sequence[Neighbour]) -> None:
+        super().__init__()
+        self._text = question(waiting, neighbours)
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(self._text, markup=False)
+            with Horizontal():
+                yield Button("Do not start (n)", id="no", compact=True)
+                yield Button("Start beside them (y)", id="yes", variant="warning", compact=True)
+
+    @on(Button.Pressed)
+    def answer_by_button(self, pressed: Button.Pressed) -> None:
+        """Answers."""
+        self.dismiss(pressed.button.id == "yes")
+
+    def action_answer(self, leave: bool) -> None:
+        self.dismiss(leave)
+
+
+def question(waiting: BoardRun, neighbours: Sequence[Neighbour]) -> str:
+    """What is asked."""
+    name = waiting.run.request.workload.name
+    count = len(neighbours)
+    others = "1 process works" if count == 1 else f"{count} processes work"
+    lines = [f"{others} where {name} is to run, on {waiting.place.words}:", ""]
+    for device, process in neighbours:
+        command = process.command or "gone, or in another PID namespace"
+        held = bytes_text(process.memory_bytes)
+        lines.append(f"  GPU {device.index}  {process.user or MISSING}  PID {process.pid}  holds {held}")
+        lines.append(f"    {command}")
+    lines += ["", f"{name} will use at most: {uses_text(waiting.run.state.plan)}."]
+    lines += ["The others will be slower meanwhile. Start it all the same?", ""]
+    return "\n".join(lines)
