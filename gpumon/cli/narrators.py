@@ -12,7 +12,8 @@ import click
 
 from gpumon.core.units import age_text, bytes_text
 from gpumon.jobs.protocol import EventKind, JobEvent
-from gpumon.operations.workload import Neighbour, WorkloadRun
+from gpumon.operations.neighbours import Neighbour
+from gpumon.operations.workload import WorkloadRun
 from gpumon.ui.view import figures
 
 _BAR_CELLS: Final = 24
@@ -191,13 +192,17 @@ def _verdict_line(run: WorkloadRun) -> str:
 
 def neighbours_text(neighbours: Sequence[Neighbour]) -> str:
     """Who works there."""
-    told = ", ".join(
-        f"PID {each.process.pid} ({each.process.user or 'unknown user'}, {bytes_text(each.process.memory_bytes)})"
-        for each in neighbours[:3]
-    )
+    told = ", ".join(_neighbour_text(each) for each in neighbours[:3])
     more = f" and {len(neighbours) - 3} more" if len(neighbours) > 3 else ""
     places = ", ".join(str(index) for index in sorted({each.device.index for each in neighbours}))
     return f"Others work on GPU {places}: {told}{more}."
+
+
+def _neighbour_text(neighbour: Neighbour) -> str:
+    process, held = neighbour.process, bytes_text(neighbour.memory_bytes)
+    if process is None:
+        return f"somebody who cannot be seen from here ({held})"
+    return f"PID {process.pid} ({process.user or 'unknown user'}, {held})"
 
 
 def refusal(run: WorkloadRun, neighbours: Sequence[Neighbour]) -> str:

@@ -134,7 +134,7 @@ def _check_device(device: Device) -> Iterator[Alert]:
         yield _not_answering(device)
         return
     yield from _check_heat(device)
-    if _is_much_unattributed(device):
+    if is_much_unattributed(device):
         held = bytes_text(device.get("memory_unattributed_bytes"))
         yield Alert(
             "memory_unattributed",
@@ -146,7 +146,7 @@ def _check_device(device: Device) -> Iterator[Alert]:
         )
 
 
-def _is_much_unattributed(device: Device) -> bool:
+def is_much_unattributed(device: Device) -> bool:
     """Whether it is more than a share that a process about to end leaves for a moment."""
     held = device.get("memory_unattributed_bytes") or 0
     total = device.get("memory_total_bytes") or 0

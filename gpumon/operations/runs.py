@@ -10,7 +10,8 @@ from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.jobs.protocol import JobEvent, VerdictKind
-from gpumon.operations.workload import Neighbour, WorkloadRun
+from gpumon.operations.neighbours import Neighbour
+from gpumon.operations.workload import WorkloadRun
 from gpumon.streams.base import Stream
 
 ALL_GPUS: Final = "cuda:all"
@@ -94,7 +95,7 @@ class Headless:
         """Lets it begin; asks first where others work."""
         neighbours = [] if self._frame is None else run.neighbours(self._frame)
         own = {each.job.pid for each in self.runs}
-        neighbours = [each for each in neighbours if each.process.pid not in own]
+        neighbours = [each for each in neighbours if each.process is None or each.process.pid not in own]
         if neighbours and not self._narrator.may_begin(run, neighbours):
             self._refused = True
             run.cancel()

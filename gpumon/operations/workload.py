@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from sys import float_info
 from typing import Any, Final, NamedTuple
 
-from gpumon.core.model import Device, DeviceState, Frame, Process
+from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import Problem
 from gpumon.diagnosis.verdict import DeviceSample, judge, sample_of
 from gpumon.jobs.job import Job, JobEnded
@@ -18,15 +18,9 @@ from gpumon.jobs.protocol import EventKind, JobEvent, VerdictKind
 from gpumon.jobs.request import JobRequest
 from gpumon.jobs.results import last_like, save
 from gpumon.jobs.state import JobResult, JobState
+from gpumon.operations.neighbours import Neighbour, neighbours_on
 
 _KEPT_SAMPLES: Final = 7200
-
-
-class Neighbour(NamedTuple):
-    """A process of somebody else on a GPU that a workload is about to use."""
-
-    device: Device
-    process: Process
 
 
 class Change(NamedTuple):
@@ -65,6 +59,7 @@ class WorkloadRun:
         self.problem: Problem | None = None
         """Why the result could not be kept."""
         self.started_seconds = time.time()
+        self._before: Frame | None = None
 
     @property
     def ended(self) -> bool:
@@ -87,7 +82,9 @@ class WorkloadRun:
         return events
 
     def watch(self, frame: Frame) -> None:
-        """Notes what its GPU does while it works."""
+        """Notes what its GPU does while it works, and who was there before."""
+        if self._before is None and self.state.plan is None:
+            self._before = frame
         device = self._find(frame)
         if device is None:
             return
@@ -100,12 +97,7 @@ class WorkloadRun:
         used = self._find(frame)
         uses = {} if self.state.plan is None else self.state.plan["uses"]
         devices = frame.devices if uses.get("peers") is True else () if used is None else (used,)
-        return [
-            Neighbour(device, process)
-            for device in devices
-            for process in device.processes or ()
-            if process.pid != self.job.pid
-        ]
+        return list(neighbours_on(devices, self._before, self.job.pid))
 
     def allow(self) -> None:
         """Gives it leave to begin."""

@@ -10,7 +10,8 @@ from gpumon.jobs.catalogue import WorkloadInfo
 from gpumon.jobs.interpreter import Interpreter
 from gpumon.jobs.parameters import Value
 from gpumon.jobs.request import JobRequest
-from gpumon.operations.workload import Neighbour, WorkloadRun
+from gpumon.operations.neighbours import Neighbour
+from gpumon.operations.workload import WorkloadRun
 
 _MOST_ENDED: Final = 50
 

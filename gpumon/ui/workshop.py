@@ -16,7 +16,7 @@ from gpumon.core.problems import Problem
 from gpumon.jobs.catalogue import BrokenWorkload, Catalogue, load_catalogue, workloads_folder
 from gpumon.jobs.interpreter import Interpreter, find_interpreter
 from gpumon.jobs.results import recent
-from gpumon.operations.workload import Neighbour
+from gpumon.operations.neighbours import Neighbour
 from gpumon.ui.feed import Feed
 from gpumon.ui.jobs import BoardRun, JobBoard
 from gpumon.ui.messages import JobsHaveNews

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpumon.core.model import DeviceState, Frame
+from gpumon.core.problems import Problem, ProblemCode
 from gpumon.jobs.job import JobEnded
 from gpumon.jobs.protocol import EventKind, JobEvent, VerdictKind
 from gpumon.jobs.results import recent
@@ -162,13 +163,35 @@ def test_neighbours_are_others_on_its_gpu_and_never_itself(run: WorkloadRun, mon
     shared = device(1, processes=(process(4001), process(4002)))
     tell(run, plan(CHIP))
     both = frame(devices=(device(0), shared))
-    assert [(each.device, each.process.pid) for each in run.neighbours(both)] == [(shared, 4002)]
+    assert pids(run, both) == [4002]
+    assert run.neighbours(both)[0].device is shared
     assert run.neighbours(frame(devices=(device(0), device(1, processes=None)))) == []
 
 
 def test_neighbours_on_peers_count_where_peers_are_used(run: WorkloadRun) -> None:
     tell(run, plan(CHIP, peers=True))
-    assert [each.process.pid for each in run.neighbours(frame())] == [4000, 4001]
+    assert pids(run, frame()) == [4000, 4001]
+
+
+def pids(run: WorkloadRun, now: Frame) -> list[int | None]:
+    return [None if each.process is None else each.process.pid for each in run.neighbours(now)]
+
+
+def test_a_process_of_another_namespace_counts_only_if_it_was_there_before(run: WorkloadRun) -> None:
+    unseen = {"command": Problem(ProblemCode.PROCESS_NOT_VISIBLE, "Not in this namespace.")}
+    there, itself = (process(pid, command=None, problems=unseen) for pid in (90001, 90002))
+    run.watch(frame(devices=(device(1, processes=(there,)),)))
+    tell(run, plan(CHIP))
+    assert pids(run, frame(devices=(device(1, processes=(there, itself)),))) == [90001]
+
+
+def test_memory_whose_owner_cannot_be_seen_is_a_neighbour(run: WorkloadRun) -> None:
+    held = device(1, processes=(), readings={"memory_unattributed_bytes": 60 << 30})
+    run.watch(frame(devices=(held,)))
+    tell(run, plan(CHIP))
+    (neighbour,) = run.neighbours(frame(devices=(held,)))
+    assert neighbour.process is None
+    assert neighbour.memory_bytes == 60 << 30
 
 
 def test_before_its_plan_it_has_no_neighbours(run: WorkloadRun) -> None:

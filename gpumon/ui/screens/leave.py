@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
 from gpumon.core.units import MISSING, bytes_text
-from gpumon.operations.workload import Neighbour
+from gpumon.operations.neighbours import Neighbour
 from gpumon.ui.jobs import BoardRun
 from gpumon.ui.view.figures import uses_text
 
@@ -56,11 +56,14 @@ def question(waiting: BoardRun, neighbours: Sequence[Neighbour]) -> str:
     """What is asked."""
     name = waiting.run.request.workload.name
     count = len(neighbours)
-    others = "1 process works" if count == 1 else f"{count} processes work"
+    others = "1 other works" if count == 1 else f"{count} others work"
     lines = [f"{others} where {name} is to run, on {waiting.place.words}:", ""]
-    for device, process in neighbours:
+    for device, process, memory in neighbours:
+        held = bytes_text(memory)
+        if process is None:
+            lines.append(f"  GPU {device.index}  somebody who cannot be seen from here holds {held}")
+            continue
         command = process.command or "gone, or in another PID namespace"
-        held = bytes_text(process.memory_bytes)
         lines.append(f"  GPU {device.index}  {process.user or MISSING}  PID {process.pid}  holds {held}")
         lines.append(f"    {command}")
     lines += ["", f"{name} will use at most: {uses_text(waiting.run.state.plan)}."]
