@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from gpumon import __version__
-from gpumon.cli.options import NumberRange, debug_option, interval_option, screen_options, speed_option
+from gpumon.cli.options import (
+    NumberRange,
+    debug_option,
+    history_option,
+    interval_option,
+    screen_options,
+    since_option,
+    speed_option,
+)
 from gpumon.core.exits import CommandError, ExitCode
 from gpumon.streams.base import Stream
 
@@ -45,16 +53,17 @@ class _Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="gpumon")
 @interval_option
+@history_option
 @screen_options
 @debug_option
 @click.pass_context
-def gpumon(context: click.Context, interval: float, theme: str, mouse: bool) -> None:
+def gpumon(context: click.Context, interval: float, history: float, theme: str, mouse: bool) -> None:
     """Watch the NVIDIA GPUs of this machine, live.
 
     Without a terminal it prints what `gpumon status` prints.
     """
     if context.invoked_subcommand is not None:
-        given = {"interval": interval, "theme": theme, "mouse": mouse}
+        given = {"interval": interval, "history": history, "theme": theme, "mouse": mouse}
         context.default_map = {context.invoked_subcommand: given}  # GPUMON_THEME is meant for gpumon demo as well
         return
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
@@ -62,18 +71,19 @@ def gpumon(context: click.Context, interval: float, theme: str, mouse: bool) -> 
         return
     from gpumon.streams.live import LiveStream
 
-    _show(LiveStream(interval), theme, mouse)
+    _show(LiveStream(interval), theme, mouse, history)
 
 
 @gpumon.command(short_help="Play the bundled recording.")
 @speed_option
+@history_option
 @screen_options
 @debug_option
-def demo(speed: float, theme: str, mouse: bool) -> None:
+def demo(speed: float, history: float, theme: str, mouse: bool) -> None:
     """Play the bundled recording of a real machine with eight GPUs."""
     from gpumon.streams.replay import open_demo
 
-    _show(open_demo(speed), theme, mouse)
+    _show(open_demo(speed), theme, mouse, history)
 
 
 @gpumon.command(short_help="Print one look at this machine.")
@@ -121,13 +131,41 @@ def record(file: Path, interval: float, duration: float | None, anonymize: bool)
 @gpumon.command(short_help="Play a recording, or frames from a pipe.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @speed_option
+@since_option
+@history_option
 @screen_options
 @debug_option
-def replay(file: Path, speed: float, theme: str, mouse: bool) -> None:
+def replay(  # noqa: PLR0917 - click passes them by name
+    file: Path, speed: float, since: str | None, history: float, theme: str, mouse: bool
+) -> None:
     """Play a recording in the same screen, or frames from standard input if FILE is -."""
-    from gpumon.streams.replay import open_replay
+    from gpumon.operations.export import begin_of, open_replay_since
 
-    _show(open_replay(file, speed), theme, mouse)
+    _show(open_replay_since(file, speed, begin_of(since)), theme, mouse, history)
+
+
+@gpumon.command(short_help="Write a recording as CSV or JSON lines.")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--metrics", metavar="NAME,NAME", help="The columns, by their names in --json; all if not given.")
+@click.option(
+    "--csv/--json",
+    "as_csv",
+    default=True,
+    envvar="GPUMON_EXPORT_CSV",
+    show_default=True,
+    help="A table, or a JSON line a GPU and moment.",
+)
+@since_option
+@debug_option
+def export(file: Path, metrics: str | None, as_csv: bool, since: str | None) -> None:
+    """Write the figures of the recording FILE, or of standard input if FILE is -, to standard output.
+
+    What was not measured stays empty. For example: gpumon export run.jsonl.gz --metrics power_watts --since 10m
+    """
+    from gpumon.operations.export import begin_of, chosen_metrics
+    from gpumon.operations.export import export as run
+
+    run(file, chosen_metrics(metrics), begin_of(since), sys.stdout, as_json=not as_csv)
 
 
 @gpumon.command(short_help="Walk every screen headless and check what is there.")
@@ -186,9 +224,17 @@ def workloads(as_json: bool) -> None:
     default=("cuda:0",),
     show_default=True,
     metavar="DEVICE",
+    envvar="GPUMON_RUN_DEVICE",
     help="cpu, cuda:N as CUDA numbers them, or cuda:all; may be given several times.",
 )
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A parameter; see gpumon workloads.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    envvar="GPUMON_RUN_SET",
+    help="A parameter; see gpumon workloads.",
+)
 @click.option("--duration", type=NumberRange(0, min_open=True), metavar="SECONDS", help="How long it may run.")
 @click.option("--python", metavar="PATH", help="The interpreter with torch; else the first one found that has it.")
 @click.option("--yes", is_flag=True, help="Begin even where others work on the GPU.")
@@ -230,7 +276,7 @@ def _selftest(use_demo: bool, size: tuple[int, int], theme: str, screens: Path |
         stream.close()
 
 
-def _show(stream: Stream, theme: str, mouse: bool) -> NoReturn:
+def _show(stream: Stream, theme: str, mouse: bool, history: float) -> NoReturn:
     """Opens the screen; the stream is started first, so that both get ready at once."""
     from gpumon.ui import terminal
 
@@ -240,7 +286,7 @@ def _show(stream: Stream, theme: str, mouse: bool) -> NoReturn:
     try:
         from gpumon.ui.app import GpumonApp
 
-        code = terminal.run(GpumonApp(stream, theme=theme), stream.close, mouse=mouse)
+        code = terminal.run(GpumonApp(stream, theme, history), stream.close, mouse=mouse)
     finally:
         stream.close()
     os._exit(code)  # all is given back; an ordinary exit would still wait for threads that wait for the driver

@@ -6,6 +6,8 @@ from typing import Final
 
 import click
 
+from gpumon.core.durations import HISTORY_SECONDS, LEAST_HISTORY_SECONDS, MOST_HISTORY_SECONDS, duration_seconds
+
 Command = Callable[..., int | None]
 
 
@@ -78,4 +80,44 @@ def speed_option(command: Command) -> Command:
         show_envvar=True,
         metavar="FACTOR",
         help="Recorded seconds per second, 0.1 to 100.",
+    )(command)
+
+
+class Duration(click.ParamType[float]):
+    """A stretch of time such as ``90s``, ``10m``, ``2h`` or ``1d``; a plain number is seconds."""
+
+    name = "duration"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds, in range."""
+        if not isinstance(value, str):
+            return value
+        try:
+            seconds = duration_seconds(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not LEAST_HISTORY_SECONDS <= seconds <= MOST_HISTORY_SECONDS:
+            self.fail(f"{value!r} is not between 1m and 7d.", param, ctx)
+        return seconds
+
+
+def history_option(command: Command) -> Command:
+    """How much is remembered."""
+    return click.option(
+        "--history",
+        type=Duration(),
+        default=HISTORY_SECONDS,
+        show_default="1h",
+        show_envvar=True,
+        metavar="DURATION",
+        help="How much to remember of every figure, such as 30m or 12h: 1m to 7d, coarser with age.",
+    )(command)
+
+
+def since_option(command: Command) -> Command:
+    """Where in a recording to begin."""
+    return click.option(
+        "--since",
+        metavar="DURATION|TIME",
+        help="Begin so long before the end, such as 10m, or at a time, such as 2026-05-01T14:30.",
     )(command)

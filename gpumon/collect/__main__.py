@@ -14,10 +14,11 @@ import mmap
 import os
 import traceback
 
+from gpumon.collect.calls import CALLS
 from gpumon.collect.flights import Flights
 from gpumon.collect.host import take_collector_name
 from gpumon.collect.loop import Collector
-from gpumon.collect.nvml import CALLS, Nvml
+from gpumon.collect.nvml import Nvml
 from gpumon.core.breadcrumb import BREADCRUMB_BYTES
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from threading import get_ident
 from typing import NamedTuple
 
 
@@ -57,7 +58,7 @@ class Flights:
 
     def enter(self, call: str, callee: Callee = Callee.DRIVER) -> None:
         """Marks the calling thread as inside ``call``."""
-        self._under_way[threading.get_ident()] = Flight(call, self.clock(), callee)
+        self._under_way[get_ident()] = Flight(call, self.clock(), callee)
 
     def leave(self) -> None:
         """Ends the mark.
@@ -65,13 +66,13 @@ class Flights:
         Raises:
             Abandoned: The thread was given up meanwhile.
         """
-        thread = threading.get_ident()
+        thread = get_ident()
         with self._lock:
             del self._under_way[thread]
-            abandoned = thread in self._abandoned
-            self._abandoned.discard(thread)
-        if abandoned:
-            raise Abandoned
+            if not self._abandoned or thread not in self._abandoned:
+                return
+            self._abandoned.remove(thread)
+        raise Abandoned
 
     def of(self, thread: int | None) -> Flight | None:
         """The call that a thread is inside, if any."""

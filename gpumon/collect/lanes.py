@@ -1,101 +1,19 @@
-"""Which readings are taken how often: each reader stands in a lane that fits its cost.
+"""The readings of one device, each taken when its lane is due, and held until the next time.
 
-The costs are those measured on H200 under driver 580. Fast: 1 to 20 microseconds, every tick. Processes: 30
-microseconds, but 600 on a busy machine, at most once a second; the PCIe generation stands there too, since an idle
-link sleeps and a workload wants to know it under load. Medium: up to 350 microseconds with spikes, every ten
-seconds. Static: milliseconds, but it does not change while the driver is loaded; read once, and not in the first tick,
-so that the first frame comes soon.
+Readings of the medium lane share a period, but not their turns: a tick has one or two of them, not all.
 """
 
-from collections.abc import Callable
-from enum import Enum
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
 from gpumon.collect import nvml
+from gpumon.collect.fields import Value, read_fields
 from gpumon.collect.nvml import Handle, Nvml, ReadingError
+from gpumon.collect.readers import READERS, AnyReader, FieldReader, Lane, Reader
 from gpumon.core.metrics import METRICS
 from gpumon.core.problems import Problem, ProblemCode
 
-Values = tuple[float | None, ...]
-
-
-class Lane(Enum):
-    """How often a reader runs; the value is the period in seconds, 0 for every tick."""
-
-    FAST = 0.0
-    PROCESSES = 0.9
-    MEDIUM = 10.0
-    STATIC = float("inf")
-
-
-class Reader(NamedTuple):
-    """One or more metrics that come from one NVML call."""
-
-    metrics: tuple[str, ...]
-    lane: Lane
-    read: Callable[[Nvml, Handle], Values]
-
-
-def _one(name: str, *arguments: object, scale: float = 1) -> Callable[[Nvml, Handle], Values]:
-    def read(api: Nvml, handle: Handle) -> Values:
-        return (api.call(name, handle, *arguments) * scale,)
-
-    return read
-
-
-def _memory(api: Nvml, handle: Handle) -> Values:
-    """Total, used, reserved and free; a driver without version 2 counts its reserve as used and does not tell it."""
-    try:
-        memory = api.call("nvmlDeviceGetMemoryInfo", handle, nvml.MEMORY_INFO_V2)
-    except ReadingError as failed:
-        if failed.problem.code is not ProblemCode.DRIVER_TOO_OLD:
-            raise
-        memory = api.call("nvmlDeviceGetMemoryInfo", handle)
-        reserved = None
-    else:
-        reserved = memory.reserved
-    if memory.total <= 0 or memory.used > memory.total:  # then none of the four figures can be trusted
-        reason = f"The driver answered {memory.used} bytes used of {memory.total} in all."
-        raise ReadingError(Problem(ProblemCode.INVALID_VALUE, reason))
-    return memory.total, memory.used, reserved, memory.free
-
-
-def _utilization(api: Nvml, handle: Handle) -> Values:
-    rates = api.call("nvmlDeviceGetUtilizationRates", handle)
-    return rates.gpu, rates.memory
-
-
-def _temperature(api: Nvml, handle: Handle) -> Values:
-    return (api.call_newest("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature", handle, nvml.TEMPERATURE_GPU),)
-
-
-_TOO_OLD: Final = nvml.failure(nvml.ERROR_FUNCTION_NOT_FOUND).problem
-_NEXT_TICK: Final = Problem(ProblemCode.NOT_READ, "It is read in the next frame.")
-_MEGA: Final = 1_000_000
-
-READERS: Final = (
-    Reader(
-        ("memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes", "memory_free_bytes"), Lane.FAST, _memory
-    ),
-    Reader(("utilization_gpu_percent", "utilization_memory_percent"), Lane.FAST, _utilization),
-    Reader(("temperature_celsius",), Lane.FAST, _temperature),
-    Reader(("power_watts",), Lane.FAST, _one("nvmlDeviceGetPowerUsage", scale=0.001)),
-    Reader(("power_limit_watts",), Lane.MEDIUM, _one("nvmlDeviceGetEnforcedPowerLimit", scale=0.001)),
-    Reader(("clock_sm_hertz",), Lane.FAST, _one("nvmlDeviceGetClockInfo", nvml.CLOCK_SM, scale=_MEGA)),
-    Reader(("clock_memory_hertz",), Lane.FAST, _one("nvmlDeviceGetClockInfo", nvml.CLOCK_MEMORY, scale=_MEGA)),
-    Reader(("performance_state",), Lane.FAST, _one("nvmlDeviceGetPerformanceState")),
-    Reader(("pcie_generation",), Lane.PROCESSES, _one("nvmlDeviceGetCurrPcieLinkGeneration")),
-    Reader(("pcie_width",), Lane.MEDIUM, _one("nvmlDeviceGetCurrPcieLinkWidth")),
-    Reader(
-        ("temperature_slowdown_celsius",),
-        Lane.STATIC,
-        _one("nvmlDeviceGetTemperatureThreshold", nvml.TEMPERATURE_THRESHOLD_SLOWDOWN),
-    ),
-    Reader(("clock_sm_max_hertz",), Lane.STATIC, _one("nvmlDeviceGetMaxClockInfo", nvml.CLOCK_SM, scale=_MEGA)),
-    Reader(("clock_memory_max_hertz",), Lane.STATIC, _one("nvmlDeviceGetMaxClockInfo", nvml.CLOCK_MEMORY, scale=_MEGA)),
-    Reader(("pcie_generation_max",), Lane.STATIC, _one("nvmlDeviceGetMaxPcieLinkGeneration")),
-    Reader(("pcie_width_max",), Lane.STATIC, _one("nvmlDeviceGetMaxPcieLinkWidth")),
-)
+NEXT_TICK: Final = Problem(ProblemCode.NOT_READ, "It is read in the next frame.")
 
 RETRY_SECONDS: Final = 300.0
 """A reading that the chip does not support is asked for again this seldom."""
@@ -111,7 +29,7 @@ def retry_after(problem: Problem, lane: Lane) -> float:
 
 
 class LaneReadings:
-    """The readings of one device, each taken when its lane is due.
+    """The readings of one device.
 
     Args:
         api: The choke point.
@@ -119,11 +37,12 @@ class LaneReadings:
         readers: What to read.
     """
 
-    def __init__(self, api: Nvml, handle: Handle, readers: tuple[Reader, ...] = READERS) -> None:
+    def __init__(self, api: Nvml, handle: Handle, readers: Sequence[AnyReader] = READERS) -> None:
         self._api = api
         self._handle = handle
         self._readers = readers
         self._due = [0.0] * len(readers)
+        self._first_pause = _first_pauses(readers)
         self._every = range(len(readers))
         self._fast = [place for place, reader in enumerate(readers) if reader.lane is Lane.FAST]
         self._next_slow = 0.0
@@ -140,24 +59,21 @@ class LaneReadings:
             ReadingError: Not one call knows the handle.
         """
         asked = refused = 0
-        for position in self._fast if now < self._next_slow else self._every:
-            if now < self._due[position]:
+        batch: list[int] = []
+        for place in self._fast if now < self._next_slow else self._every:
+            if now < self._due[place]:
                 continue
-            reader = self._readers[position]
-            if reader.lane is Lane.STATIC and not self._begun:
-                self._miss(reader, _NEXT_TICK)
-                continue
-            asked += 1
-            try:
-                values = reader.read(self._api, self._handle)
-            except ReadingError as failed:
-                self._miss(reader, failed.problem)
-                refused += failed.code == nvml.ERROR_INVALID_ARGUMENT
-                pause = retry_after(failed.problem, reader.lane)
+            reader = self._readers[place]
+            if reader.waits and not self._begun:
+                self._miss(reader, NEXT_TICK)
+            elif isinstance(reader, FieldReader):
+                batch.append(place)
             else:
-                self._take(reader, values)
-                pause = reader.lane.value
-            self._due[position] = now + pause  # not before: after a call that hung it is still to be read
+                asked += 1
+                refused += self._read_one(place, reader, now)
+        if batch:
+            asked += 1
+            refused += self._read_batch(batch, now)
         if now >= self._next_slow and self._begun:
             slow = (self._due[place] for place in self._every if place not in self._fast)
             self._next_slow = min(slow, default=Lane.STATIC.value)
@@ -166,22 +82,86 @@ class LaneReadings:
             raise nvml.failure(nvml.ERROR_INVALID_ARGUMENT)
         return self._held.copy(), self._problems.copy()
 
-    def _take(self, reader: Reader, values: Values) -> None:
-        for metric, value in zip(reader.metrics, values, strict=True):
-            if value is None:
+    def _read_one(self, place: int, reader: Reader, now: float) -> bool:
+        """Reads one reader; returns whether its call does not know the handle."""
+        try:
+            values = reader.read(self._api, self._handle)
+        except ReadingError as failed:
+            self._failed(place, failed.problem, now)
+            return _is_void_handle(failed)
+        self._take(reader.metrics, values)
+        if reader.lane is not Lane.FAST:  # that is always due
+            self._due[place] = now + self._pause(place)
+        return False
+
+    def _read_batch(self, places: list[int], now: float) -> bool:
+        """Reads several field readers with one call; returns whether it does not know the handle."""
+        readers = [reader for place in places if isinstance(reader := self._readers[place], FieldReader)]
+        fields = [field for reader in readers for field in reader.fields]
+        try:
+            values = read_fields(self._api, self._handle, fields)
+        except ReadingError as failed:
+            for place in places:
+                self._failed(place, failed.problem, now)
+            return _is_void_handle(failed)
+        for place, reader in zip(places, readers, strict=True):
+            own, values = values[: len(reader.fields)], values[len(reader.fields) :]
+            combined = reader.combine(own)
+            problem = combined[0]
+            if isinstance(problem, Problem):
+                self._failed(place, problem, now)
+            else:
+                self._take(reader.metrics, combined)
+                self._due[place] = now + self._pause(place)
+        return False
+
+    # When a reader is due again is noted after its call, never before: after a call that hung it is still to be read.
+
+    def _failed(self, place: int, problem: Problem, now: float) -> None:
+        reader = self._readers[place]
+        self._miss(reader, problem)
+        pause = retry_after(problem, reader.lane)
+        self._due[place] = now + (self._pause(place) if pause == reader.lane.value else pause)
+
+    def _pause(self, place: int) -> float:
+        """Seconds until a reader's next turn. After its first one it is shorter, so that the turns do not coincide."""
+        period = self._readers[place].lane.value
+        return period if self._due[place] else self._first_pause[place]
+
+    def _take(self, metrics: Sequence[str], values: Sequence[Value]) -> None:
+        for metric, value in zip(metrics, values, strict=True):
+            if isinstance(value, Problem):
                 self._held.pop(metric, None)
-                self._problems[metric] = _TOO_OLD
+                self._problems[metric] = value
             elif METRICS[metric].admits(value):
                 self._held[metric] = value
                 if self._problems:
                     self._problems.pop(metric, None)
             else:
                 self._held.pop(metric, None)
-                self._problems[metric] = Problem(
-                    ProblemCode.INVALID_VALUE, f"The driver answered {value:g}, which cannot be true."
-                )
+                self._problems[metric] = untrue(value)
 
-    def _miss(self, reader: Reader, problem: Problem) -> None:
+    def _miss(self, reader: AnyReader, problem: Problem) -> None:
         for metric in reader.metrics:
             self._held.pop(metric, None)
             self._problems[metric] = problem
+
+
+def _is_void_handle(failed: ReadingError) -> bool:
+    return bool(failed.code == nvml.ERROR_INVALID_ARGUMENT)
+
+
+def untrue(value: float) -> Problem:
+    """What is said of a value outside its metric's bounds."""
+    return Problem(ProblemCode.INVALID_VALUE, f"The driver answered {value:g}, which cannot be true.")
+
+
+def _first_pauses(readers: Sequence[AnyReader]) -> list[float]:
+    """Seconds from each reader's first turn to its second: those of the medium lane are spread over its period."""
+    calls = [reader for reader in readers if reader.lane is Lane.MEDIUM and isinstance(reader, Reader)]
+    parts = len(calls) + 1  # and the field readers, which share a call
+    turn = {id(reader): place for place, reader in enumerate(calls, 1)}
+    return [
+        Lane.MEDIUM.value * turn.get(id(reader), parts) / parts if reader.lane is Lane.MEDIUM else reader.lane.value
+        for reader in readers
+    ]

@@ -9,8 +9,10 @@ import os
 import select
 import time
 from collections import Counter
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
+from gpumon.collect.cuda_order import CudaOrder
 from gpumon.collect.flights import Callee, Flight, Flights
 from gpumon.collect.host import HostReader, LeftBehind
 from gpumon.collect.nvml import Nvml
@@ -40,7 +42,8 @@ class Collector:
         flights: The calls under way, the same that ``api`` notes them in.
         interval: Seconds from frame to frame.
         output: File descriptor that the frames are written to.
-        control: File descriptor that settings are read from as JSON lines, and whose end is the end.
+        control: File descriptor that settings are read from as JSON lines (``interval``, and ``look`` with the keys of
+            the devices that somebody looks at), and whose end is the end.
         processes: Facts of processes.
         host: The machine.
     """
@@ -60,6 +63,7 @@ class Collector:
         self._flights = flights
         self._sweeper = Sweeper(api, processes or ProcessTable(flights), flights)
         self._host = host or HostReader()
+        self._cuda_order = CudaOrder(os.environ)
         self._output = output
         self._control = control
         self._control_buffer = b""
@@ -118,7 +122,7 @@ class Collector:
         slots = self._sweeper.slots
         devices = tuple(self._device(slot, now, stuck) for slot in slots) or tuple(self._sweeper.outage_devices)
         seconds = self._sweeper.last_seconds
-        devices = _with_keys_of_their_own(devices)
+        devices = self._cuda_order.number(_with_keys_of_their_own(devices))
         return Frame(
             time_seconds=time.time(),
             monotonic_seconds=now,
@@ -189,11 +193,14 @@ class Collector:
             raise ReaderGoneError
         *lines, self._control_buffer = (self._control_buffer + data).split(b"\n")
         for line in lines:
-            try:
-                setting = json.loads(line)
-                self.interval = clamp_interval(float(setting["interval"]))
-            except (ValueError, TypeError, KeyError):
-                continue  # a setting of another version
+            with suppress(ValueError, TypeError):  # a setting of another version
+                self._take_setting(json.loads(line))
+
+    def _take_setting(self, setting: dict[str, Any]) -> None:
+        if "interval" in setting:
+            self.interval = clamp_interval(float(setting["interval"]))
+        if "look" in setting:
+            self._sweeper.attention.keys = frozenset(key for key in setting["look"] if isinstance(key, str))
 
 
 _DRIVER_SILENT: Final = Problem(

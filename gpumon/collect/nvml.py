@@ -4,53 +4,19 @@ There is no setter in the list, and nothing outside it can be called. This modul
 """
 
 import mmap
-from collections.abc import Callable, Collection, MutableSequence
+from collections.abc import Callable, Collection, MutableSequence, Sequence
 from typing import Any, Final
 
 import pynvml  # noqa: TID251 - the one importer
 
+from gpumon.collect.calls import CALLS
 from gpumon.collect.flights import Flights
 from gpumon.core.breadcrumb import BREADCRUMB_BYTES
 from gpumon.core.problems import Problem, ProblemCode
 
 Handle = Any
-
-CALLS: Final = (
-    "nvmlInitWithFlags",
-    "nvmlInit",
-    "nvmlShutdown",
-    "nvmlSystemGetDriverVersion",
-    "nvmlSystemGetCudaDriverVersion_v2",
-    "nvmlDeviceGetCount",
-    "nvmlDeviceGetHandleByIndex",
-    "nvmlDeviceGetUUID",
-    "nvmlDeviceGetPciInfo",
-    "nvmlDeviceGetName",
-    "nvmlDeviceGetArchitecture",
-    "nvmlDeviceGetMemoryInfo",
-    "nvmlDeviceGetUtilizationRates",
-    "nvmlDeviceGetTemperatureV",
-    "nvmlDeviceGetTemperature",
-    "nvmlDeviceGetTemperatureThreshold",
-    "nvmlDeviceGetPowerUsage",
-    "nvmlDeviceGetEnforcedPowerLimit",
-    "nvmlDeviceGetClockInfo",
-    "nvmlDeviceGetMaxClockInfo",
-    "nvmlDeviceGetCurrentClocksEventReasons",
-    "nvmlDeviceGetCurrentClocksThrottleReasons",
-    "nvmlDeviceGetPerformanceState",
-    "nvmlDeviceGetCurrPcieLinkGeneration",
-    "nvmlDeviceGetMaxPcieLinkGeneration",
-    "nvmlDeviceGetCurrPcieLinkWidth",
-    "nvmlDeviceGetMaxPcieLinkWidth",
-    "nvmlDeviceGetComputeRunningProcesses",
-    "nvmlDeviceGetGraphicsRunningProcesses",
-    "nvmlDeviceGetMPSComputeRunningProcesses",
-    "nvmlDeviceGetComputeRunningProcesses_v2",
-    "nvmlDeviceGetGraphicsRunningProcesses_v2",
-    "nvmlDeviceGetMPSComputeRunningProcesses_v2",
-)
-"""Every call that gpumon makes."""
+Answer = Any
+"""What pynvml returns: its structures have no types."""
 
 THROTTLE_REASONS: Final = (
     (pynvml.nvmlClocksEventReasonGpuIdle, "gpu_idle"),
@@ -79,6 +45,15 @@ TEMPERATURE_GPU: Final = pynvml.NVML_TEMPERATURE_GPU
 TEMPERATURE_THRESHOLD_SLOWDOWN: Final = pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
 CLOCK_SM: Final = pynvml.NVML_CLOCK_SM
 CLOCK_MEMORY: Final = pynvml.NVML_CLOCK_MEM
+
+FIELD_ECC_CORRECTED_VOLATILE: Final = pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL
+FIELD_ECC_UNCORRECTED_VOLATILE: Final = pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL
+FIELD_ECC_CORRECTED_AGGREGATE: Final = pynvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL
+FIELD_ECC_UNCORRECTED_AGGREGATE: Final = pynvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL
+FIELD_MEMORY_TEMPERATURE: Final = pynvml.NVML_FI_DEV_MEMORY_TEMP
+FIELD_POWER_INSTANT: Final = pynvml.NVML_FI_DEV_POWER_INSTANT
+FIELD_NVLINK_SPEED: Final = pynvml.NVML_FI_DEV_NVLINK_GET_SPEED
+NVLINK_MOST_LINKS: Final = 18
 
 _PROBLEMS: Final = {
     pynvml.NVML_ERROR_NOT_SUPPORTED: Problem(ProblemCode.NOT_SUPPORTED, "This chip or driver does not offer it."),
@@ -124,6 +99,8 @@ _ERROR_NAMES: Final[dict[int, str]] = {
 ERROR_INVALID_ARGUMENT: Final = pynvml.NVML_ERROR_INVALID_ARGUMENT
 ERROR_FUNCTION_NOT_FOUND: Final = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
 ERROR_UNKNOWN: Final = pynvml.NVML_ERROR_UNKNOWN
+ERROR_NOT_FOUND: Final = pynvml.NVML_ERROR_NOT_FOUND
+SUCCESS: Final = pynvml.NVML_SUCCESS
 _DRIVER_GONE: Final = frozenset({pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED})
 _DEVICE_GONE: Final = frozenset({pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED})
 
@@ -237,6 +214,19 @@ class Nvml:
         if name not in CALLS:
             raise KeyError(name)
         return failure(ERROR_FUNCTION_NOT_FOUND)
+
+
+def gpm_request(metric_ids: Sequence[int]) -> Answer:
+    """What `nvmlGpmMetricsGet` fills in: two samples go in, and of each metric a value and a return code come out.
+
+    The structure is pynvml's own: it has more room for metrics than the header of some drivers says.
+    """
+    request = pynvml.c_nvmlGpmMetricsGet_t()
+    request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+    request.numMetrics = len(metric_ids)
+    for place, metric_id in enumerate(metric_ids):
+        request.metrics[place].metricId = metric_id
+    return request
 
 
 def failure(code: int) -> NvmlError:

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from gpumon.collect.lanes import Lane, retry_after
+from gpumon.collect.lanes import retry_after
+from gpumon.collect.look import NOT_LOOKED, Shares
 from gpumon.collect.nvml import Handle, Nvml, ReadingError
 from gpumon.collect.processes import ProcessFacts, ProcessTable
+from gpumon.collect.readers import Lane
 from gpumon.core.model import Process, ProcessKind
 from gpumon.core.problems import Problem, ProblemCode
 
@@ -58,7 +60,7 @@ class OwnersReader:
         self._held: Owners | None = None
         self._held_until = 0.0
 
-    def read(self, now: float, uptime: float, readings: Mapping[str, float]) -> Owners:
+    def read(self, now: float, uptime: float, readings: Mapping[str, float], shares: Shares = NOT_LOOKED) -> Owners:
         """The owners at ``now``; between two readings of the lists, those of the last one.
 
         Host CPU is a difference, so the second reading follows the first at once.
@@ -67,6 +69,7 @@ class OwnersReader:
             now: Monotonic seconds.
             uptime: Seconds since boot.
             readings: The device's readings at the same moment.
+            shares: What each process has of the device's multiprocessors.
 
         Raises:
             DeviceLostError: The device is gone.
@@ -86,7 +89,7 @@ class OwnersReader:
         else:
             total = readings.get("memory_total_bytes")
             processes = tuple(
-                _process(pid, kinds, memory, total, self._table.facts(pid, now, uptime))
+                _process(pid, kinds, memory, self._table.facts(pid, now, uptime), total=total, shares=shares)
                 for pid, (kinds, memory) in listed.items()
             )
         unattributed, why = _unattributed(readings, processes)
@@ -123,13 +126,22 @@ class OwnersReader:
 
 
 def _process(
-    pid: int, kinds: list[ProcessKind], memory: int | None, total: float | None, facts: ProcessFacts
+    pid: int,
+    kinds: list[ProcessKind],
+    memory: int | None,
+    facts: ProcessFacts,
+    *,
+    total: float | None,
+    shares: Shares,
 ) -> Process:
     problems: dict[str, Problem] = {}
     if facts.problem is not None:
         problems = dict.fromkeys(_FACTS, facts.problem)
     elif facts.cpu_percent is None:
         problems["cpu_percent"] = _TWO_READINGS
+    share = shares if isinstance(shares, Problem) else shares.get(pid, 0.0)
+    if isinstance(share, Problem):
+        problems["sm_percent"] = share
     if memory is None:
         problems["memory_bytes"] = _MEMORY_UNTOLD
     elif total is not None and memory > total:
@@ -144,6 +156,7 @@ def _process(
         cpu_percent=facts.cpu_percent,
         host_memory_bytes=facts.host_memory_bytes,
         age_seconds=facts.age_seconds,
+        sm_percent=None if isinstance(share, Problem) else share,
         problems=problems,
     )
 

@@ -8,16 +8,17 @@ from typing import Final
 
 from gpumon.collect import nvml
 from gpumon.collect.device import DeviceReader
-from gpumon.collect.lanes import Lane
+from gpumon.collect.look import Attention
 from gpumon.collect.nvml import DeviceLostError, DriverGoneError, Nvml, NvmlError, ReadingError
 from gpumon.collect.processes import ProcessTable
+from gpumon.collect.readers import Lane
 from gpumon.core.metrics import METRICS
-from gpumon.core.model import Device, DeviceState
+from gpumon.core.model import TRAITS, Device, DeviceState
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
 
 LOST_RETRY_SECONDS: Final = 5.0
-_IDENTITY: Final = ("cuda_index", "uuid", "pci_bus_id", "name", "architecture")
+_IDENTITY: Final = ("uuid", "pci_bus_id", "name", "architecture", *TRAITS)
 _NEVER_READ: Final = Problem(ProblemCode.NOT_READ, "It has never been read.")
 
 
@@ -64,6 +65,11 @@ class Slot:
             self.read_at = self._clock()
             self._handle_worked = True
 
+    def forget(self) -> None:
+        """Gives back what is held for the device, unless a call on it has not returned: that call may use it."""
+        if not self.quarantined:
+            self.reader.forget_handle()
+
     def give_up(self, problem: Problem, state: DeviceState, now: float) -> None:
         """Shows the device without readings and leaves it in peace for `LOST_RETRY_SECONDS`."""
         self.reader.forget_handle()
@@ -78,6 +84,7 @@ class Session:
     Args:
         api: The choke point.
         processes: Facts of processes.
+        attention: Tells which devices somebody looks at; nobody looks without it.
 
     Attributes:
         driver_version: As NVML says it.
@@ -86,9 +93,10 @@ class Session:
         slots: Its devices.
     """
 
-    def __init__(self, api: Nvml, processes: ProcessTable) -> None:
+    def __init__(self, api: Nvml, processes: ProcessTable, attention: Attention | None = None) -> None:
         self._api = api
         self._processes = processes
+        self._attention = attention or Attention(api.flights.clock)
         self.problems: dict[str, Problem] = {}
         self.driver_version = self._version("driver_version", _driver_version)
         self.cuda_driver_version = self._version("cuda_driver_version", _cuda_driver_version)
@@ -96,7 +104,7 @@ class Session:
         self._count_due = 0.0
 
     @classmethod
-    def open(cls, api: Nvml, processes: ProcessTable) -> "Session":
+    def open(cls, api: Nvml, processes: ProcessTable, attention: Attention | None = None) -> "Session":
         """Initialises NVML.
 
         Raises:
@@ -108,10 +116,12 @@ class Session:
             if failed.problem.code is not ProblemCode.DRIVER_TOO_OLD:
                 raise
             api.call("nvmlInit")
-        return cls(api, processes)
+        return cls(api, processes, attention)
 
     def close(self) -> None:
         """Lets NVML forget its handles, so that the next session gets new ones."""
+        for slot in self.slots:
+            slot.forget()
         with suppress(NvmlError):  # a driver that is gone has nothing left to shut down
             self._api.call("nvmlShutdown")
 
@@ -125,9 +135,11 @@ class Session:
             return
         self._count_due = now + Lane.PROCESSES.value
         count = self._api.call("nvmlDeviceGetCount")
+        for slot in self.slots[count:]:
+            slot.forget()
         del self.slots[count:]
         while len(self.slots) < count:
-            reader = DeviceReader(self._api, len(self.slots), self._processes)
+            reader = DeviceReader(self._api, len(self.slots), self._processes, self._attention)
             self.slots.append(Slot(reader, self._api.flights.clock))
 
     def _version(self, field: str, read: Callable[[Nvml], str]) -> str | None:
@@ -151,6 +163,8 @@ def _identity(told: Device, last: Device) -> Device:
         pci_bus_id=told.pci_bus_id or last.pci_bus_id or _bus_id_from_sysfs(told.index),
         name=told.name or last.name,
         architecture=told.architecture or last.architecture,
+        compute_capability=last.compute_capability,
+        vbios_version=last.vbios_version,
     )
 
 

@@ -12,9 +12,10 @@ from typing import Final
 from gpumon.collect.driver import start_problem
 from gpumon.collect.flights import Abandoned, Callee, Flight, Flights
 from gpumon.collect.host import uptime
-from gpumon.collect.lanes import Lane
+from gpumon.collect.look import Attention
 from gpumon.collect.nvml import DriverGoneError, Nvml, NvmlError
 from gpumon.collect.processes import ProcessTable
+from gpumon.collect.readers import Lane
 from gpumon.collect.session import Session, Slot, outage
 from gpumon.core.model import Device, DeviceState
 from gpumon.core.problems import Problem, ProblemCode
@@ -48,6 +49,8 @@ class Sweeper:
         """Whether the driver was replaced by one that the library in this process does not fit: a new process would."""
         self.outage_devices: list[Device] = []
         """The devices that were there before the driver went away."""
+        self.attention = Attention(flights.clock)
+        """Which devices somebody looks at."""
         self.last_seconds: float | None = None
         self.done = threading.Event()
         self.done.set()
@@ -78,6 +81,7 @@ class Sweeper:
         self.done.clear()
         self._sweep_started = self._flights.clock()
         self._remaining = None
+        self.attention.begin_sweep()
         if self._thread is None:
             self._start_thread()
         self._requested.release()
@@ -190,7 +194,7 @@ class Sweeper:
 
     def _open(self) -> Session:
         if self.session is None:
-            self.session = Session.open(self._api, self._processes)
+            self.session = Session.open(self._api, self._processes, self.attention)
             self._had_session = True
             self.problem = None
             self.outage_devices = []

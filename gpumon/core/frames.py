@@ -8,21 +8,30 @@ missing one with its reason.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
 
+from gpumon.core.checks import (
+    TEXT_LIMIT,
+    Json,
+    as_integer,
+    as_number,
+    as_object,
+    as_text,
+    as_tuple,
+    required,
+)
 from gpumon.core.metrics import METRICS
-from gpumon.core.model import Device, DeviceState, Frame, Host, Process, ProcessKind, Sweep
+from gpumon.core.model import TRAITS, Device, DeviceState, Frame, Host, Process, ProcessKind, Sweep
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
 
 SCHEMA: Final = 1
 MAX_LINE_BYTES: Final = 64 << 20
-COMMAND_LIMIT: Final = 512
-_LARGEST_INTEGER: Final = 1 << 64  # JSON has no limit, and a longer one overflows where it meets a float
-
-Json = dict[str, Any]
-T = TypeVar("T")
+COMMAND_LIMIT: Final = TEXT_LIMIT
+NOT_HELD: Final = Problem(ProblemCode.NOT_READ, "This recording does not hold it.")
+"""Why a field is missing that an earlier gpumon, which made the recording, did not know."""
 
 
 class FrameError(Exception):
@@ -103,6 +112,7 @@ def _device_document(device: Device) -> Json:
         "pci_bus_id": device.pci_bus_id,
         "name": device.name,
         "architecture": device.architecture,
+        **{field: getattr(device, field) for field in TRAITS},
         **{metric: readings.get(metric) for metric in METRICS},
         "throttle_reasons": device.throttle_reasons,
         "state": device.state.value,
@@ -122,6 +132,7 @@ def _process_document(process: Process) -> Json:
         "cpu_percent": process.cpu_percent,
         "host_memory_bytes": process.host_memory_bytes,
         "age_seconds": process.age_seconds,
+        "sm_percent": process.sm_percent,
         "problems": _problems_document(process.problems),
     }
 
@@ -135,20 +146,20 @@ def _problems_document(problems: Mapping[str, Problem]) -> Json:
 
 
 def _frame(raw: Json) -> Frame:
-    sweep = _object(raw.get("sweep"))
+    sweep = as_object(raw.get("sweep"))
     return Frame(
-        time_seconds=_required(_number(raw["time_seconds"])),
-        monotonic_seconds=_required(_number(raw["monotonic_seconds"])),
-        interval_seconds=_required(_number(raw["interval_seconds"])),
-        host=_host(_object(raw.get("host"))),
-        driver_version=_text(raw.get("driver_version")),
-        cuda_driver_version=_text(raw.get("cuda_driver_version")),
-        devices=_tuple(raw["devices"], _device),
+        time_seconds=required(as_number(raw["time_seconds"])),
+        monotonic_seconds=required(as_number(raw["monotonic_seconds"])),
+        interval_seconds=required(as_number(raw["interval_seconds"])),
+        host=_host(as_object(raw.get("host"))),
+        driver_version=as_text(raw.get("driver_version")),
+        cuda_driver_version=as_text(raw.get("cuda_driver_version")),
+        devices=as_tuple(raw["devices"], _device),
         sweep=Sweep(
-            seconds=_number(sweep.get("seconds")),
-            calls=_integer(sweep.get("nvml_calls")) or 0,
-            errors=_integer(sweep.get("nvml_errors")) or 0,
-            threads_stuck=_integer(sweep.get("threads_stuck")) or 0,
+            seconds=as_number(sweep.get("seconds")),
+            calls=as_integer(sweep.get("nvml_calls")) or 0,
+            errors=as_integer(sweep.get("nvml_errors")) or 0,
+            threads_stuck=as_integer(sweep.get("threads_stuck")) or 0,
         ),
         problems=_problems(raw.get("problems")),
     )
@@ -157,16 +168,16 @@ def _frame(raw: Json) -> Frame:
 def _host(raw: Json) -> Host:
     load = raw.get("load_average")
     if load is not None:
-        one, five, fifteen = (_required(_number(each)) for each in load)
+        one, five, fifteen = (required(as_number(each)) for each in load)
         load = (one, five, fifteen)
     return Host(
-        name=_text(raw.get("name")),
-        cpu_count=_integer(raw.get("cpu_count")),
-        cpu_percent=_number(raw.get("cpu_percent")),
+        name=as_text(raw.get("name")),
+        cpu_count=as_integer(raw.get("cpu_count")),
+        cpu_percent=as_number(raw.get("cpu_percent")),
         load=load,
-        memory_total_bytes=_integer(raw.get("memory_total_bytes")),
-        memory_available_bytes=_integer(raw.get("memory_available_bytes")),
-        uptime_seconds=_number(raw.get("uptime_seconds")),
+        memory_total_bytes=as_integer(raw.get("memory_total_bytes")),
+        memory_available_bytes=as_integer(raw.get("memory_available_bytes")),
+        uptime_seconds=as_number(raw.get("uptime_seconds")),
         problems=_problems(raw.get("problems")),
     )
 
@@ -175,96 +186,88 @@ def _device(raw: Json) -> Device:
     problems = _problems(raw.get("problems"))
     readings: dict[str, float] = {}
     for metric_id, metric in METRICS.items():
-        value = _number(raw.get(metric_id))
+        value = as_number(raw.get(metric_id))
         if value is None:
-            continue
-        if metric.admits(value):
+            if metric_id not in raw:
+                problems.setdefault(metric_id, NOT_HELD)
+        elif metric.admits(value):
             readings[metric_id] = value
         else:
             problems[metric_id] = Problem(ProblemCode.INVALID_VALUE, f"{value:g} cannot be true")
     reasons = raw.get("throttle_reasons")
     processes = raw.get("processes")
     return Device(
-        index=_required(_integer(raw["index"])),
-        cuda_index=_integer(raw.get("cuda_index")),
-        uuid=_text(raw.get("uuid")),
-        pci_bus_id=_text(raw.get("pci_bus_id")),
-        name=_text(raw.get("name")),
-        architecture=_text(raw.get("architecture")),
+        index=required(as_integer(raw["index"])),
+        cuda_index=as_integer(raw.get("cuda_index")),
+        uuid=as_text(raw.get("uuid")),
+        pci_bus_id=as_text(raw.get("pci_bus_id")),
+        name=as_text(raw.get("name")),
+        architecture=as_text(raw.get("architecture")),
+        **_traits(raw, problems),
         state=DeviceState(raw["state"]),
-        age_seconds=_number(raw.get("age_seconds")),
+        age_seconds=as_number(raw.get("age_seconds")),
         readings=readings,
         throttle_reasons=None if reasons is None else tuple(safe_text(str(reason), 64) for reason in reasons),
-        processes=None if processes is None else _tuple(processes, _process),
+        processes=None if processes is None else as_tuple(processes, _process),
         problems=problems,
     )
 
 
+def _traits(raw: Json, problems: dict[str, Problem]) -> Json:
+    """What a device is said to be, by field; what cannot be understood is missing."""
+    found: Json = {}
+    for field, make in TRAITS.items():
+        text = as_text(raw.get(field))
+        if text is not None:
+            try:
+                found[field] = make(text)
+            except ValueError:
+                problems[field] = Problem(ProblemCode.INVALID_VALUE, f"This gpumon does not know: {text}.")
+        elif field not in raw:
+            problems.setdefault(field, NOT_HELD)
+    return found
+
+
 def _process(raw: Json) -> Process:
+    problems = _problems(raw.get("problems"))
+    if "sm_percent" not in raw:
+        problems.setdefault("sm_percent", NOT_HELD)
     return Process(
-        pid=_required(_integer(raw["pid"])),
+        pid=required(as_integer(raw["pid"])),
         kinds=tuple(ProcessKind(kind) for kind in raw["kinds"]),
-        memory_bytes=_integer(raw.get("memory_bytes")),
-        user=_text(raw.get("user")),
-        command=_text(raw.get("command")),
-        cpu_percent=_number(raw.get("cpu_percent")),
-        host_memory_bytes=_integer(raw.get("host_memory_bytes")),
-        age_seconds=_number(raw.get("age_seconds")),
-        problems=_problems(raw.get("problems")),
+        memory_bytes=as_integer(raw.get("memory_bytes")),
+        user=as_text(raw.get("user")),
+        command=as_text(raw.get("command")),
+        cpu_percent=as_number(raw.get("cpu_percent")),
+        host_memory_bytes=as_integer(raw.get("host_memory_bytes")),
+        age_seconds=as_number(raw.get("age_seconds")),
+        sm_percent=as_number(raw.get("sm_percent")),
+        problems=problems,
     )
 
 
 def _problems(raw: object) -> dict[str, Problem]:
     if not raw:
         return {}
-    return {safe_text(subject, 64): _problem(_object(each)) for subject, each in _object(raw).items()}
+    return {safe_text(subject, 64): _problem(as_object(each)) for subject, each in as_object(raw).items()}
 
 
 def _problem(raw: Json) -> Problem:
+    code, reason, remedy = raw.get("code"), raw.get("reason"), raw.get("remedy")
+    if type(code) is type(reason) is str and remedy is None and len(code) + len(reason) <= TEXT_LIMIT:
+        return _usual_problem(code, reason)
+    return _made_problem(code, as_text(reason), as_text(remedy))
+
+
+@lru_cache(maxsize=1024)
+def _usual_problem(code: str, reason: str) -> Problem:
+    """The same few problems stand in every frame, hundreds of times; foreign text of any length is not kept."""
+    return _made_problem(code, as_text(reason), None)
+
+
+def _made_problem(raw_code: object, reason: str | None, remedy: str | None) -> Problem:
     try:
-        code = ProblemCode(raw.get("code"))
+        code = ProblemCode(raw_code)
     except ValueError:
         code = ProblemCode.UNKNOWN
-    return Problem(code, _text(raw.get("reason")) or code.value, _text(raw.get("remedy")) or "")
-
-
-def _object(raw: object) -> Json:
-    if raw is None:
-        return {}
-    if type(raw) is not dict:
-        raise TypeError(f"expected an object, found {type(raw).__name__}")
-    return raw
-
-
-def _tuple(raw: object, item: Callable[[Json], T]) -> tuple[T, ...]:
-    if type(raw) is not list:
-        raise TypeError(f"expected a list, found {type(raw).__name__}")
-    return tuple(item(_object(each)) for each in raw)
-
-
-def _number(raw: object) -> float | None:
-    if raw is None or type(raw) is int:
-        return _integer(raw)
-    if type(raw) is not float or raw - raw != 0:  # NaN and infinity are not equal to themselves after a subtraction
-        raise TypeError(f"expected a number, found {raw!r:.40}")
-    return raw
-
-
-def _integer(raw: object) -> int | None:
-    if raw is None or (type(raw) is int and abs(raw) <= _LARGEST_INTEGER):
-        return raw
-    raise TypeError(f"expected a whole number, found {raw!r:.40}")
-
-
-def _text(raw: object) -> str | None:
-    if raw is None:
-        return None
-    if type(raw) is not str:
-        raise TypeError(f"expected text, found {type(raw).__name__}")
-    return safe_text(raw, COMMAND_LIMIT)
-
-
-def _required(value: T | None) -> T:
-    if value is None:
-        raise TypeError("a required value is null")
-    return value
+    return Problem(code, reason or code.value, remedy or "")

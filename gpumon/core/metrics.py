@@ -1,61 +1,21 @@
-"""The catalogue of per-device metrics: identity, unit, bounds, thresholds and source.
+"""The catalogue of per-device metrics.
 
 A metric's ``id`` is its name everywhere: in records, in recordings and in ``--json``. It ends in its unit, as
 Prometheus names do. A reading outside its metric's bounds is not a reading: drivers do answer 4294967295 %.
 """
 
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
+from gpumon.core.metric import Metric, Unit
+from gpumon.core.metrics_activity import ACTIVITY
+from gpumon.core.metrics_condition import CONDITION
 
-class Unit(Enum):
-    """What one step of a value means."""
-
-    BYTES = "B"
-    PERCENT = "%"
-    CELSIUS = "°C"
-    WATTS = "W"
-    HERTZ = "Hz"
-    PERFORMANCE_STATE = "P"
-    NONE = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One number that a device can report.
-
-    Attributes:
-        id: Public name, unit at its end.
-        label: Short human name.
-        unit: Unit of the value.
-        minimum: Lowest value that can be true.
-        maximum: Highest value that can be true.
-        source: The NVML call it comes from.
-        help: What the number means, in one sentence.
-        warning: From this value on it deserves attention, or None.
-        critical: From this value on something is wrong, or None.
-    """
-
-    id: str
-    label: str
-    unit: Unit
-    minimum: float
-    maximum: float
-    source: str
-    help: str
-    warning: float | None = None
-    critical: float | None = None
-
-    def admits(self, value: float) -> bool:
-        """Whether ``value`` can be a true reading."""
-        return self.minimum <= value <= self.maximum
-
+__all__ = ["METRICS", "Metric", "Unit"]
 
 _TEBIBYTE: Final = 1 << 40
 _GIGAHERTZ: Final = 1_000_000_000
 
-_CATALOGUE: Final = (
+_MAIN: Final = (
     Metric(
         "memory_total_bytes", "Memory total", Unit.BYTES, 1, 64 * _TEBIBYTE, "nvmlDeviceGetMemoryInfo_v2",
         "Device memory installed, the driver's own share included.",
@@ -140,4 +100,4 @@ _CATALOGUE: Final = (
     ),
 )  # fmt: skip
 
-METRICS: Final[dict[str, Metric]] = {metric.id: metric for metric in _CATALOGUE}
+METRICS: Final[dict[str, Metric]] = {metric.id: metric for metric in (*_MAIN, *CONDITION, *ACTIVITY)}

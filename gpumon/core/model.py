@@ -3,9 +3,10 @@
 Everything that a stream carries is one of these. They hold values and reasons, never text made for a screen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from gpumon.core.problems import Problem
 
@@ -27,6 +28,22 @@ class ProcessKind(str, Enum):
     MPS = "mps"
 
 
+class Switch(str, Enum):
+    """Whether a feature of a device is on."""
+
+    DISABLED = "disabled"
+    ENABLED = "enabled"
+
+
+class ComputeMode(str, Enum):
+    """Which processes may compute on a device."""
+
+    DEFAULT = "default"
+    EXCLUSIVE_THREAD = "exclusive_thread"
+    PROHIBITED = "prohibited"
+    EXCLUSIVE_PROCESS = "exclusive_process"
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """One process on one device.
@@ -40,6 +57,7 @@ class Process:
         cpu_percent: Host CPU since the previous frame; 100 is one core.
         host_memory_bytes: Resident host memory.
         age_seconds: Time since the process started.
+        sm_percent: Share of time in which it had work on the device's multiprocessors.
         problems: Why a field is None, by field name.
     """
 
@@ -51,6 +69,7 @@ class Process:
     cpu_percent: float | None = None
     host_memory_bytes: int | None = None
     age_seconds: float | None = None
+    sm_percent: float | None = None
     problems: Mapping[str, Problem] = field(default_factory=dict)
 
 
@@ -60,11 +79,19 @@ class Device:
 
     Attributes:
         index: NVML's index.
-        cuda_index: The index that CUDA gives it; CUDA orders devices by rules of its own.
+        cuda_index: The index that CUDA gives it to programs with gpumon's environment; its rules are of its own.
         uuid: NVML's UUID; None while a lost GPU has not told it.
         pci_bus_id: PCI bus id as NVML writes it, such as ``00000000:1B:00.0``.
         name: Product name.
         architecture: Chip family, such as ``Hopper``.
+        compute_capability: CUDA's version of what the chip can do, such as ``9.0``.
+        vbios_version: Version of the board's own firmware.
+        persistence_mode: Whether the driver stays loaded while nobody uses the device.
+        compute_mode: Which processes may compute on it.
+        ecc_mode: Whether errors of its memory are corrected.
+        ecc_mode_pending: The same after the next reset.
+        mig_mode: Whether it may be split into instances.
+        mig_mode_pending: The same after the next reset.
         state: Whether it answers.
         age_seconds: Age of the readings; None when there has never been one.
         readings: Metric id to value, only those that could be read.
@@ -79,6 +106,14 @@ class Device:
     pci_bus_id: str | None = None
     name: str | None = None
     architecture: str | None = None
+    compute_capability: str | None = None
+    vbios_version: str | None = None
+    persistence_mode: Switch | None = None
+    compute_mode: ComputeMode | None = None
+    ecc_mode: Switch | None = None
+    ecc_mode_pending: Switch | None = None
+    mig_mode: Switch | None = None
+    mig_mode_pending: Switch | None = None
     state: DeviceState = DeviceState.OK
     age_seconds: float | None = 0.0
     readings: Mapping[str, float] = field(default_factory=dict)
@@ -168,3 +203,16 @@ class Frame:
         """Whether a device's readings belong to this moment: it answers, and its turn in the sweep has come."""
         limit = 1.5 * self.interval_seconds + (self.sweep.seconds or 0.0)
         return device.state is DeviceState.OK and device.age_seconds is not None and device.age_seconds <= limit
+
+
+TRAITS: Final[Mapping[str, Callable[[str], str]]] = {
+    "compute_capability": str,
+    "vbios_version": str,
+    "persistence_mode": Switch,
+    "compute_mode": ComputeMode,
+    "ecc_mode": Switch,
+    "ecc_mode_pending": Switch,
+    "mig_mode": Switch,
+    "mig_mode_pending": Switch,
+}
+"""Fields of a device that are neither identity nor readings, and what they are made of."""

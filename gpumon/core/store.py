@@ -6,10 +6,11 @@ It is written by `Store.apply` alone and read by everything that draws.
 from collections import deque
 from typing import Final
 
+from gpumon.core.durations import HISTORY_SECONDS
 from gpumon.core.episodes import Episodes, Event, EventKind, event_log
 from gpumon.core.history import Ring
 from gpumon.core.model import Device, DeviceState, Frame
-from gpumon.core.timeline import HISTORY_SECONDS, Timeline
+from gpumon.core.timeline import Timeline
 
 HISTORY_METRICS: Final = ("utilization_gpu_percent", "memory_used_bytes")
 HISTORY_BUCKETS: Final = 180

@@ -1,5 +1,6 @@
 """Values to text, in one place. Every function takes None and returns a dash for it."""
 
+from collections.abc import Callable
 from typing import Final
 
 from gpumon.core.metrics import Unit
@@ -7,21 +8,23 @@ from gpumon.core.metrics import Unit
 MISSING: Final = "–"
 
 _BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_RATES: Final = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s")
+_JOULES: Final = ("J", "kJ", "MJ", "GJ", "TJ", "PJ")
 
 
 def bytes_text(value: float | None) -> str:
     """Binary units with three significant figures: ``1.25 GiB``, ``140 GiB``."""
-    if value is None:
-        return MISSING
-    power = 0
-    scaled = float(value)
-    while scaled >= 999.5 and power < len(_BINARY) - 1:
-        scaled /= 1024
-        power += 1
-    if power == 0:
-        return f"{scaled:.0f} B"
-    decimals = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
-    return f"{scaled:.{decimals}f} {_BINARY[power]}"
+    return _scaled_text(value, 1024, _BINARY)
+
+
+def rate_text(value: float | None) -> str:
+    """Decimal units a second with three significant figures, as links are rated: ``55.4 GB/s``."""
+    return _scaled_text(value, 1000, _RATES)
+
+
+def energy_text(value: float | None) -> str:
+    """Joules with three significant figures: ``870 J``, ``1.25 MJ``."""
+    return _scaled_text(value, 1000, _JOULES)
 
 
 def gibibytes_text(value: float | None, decimals: int = 1) -> str:
@@ -71,11 +74,32 @@ def value_text(value: float | None, unit: Unit) -> str:
     """A value with its unit, for lists where no heading names it."""
     if value is None:
         return MISSING
-    if unit is Unit.BYTES:
-        return bytes_text(value)
+    if unit in _TEXTS:
+        return _TEXTS[unit](value)
     if unit is Unit.PERFORMANCE_STATE:
         return f"P{value:.0f}"
+    if unit is Unit.COUNT:
+        return f"{value:.0f}"
     if unit is Unit.HERTZ:
         return f"{value / 1e6:.0f} MHz"
     text = f"{value:.1f}" if unit is Unit.WATTS else f"{value:g}"
     return f"{text} {unit.value}".rstrip()
+
+
+def _scaled_text(value: float | None, step: int, names: tuple[str, ...]) -> str:
+    if value is None:
+        return MISSING
+    power = 0
+    scaled = float(value)
+    while scaled >= 999.5 and power < len(names) - 1:
+        scaled /= step
+        power += 1
+    decimals = 0 if power == 0 or scaled >= 99.95 else 1 if scaled >= 9.995 else 2
+    return f"{scaled:.{decimals}f} {names[power]}"
+
+
+_TEXTS: Final[dict[Unit, Callable[[float | None], str]]] = {
+    Unit.BYTES: bytes_text,
+    Unit.BYTES_PER_SECOND: rate_text,
+    Unit.JOULES: energy_text,
+}

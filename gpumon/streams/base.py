@@ -1,5 +1,6 @@
 """What every source of frames is."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, runtime_checkable
@@ -64,6 +65,14 @@ class Adjustable(Protocol):
 
     def set_interval(self, seconds: float) -> None:
         """Asks for another interval."""
+
+
+@runtime_checkable
+class Lookable(Protocol):
+    """A stream that reads some figures only of devices that somebody looks at, because they are costly to read."""
+
+    def look(self, keys: Collection[str]) -> None:
+        """Says whose figures are wanted from now on, by `Device.key`; an empty collection ends it."""
 
 
 @runtime_checkable

@@ -85,7 +85,7 @@ class Child:
 
     def tell(self, setting: dict[str, Any]) -> None:
         """Sends a setting; one that does not fit into the pipe of a stuck child is dropped."""
-        line = json.dumps(setting).encode() + b"\n"
+        line = b"\n" + json.dumps(setting).encode() + b"\n"  # the first one ends a line that was cut short before
         with self._controlling:
             if self._control is None:
                 return

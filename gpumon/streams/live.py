@@ -10,9 +10,10 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from gpumon.core.exits import COLLECTOR_OUTDATED
 from gpumon.core.frames import FrameError, decode
@@ -48,6 +49,7 @@ class LiveStream:
         self.interval = interval
         self._command = command or (sys.executable, str(COLLECTOR))
         self._silence_seconds = silence_seconds
+        self._looked_at: list[str] = []
         self._child: Child | None = None
         self._problem: Problem | None = None
         self._failed_at = 0.0
@@ -85,16 +87,33 @@ class LiveStream:
     def set_interval(self, seconds: float) -> None:
         """Asks the collector for another interval."""
         self.interval = seconds
+        self._tell_child({"interval": seconds})
+
+    def look(self, keys: Collection[str]) -> None:
+        """Asks for the costly figures of the devices with these keys alone; a collector that comes later is asked too.
+
+        Nobody looks until this was called: a recording and a one-shot status are to disturb nothing.
+        """
+        wanted = sorted(keys)
+        with self._lock:  # a collector that starts at this moment must not miss it
+            if wanted == self._looked_at:
+                return
+            self._looked_at = wanted
+        self._tell_child({"look": wanted})
+
+    def _tell_child(self, setting: dict[str, Any]) -> None:
         with self._lock:
             child = self._child
         if child is not None:
-            child.tell({"interval": seconds})
+            child.tell(setting)
 
     def _start_child(self) -> Child:
         dropped = [call for call, deaths in self._deaths.items() if deaths >= DEATHS_PER_CALL]
         drops = [word for call in dropped for word in ("--drop", call)]
         child = Child([*self._command, "--interval", str(self.interval), *drops])
         self._started += 1
+        if self._looked_at:
+            child.tell({"look": self._looked_at})
         return child
 
     def _run(self) -> None:

@@ -10,18 +10,23 @@ from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
+from gpumon.core.durations import HISTORY_SECONDS
 from gpumon.core.exits import CommandError
 from gpumon.core.store import Store
-from gpumon.streams.base import Adjustable, Seekable, Stream
+from gpumon.streams.base import Seekable, Stream
 from gpumon.streams.replay import DEMO_TITLE, open_demo
-from gpumon.ui.commands import APP_BINDINGS, system_commands
+from gpumon.ui.commands import APP_BINDINGS, applies, system_commands
+from gpumon.ui.costs import measure
 from gpumon.ui.feed import Feed
 from gpumon.ui.messages import FramesWaiting, JobsHaveNews, SceneWanted
+from gpumon.ui.screens.cost import CostScreen
+from gpumon.ui.screens.device import look_at
 from gpumon.ui.screens.drawn import DrawnScreen
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.workloads import WorkloadsScreen
-from gpumon.ui.source import change_pace
+from gpumon.ui.source import change_pace, seek_by
+from gpumon.ui.terminal import sent_bytes
 from gpumon.ui.workshop import Workshop
 
 THEMES: Final = {"dark": "textual-dark", "light": "textual-light", "ansi": "ansi-dark"}
@@ -35,6 +40,7 @@ class GpumonApp(App[None]):
     Args:
         stream: Where frames come from; started by the caller.
         theme: A key of `THEMES`.
+        history_seconds: How much is remembered of every figure.
     """
 
     TITLE = "gpumon"
@@ -42,12 +48,13 @@ class GpumonApp(App[None]):
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [*APP_BINDINGS]
 
-    def __init__(self, stream: Stream, theme: str = "dark") -> None:
+    def __init__(self, stream: Stream, theme: str = "dark", history_seconds: float = HISTORY_SECONDS) -> None:
         super().__init__()
         self.failure: Exception | None = None
         """What ended the app, if it was an exception."""
         self.theme = THEMES[theme]
-        self._home = Feed(stream)
+        self._history_seconds = history_seconds
+        self._home = Feed(stream, history_seconds)
         self._demo: Feed | None = None
         self.workshop = Workshop(self, self._home, self.draw)
 
@@ -58,12 +65,12 @@ class GpumonApp(App[None]):
 
     @property
     def stream(self) -> Stream:
-        """The stream that is shown."""
+        """Its stream."""
         return self.feed.stream
 
     @property
     def store(self) -> Store:
-        """The store that is shown."""
+        """Its store."""
         return self.feed.store
 
     def on_mount(self) -> None:
@@ -92,6 +99,7 @@ class GpumonApp(App[None]):
 
     def draw(self) -> None:
         """Lets the screen on top draw."""
+        look_at(self.stream, self.screen_stack)
         if self.is_running and isinstance(self.screen, DrawnScreen) and self.screen.is_mounted:
             scene = self.feed.scene()
             if scene is not None:
@@ -115,10 +123,10 @@ class GpumonApp(App[None]):
         self.draw()
 
     def action_rewind(self) -> None:
-        self._seek(-SEEK_SECONDS)
+        seek_by(self.stream, -SEEK_SECONDS)
 
     def action_forward(self) -> None:
-        self._seek(SEEK_SECONDS)
+        seek_by(self.stream, SEEK_SECONDS)
 
     def action_demo(self) -> None:
         if self._demo is not None:
@@ -133,7 +141,7 @@ class GpumonApp(App[None]):
                 return
             recording.start()
             self._home.hide()
-            self._demo = Feed(recording)
+            self._demo = Feed(recording, self._history_seconds)
             recording.inbox.on_arrival(self._ring)
         self.refresh_bindings()
         self.draw_anew()
@@ -144,6 +152,9 @@ class GpumonApp(App[None]):
 
     def action_workloads(self) -> None:
         self.push_screen(WorkloadsScreen(self.workshop))
+
+    def action_cost(self) -> None:
+        self.push_screen(CostScreen(lambda: measure(self.feed, sent_bytes(self))))
 
     def action_help(self) -> None:
         self.push_screen(HelpScreen())
@@ -161,14 +172,9 @@ class GpumonApp(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hides the keys that the stream or the screen has no use for."""
-        if action in {"rewind", "forward"}:
-            return isinstance(self.stream, Seekable)
-        if action in {"faster", "slower"}:
-            return isinstance(self.stream, (Seekable, Adjustable))
-        if action in {"demo", "workloads"} and not isinstance(self.screen, OverviewScreen):
+        is_demo_of_demo = action == "demo" and self._home.stream.title == DEMO_TITLE
+        if is_demo_of_demo or not applies(action, self.stream, self.screen):
             return False
-        if action == "demo":
-            return self._home.stream.title != DEMO_TITLE
         return super().check_action(action, parameters)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
@@ -182,10 +188,6 @@ class GpumonApp(App[None]):
         self._home.take()
         if self._demo is not None:
             self._demo.take()
-
-    def _seek(self, seconds: float) -> None:
-        if isinstance(self.stream, Seekable):
-            self.stream.seek(self.stream.position.seconds + seconds)
 
     def _fatal_error(self) -> None:
         """Ends without Textual's page-long traceback; the command line says what happened."""

@@ -1,11 +1,14 @@
 """Every action of the app by name: its key, and its place in the command palette."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from textual.app import SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
+
+from gpumon.streams.base import Adjustable, Seekable, Stream
+from gpumon.ui.screens.overview import OverviewScreen
 
 APP_BINDINGS: Final = (
     Binding("q,ctrl+c", "quit", "Quit", id="quit", tooltip="Leave gpumon"),
@@ -30,10 +33,22 @@ APP_BINDINGS: Final = (
     ),
     Binding("full_stop", "forward", "10s", id="forth", key_display=",/.", tooltip="Ten seconds forth in the recording"),
     Binding("comma", "rewind", "Back", id="back", show=False, tooltip="Ten seconds back in the recording"),
+    Binding("c", "cost", "Cost", id="cost", tooltip="What gpumon itself costs: time, calls, bytes, CPU, memory"),
     Binding("d", "demo", "Demo", id="demo", tooltip="Play the bundled recording, and back to live"),
     Binding("t", "theme", "Theme", id="theme", tooltip="Next theme: dark, light, ansi"),
     Binding("ctrl+z", "suspend_process", "Suspend", id="suspend", show=False, tooltip="Suspend; fg brings it back"),
 )
+
+
+def applies(action: str, stream: Stream, screen: Screen[Any]) -> bool:
+    """Whether an action of the app has a use with a stream and on a screen."""
+    if action in {"rewind", "forward"}:
+        return isinstance(stream, Seekable)
+    if action in {"faster", "slower"}:
+        return isinstance(stream, (Seekable, Adjustable))
+    if action in {"demo", "workloads", "cost"}:
+        return isinstance(screen, OverviewScreen)
+    return True
 
 
 def system_commands(screen: Screen[object], others: Iterable[SystemCommand]) -> Iterator[SystemCommand]:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from gpumon.core.durations import HISTORY_SECONDS
 from gpumon.core.model import Frame
 from gpumon.core.store import Store
 from gpumon.core.units import age_text
@@ -29,14 +30,18 @@ class Feed:
 
     Args:
         stream: Where frames come from; started by the caller.
+        history_seconds: How much is remembered.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, history_seconds: float = HISTORY_SECONDS) -> None:
         self.stream = stream
-        self.store = Store()
+        self.store = Store(history_seconds=history_seconds)
         self.arrived_at = time.monotonic()
         self.on_frame: Callable[[Frame], None] = lambda _: None
         """Is told every frame that has been taken in."""
+        self.frames_taken = 0
+        self.frames_merged = 0
+        """Frames that nothing was drawn of, because a newer one had come already."""
         self._health = HealthHistory()
         self._paused_frame: Frame | None = None
         self._has_begun = False
@@ -69,12 +74,15 @@ class Feed:
     def take(self) -> None:
         """Takes in every frame that waits."""
         arrivals = self.stream.inbox.drain()
+        before = self.frames_taken
         for arrival in arrivals:
             if isinstance(arrival, Rewound):
                 self.store.clear()
             else:
                 self.store.apply(arrival)
                 self.on_frame(arrival)
+                self.frames_taken += 1
+        self.frames_merged += max(0, self.frames_taken - before - 1)
         if arrivals:
             self.arrived_at = time.monotonic()
 

@@ -7,9 +7,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from enum import Enum
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from textual.pilot import Pilot
 from textual.screen import Screen
@@ -17,17 +16,24 @@ from textual.widgets import Button, Input
 
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import DeviceState, Frame
+from gpumon.core.store import HISTORY_BUCKETS
 from gpumon.jobs.catalogue import Catalogue
 from gpumon.jobs.parameters import ParameterKind
 from gpumon.streams.base import Adjustable, Seekable, Stream
 from gpumon.ui.app import GpumonApp
+from gpumon.ui.checks import Check, FailedError, SkippedError, Status, document
+from gpumon.ui.screens.cost import CostScreen
 from gpumon.ui.screens.details import DetailsScreen
+from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.help import HelpScreen
+from gpumon.ui.screens.metric_choice import MetricChoiceScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.screens.workloads import WorkloadsScreen
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.parameter_field import ParameterField
+
+__all__ = ["Check", "Status", "document", "selftest"]
 
 DEADLINE_SECONDS: Final = 40.0
 SIZES: Final = ((80, 24), (300, 100), (60, 10), (20, 5))
@@ -36,30 +42,6 @@ _TWO_READINGS: Final = 2
 _LOADING_SECONDS: Final = 12.0
 
 ScreenT = TypeVar("ScreenT", bound=Screen[Any])
-
-
-class Status(str, Enum):
-    """How a check ended."""
-
-    OK = "ok"
-    FAIL = "fail"
-    SKIP = "skip"
-
-
-class Check(NamedTuple):
-    """One check: what it is, how it ended, what was found."""
-
-    id: str
-    status: Status
-    detail: str
-
-
-class _FailedError(Exception):
-    """A check found something wrong."""
-
-
-class _SkippedError(Exception):
-    """A check has nothing to look at here."""
 
 
 async def selftest(stream: Stream, size: tuple[int, int], theme: str, screens: Path | None) -> list[Check]:
@@ -77,16 +59,6 @@ async def selftest(stream: Stream, size: tuple[int, int], theme: str, screens: P
     except asyncio.TimeoutError:
         walk.checks.append(Check("deadline", Status.FAIL, f"not done after {DEADLINE_SECONDS:.0f} s"))
     return walk.checks
-
-
-def document(checks: list[Check]) -> dict[str, Any]:
-    """The checks as ``gpumon selftest --json`` prints them."""
-    failed = any(check.status is Status.FAIL for check in checks)
-    return {
-        "schema": 1,
-        "verdict": (Status.FAIL if failed else Status.OK).value,
-        "checks": [{"id": check.id, "status": check.status.value, "detail": check.detail} for check in checks],
-    }
 
 
 def _first_with_numbers(catalogue: Catalogue) -> int:
@@ -117,6 +89,7 @@ class _Walk:
                 ("overview", self._overview),
                 ("device", self._device),
                 ("process", self._process),
+                ("cost", self._cost),
                 ("help", self._help),
                 ("workloads", self._workloads),
                 ("pause", self._pause),
@@ -130,9 +103,9 @@ class _Walk:
     async def _check(self, name: str, check: Callable[[Pilot[None]], Awaitable[str]], pilot: Pilot[None]) -> None:
         try:
             self.checks.append(Check(name, Status.OK, await check(pilot)))
-        except _FailedError as error:
+        except FailedError as error:
             self.checks.append(Check(name, Status.FAIL, str(error)))
-        except _SkippedError as error:
+        except SkippedError as error:
             self.checks.append(Check(name, Status.SKIP, str(error)))
 
     @property
@@ -148,10 +121,10 @@ class _Walk:
             if self._app.store.frame is not None:
                 seen.add(self._app.store.frame.monotonic_seconds)
         if not seen:
-            raise _FailedError(str(self._stream.problem or "no frame came"))
+            raise FailedError(str(self._stream.problem or "no frame came"))
         problem = self._frame.problems.get("driver")
         if problem is not None:
-            raise _FailedError(str(problem))
+            raise FailedError(str(problem))
         return f"{len(self._frame.devices)} GPUs, driver {self._frame.driver_version}"
 
     async def _values(self, _: Pilot[None]) -> str:
@@ -160,9 +133,9 @@ class _Walk:
         for device in answering:
             unexplained = [name for name in METRICS if name not in device.readings and name not in device.problems]
             if unexplained:
-                raise _FailedError(f"GPU {device.index} lacks {', '.join(unexplained)} without a reason")
+                raise FailedError(f"GPU {device.index} lacks {', '.join(unexplained)} without a reason")
             if not device.readings:
-                raise _FailedError(f"GPU {device.index} answers, but has no values")
+                raise FailedError(f"GPU {device.index} answers, but has no values")
         count = sum(len(device.readings) for device in answering)
         return f"{count} of {len(METRICS) * len(answering)} values, every other with its reason"
 
@@ -170,20 +143,43 @@ class _Walk:
         await self._save(pilot, "overview")
         table = self._expect(OverviewScreen).query_one("#devices", LineTable)
         if len(table.rows) != len(self._frame.devices):
-            raise _FailedError(f"{len(table.rows)} rows for {len(self._frame.devices)} GPUs")
+            raise FailedError(f"{len(table.rows)} rows for {len(self._frame.devices)} GPUs")
         return f"{len(table.rows)} rows"
 
     async def _device(self, pilot: Pilot[None]) -> str:
-        async with self._opened(pilot, "enter", DetailsScreen, "device") as screen:
+        """Every chart has points, keys for time and metrics work, and every figure has its row."""
+        self._expect(OverviewScreen).query_one("#devices", LineTable).cursor = self._liveliest()
+        async with self._opened(pilot, "enter", DeviceScreen, "device-chart") as screen:
+            await pilot.press("x", "left", "n", "z")
+            async with self._opened(pilot, "m", MetricChoiceScreen, "metrics"):
+                pass
             rows = screen.query_one("#details", LineTable).rows
             if len(rows) < len(METRICS):
-                raise _FailedError(f"{len(rows)} rows for {len(METRICS)} metrics")
-            return f"{len(rows)} rows"
+                raise FailedError(f"{len(rows)} rows for {len(METRICS)} metrics")
+            device = next(each for each in self._frame.devices if each.key == screen.key)
+            drawn = [each for each in screen.charts if each.rows and device.get(each.metric) is not None]
+            empty = [each.metric for each in drawn if not any(each.columns)]
+            if empty:
+                raise FailedError(f"the chart of {', '.join(empty)} has no points")
+            return f"{len(drawn)} charts with points, {len(rows)} rows"
+
+    def _liveliest(self) -> int:
+        """Where in the list the GPU stands whose utilization has moved most: there is most to see."""
+        return max(range(len(self._frame.devices)), key=lambda place: self._span(self._frame.devices[place].key))
+
+    def _span(self, key: str) -> float:
+        history = self._app.store.history(key, "utilization_gpu_percent", HISTORY_BUCKETS)
+        seen = [value for value in history if value is not None]
+        return max(seen, default=0.0) - min(seen, default=0.0)
+
+    async def _cost(self, pilot: Pilot[None]) -> str:
+        async with self._opened(pilot, "c", CostScreen, "cost") as screen:
+            return f"{len(screen.query_one('#details', LineTable).rows)} rows"
 
     async def _process(self, pilot: Pilot[None]) -> str:
         processes = self._expect(OverviewScreen).query_one("#processes", LineTable)
         if not processes.rows:
-            raise _SkippedError("no process is on a GPU")
+            raise SkippedError("no process is on a GPU")
         processes.focus()
         try:
             async with self._opened(pilot, "enter", DetailsScreen, "process") as screen:
@@ -203,7 +199,7 @@ class _Walk:
                 await pilot.pause(0.1)
             catalogue = self._app.workshop.catalogue
             if catalogue is None or not catalogue.workloads:
-                raise _FailedError("no workload was found")
+                raise FailedError("no workload was found")
             await self._save(pilot, "workloads")
             screen.query_one("#workloads", LineTable).cursor = _first_with_numbers(catalogue)
             async with self._opened(pilot, "enter", WorkloadForm, "workload_form") as form:
@@ -218,14 +214,14 @@ class _Walk:
         await pilot.press("end", "x")
         await self._save(pilot, "workload_form")
         if not field.error or not form.query_one("#start", Button).disabled:
-            raise _FailedError(f"the form takes {field.text!r} for {field.parameter.name}")
+            raise FailedError(f"the form takes {field.text!r} for {field.parameter.name}")
 
     async def _pause(self, pilot: Pilot[None]) -> str:
         await pilot.press("space")
         paused = self._app.feed.paused
         await pilot.press("space")
         if not paused or self._app.feed.paused:
-            raise _FailedError("space does not stop and go on")
+            raise FailedError("space does not stop and go on")
         return "stopped and went on"
 
     async def _pace(self, pilot: Pilot[None]) -> str:
@@ -234,12 +230,12 @@ class _Walk:
         faster = self._pace_now()
         await pilot.press("minus")
         if faster == before or self._pace_now() != before:
-            raise _FailedError(f"+ and - went from {before:g} over {faster:g} to {self._pace_now():g}")
+            raise FailedError(f"+ and - went from {before:g} over {faster:g} to {self._pace_now():g}")
         return f"{before:g} to {faster:g} and back"
 
     async def _seek(self, pilot: Pilot[None]) -> str:
         if not isinstance(self._stream, Seekable):
-            raise _SkippedError("live frames cannot be sought in")
+            raise SkippedError("live frames cannot be sought in")
         await pilot.press("full_stop", "comma")
         await pilot.pause(0.2)
         return f"at {self._stream.position.seconds:.0f} s"
@@ -250,7 +246,7 @@ class _Walk:
             await pilot.press("t")
             seen.append(self._app.theme)
         if len(set(seen)) != 3 or seen[0] != seen[-1]:
-            raise _FailedError(f"t went over {', '.join(seen)}")
+            raise FailedError(f"t went over {', '.join(seen)}")
         return ", ".join(seen[:-1])
 
     async def _sizes(self, pilot: Pilot[None]) -> str:
@@ -275,7 +271,7 @@ class _Walk:
     def _expect(self, kind: type[ScreenT]) -> ScreenT:
         screen = self._app.screen
         if not isinstance(screen, kind):
-            raise _FailedError(f"{type(screen).__name__} is on top instead of {kind.__name__}")
+            raise FailedError(f"{type(screen).__name__} is on top instead of {kind.__name__}")
         return screen
 
     def _pace_now(self) -> float:

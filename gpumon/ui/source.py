@@ -39,6 +39,12 @@ def change_pace(stream: Stream, direction: int) -> None:
         stream.set_interval(_neighbour(INTERVALS, stream.interval, -direction))
 
 
+def seek_by(stream: Stream, seconds: float) -> None:
+    """Moves a recording by so much; a negative number is backwards."""
+    if isinstance(stream, Seekable):
+        stream.seek(stream.position.seconds + seconds)
+
+
 def _neighbour(steps: tuple[float, ...], value: float, direction: int) -> float:
     """The next step above or below a value."""
     if direction > 0:

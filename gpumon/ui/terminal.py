@@ -20,6 +20,8 @@ from gpumon.core.exits import SIGNAL_BASE, CommandError, ExitCode
 from gpumon.core.problems import Problem, ProblemCode
 
 if TYPE_CHECKING:
+    from textual.driver import Driver
+
     from gpumon.ui.app import GpumonApp
 
 ORDERLY_SECONDS: Final = 1.0
@@ -75,6 +77,7 @@ def run(app: "GpumonApp", close: Callable[[], None], mouse: bool = True) -> int:
     Returns:
         The exit code: 0, or 128 plus the signal that ended it.
     """
+    app.driver_class = counting(app.driver_class)
     guard = Guard(app, close)
     guard.install()
     try:
@@ -84,6 +87,27 @@ def run(app: "GpumonApp", close: Callable[[], None], mouse: bool = True) -> int:
     if app.failure is not None:
         raise app.failure
     return guard.exit_code or app.return_code or 0
+
+
+def counting(driver_class: "type[Driver]") -> "type[Driver]":
+    """A driver that counts the bytes that it sends."""
+
+    class CountingDriver(driver_class):  # type: ignore[misc, valid-type]
+        """Textual's driver of this platform, with a counter."""
+
+        sent_bytes = 0
+
+        def write(self, data: str) -> None:
+            """Sends and counts."""
+            self.sent_bytes += len(data.encode("utf-8", "replace"))
+            super().write(data)
+
+    return CountingDriver
+
+
+def sent_bytes(app: "GpumonApp") -> int | None:
+    """How many bytes an app has sent to its terminal; None if it has none, as in tests."""
+    return getattr(app._driver, "sent_bytes", None)  # noqa: SLF001 - Textual has no public name for it
 
 
 class Guard:

@@ -76,11 +76,15 @@ def test_the_readme_lists_the_commands_that_there_are() -> None:
     assert lines[0] == "gpumon"
     assert {line.split()[1] for line in lines[1:]} == command_names()
     for line in lines[1:]:
-        options = {option for each in cli.gpumon.commands[line.split()[1]].params for option in each.opts}
+        options = {
+            option
+            for each in cli.gpumon.commands[line.split()[1]].params
+            for option in (*each.opts, *each.secondary_opts)
+        }
         assert set(re.findall(r"--\w+", line)) <= options, line
 
 
-@pytest.mark.parametrize("command", ["", "demo", "status", "record", "replay", "selftest"])
+@pytest.mark.parametrize("command", ["", "demo", "status", "record", "replay", "export", "selftest"])
 def test_every_command_has_a_help(no_driver: dict[str, str], command: str) -> None:
     done = run(*command.split(), "--help", env=no_driver)
     assert (done.returncode, done.stderr) == (0, "")
@@ -433,7 +437,7 @@ def test_the_theme_comes_from_the_nearest_place(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], arguments: Sequence[str], theme: str
 ) -> None:
     seen: list[str] = []
-    monkeypatch.setattr(commands, "_show", lambda _stream, theme, _mouse: seen.append(theme))
+    monkeypatch.setattr(commands, "_show", lambda _stream, theme, *_: seen.append(theme))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     for name, value in {"TERM": "xterm", **variables}.items():
         monkeypatch.setenv(name, value)

@@ -1,12 +1,16 @@
 """The headless test mode: what it finds well on a machine that is well, and that it finds what is not."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from gpumon.core.metrics import METRICS
 from gpumon.core.model import Frame
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.timeline import Timeline
 from gpumon.ui import selftest as walk
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.overview import OverviewScreen
@@ -22,6 +26,7 @@ CHECKS = [
     "overview",
     "device",
     "process",
+    "cost",
     "help",
     "workloads",
     "pause",
@@ -30,8 +35,18 @@ CHECKS = [
     "themes",
     "sizes",
 ]
-PICTURES = {"overview.svg", "device.svg", "process.svg", "help.svg", "workloads.svg", "workload_form.svg"}
+PICTURES = {
+    "overview.svg",
+    "device-chart.svg",
+    "metrics.svg",
+    "process.svg",
+    "cost.svg",
+    "help.svg",
+    "workloads.svg",
+    "workload_form.svg",
+}
 SIZE = (100, 30)
+NOT_SUPPORTED = Problem(ProblemCode.NOT_SUPPORTED, "This chip does not have it.")
 
 
 def test_demo_walks_everything_and_saves_pictures(nvml_mock: NvmlMock, tmp_path: Path) -> None:
@@ -88,9 +103,11 @@ def test_pictures_that_cannot_be_saved(nvml_mock: NvmlMock, tmp_path: Path) -> N
 
 
 async def failures(frame: Frame) -> dict[str, str]:
-    """The checks that fail on a machine, with what they say."""
+    """The checks that fail on a machine, with what they say. Its chips have no more figures than usual, and say so."""
+    unknown = {metric: NOT_SUPPORTED for metric in METRICS if metric not in builders.READINGS}
+    devices = tuple(replace(device, problems={**unknown, **device.problems}) for device in frame.devices)
     stream = FakeLive()
-    stream.put(frame)
+    stream.put(replace(frame, devices=devices))
     checks = await selftest(stream, SIZE, "dark", None)
     return {check.id: check.detail for check in checks if check.status is Status.FAIL}
 
@@ -109,6 +126,13 @@ async def test_a_machine_that_is_well_has_no_failures() -> None:
 async def test_a_value_that_is_missing_without_a_reason() -> None:
     device = builders.device(0, readings={"power_watts": None})
     assert await failures(builders.frame(devices=(device,))) == {"values": "GPU 0 lacks power_watts without a reason"}
+
+
+async def test_a_chart_without_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Timeline, "columns", lambda *arguments: [None] * arguments[3])
+    found = await failures(builders.frame())
+    assert set(found) == {"device"}
+    assert found["device"].startswith("the chart of utilization_gpu_percent, power_watts")
 
 
 async def test_no_frame_at_all() -> None:

@@ -1,5 +1,6 @@
 """A scripted stand-in for the ``pynvml`` module: answers and errors by function and device, and a log of the calls."""
 
+import ctypes
 from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ from typing import Any
 import pynvml  # noqa: TID251 - its errors are what the stand-in raises
 
 from gpumon.collect import nvml
-from gpumon.collect.nvml import CALLS
+from gpumon.collect.calls import CALLS
 
 MIB = 1 << 20
 
@@ -35,6 +36,67 @@ NOT_UTF8 = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
 def entry(pid: int, mebibytes: int | None = 1000) -> Any:  # noqa: ANN401
     """One entry of a process list."""
     return SimpleNamespace(pid=pid, usedGpuMemory=None if mebibytes is None else mebibytes * MIB)
+
+
+def fields(values: dict[int, Any] | None = None) -> Callable[[int, list[Any]], list[Any]]:
+    """An answer of `nvmlDeviceGetFieldValues`: by field a value, a return code as an exception, or (type, value)."""
+    known = _FIELDS | (values or {})
+
+    def answer(handle: int, asked: list[Any]) -> list[Any]:
+        return [_field(known.get(field.id, NOT_SUPPORTED)) for field in asked]
+
+    return answer
+
+
+def _field(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, Exception):
+        return SimpleNamespace(nvmlReturn=value.value, valueType=0, value=None)  # type: ignore[attr-defined]
+    kind, value = value if isinstance(value, tuple) else (_UNSIGNED, value)
+    members = dict.fromkeys(("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal"), -1)
+    if 0 <= kind < len(members):
+        members[list(members)[kind]] = value
+    return SimpleNamespace(nvmlReturn=0, valueType=kind, value=SimpleNamespace(**members))
+
+
+class FakeGpm:
+    """The counters of every device of a fake driver.
+
+    Attributes:
+        values: What `nvmlGpmMetricsGet` answers, by NVML's number: a value, or a return code as an exception.
+        samples: Those that were allocated and not given back.
+    """
+
+    def __init__(self, fake: "FakeNvml", supported: bool = True) -> None:
+        self.values: dict[int, Any] = dict.fromkeys((2, 3, 5, 10, 11, 12, 13, 20, 21, 60, 61), 1.0)
+        self.samples: list[Any] = []
+        self.taken: list[Any] = []
+        self.pairs: list[tuple[int, int]] = []
+        fake.answer("nvmlGpmQueryDeviceSupport", SimpleNamespace(isSupportedDevice=int(supported)))
+        fake.answer("nvmlGpmSampleAlloc", self._allocate)
+        fake.answer("nvmlGpmSampleFree", self._free)
+        fake.answer("nvmlGpmSampleGet", lambda handle, sample: self.taken.append(_address(sample)))
+        fake.answer("nvmlGpmMetricsGet", self._metrics)
+
+    def _allocate(self) -> Any:  # noqa: ANN401
+        sample = pynvml.c_nvmlGpmSample_t(pynvml.struct_c_nvmlGpmSample_t())
+        self.samples.append(sample)
+        return sample
+
+    def _free(self, sample: Any) -> None:  # noqa: ANN401
+        self.samples = [each for each in self.samples if _address(each) != _address(sample)]
+
+    def _metrics(self, request: Any) -> None:  # noqa: ANN401
+        self.pairs.append((_address(request.sample1), _address(request.sample2)))
+        for place in range(request.numMetrics):
+            metric, value = request.metrics[place], self.values[request.metrics[place].metricId]
+            failed = isinstance(value, Exception)
+            metric.nvmlReturn = value.value if failed else 0
+            metric.value = 0 if failed else value
+
+
+def _address(sample: Any) -> int:  # noqa: ANN401
+    address: int = ctypes.cast(sample, ctypes.c_void_p).value or 0
+    return address
 
 
 class FakeNvml:
@@ -90,6 +152,16 @@ def _memory(handle: int, version: int | None = None) -> Any:  # noqa: ANN401
     return SimpleNamespace(total=total, used=used, reserved=reserved, free=total - used - reserved)
 
 
+_UNSIGNED = 1
+_FIELDS: dict[int, Any] = {
+    nvml.FIELD_ECC_CORRECTED_VOLATILE: (3, 7),
+    nvml.FIELD_ECC_UNCORRECTED_VOLATILE: (3, 0),
+    nvml.FIELD_ECC_CORRECTED_AGGREGATE: (3, 70),
+    nvml.FIELD_ECC_UNCORRECTED_AGGREGATE: (3, 1),
+    nvml.FIELD_MEMORY_TEMPERATURE: 47,
+    nvml.FIELD_POWER_INSTANT: 598_000,
+    nvml.FIELD_NVLINK_SPEED: 26_562,
+}
 _ANSWERS: dict[str, Any] = {
     "nvmlInitWithFlags": None,
     "nvmlInit": None,
@@ -115,6 +187,20 @@ _ANSWERS: dict[str, Any] = {
     "nvmlDeviceGetMaxPcieLinkGeneration": 5,
     "nvmlDeviceGetCurrPcieLinkWidth": 16,
     "nvmlDeviceGetMaxPcieLinkWidth": 16,
+    "nvmlDeviceGetFieldValues": fields(),
+    "nvmlDeviceGetCudaComputeCapability": (9, 0),
+    "nvmlDeviceGetVbiosVersion": "96.00.BC.00.01",
+    "nvmlDeviceGetPersistenceMode": 1,
+    "nvmlDeviceGetComputeMode": 0,
+    "nvmlDeviceGetEccMode": [1, 1],
+    "nvmlDeviceGetMigMode": [0, 0],
+    "nvmlDeviceGetMemoryBusWidth": 6016,
+    "nvmlDeviceGetRemappedRows": (2, 0, 0, 0),
+    "nvmlDeviceGetBAR1MemoryInfo": SimpleNamespace(bar1Total=262_144 * MIB, bar1Used=5 * MIB, bar1Free=262_139 * MIB),
+    "nvmlDeviceGetPcieReplayCounter": 3,
+    "nvmlDeviceGetFanSpeed": 35,
+    "nvmlDeviceGetEncoderUtilization": [12, 167_000],
+    "nvmlDeviceGetDecoderUtilization": [8, 167_000],
     "nvmlDeviceGetComputeRunningProcesses": [entry(4000, 3000)],
     "nvmlDeviceGetGraphicsRunningProcesses": [],
     "nvmlDeviceGetMPSComputeRunningProcesses": [],

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.collect.loop import LONGEST_INTERVAL, SHORTEST_INTERVAL, clamp_interval
+from gpumon.collect.loop import LONGEST_INTERVAL, SHORTEST_INTERVAL, Collector, clamp_interval
 from gpumon.core.frames import encode
 from gpumon.core.model import Frame
 from gpumon.core.problems import ProblemCode
 from gpumon.streams.child import Child
 from gpumon.streams.live import LiveStream
 from tests.builders import frame
+from tests.collect.bench import Bench
 from tests.processes import kill
 
 pytestmark = pytest.mark.xdist_group("clock")
@@ -213,3 +214,24 @@ def test_collector_goes_when_its_parent_is_killed(start: Start) -> None:
     while Path(f"/proc/{int(line)}").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not Path(f"/proc/{int(line)}").exists()
+
+
+def test_a_setting_that_was_cut_short_does_not_spoil_the_next(start: Start) -> None:
+    child = start("os.write(1, b'up\\n'); time.sleep(0.3); os.write(1, os.read(0, 999).hex().encode() + b'\\n')")
+    assert child.read_line(10) == b"up"
+    child.tell({"look": ["GPU-0"]})
+    told = bytes.fromhex((child.read_line(10) or b"").decode())
+    assert told == b'\n{"look": ["GPU-0"]}\n'
+
+
+@pytest.mark.parametrize("torn", ['{"look": ["GPU', "[]", '{"look": 5}', '{"interval": null}', '"look"', '{"new": 1}'])
+def test_settings_that_mean_nothing_are_passed_over(tmp_path: Path, torn: str) -> None:
+    bench = Bench(tmp_path)
+    reading, writing = os.pipe()
+    collector = Collector(bench.api, bench.flights, interval=1.0, output=-1, control=reading, processes=bench.table)
+    os.write(writing, torn.encode() + b'\n{"look": ["GPU-1"]}\n\n{"interval": 0.5}\n')
+    collector._take_settings()
+    assert collector.interval == 0.5
+    assert collector._sweeper.attention.keys == {"GPU-1"}
+    os.close(reading)
+    os.close(writing)

@@ -6,9 +6,9 @@ import pytest
 
 from gpumon.collect.device import DeviceReader
 from gpumon.collect.flights import Flights
-from gpumon.collect.lanes import Lane
 from gpumon.collect.nvml import DeviceLostError, DriverGoneError, Nvml
 from gpumon.collect.processes import ProcessTable
+from gpumon.collect.readers import Lane
 from gpumon.core.model import Device, Process, ProcessKind
 from gpumon.core.problems import ProblemCode
 from tests.collect.fake import (

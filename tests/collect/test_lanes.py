@@ -6,15 +6,30 @@ from types import SimpleNamespace
 import pytest
 
 from gpumon.collect.flights import Abandoned
-from gpumon.collect.lanes import READERS, RETRY_SECONDS, Lane, LaneReadings
+from gpumon.collect.lanes import RETRY_SECONDS, LaneReadings
+from gpumon.collect.look import LOOK_METRICS
 from gpumon.collect.nvml import DeviceLostError, DriverGoneError, Nvml
+from gpumon.collect.readers import READERS, Lane
 from gpumon.core.metrics import METRICS
 from gpumon.core.problems import ProblemCode
 from tests.collect.fake import LOST, MIB, NO_PERMISSION, NOT_SUPPORTED, TOO_OLD, UNINITIALIZED, UNKNOWN, FakeNvml
 
 POWER = "nvmlDeviceGetPowerUsage"
 WIDTH = "nvmlDeviceGetCurrPcieLinkWidth"
+FAN = "nvmlDeviceGetFanSpeed"
+FIELDS = "nvmlDeviceGetFieldValues"
 THRESHOLD = "nvmlDeviceGetTemperatureThreshold"
+SELDOM = (
+    "nvmlDeviceGetEnforcedPowerLimit",
+    WIDTH,
+    FIELDS,
+    FAN,
+    "nvmlDeviceGetRemappedRows",
+    "nvmlDeviceGetBAR1MemoryInfo",
+    "nvmlDeviceGetPcieReplayCounter",
+    "nvmlDeviceGetEncoderUtilization",
+    "nvmlDeviceGetDecoderUtilization",
+)
 MEMORY_METRICS = ("memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes", "memory_free_bytes")
 
 
@@ -26,7 +41,7 @@ def test_every_metric_is_read() -> None:
     taken = lanes(FakeNvml())
     taken.read(0)
     readings, problems = taken.read(1)
-    assert set(readings) == set(METRICS) - {"memory_unattributed_bytes"}
+    assert set(readings) == set(METRICS) - {"memory_unattributed_bytes", *LOOK_METRICS}
     assert problems == {}
     assert readings["power_watts"] == pytest.approx(612.5)
     assert readings["clock_sm_hertz"] == 1_830_000_000
@@ -42,16 +57,17 @@ def test_each_lane_has_its_period() -> None:
     assert count[POWER] == 21
     assert count[WIDTH] == 3
     assert count[THRESHOLD] == 1
-    assert {reader.lane for reader in READERS} == set(Lane) - {Lane.PROCESSES}
+    assert {reader.lane for reader in READERS} == set(Lane)
 
 
 def test_the_first_frame_does_not_wait_for_what_never_changes() -> None:
     fake = FakeNvml()
     taken = lanes(fake)
     readings, problems = taken.read(0)
-    assert "clock_sm_max_hertz" not in readings
+    assert not {"clock_sm_max_hertz", "fan_percent", "temperature_memory_celsius"} & set(readings)
+    assert {"power_limit_watts", "pcie_width"} <= set(readings)
     assert problems["clock_sm_max_hertz"].code is ProblemCode.NOT_READ
-    assert fake.count()["nvmlDeviceGetMaxClockInfo"] == 0
+    assert not fake.count().keys() & {"nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetFieldValues", FAN}
     readings, problems = taken.read(1)
     assert "clock_sm_max_hertz" in readings
     assert problems == {}
@@ -169,3 +185,66 @@ def test_what_a_call_that_hung_did_not_bring_is_read_when_the_device_is_back(cal
     readings, problems = taken.read(3)
     assert readings[metric] == 16
     assert problems == {}
+
+
+def test_readings_that_are_taken_seldom_do_not_come_all_in_one_tick() -> None:
+    fake = FakeNvml()
+    taken = lanes(fake)
+    taken.read(0)
+    taken.read(1)
+    fake.count()
+    most, calls = 0, 0
+    for tick in range(20, 220):
+        taken.read(tick / 10)
+        counted = fake.count()
+        seldom = sum(counted[call] for call in SELDOM)
+        most, calls = max(most, seldom), calls + seldom
+    assert most <= 2
+    assert 2 * len(SELDOM) - 2 <= calls <= 2 * len(SELDOM) + 2
+
+
+def test_a_chip_without_memory_of_its_own_says_so() -> None:
+    fake = FakeNvml()
+    fake.answer("nvmlDeviceGetMemoryInfo", NOT_SUPPORTED)
+    taken = lanes(fake)
+    for second in range(100):
+        readings, problems = taken.read(second)
+    assert not set(MEMORY_METRICS) & set(readings)
+    assert {problems[metric].code for metric in MEMORY_METRICS} == {ProblemCode.NOT_SUPPORTED}
+    assert "share the host's memory" in problems["memory_used_bytes"].reason
+    assert fake.count()["nvmlDeviceGetMemoryInfo"] == 1
+    assert readings["power_watts"] == pytest.approx(612.5)
+
+
+def test_a_window_that_contradicts_itself_is_missing() -> None:
+    fake = FakeNvml()
+    fake.answer("nvmlDeviceGetBAR1MemoryInfo", SimpleNamespace(bar1Total=MIB, bar1Used=2 * MIB))
+    taken = lanes(fake)
+    taken.read(0)
+    readings, problems = taken.read(1)
+    assert not {"bar1_total_bytes", "bar1_used_bytes"} & set(readings)
+    assert problems["bar1_used_bytes"].code is ProblemCode.INVALID_VALUE
+
+
+@pytest.mark.parametrize(
+    ("call", "metrics"),
+    [
+        ("nvmlDeviceGetRemappedRows", {"remapped_rows_pending", "remapped_rows_failure"}),
+        ("nvmlDeviceGetBAR1MemoryInfo", {"bar1_total_bytes", "bar1_used_bytes"}),
+        ("nvmlDeviceGetPcieReplayCounter", {"pcie_replay_count"}),
+        (FAN, {"fan_percent"}),
+        ("nvmlDeviceGetEncoderUtilization", {"utilization_encoder_percent"}),
+        ("nvmlDeviceGetDecoderUtilization", {"utilization_decoder_percent"}),
+        ("nvmlDeviceGetMemoryBusWidth", {"memory_bus_width_bits"}),
+    ],
+)
+def test_what_a_chip_does_not_have_costs_its_cells(call: str, metrics: set[str]) -> None:
+    fake = FakeNvml()
+    fake.answer(call, NOT_SUPPORTED)
+    taken = lanes(fake)
+    for second in range(60):
+        readings, problems = taken.read(second)
+    assert fake.count()[call] == 1
+    assert metrics <= set(problems)
+    assert {problem.code for problem in problems.values()} == {ProblemCode.NOT_SUPPORTED}
+    assert set(readings) | set(problems) == set(METRICS) - {"memory_unattributed_bytes", *LOOK_METRICS}

@@ -7,9 +7,9 @@ from contextlib import suppress
 import pynvml  # noqa: TID251
 import pytest
 
+from gpumon.collect.calls import CALLS
 from gpumon.collect.flights import Abandoned, Flights
 from gpumon.collect.nvml import (
-    CALLS,
     DeviceLostError,
     DriverGoneError,
     Nvml,

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpumon.collect.calls import CALLS
 from gpumon.collect.flights import Abandoned, Callee, Flights
-from gpumon.collect.nvml import CALLS, DriverGoneError, Nvml, NvmlError
+from gpumon.collect.nvml import DriverGoneError, Nvml, NvmlError
 from gpumon.collect.processes import ProcessTable
 from gpumon.collect.session import LOST_RETRY_SECONDS, Session
 from gpumon.collect.sweeper import FIRST_REOPEN_PAUSE, LONGEST_REOPEN_PAUSE, MAX_STUCK_THREADS

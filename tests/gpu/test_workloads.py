@@ -217,6 +217,10 @@ def test_a_run_in_the_screen(tmp_path: Path) -> None:
             terminal.send("\x1b")
             time.sleep(1)
             pages.append(terminal.screen())
+        terminal.send("\r")
+        terminal.wait_for("Every figure", 10)
+        time.sleep(4)
+        pages.append(terminal.screen())
         terminal.send("q")
         assert terminal.wait_exit() == 0
     out = Path(os.environ.get("OUT", tmp_path))

@@ -114,7 +114,8 @@ struct nvmlDevice_st { int gen, idx, mig; }; /* mig: -1 = a whole GPU */
 
 static struct nvmlDevice_st g_dev[MAXGEN][MAXGPU];
 static struct nvmlDevice_st g_mig[MAXGEN][MAXGPU][MIG_MAX];
-static int g_ngpu = 8, g_nproc = 4, g_npids, g_migcount[MAXGPU], g_nan_fan = 1, g_idle, g_globallock;
+static int g_ngpu = 8, g_nproc = 4, g_npids, g_migcount[MAXGPU], g_nan_fan = 1, g_idle, g_globallock, g_gpm = 1, g_copies;
+static atomic_int g_gpm_samples; /* allocated and not given back */
 static u32 g_pids[MAXPID];
 static long g_latency_us;
 static u64 g_memtotal = 143771ULL << 20; /* what nvidia-smi shows for an H200 SXM */
@@ -243,8 +244,8 @@ static void write_log(void) {
     snprintf(tmp, sizeof tmp, "%s.tmp%d", path, (int)getpid());
     FILE *f = fopen(tmp, "w");
     if (!f) return;
-    fprintf(f, "{\"pid\":%d,\"t\":%.3f,\"total\":%lu,\"errors\":%lu,\"setters\":%lu,\"init\":%d,\"calls\":{", (int)getpid(), rel(),
-            atomic_load(&g_calls), atomic_load(&g_errors), atomic_load(&g_setters), atomic_load(&g_init));
+    fprintf(f, "{\"pid\":%d,\"t\":%.3f,\"total\":%lu,\"errors\":%lu,\"setters\":%lu,\"init\":%d,\"gpm_samples\":%d,\"calls\":{", (int)getpid(), rel(),
+            atomic_load(&g_calls), atomic_load(&g_errors), atomic_load(&g_setters), atomic_load(&g_init), atomic_load(&g_gpm_samples));
     int first = 1;
     for (fnrec *r = g_fns; r; r = r->next) { fprintf(f, "%s\"%s\":%lu", first ? "" : ",", r->name, atomic_load(&r->calls)); first = 0; }
     fprintf(f, "},\"errors_by_fn\":{");
@@ -287,6 +288,8 @@ static void setup(void) {
     if ((e = getenv("NVML_MOCK_CUDA"))) g_cuda = (u32)atoi(e);
     if ((e = getenv("NVML_MOCK_MEM_MIB"))) g_memtotal = strtoull(e, NULL, 10) << 20;
     if ((e = getenv("NVML_MOCK_FAN"))) g_nan_fan = !atoi(e);
+    if ((e = getenv("NVML_MOCK_GPM"))) g_gpm = atoi(e);
+    if ((e = getenv("NVML_MOCK_COPIES"))) g_copies = atoi(e);
     if ((e = getenv("NVML_MOCK_IDLE"))) g_idle = atoi(e);
     if ((e = getenv("NVML_MOCK_GLOBAL_LOCK"))) g_globallock = atoi(e);
     if ((e = getenv("NVML_MOCK_LOG"))) snprintf(g_logpath, sizeof g_logpath, "%s", e);
@@ -403,7 +406,7 @@ out:
 
 /* ---------------------------------------------------------------------------- synthetic values */
 static double wave(int dev, double period, double phase) { return sin(2 * M_PI * rel() / period + dev * 0.9 + phase); }
-static double util_of(int d) { if (g_idle) return 0; double u = 62 + 34 * wave(d, 24, 0) + 6 * wave(d, 7, 1); return u < 0 ? 0 : u > 100 ? 100 : u; }
+static double util_of(int d) { if (g_idle) return 0; if (g_copies) return 100; double u = 62 + 34 * wave(d, 24, 0) + 6 * wave(d, 7, 1); return u < 0 ? 0 : u > 100 ? 100 : u; }
 static double temp_of(int d) { return g_idle ? 28 + d % 5 : 44 + d % 5 + 14 * (wave(d, 60, -0.6) + 1); }
 static double powr_of(int d) { return g_idle ? 72 + d % 7 : 110 + 5.4 * util_of(d); } /* watts */
 static double energy_of(int d) { /* mJ since 'boot', monotonic */
@@ -540,7 +543,7 @@ API nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t d, nvmlBrandType_t *v) { ENTER_
 API nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t d, nvmlDeviceArchitecture_t *v) { ENTER_DEV(d); NEED(v); *v = 9; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t d, int *a, int *b) { ENTER_DEV(d); NEED(a && b); *a = 9; *b = 0; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 16896; return NVML_SUCCESS; }
-API nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 6144; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 6016; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetBusType(nvmlDevice_t d, nvmlBusType_t *v) { ENTER_DEV(d); NEED(v); *v = 2; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetPowerSource(nvmlDevice_t d, nvmlPowerSource_t *v) { ENTER_DEV(d); NEED(v); *v = 0; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetIrqNum(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 300 + (u32)d->idx; return NVML_SUCCESS; }
@@ -684,7 +687,7 @@ API nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t d, nvmlProce
 }
 API nvmlReturn_t nvmlDeviceGetConfComputeMemSizeInfo(nvmlDevice_t d, nvmlConfComputeMemSizeInfo_t *m) { ENTER_DEV(d); NEED(m); m->protectedMemSizeKib = 0; m->unprotectedMemSizeKib = g_memtotal >> 10; return NVML_SUCCESS; }
 #endif
-static u32 psm(int d, int j, int n) { return (u32)(util_of(d) / (n ? n : 1) * (1 + 0.5 * wave(d, 11, j))); }
+static u32 psm(int d, int j, int n) { return (u32)(util_of(d) / (n ? n : 1) * (1 + 0.5 * wave(d, 11, j)) / 1.5); }
 API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t d, nvmlProcessUtilizationSample_t *s, u32 *n, u64 last) {
     ENTER_DEV(d); NEED(n); u32 have = (u32)nprocs_of(d->idx); if (!have) { *n = 0; return NVML_ERROR_NOT_FOUND; }
     u64 ts = now_us(); ts -= ts % 166667; if (ts <= last) { *n = 0; return NVML_ERROR_NOT_FOUND; }
@@ -746,6 +749,13 @@ API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t d, u32 l, nvml
 API nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t d, u32 l, nvmlIntNvLinkDeviceType_t *v) { ENTER_DEV(d); NEED(v && l < 18); *v = 2; return NVML_SUCCESS; }
 
 /* ------------------------------------------------------------------------------- field values */
+static const char *fv_category(u32 id) { /* which part of the machine a field belongs to, for faults */
+    if (id <= 59) return "ecc";
+    if (id == 82) return "temp";
+    if (id == 90 || id == 91 || (id >= 138 && id <= 141) || (id >= 164 && id <= 170)) return "nvlink";
+    if (id >= 185 && id <= 192) return "power";
+    return "";
+}
 static void fv(nvmlFieldValue_t *f, int d) {
     f->timestamp = (long long)now_us(); f->latencyUsec = 3; f->nvmlReturn = NVML_SUCCESS; f->value.ullVal = 0; f->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
     double t = rel();
@@ -756,7 +766,8 @@ static void fv(nvmlFieldValue_t *f, int d) {
     switch (id) {
     case 82: f->value.uiVal = (u32)(temp_of(d) + 8); return;                                            /* MEMORY_TEMP */
     case 83: case 191: f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG; f->value.ullVal = (u64)energy_of(d); return;
-    case 90: case 164: f->value.uiVal = 26562; return;                                                  /* NVLINK speed MBps */
+    case 90: f->nvmlReturn = NVML_ERROR_NOT_SUPPORTED; return;                                          /* as an H200 does */
+    case 164: if (f->scopeId >= 18) f->nvmlReturn = NVML_ERROR_INVALID_ARGUMENT; else f->value.uiVal = 26562; return; /* MB/s of a link */
     case 91: f->value.uiVal = 18; return;                                                               /* NVLINK_LINK_COUNT */
     case 94: case 95: f->value.uiVal = 0; return;
     case 138: case 140: f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG; f->value.ullVal = (u64)(t * 9e6 * (1 + 0.3 * wave(d, 13, f->scopeId))) + 1000000000ULL; return;
@@ -775,8 +786,41 @@ static void fv(nvmlFieldValue_t *f, int d) {
 }
 API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t d, int n, nvmlFieldValue_t *v) {
     ENTER_DEV(d); NEED(v && n > 0);
-    fault_t *f = g_nfault ? find_fault("notsupported", "power", d->idx) : NULL;
-    for (int i = 0; i < n; i++) { fv(&v[i], d->idx); if (f && v[i].fieldId >= 185 && v[i].fieldId <= 192) v[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED; }
+    for (int i = 0; i < n; i++) {
+        fv(&v[i], d->idx);
+        if (g_nfault && find_fault("notsupported", fv_category(v[i].fieldId), d->idx)) v[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+        if (garbage("fields", d->idx)) v[i].value.ullVal = ~0ULL;
+        if (garbage("fieldtype", d->idx)) v[i].valueType = 99;
+    }
+    return NVML_SUCCESS;
+}
+
+/* ----------------------------------------------------------------------------------------- GPM */
+typedef struct { int idx; double taken; } *nvmlGpmSample_t;
+typedef struct { u32 metricId; nvmlReturn_t nvmlReturn; double value; struct { char *a, *b, *c; } info; } nvmlGpmMetric_t;
+typedef struct { u32 version, numMetrics; nvmlGpmSample_t sample1, sample2; nvmlGpmMetric_t metrics[333]; } nvmlGpmMetricsGet_t;
+typedef struct { u32 version, isSupportedDevice; } nvmlGpmSupport_t;
+_Static_assert(sizeof(nvmlGpmMetric_t) == 40, "gpm metric");
+API nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t d, nvmlGpmSupport_t *s) { ENTER_DEV(d); NEED(s && s->version == 1); s->isSupportedDevice = (u32)g_gpm; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t *s) { ENTER_SYS(); NEED(s); *s = calloc(1, sizeof **s); (*s)->idx = -1; atomic_fetch_add(&g_gpm_samples, 1); return NVML_SUCCESS; }
+API nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t s) { ENTER_SYS(); NEED(s); free(s); atomic_fetch_sub(&g_gpm_samples, 1); return NVML_SUCCESS; }
+API nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t d, nvmlGpmSample_t s) { ENTER_DEV(d); NEED(s); if (!g_gpm) return NVML_ERROR_NOT_SUPPORTED; s->idx = d->idx; s->taken = now_mono(); return NVML_SUCCESS; }
+static double gpm(u32 id, int d) { /* an H200 under a bf16 matmul, scaled by utilisation, or under copies from the host */
+    double u = util_of(d) / 100;
+    if (g_copies) return id == 10 ? 1.15 : id == 21 ? 56500 : 0;
+    switch (id) {
+    case 2: return 95.5 * u; case 3: return 14 * u; case 5: return 92.7 * u; case 10: return 17 * u;
+    case 12: return 3 * u; case 20: return 40 * u; case 21: return 75 * u; case 60: return 2000 * u; case 61: return 3000 * u;
+    default: return 0;
+    }
+}
+API nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *g) {
+    ENTER_SYS(); NEED(g && g->version == 1 && g->sample1 && g->sample2 && g->numMetrics <= 333);
+    int d = g->sample1->idx; NEED(d >= 0 && d == g->sample2->idx && g->sample2->taken - g->sample1->taken >= 0.1);
+    for (u32 i = 0; i < g->numMetrics; i++) {
+        g->metrics[i].nvmlReturn = find_fault("notsupported", "gpmmetric", d) && g->metrics[i].metricId >= 60 ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
+        g->metrics[i].value = garbage("gpm", d) ? NAN : gpm(g->metrics[i].metricId, d);
+    }
     return NVML_SUCCESS;
 }
 

@@ -15,7 +15,7 @@ from gpumon.core.problems import Problem, ProblemCode
 from gpumon.streams import replay
 from gpumon.streams.base import Rewound
 from gpumon.ui.app import THEMES, GpumonApp
-from gpumon.ui.screens.details import DetailsScreen
+from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.help import HELP, HelpScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.source import INTERVALS, SPEEDS
@@ -58,10 +58,10 @@ class Scenes:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.drawn: list[str] = []
-        for screen in (OverviewScreen, DetailsScreen):
+        for screen in (OverviewScreen, DeviceScreen):
             self._spy(monkeypatch, screen)
 
-    def _spy(self, monkeypatch: pytest.MonkeyPatch, screen: type[OverviewScreen] | type[DetailsScreen]) -> None:
+    def _spy(self, monkeypatch: pytest.MonkeyPatch, screen: type[OverviewScreen] | type[DeviceScreen]) -> None:
         original = screen.show
 
         def show(drawn: Any, scene: Any) -> None:  # noqa: ANN401
@@ -303,12 +303,12 @@ async def test_details_of_a_gpu_and_back() -> None:
     async with app.run_test(size=(120, 60)) as pilot:
         stream.put(troubled())
         await pilot.press("down", "enter")
-        assert isinstance(app.screen, DetailsScreen)
+        assert isinstance(app.screen, DeviceScreen)
         shown = screen_text(app)
-        assert " GPU 1  NVIDIA H200" in shown
+        assert " GPU 1  H200  driver 580.95.05  LOST" in shown
         assert re.search(r"State +lost +The GPU has fallen off the bus\.", shown)
         assert re.search(r"GPU utilization +– ", shown)
-        await pilot.press("left")
+        await pilot.press("escape")
         assert isinstance(app.screen, OverviewScreen)
 
 
@@ -356,7 +356,7 @@ async def test_details_of_memory_that_nobody_owns_are_its_gpu() -> None:
         device = builders.device(0, processes=(), readings={"memory_unattributed_bytes": 9 << 30})
         stream.put(builders.frame(devices=(device,)))
         await pilot.press("tab", "enter")
-        assert " GPU 0  NVIDIA H200" in screen_text(app)
+        assert " GPU 0  H200" in screen_text(app)
 
 
 async def test_the_note_says_all_that_a_narrow_row_cannot() -> None:
@@ -396,7 +396,7 @@ async def test_a_hidden_screen_does_not_draw(monkeypatch: pytest.MonkeyPatch) ->
         for number in range(5):
             stream.put(busy(number, number + 1))
             await pilot.pause()
-        assert set(scenes.drawn) == {"DetailsScreen"}
+        assert set(scenes.drawn) == {"DeviceScreen"}
         assert [spy.regions for spy in spies if spy.regions] == []
 
 

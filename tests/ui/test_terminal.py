@@ -422,7 +422,7 @@ def test_the_mouse_moves_opens_and_scrolls(nvml_mock: NvmlMock) -> None:
         terminal.send("\x1b[<65;10;6M" * 3)
         terminal.wait_for(r"(?m)^ +2\d +\d+%")
         terminal.send("\x1b[<0;10;6M\x1b[<0;10;6m\x1b[<0;10;6M\x1b[<0;10;6m")
-        terminal.wait_for(r"GPU \d+  NVIDIA H200[\s\S]*UUID")
+        terminal.wait_for(r"GPU \d+  H200[\s\S]*Every figure")
 
 
 def test_no_mouse_leaves_the_mouse_to_the_terminal(environment: dict[str, str]) -> None:

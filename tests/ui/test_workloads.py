@@ -473,7 +473,7 @@ async def test_it_asks_before_it_works_beside_others(key: str, begins: bool) -> 
         (entry,) = app.workshop.board.runs
         await until(pilot, lambda: isinstance(app.screen, LeaveDialog), "the question")
         text = screen_text(app)
-        assert "1 process works where matmul is to run, on GPU 0:" in text
+        assert "1 other works where matmul is to run, on GPU 0:" in text
         assert "GPU 0  ada  PID 4000  holds 69.3 GiB" in text
         assert "python train.py --config large.yaml" in text
         assert "12.0 GiB of GPU memory, about 20 s" in text

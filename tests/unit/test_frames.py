@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpumon.core.frames import COMMAND_LIMIT, FrameError, decode, encode, to_document
+from gpumon.core.frames import COMMAND_LIMIT, NOT_HELD, FrameError, decode, encode, to_document
 from gpumon.core.metrics import METRICS, Unit
-from gpumon.core.model import Device, DeviceState, Frame, Host, Process, ProcessKind, Sweep
+from gpumon.core.model import TRAITS, ComputeMode, Device, DeviceState, Frame, Host, Process, ProcessKind, Sweep, Switch
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
 from tests.builders import device, frame
@@ -30,6 +30,7 @@ PROCESSES = st.builds(
     cpu_percent=NUMBER,
     host_memory_bytes=COUNT,
     age_seconds=NUMBER,
+    sm_percent=NUMBER,
     problems=PROBLEMS,
 )
 
@@ -38,7 +39,7 @@ PROCESSES = st.builds(
 def readings(draw: st.DrawFn) -> dict[str, float]:
     found: dict[str, float] = {}
     for metric in draw(st.sets(st.sampled_from(list(METRICS.values())))):
-        if metric.unit in {Unit.BYTES, Unit.NONE}:
+        if metric.unit in {Unit.BYTES, Unit.NONE, Unit.COUNT, Unit.BITS}:
             found[metric.id] = draw(st.integers(int(metric.minimum), int(metric.maximum)))
         else:
             found[metric.id] = draw(st.floats(metric.minimum, metric.maximum))
@@ -53,6 +54,14 @@ DEVICES = st.builds(
     pci_bus_id=TEXT,
     name=TEXT,
     architecture=TEXT,
+    compute_capability=TEXT,
+    vbios_version=TEXT,
+    persistence_mode=st.none() | st.sampled_from(Switch),
+    compute_mode=st.none() | st.sampled_from(ComputeMode),
+    ecc_mode=st.none() | st.sampled_from(Switch),
+    ecc_mode_pending=st.none() | st.sampled_from(Switch),
+    mig_mode=st.none() | st.sampled_from(Switch),
+    mig_mode_pending=st.none() | st.sampled_from(Switch),
     state=st.sampled_from(DeviceState),
     age_seconds=NUMBER,
     readings=readings(),
@@ -221,3 +230,55 @@ def test_newer_schema_says_what_to_do(schema: object) -> None:
 def test_every_record_has_its_problems_beside_it() -> None:
     raw = to_document(frame())
     assert raw["devices"][0]["processes"][0]["problems"] == {}
+
+
+def test_what_an_earlier_gpumon_did_not_know_is_missing_with_that_reason() -> None:
+    raw = to_document(frame(devices=(device(),)))
+    later = {"nvlink_bytes_per_second", "sm_activity_percent", "fan_percent"}
+    for name in (*later, *TRAITS):
+        del raw["devices"][0][name]
+    del raw["devices"][0]["processes"][0]["sm_percent"]
+    found = decode(json.dumps(raw)).devices[0]
+    assert {name for name, problem in found.problems.items() if problem == NOT_HELD} == later | set(TRAITS)
+    assert found.problems["mig_mode"].reason == "This recording does not hold it."
+    assert found.processes is not None
+    assert found.processes[0].problems == {"sm_percent": NOT_HELD}
+    again = decode(encode(frame(devices=(found,)))).devices[0]
+    assert again == found
+
+
+def test_a_reason_that_a_recording_holds_is_not_replaced() -> None:
+    raw = to_document(frame(devices=(device(),)))
+    del raw["devices"][0]["fan_percent"]
+    raw["devices"][0]["problems"] = {"fan_percent": {"code": "gpu_lost", "reason": "The GPU has fallen off the bus."}}
+    assert decode(json.dumps(raw)).devices[0].problems["fan_percent"].code is ProblemCode.GPU_LOST
+
+
+@pytest.mark.parametrize("field", ["ecc_mode", "compute_mode", "mig_mode_pending"])
+def test_a_mode_of_a_later_gpumon_is_missing(field: str) -> None:
+    raw = to_document(frame(devices=(device(),)))
+    raw["devices"][0][field] = "half \x1b[2J"
+    found = decode(json.dumps(raw)).devices[0]
+    assert getattr(found, field) is None
+    assert found.problems[field].code is ProblemCode.INVALID_VALUE
+    assert "half" in found.problems[field].reason
+    assert "\x1b" not in found.problems[field].reason
+
+
+def test_traits_are_text_in_the_document() -> None:
+    made = device(mig_mode=Switch.ENABLED, compute_mode=ComputeMode.EXCLUSIVE_PROCESS, compute_capability="9.0")
+    raw = json.loads(encode(frame(devices=(made,))))["devices"][0]
+    assert (raw["mig_mode"], raw["compute_mode"], raw["compute_capability"]) == ("enabled", "exclusive_process", "9.0")
+    assert raw["ecc_mode"] is None
+
+
+def test_equal_problems_are_made_once_and_long_ones_are_not_kept() -> None:
+    problem = {"code": "not_read", "reason": "It is read only while its GPU is looked at."}
+    long = {"code": "unknown", "reason": "x" * 100_000, "remedy": "y" * 100_000}
+    raw = to_document(frame(devices=(device(),)))
+    raw["devices"][0]["problems"] = {"energy_joules": problem, "fan_percent": problem, "uuid": long}
+    first, second = (decode(json.dumps(raw)).devices[0].problems for _ in range(2))
+    assert first == second
+    assert first["energy_joules"] is second["fan_percent"]
+    assert first["uuid"] is not second["uuid"]
+    assert len(first["uuid"].reason) == COMMAND_LIMIT

@@ -2,8 +2,9 @@
 
 import pytest
 
-from gpumon.collect.lanes import READERS
-from gpumon.collect.nvml import CALLS
+from gpumon.collect.calls import CALLS
+from gpumon.collect.look import LOOK_METRICS
+from gpumon.collect.readers import READERS
 from gpumon.core.metrics import METRICS, Metric, Unit
 
 SUFFIXES = {
@@ -12,7 +13,13 @@ SUFFIXES = {
     Unit.CELSIUS: "_celsius",
     Unit.WATTS: "_watts",
     Unit.HERTZ: "_hertz",
+    Unit.BYTES_PER_SECOND: "_bytes_per_second",
+    Unit.JOULES: "_joules",
+    Unit.BITS: "_bits",
+    Unit.COUNT: "_count",
 }
+DIFFERENCES = {"energy_joules"}
+"""What the driver answered is checked before the difference is taken."""
 COMPUTED = {"memory_unattributed_bytes"}
 
 each_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))
@@ -29,8 +36,8 @@ def test_drivers_sentinels_are_no_readings(metric: Metric) -> None:
     assert metric.minimum < metric.maximum
     for sentinel in (0xFFFFFFFFFFFFFFFF, -0x7FFFFFFF):
         assert not metric.admits(sentinel)
-    if metric.unit is not Unit.BYTES:
-        scale = {Unit.HERTZ: 1e6, Unit.WATTS: 1e-3}.get(metric.unit, 1)
+    if metric.unit is not Unit.BYTES and metric.id not in DIFFERENCES:
+        scale = {Unit.HERTZ: 1e6, Unit.WATTS: 1e-3, Unit.BYTES_PER_SECOND: 1e6}.get(metric.unit, 1)
         assert not metric.admits(0xFFFFFFFF * scale)
     assert not metric.admits(float("nan"))
 
@@ -48,6 +55,6 @@ def test_source_is_a_call_that_is_made(metric: Metric) -> None:
 
 
 def test_every_metric_has_one_reader() -> None:
-    read = [metric for reader in READERS for metric in reader.metrics]
+    read = [metric for reader in READERS for metric in reader.metrics] + list(LOOK_METRICS)
     assert len(read) == len(set(read))
     assert set(read) | COMPUTED == set(METRICS)

@@ -75,6 +75,13 @@ def test_clock(seconds: float, text: str) -> None:
         (56, Unit.CELSIUS, "56 °C"),
         (87, Unit.PERCENT, "87 %"),
         (16, Unit.NONE, "16"),
+        (478.116e9, Unit.BYTES_PER_SECOND, "478 GB/s"),
+        (55.4321e9, Unit.BYTES_PER_SECOND, "55.4 GB/s"),
+        (0, Unit.BYTES_PER_SECOND, "0 B/s"),
+        (999.4, Unit.JOULES, "999 J"),
+        (1_254_000, Unit.JOULES, "1.25 MJ"),
+        (1_234_567, Unit.COUNT, "1234567"),
+        (6016, Unit.BITS, "6016 bit"),
     ],
 )
 def test_value(value: float, unit: Unit, text: str) -> None:
@@ -90,6 +97,8 @@ def test_value(value: float, unit: Unit, text: str) -> None:
         units.megahertz_text,
         units.duration_text,
         units.age_text,
+        units.rate_text,
+        units.energy_text,
         lambda value: units.value_text(value, Unit.WATTS),
     ],
 )

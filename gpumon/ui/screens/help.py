@@ -17,8 +17,10 @@ KEYS
   + -            live: shorter or longer interval; recording: speed
   , .            recording: ten seconds back or forth
   tab  arrows    from table to table, and inside one (also j k g G, mouse)
-  enter          every value of the row: its meaning, or why it is missing
+  enter          a GPU over time; every value of the row, its meaning,
+                 or why it is missing
   w              workloads: run diagnoses on a GPU or the CPU, watch them
+  c              what gpumon itself costs
   d              play the bundled recording, and back to live
   t              theme: dark, light, ansi (your terminal's own colours)
   ctrl+p         all commands           ctrl+z   suspend (back with fg)
@@ -37,6 +39,12 @@ A GPU
                  _ is idle, a dot is a gap: nothing could be measured;
                  ┆ here a workload of gpumon began or ended
   !  before a value: look at it         –  no value: enter tells why
+
+A GPU OVER TIME
+  m              choose the charts      z x      zoom in and out
+  left right     back and forth through history; n returns to now
+  power cap ...  when the clocks were lowered, and why; under it events:
+                 ┆ workload of gpumon, ! the GPU, x the driver
 
 A WORKLOAD
   w enter        choose one, set its parameters, start it with F5

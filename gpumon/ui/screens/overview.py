@@ -13,6 +13,7 @@ from gpumon.ui.paint.columns import Placed, RowT, headings, place, row_line
 from gpumon.ui.paint.line import Line, Role, Span, plain
 from gpumon.ui.scene import Scene
 from gpumon.ui.screens.details import DetailsScreen
+from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.drawn import DrawnScreen
 from gpumon.ui.view.around import banner, host_line, running_text, title_line, totals_text, versions
 from gpumon.ui.view.devices import DEVICE_COLUMNS, device_rows
@@ -76,14 +77,14 @@ class OverviewScreen(DrawnScreen[None]):
 
     @on(LineTable.RowChosen, "#devices")
     def open_device(self, chosen: LineTable.RowChosen) -> None:
-        """Shows every value of the chosen device."""
-        self.app.push_screen(DetailsScreen(chosen.key))
+        """Shows the chosen device over time, and every value of it."""
+        self.app.push_screen(DeviceScreen(chosen.key))
 
     @on(LineTable.RowChosen, "#processes")
     def open_process(self, chosen: LineTable.RowChosen) -> None:
-        """Shows every value of the chosen process."""
+        """Shows every value of the chosen process; memory that none owns is its device's."""
         device_key, _, pid = chosen.key.rpartition("/")
-        self.app.push_screen(DetailsScreen(device_key, int(pid) if pid else None))
+        self.app.push_screen(DetailsScreen(device_key, int(pid)) if pid else DeviceScreen(device_key))
 
     def _show_tables(self, scene: Scene, room: int) -> None:
         frame = scene.frame

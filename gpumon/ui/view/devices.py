@@ -12,7 +12,7 @@ from gpumon.ui.paint.history import strip
 from gpumon.ui.paint.line import Role, Span
 from gpumon.ui.scene import Scene
 
-_THROTTLE_WORDS: Final = {
+THROTTLE_WORDS: Final = {
     "hw_thermal_slowdown": "too hot",
     "hw_power_brake_slowdown": "power brake",
     "hw_slowdown": "hw slowdown",
@@ -23,7 +23,7 @@ _THROTTLE_WORDS: Final = {
     "display_clock_setting": "display clock",
     "gpu_idle": "idle",
 }
-_SLOWED_BY_FAULT: Final = frozenset(
+SLOWED_BY_FAULT: Final = frozenset(
     {"hw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown", "sw_thermal_slowdown"}
 )
 _MEMORY_NEARLY_FULL: Final = 0.95
@@ -154,9 +154,9 @@ def _state(row: DeviceRow, _: int) -> Span:
 
 def throttle_text(reasons: Collection[str]) -> tuple[str, bool]:
     """The first reason why clocks are lowered and the number of others, and whether one of them is a fault."""
-    words = [word for reason, word in _THROTTLE_WORDS.items() if reason in reasons]
+    words = [word for reason, word in THROTTLE_WORDS.items() if reason in reasons]
     text = "" if not words else words[0] if len(words) == 1 else f"{words[0]} +{len(words) - 1}"
-    return text, not _SLOWED_BY_FAULT.isdisjoint(reasons)
+    return text, not SLOWED_BY_FAULT.isdisjoint(reasons)
 
 
 def _gpu_history(row: DeviceRow, width: int) -> Span:

@@ -1,0 +1,93 @@
+"""Every value of a device or a process as entries: a label, the value, and its meaning or why it is missing."""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from functools import lru_cache
+from textwrap import wrap
+from typing import Final
+
+from gpumon.core.metrics import METRICS
+from gpumon.core.model import TRAITS, Device, Process
+from gpumon.core.problems import Problem
+from gpumon.core.units import MISSING, age_text, bytes_text, number_text
+from gpumon.ui.paint.line import Line, Role, Span, clipped, line
+from gpumon.ui.view.limits import limited_text
+
+LABEL_WIDTH: Final = 29
+VALUE_WIDTH: Final = 41
+_LEAST_NOTE_WIDTH: Final = 20
+_MOST_LINES: Final = 1024
+"""Lines that are kept, since most entries of a table are the same as a moment before."""
+_TRAIT_LABELS: Final = {
+    "compute_capability": "Compute capability",
+    "vbios_version": "VBIOS",
+    "persistence_mode": "Persistence mode",
+    "compute_mode": "Compute mode",
+    "ecc_mode": "ECC",
+    "ecc_mode_pending": "ECC after the next reset",
+    "mig_mode": "MIG",
+    "mig_mode_pending": "MIG after the next reset",
+}
+
+Entry = tuple[str, str, str]
+"""Label, value, and what is said about it: the reason if it is missing, else its meaning and source."""
+
+
+def device_entries(device: Device) -> Iterator[Entry]:
+    """Everything that is known of a device."""
+    problems = device.problems
+    age = f", values {age_text(device.age_seconds)} old" if device.age_seconds else ""
+    yield "State", device.state.value + age, _reason(problems, "state")
+    for metric in METRICS.values():
+        is_missing = device.get(metric.id) is None
+        note = _reason(problems, metric.id, "state") if is_missing else f"{metric.help} ({metric.source})"
+        yield metric.label, limited_text(metric.id, device), note
+    reasons = None if device.throttle_reasons is None else ", ".join(device.throttle_reasons) or "none"
+    yield _entry("Throttle reasons", reasons, problems, "throttle_reasons", "state")
+    count = None if device.processes is None else str(len(device.processes))
+    yield _entry("Processes", count, problems, "processes", "state")
+    yield _entry("UUID", device.uuid, problems, "uuid", "state")
+    yield _entry("PCI bus id", device.pci_bus_id, problems, "pci_bus_id", "state")
+    yield _entry("Architecture", device.architecture, problems, "architecture", "state")
+    cuda_index = None if device.cuda_index is None else str(device.cuda_index)
+    yield _entry("CUDA index", cuda_index, problems, "cuda_index", "state")
+    for field in TRAITS:
+        label = _TRAIT_LABELS.get(field, field.replace("_", " ").capitalize())
+        yield _entry(label, getattr(device, field), problems, field, "state")
+
+
+def process_entries(process: Process, room: int) -> Iterator[Entry]:
+    """Everything that is known of a process; its command takes as many lines of ``room`` cells as it needs."""
+    problems = process.problems
+    cpu = None if process.cpu_percent is None else f"{number_text(process.cpu_percent, 1)} %"
+    yield "PID", str(process.pid), "In the host's PID namespace."
+    yield "Type", ", ".join(kind.value for kind in process.kinds), "NVML's lists in which it stands."
+    yield _entry("User", process.user, problems, "user", "command")
+    yield _entry("GPU memory", bytes_text(process.memory_bytes), problems, "memory_bytes")
+    yield _entry("Host CPU", cpu, problems, "cpu_percent", "command")
+    yield _entry("Host memory", bytes_text(process.host_memory_bytes), problems, "host_memory_bytes", "command")
+    yield _entry("Age", age_text(process.age_seconds), problems, "age_seconds", "command")
+    lines = wrap(process.command or MISSING, room, break_on_hyphens=False) or [MISSING]
+    yield "Command", lines[0], _reason(problems, "command")
+    for rest in lines[1:]:
+        yield "", rest, ""
+
+
+def _entry(label: str, value: str | Enum | None, problems: Mapping[str, Problem], *subjects: str) -> Entry:
+    text = MISSING if value is None else str(value.value if isinstance(value, Enum) else value)
+    return label, text, _reason(problems, *subjects)
+
+
+def _reason(problems: Mapping[str, Problem], *subjects: str) -> str:
+    """The first reason that is given under one of the names."""
+    return next((str(problems[subject]) for subject in subjects if subject in problems), "")
+
+
+@lru_cache(maxsize=_MOST_LINES)
+def entry_line(label: str, value: str, note: str, width: int) -> Line:
+    """An entry as a line; the note is left out where it has no room."""
+    room = width - LABEL_WIDTH - VALUE_WIDTH - 4
+    if room < _LEAST_NOTE_WIDTH:
+        note = ""
+    shown = clipped(note, room)
+    return line(Span(f"{label:<{LABEL_WIDTH}} ", Role.ACCENT), f"{value:<{VALUE_WIDTH}} ", Span(shown, Role.DIM))

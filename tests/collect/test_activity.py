@@ -1,0 +1,290 @@
+"""What is read only in a look: counters of the chip, energy, shares of processes."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpumon.collect.activity import EnergyCounter, GpmCounters, ProcessShares
+from gpumon.collect.flights import Flights
+from gpumon.collect.nvml import DeviceLostError, Nvml, NvmlError, ReadingError
+from gpumon.core.problems import Problem, ProblemCode
+from tests.collect.fake import LOST, NOT_SUPPORTED, UNKNOWN, FakeGpm, FakeNvml, error
+
+SAMPLE = "nvmlGpmSampleGet"
+ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
+SHARES = "nvmlDeviceGetProcessUtilization"
+NOTHING_RAN = error(6)
+NO_SAMPLES = error(0)
+MIB = 1 << 20
+
+
+def code(value: object) -> ProblemCode:
+    assert isinstance(value, Problem)
+    return value.code
+
+
+# Counters of the chip
+
+
+@pytest.fixture
+def fake() -> FakeNvml:
+    return FakeNvml()
+
+
+def test_counters_take_two_samples_that_are_swapped(fake: FakeNvml) -> None:
+    gpm = FakeGpm(fake)
+    counters = GpmCounters(Nvml(library=fake), 0)
+    first = counters.read()
+    assert {code(value) for value in first.values()} == {ProblemCode.NOT_READ}
+    for _ in range(3):
+        counters.read()
+    assert len(gpm.samples) == 2
+    assert gpm.pairs == list(zip(gpm.taken, gpm.taken[1:], strict=False))  # each with the one before it
+    assert len(set(gpm.taken)) == 2
+    assert fake.count()["nvmlGpmQueryDeviceSupport"] == 1
+
+
+def test_counters_have_their_names_and_units(fake: FakeNvml) -> None:
+    gpm = FakeGpm(fake)
+    gpm.values |= {2: 95.5, 3: 14.0, 5: 92.7, 10: 17.123, 11: 0.0, 12: 3.0, 13: 4.0}
+    gpm.values |= {20: 40.0, 21: 56_500.0, 60: 2000.0, 61: 3000.5}
+    counters = GpmCounters(Nvml(library=fake), 0)
+    counters.read()
+    assert counters.read() == {
+        "sm_activity_percent": 95.5,
+        "sm_occupancy_percent": 14.0,
+        "tensor_activity_percent": 92.7,
+        "dram_activity_percent": 17.12,
+        "fp64_activity_percent": 0.0,
+        "fp32_activity_percent": 3.0,
+        "fp16_activity_percent": 4.0,
+        "pcie_transmit_bytes_per_second": 40 * MIB,
+        "pcie_receive_bytes_per_second": 56_500 * MIB,
+        "nvlink_receive_bytes_per_second": 2000 * MIB,
+        "nvlink_transmit_bytes_per_second": 3000.5 * MIB,
+    }
+
+
+def test_a_counter_that_fails_costs_its_cell(fake: FakeNvml) -> None:
+    gpm = FakeGpm(fake)
+    gpm.values[60] = NOT_SUPPORTED
+    counters = GpmCounters(Nvml(library=fake), 0)
+    counters.read()
+    values = counters.read()
+    assert code(values["nvlink_receive_bytes_per_second"]) is ProblemCode.NOT_SUPPORTED
+    assert values["nvlink_transmit_bytes_per_second"] == MIB
+    gpm.values[60] = LOST
+    with pytest.raises(DeviceLostError):
+        counters.read()
+
+
+def test_a_share_is_rounded_down_to_all_but_nothing_more(fake: FakeNvml) -> None:
+    gpm = FakeGpm(fake)
+    gpm.values |= {2: 100.4, 3: 250.0, 20: float("nan")}
+    counters = GpmCounters(Nvml(library=fake), 0)
+    counters.read()
+    values = counters.read()
+    assert values["sm_activity_percent"] == 100
+    assert values["sm_occupancy_percent"] == 250  # whoever takes it finds it out of bounds
+    assert str(values["pcie_transmit_bytes_per_second"]) == "nan"
+
+
+def test_a_chip_without_counters_is_given_no_sample(fake: FakeNvml) -> None:
+    gpm = FakeGpm(fake, supported=False)
+    counters = GpmCounters(Nvml(library=fake), 0)
+    with pytest.raises(ReadingError) as caught:
+        counters.read()
+    assert caught.value.problem.code is ProblemCode.NOT_SUPPORTED
+    assert "Hopper" in caught.value.problem.reason
+    assert gpm.samples == []
+
+
+@pytest.mark.parametrize("call", ["nvmlGpmSampleAlloc", SAMPLE, "nvmlGpmMetricsGet"])
+def test_what_was_allocated_is_given_back_whatever_failed(fake: FakeNvml, call: str) -> None:
+    gpm = FakeGpm(fake)
+    counters = GpmCounters(Nvml(library=fake), 0)
+    if call != "nvmlGpmSampleAlloc":
+        counters.read()
+    fake.answer(call, UNKNOWN)
+    with pytest.raises(NvmlError):
+        counters.read()
+    counters.close()
+    counters.close()
+    assert gpm.samples == []
+
+
+def test_a_second_sample_that_was_refused_does_not_leak_the_first(fake: FakeNvml) -> None:
+    gpm = FakeGpm(fake)
+    allocate = gpm._allocate
+
+    def refuse() -> Any:  # noqa: ANN401
+        if gpm.samples:
+            raise UNKNOWN
+        return allocate()
+
+    fake.answer("nvmlGpmSampleAlloc", refuse)
+    counters = GpmCounters(Nvml(library=fake), 0)
+    for _ in range(3):
+        with pytest.raises(ReadingError):
+            counters.read()
+    assert len(gpm.samples) == 1
+    counters.close()
+    assert gpm.samples == []
+
+
+def test_counters_that_were_closed_begin_anew(fake: FakeNvml) -> None:
+    gpm = FakeGpm(fake)
+    counters = GpmCounters(Nvml(library=fake), 0)
+    counters.read()
+    counters.close()
+    assert code(counters.read()["sm_activity_percent"]) is ProblemCode.NOT_READ
+    assert len(gpm.samples) == 2
+
+
+# Energy
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def energies(fake: FakeNvml, *millijoules: int) -> list[Any]:
+    clock = Clock()
+    counter = EnergyCounter(Nvml(library=fake, flights=Flights(clock)), 0)
+    found = []
+    for each in millijoules:
+        fake.answer(ENERGY, each)
+        found.append(counter.read()["energy_joules"])
+        clock.now += 1
+    return found
+
+
+def test_energy_counts_from_the_first_look(fake: FakeNvml) -> None:
+    assert energies(fake, 4_200_000_000, 4_200_700_500, 4_201_400_500) == [0, 700.5, 1400.5]
+
+
+def test_a_counter_that_runs_backwards_gives_nothing_and_takes_nothing(fake: FakeNvml) -> None:
+    first, second, back, again = energies(fake, 1_000_000, 1_500_000, 200_000, 900_000)
+    assert (first, second, again) == (0, 500, 1200)
+    assert code(back) is ProblemCode.INVALID_VALUE
+
+
+@pytest.mark.parametrize("garbage", [0xFFFFFFFFFFFFFFFF, 1 << 40])
+def test_a_leap_that_no_board_can_make_does_not_count(fake: FakeNvml, garbage: int) -> None:
+    first, leap, back, again = energies(fake, 1_000_000, garbage, 1_700_000, 2_400_000)
+    assert (first, again) == (0, 700)
+    assert code(leap) is code(back) is ProblemCode.INVALID_VALUE
+
+
+def test_energy_of_a_time_when_nobody_looked_counts(fake: FakeNvml) -> None:
+    clock = Clock()
+    counter = EnergyCounter(Nvml(library=fake, flights=Flights(clock)), 0)
+    fake.answer(ENERGY, 0)
+    counter.read()
+    counter.close()
+    clock.now += 1000
+    fake.answer(ENERGY, 500_000_000)
+    assert counter.read() == {"energy_joules": 500_000}
+
+
+# Shares of processes
+
+
+def sample(pid: int, stamp: int, percent: int) -> Any:  # noqa: ANN401
+    return SimpleNamespace(pid=pid, timeStamp=stamp, smUtil=percent)
+
+
+class Samples:
+    """The driver's samples; each call gives those after the time that it is asked with."""
+
+    def __init__(self, fake: FakeNvml) -> None:
+        self.fake = fake
+        self.held: list[Any] = []
+        self.asked: list[int] = []
+        fake.answer(SHARES, self)
+
+    def __call__(self, handle: int, seen: int) -> list[Any]:
+        self.asked.append(seen)
+        found = [each for each in self.held if each.timeStamp > seen]
+        if not found:
+            raise NOTHING_RAN
+        return found
+
+
+NOW = 1_000.0
+"""Unix time of these tests; the driver counts in microseconds."""
+
+
+def shares_of(fake: FakeNvml) -> ProcessShares:
+    return ProcessShares(Nvml(library=fake), 0, lambda: NOW)
+
+
+def test_a_share_is_the_newest_sample_since_the_last_look(fake: FakeNvml) -> None:
+    samples, shares = Samples(fake), shares_of(fake)
+    samples.held = [sample(7, 100, 90)]
+    shares.read()
+    assert code(shares.shares) is ProblemCode.NOT_READ  # of a time before the look
+    samples.held += [sample(7, 300, 50), sample(7, 200, 40), sample(8, 250, 3)]
+    shares.read()
+    assert shares.shares == {7: 50, 8: 3}
+    assert samples.asked == [0, 100]
+    shares.read()
+    assert samples.asked[-1] == 300
+    assert shares.shares == {}  # nothing ran since
+
+
+@pytest.mark.parametrize("nothing", [NOTHING_RAN, NO_SAMPLES])
+def test_nothing_ran_is_no_failure(fake: FakeNvml, nothing: Exception) -> None:
+    fake.answer(SHARES, nothing)
+    shares = shares_of(fake)
+    shares.read()
+    shares.read()
+    assert shares.shares == {}
+    fake.answer(SHARES, [sample(7, 100, 20)])
+    shares.read()
+    assert shares.shares == {7: 20}
+
+
+def test_a_failure_is_told(fake: FakeNvml) -> None:
+    fake.answer(SHARES, NOT_SUPPORTED)
+    shares = shares_of(fake)
+    with pytest.raises(ReadingError):
+        shares.read()
+    assert code(shares.shares) is ProblemCode.NOT_SUPPORTED
+    shares.close()
+    assert code(shares.shares) is ProblemCode.NOT_SUPPORTED
+
+
+def test_a_share_that_cannot_be_true_is_missing(fake: FakeNvml) -> None:
+    samples, shares = Samples(fake), shares_of(fake)
+    samples.held = [sample(7, 100, 1)]
+    shares.read()
+    samples.held += [sample(7, 200, 0xFFFFFFFF), sample(8, 200, 100)]
+    shares.read()
+    assert isinstance(shares.shares, dict)
+    assert code(shares.shares[7]) is ProblemCode.INVALID_VALUE
+    assert shares.shares[8] == 100
+
+
+def test_a_sample_of_the_future_does_not_hide_those_to_come(fake: FakeNvml) -> None:
+    samples, shares = Samples(fake), shares_of(fake)
+    samples.held = [sample(7, 100, 1), sample(8, int((NOW + 999_999) * 1e6), 0xFFFFFFFF)]
+    shares.read()
+    samples.held = [sample(7, 200, 30)]
+    shares.read()
+    assert shares.shares == {7: 30}
+
+
+def test_a_look_after_a_pause_does_not_show_what_ran_meanwhile(fake: FakeNvml) -> None:
+    samples, shares = Samples(fake), shares_of(fake)
+    samples.held = [sample(7, 100, 1)]
+    shares.read()
+    shares.close()
+    samples.held += [sample(7, 200, 99)]
+    shares.read()
+    assert code(shares.shares) is ProblemCode.NOT_READ

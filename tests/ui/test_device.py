@@ -1,0 +1,276 @@
+"""The screen of one GPU: charts that follow or hold a time, what is aligned with them, and every figure."""
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from gpumon.core.metrics import METRICS
+from gpumon.core.model import DeviceState, Frame
+from gpumon.ui.app import GpumonApp
+from gpumon.ui.screens.device import DeviceScreen
+from gpumon.ui.screens.metric_choice import MetricChoiceScreen
+from gpumon.ui.screens.overview import OverviewScreen
+from gpumon.ui.widgets.line_table import LineTable
+from gpumon.ui.widgets.text_line import TextLines
+from tests import builders
+from tests.ui.fakes import HOSTILE, FakeLive, FakeRecording, Refreshes, app_on, hostile, screen_lines, screen_text
+from tests.ui.test_snapshots import Compare
+
+BEGAN = 1000.0
+KEY = builders.device(0).key
+
+
+class FakeLook(FakeLive):
+    """A stream that is told who is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[set[str]] = []
+
+    def look(self, keys: Collection[str]) -> None:
+        if not self.looks or self.looks[-1] != set(keys):
+            self.looks.append(set(keys))
+
+
+def training(second: int, **changes: Any) -> Frame:  # noqa: ANN401
+    """A GPU whose load goes up and down; it is capped at the top."""
+    level = abs(second % 60 - 30) / 30
+    readings = {
+        "utilization_gpu_percent": round(100 * level),
+        "power_watts": 120.0 + round(570 * level),
+        "memory_used_bytes": (20 + round(60 * level)) << 30,
+    }
+    reasons = ("sw_power_cap",) if level > 0.8 else ("hw_thermal_slowdown",) if level < 0.1 else ()
+    device = builders.device(0, **{"readings": readings, "throttle_reasons": reasons, "cuda_index": 3, **changes})
+    return builders.frame(devices=(device,), monotonic_seconds=BEGAN + second, time_seconds=1_800_000_000.0 + second)
+
+
+def filled(stream: FakeLive | FakeRecording, seconds: int = 400) -> None:
+    """A history with a hole, in which the GPU was lost."""
+    for second in range(seconds):
+        if seconds - 100 <= second < seconds - 80:
+            stream.put(training(second, state=DeviceState.LOST, age_seconds=9.0))
+        else:
+            stream.put(training(second))
+
+
+async def opened(app: GpumonApp, pilot: Pilot[Any]) -> DeviceScreen:
+    await pilot.pause()
+    await pilot.press("enter")
+    await pilot.pause()
+    assert isinstance(app.screen, DeviceScreen)
+    return app.screen
+
+
+@pytest.mark.parametrize("size", [(160, 50), (80, 24)])
+async def test_charts_axis_throttling_events_and_figures(size: tuple[int, int]) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=size) as pilot:
+        filled(stream)
+        await opened(app, pilot)
+        text = screen_text(app)
+        assert " GPU 0  H200  CUDA 3  driver 580.95.05" in text
+        assert re.search(r"GPU utilization  \d+ %", text)
+        assert re.search(r"Power  [\d.]+ W of 700.0 W", text)
+        assert "now┴" in text
+        assert re.search(r"(too hot|power cap).* │ .*▄", text)
+        assert re.search(r"events │ .*!.*!", text)
+        assert re.search(r"State +ok", text)
+        assert sum(line.count("⠑") + line.count("⡇") for line in screen_lines(app)) > 0
+
+
+async def test_every_figure_has_its_limit_its_source_or_its_reason() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(200, 50)) as pilot:
+        filled(stream, 120)
+        screen = await opened(app, pilot)
+        rows = ["".join(span.text for span in row.line) for row in screen.query_one("#details", LineTable).rows]
+        assert any(re.search(r"^Memory used +\S+ GiB of 140 GiB +Device memory that .*\(nvml\w+", row) for row in rows)
+        for metric in METRICS.values():
+            assert any(row.startswith(metric.label) for row in rows)
+        assert any(re.search(r"^Clocks lowered: power cap +\d+s +Time in which sw_power_cap", row) for row in rows)
+        assert any(re.search(r"^Event +.* ago +answers again", row) for row in rows)
+
+
+async def test_zoom_scroll_and_back_to_now() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(113, 40)) as pilot:
+        filled(stream, 500)
+        await opened(app, pilot)
+        assert "2 s/col" in screen_text(app)
+        for key, width in (("z", "1 s"), ("z", "1 s"), ("x", "2 s"), ("x", "5 s")):
+            await pilot.press(key)
+            await pilot.pause()
+            assert f" {width}/col" in screen_text(app)
+        await pilot.press("z", "z", "left")
+        await pilot.pause()
+        held = screen_lines(app)
+        assert "now┴" not in screen_text(app)
+        assert " n Now" in screen_text(app)
+        for second in range(500, 505):
+            stream.put(training(second))
+            await pilot.pause()
+        charts = [line for line in held if "┤" in line or " │" in line]
+        assert [line for line in screen_lines(app) if "┤" in line or " │" in line] == charts, "it stands still"
+        await pilot.press("n")
+        await pilot.pause()
+        assert "now┴" in screen_text(app)
+        assert " n Now" not in screen_text(app)
+        for _ in range(40):
+            await pilot.press("left")
+        await pilot.pause()
+        assert "nothing was measured" not in screen_text(app), "it does not scroll out of history"
+        for _ in range(40):
+            await pilot.press("right")
+        await pilot.pause()
+        assert "now┴" in screen_text(app)
+
+
+async def test_metrics_are_chosen_from_a_list() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 60)) as pilot:
+        filled(stream, 60)
+        screen = await opened(app, pilot)
+        before = screen.charts[0]
+        await pilot.press("m")
+        await pilot.pause()
+        assert isinstance(app.screen, MetricChoiceScreen)
+        names = list(METRICS)
+        table = app.screen.query_one("#metrics", LineTable)
+        for name in ("power_watts", "temperature_celsius", "clock_sm_hertz", "clock_memory_hertz"):
+            table.cursor = names.index(name)
+            await pilot.press("enter")
+            await pilot.pause()
+        assert "4 of at most 4" in screen_text(app), "the fifth is not taken"
+        await pilot.press("escape")
+        await pilot.pause()
+        chosen = [each.metric for each in screen.charts]
+        assert chosen == ["utilization_gpu_percent", "memory_used_bytes", "temperature_celsius", "clock_sm_hertz"]
+        assert screen.charts[0] is before
+        assert re.search(r"Temperature  56 °C of 92 °C", screen_text(app))
+
+
+async def test_only_what_changed_is_drawn_again() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(160, 50)) as pilot:
+        filled(stream, 300)
+        stream.put(training(300), training(301))
+        screen = await opened(app, pilot)
+        spy = Refreshes(screen.query_one("#charts", TextLines))
+        table = Refreshes(screen.query_one("#details", LineTable))
+        stream.put(training(301))
+        await pilot.pause()
+        assert (spy.regions, table.regions) == ([], []), "the same again"
+        await pilot.press("x", "x")
+        await pilot.pause()
+        spy.regions.clear()
+        stream.put(training(302))
+        await pilot.pause()
+        headings = [
+            row for row, text in enumerate(screen.query_one("#charts", TextLines)._lines) if "lowest" in str(text)
+        ]
+        assert set(spy.rows) == set(headings), "no column has passed"
+
+
+async def test_a_pause_holds_the_charts_and_a_rewind_forgets_them() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        filled(stream, 60)
+        await opened(app, pilot)
+        await pilot.press("space")
+        held = screen_lines(app)[1:-3]
+        for second in range(60, 80):
+            stream.put(training(second))
+        await pilot.pause()
+        assert screen_lines(app)[1:-3] == held
+
+
+async def test_somebody_looks_only_while_the_screen_is_there() -> None:
+    stream = FakeLook()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        stream.put(training(0))
+        await opened(app, pilot)
+        assert stream.looks[-1] == {KEY}
+        await pilot.press("question_mark")
+        stream.put(training(1))
+        await pilot.pause()
+        assert stream.looks[-1] == {KEY}, "the help does not hide it for good"
+        await pilot.press("escape", "escape")
+        stream.put(training(2))
+        await pilot.pause()
+        assert isinstance(app.screen, OverviewScreen)
+        assert stream.looks[-1] == set()
+
+
+@pytest.mark.parametrize("size", [(60, 10), (20, 5), (8, 3), (300, 100), (40, 12)])
+async def test_every_size(size: tuple[int, int]) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        filled(stream, 60)
+        await opened(app, pilot)
+        await pilot.resize_terminal(*size)
+        await pilot.press("x", "left", "m", "escape", "n")
+        stream.put(training(61))
+        await pilot.pause()
+        assert isinstance(app.screen, DeviceScreen)
+
+
+async def test_hostile_text_is_inert() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 50)) as pilot:
+        stream.put(hostile())
+        await opened(app, pilot)
+        app.store.mark(next(iter(app.store._histories)), HOSTILE[:6])
+        stream.put(hostile())
+        await pilot.pause()
+        assert "\x1b" not in screen_text(app)
+        assert "[bold red]" in screen_text(app)
+
+
+async def test_a_gpu_without_a_past_and_one_that_left() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        stream.put(training(0, state=DeviceState.UNRESPONSIVE, age_seconds=12.0))
+        await opened(app, pilot)
+        assert "UNRESPONSIVE 12s" in screen_text(app)
+        assert "nothing was measured in the time shown" in screen_text(app)
+        stream.put(builders.frame(devices=(), monotonic_seconds=BEGAN + 5))
+        await pilot.pause()
+        assert "has gone; its last values" in screen_text(app)
+
+
+@pytest.mark.parametrize("theme", ["dark", "ansi"])
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+def test_picture_of_a_gpu(snap_compare: Compare, size: tuple[int, int], theme: str) -> None:
+    stream = FakeLive()
+    filled(stream)
+
+    async def press(pilot: Pilot[Any]) -> None:
+        await pilot.press("enter")
+        await pilot.pause()
+
+    assert snap_compare(app_on(stream, theme), terminal_size=size, run_before=press)
+
+
+def test_picture_of_the_choice_of_metrics(snap_compare: Compare) -> None:
+    stream = FakeLive()
+    filled(stream, 60)
+
+    async def press(pilot: Pilot[Any]) -> None:
+        await pilot.press("enter", "m")
+        await pilot.pause()
+
+    assert snap_compare(app_on(stream), terminal_size=(100, 30), run_before=press)
