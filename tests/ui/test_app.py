@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.events import Resize
+from textual.geometry import Size
 from textual.pilot import Pilot
 from textual.widget import Widget
 
@@ -700,6 +702,20 @@ async def test_a_storm_of_sizes_ends_in_the_last_one() -> None:
         await pilot.pause()
         assert len(screen_lines(app)) == 30
         assert "LOST" in screen_text(app)
+
+
+@pytest.mark.parametrize("keys", [[], ["question_mark"], ["enter"]])
+async def test_sizes_that_wait_do_not_bring_each_other_back(keys: list[str]) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(80, 24)) as pilot:
+        stream.put(troubled())
+        await pilot.press(*keys)
+        for size in [(20, 5), (160, 50)] * 2:
+            app.screen.post_message(Resize(Size(*size), Size(*size)))
+        for _ in range(5):
+            await pilot.pause(0.05)
+            assert len(screen_lines(app)) == 24
 
 
 async def test_a_hidden_overview_takes_the_new_size() -> None:

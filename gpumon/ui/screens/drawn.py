@@ -11,7 +11,20 @@ from gpumon.ui.scene import Scene
 ResultT = TypeVar("ResultT")
 
 
-class DrawnScreen(Screen[ResultT]):
+class SteadyScreen(Screen[ResultT]):
+    """Takes no size but the terminal's own.
+
+    Textual queues a size for a screen both when the terminal changes and when the screen was laid out anew. With two of
+    them in the queue, each brings the other back, for ever.
+    """
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Drops a size that the terminal had before."""
+        if event.size != self.app.size:
+            event.prevent_default()
+
+
+class DrawnScreen(SteadyScreen[ResultT]):
     """Is given scenes while it is on top; asks for one when it comes there and when its size changes."""
 
     def show(self, scene: Scene) -> None:

@@ -8,6 +8,8 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from gpumon.ui.screens.drawn import SteadyScreen
+
 HELP: Final = """\
 The NVIDIA GPUs of this machine, or a recording of another one.
 
@@ -58,7 +60,7 @@ A PROCESS
 """
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(SteadyScreen[None], ModalScreen[None]):
     """A page of text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

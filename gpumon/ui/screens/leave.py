@@ -13,10 +13,11 @@ from textual.widgets import Button, Static
 from gpumon.core.units import MISSING, bytes_text
 from gpumon.operations.neighbours import Neighbour
 from gpumon.ui.jobs import BoardRun
+from gpumon.ui.screens.drawn import SteadyScreen
 from gpumon.ui.view.figures import uses_text
 
 
-class LeaveDialog(ModalScreen[bool]):
+class LeaveDialog(SteadyScreen[bool], ModalScreen[bool]):
     """Says who works there and what the workload will use.
 
     Args:

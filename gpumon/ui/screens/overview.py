@@ -67,12 +67,13 @@ class OverviewScreen(DrawnScreen[None]):
                 if self.focused is None:  # hidden tables lose the focus, and come back with the next refresh
                     self.call_after_refresh(self._table("devices").focus)
 
-    def on_resize(self, event: events.Resize) -> None:
+    def on_resize(self, _: events.Resize) -> None:
         """Lays the tables out anew; says so when there is no room for them."""
-        small = event.size.width < LEAST_WIDTH or event.size.height < LEAST_HEIGHT
+        width, height = self.app.size
+        small = width < LEAST_WIDTH or height < LEAST_HEIGHT
         self.set_class(small, "too-small")
         if small:
-            text = f"{event.size.width}x{event.size.height} is too small: {LEAST_WIDTH}x{LEAST_HEIGHT} at least"
+            text = f"{width}x{height} is too small: {LEAST_WIDTH}x{LEAST_HEIGHT} at least"
             self._say("too-small", text)
 
     @on(LineTable.RowChosen, "#devices")
