@@ -10,6 +10,7 @@ from tests.nvml_mock import NvmlMock, build, compiler
 
 for size in ("COLUMNS", "LINES"):  # pytest-xdist and some shells set them, and then they count for more than a terminal
     os.environ.pop(size, None)
+os.environ["XDG_CONFIG_HOME"] = os.devnull  # what the user has configured is of no concern here
 
 
 @pytest.fixture(scope="session")

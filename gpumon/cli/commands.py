@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from gpumon import __version__
+from gpumon.cli.doctor import doctor
+from gpumon.cli.explain import explain
+from gpumon.cli.group import Commands, configured, handed_down, thresholds
 from gpumon.cli.options import (
     NumberRange,
     debug_option,
@@ -30,23 +33,12 @@ DEMO_SECONDS: Final = 100.0
 _EPILOG: Final = (
     "Exit codes: 0 fine; 1 it ran and the verdict is bad; 2 wrong usage; 3 what it needs is not there "
     "(no driver, no GPU, no torch); 128+n ended by signal n. Every option can be set in the environment, such as "
-    "GPUMON_INTERVAL or GPUMON_DEMO_SPEED."
+    "GPUMON_INTERVAL or GPUMON_DEMO_SPEED, and in $XDG_CONFIG_HOME/gpumon/config.toml, such as interval = 2."
 )
 
 
-class _Commands(click.Group):
-    """The group of all commands."""
-
-    def invoke(self, context: click.Context) -> object:
-        """Runs the command; a reader that left is told without a number, by which click would make it an exit of 1."""
-        try:
-            return super().invoke(context)
-        except BrokenPipeError:
-            raise BrokenPipeError from None
-
-
 @click.group(
-    cls=_Commands,
+    cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GPUMON"},
     epilog=_EPILOG,
@@ -63,8 +55,7 @@ def gpumon(context: click.Context, interval: float, history: float, theme: str, 
     Without a terminal it prints what `gpumon status` prints.
     """
     if context.invoked_subcommand is not None:
-        given = {"interval": interval, "history": history, "theme": theme, "mouse": mouse}
-        context.default_map = {context.invoked_subcommand: given}  # GPUMON_THEME is meant for gpumon demo as well
+        context.default_map = {context.invoked_subcommand: handed_down(context, context.invoked_subcommand)}
         return
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
         context.invoke(status)
@@ -99,13 +90,14 @@ def status(as_json: bool) -> None:
     """Print one look at this machine's GPUs."""
     from gpumon.operations.status import document, look
 
+    limits = thresholds()
     frame = look()
     if as_json:
-        click.echo(json.dumps(document(frame), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(document(frame, limits), indent=2, ensure_ascii=False))
     elif frame.devices:
         from gpumon.ui.report import report
 
-        click.echo(report(frame))
+        click.echo(report(frame, limits))
     problem = frame.problems.get("driver")
     if problem is not None:
         raise CommandError(problem, ExitCode.NOT_THERE)
@@ -237,7 +229,7 @@ def workloads(as_json: bool) -> None:
 )
 @click.option("--duration", type=NumberRange(0, min_open=True), metavar="SECONDS", help="How long it may run.")
 @click.option("--python", metavar="PATH", help="The interpreter with torch; else the first one found that has it.")
-@click.option("--yes", is_flag=True, help="Begin even where others work on the GPU.")
+@click.option("--yes", is_flag=True, help="Begin without asking, even where others work on the GPU.")
 @click.option("--json", "as_json", is_flag=True, envvar="GPUMON_RUN_JSON", help="A JSON line an event.")
 @debug_option
 def run(  # noqa: PLR0917 - click passes them by name
@@ -256,6 +248,9 @@ def run(  # noqa: PLR0917 - click passes them by name
     from gpumon.cli.workloads import Wish, run_wish
 
     return run_wish(Wish(name, devices, settings, duration, python, yes=yes, as_json=as_json))
+
+
+gpumon.add_command(explain)
 
 
 def _selftest(use_demo: bool, size: tuple[int, int], theme: str, screens: Path | None) -> "list[Check]":
@@ -286,7 +281,11 @@ def _show(stream: Stream, theme: str, mouse: bool, history: float) -> NoReturn:
     try:
         from gpumon.ui.app import GpumonApp
 
-        code = terminal.run(GpumonApp(stream, theme, history), stream.close, mouse=mouse)
+        app = GpumonApp(stream, theme, history, notice=configured().warning, thresholds=thresholds())
+        code = terminal.run(app, stream.close, mouse=mouse)
     finally:
         stream.close()
     os._exit(code)  # all is given back; an ordinary exit would still wait for threads that wait for the driver
+
+
+gpumon.add_command(doctor)

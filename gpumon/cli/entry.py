@@ -10,6 +10,7 @@ import click
 
 from gpumon.cli.commands import gpumon
 from gpumon.core.exits import SIGNAL_BASE, CommandError, ExitCode
+from gpumon.core.glyphs import adapt
 from gpumon.core.text import safe_text
 
 
@@ -17,7 +18,7 @@ def main() -> NoReturn:
     """Entry point of the ``gpumon`` command."""
     _open_closed_streams()
     for output in (sys.stdout, sys.stderr):
-        output.reconfigure(errors="replace")  # type: ignore[union-attr]
+        adapt(output)  # type: ignore[arg-type]
     wishes: list[str] = []
     sys.exit(_guarded(lambda: gpumon(standalone_mode=False, obj=wishes), wishes))
 

@@ -86,7 +86,7 @@ class TextNarrator:
             click.echo(f"gpumon: {refusal(run, neighbours)}", err=True)
             return False
         with suppress(click.Abort):
-            return click.confirm(f"{neighbours_text(neighbours)} {uses_text(run)} Begin?", err=True)
+            return click.confirm(f"{reasons_text(run, neighbours)} {uses_text(run)} Begin?", err=True)
         return False
 
     def _line(self, run: WorkloadRun, event: JobEvent) -> str | None:
@@ -96,7 +96,7 @@ class TextNarrator:
         if event.kind is EventKind.STEP:
             return str(fields["text"])
         if event.kind is EventKind.ERROR:
-            return f"{fields['class']}: {fields['text']}"
+            return explained_text(f"{fields['class']}: {fields['text']}")
         if event.kind is EventKind.TIMING:
             host, device = fields["host_seconds"], fields["device_seconds"]
             return f"{fields['name']}: returned after {_seconds(host)}, done after {_seconds(device)}"
@@ -139,6 +139,14 @@ def bar_text(run: WorkloadRun) -> str:
         if sample.clock_hertz is not None:
             parts.append(f"{sample.clock_hertz / 1e6:.0f} MHz")
     return "  ".join(parts)
+
+
+def explained_text(text: str) -> str:
+    """An error, and what is known of it in a sentence."""
+    from gpumon.ui.view.explain import recognised  # it brings the catalogue of errors, which few runs need
+
+    known = recognised(text)
+    return text if known is None else f"{text}\n  {known.title}: {known.summary} (gpumon explain --id {known.id})"
 
 
 def plan_text(run: WorkloadRun) -> str:
@@ -190,6 +198,11 @@ def _verdict_line(run: WorkloadRun) -> str:
     return f"{run.request.workload.name}: {_MARKS[result.verdict.value]}. {result.why}"
 
 
+def reasons_text(run: WorkloadRun, neighbours: Sequence[Neighbour]) -> str:
+    """Why it is asked whether it may begin."""
+    return " ".join(filter(None, [run.state.asks, neighbours_text(neighbours) if neighbours else ""]))
+
+
 def neighbours_text(neighbours: Sequence[Neighbour]) -> str:
     """Who works there."""
     told = ", ".join(_neighbour_text(each) for each in neighbours[:3])
@@ -206,11 +219,9 @@ def _neighbour_text(neighbour: Neighbour) -> str:
 
 
 def refusal(run: WorkloadRun, neighbours: Sequence[Neighbour]) -> str:
-    """Why it does not begin."""
-    return (
-        f"{run.request.workload.name} was not begun. {neighbours_text(neighbours)} "
-        "Choose another device, or add --yes to run beside them."
-    )
+    """Why it does not begin, and how it would."""
+    remedy = "Choose another device, or add --yes to run beside them." if neighbours else "Add --yes to run it."
+    return f"{run.request.workload.name} was not begun. {reasons_text(run, neighbours)} {remedy}"
 
 
 def _seconds(seconds: float) -> str:

@@ -5,7 +5,7 @@ last two hold a lock of the driver's, so that calls of others wait.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -20,8 +20,9 @@ TWO_READINGS: Final = Problem(ProblemCode.NOT_READ, "It takes two readings to te
 _NO_COUNTERS: Final = Problem(ProblemCode.NOT_SUPPORTED, "Chips before Hopper do not show these counters to everyone.")
 
 _MEBIBYTE: Final = 1 << 20
+SM_COUNTER: Final = (2, "sm_activity_percent")
 _COUNTERS: Final = (
-    (2, "sm_activity_percent"),
+    SM_COUNTER,
     (3, "sm_occupancy_percent"),
     (5, "tensor_activity_percent"),
     (10, "dram_activity_percent"),
@@ -37,6 +38,10 @@ _COUNTERS: Final = (
 
 _ROUNDING: Final = 1.0
 """A share is a quotient of two counters, and may come out this much above 100 %."""
+
+
+GPM_METRICS: Final = tuple(metric for _, metric in _COUNTERS)
+"""All that the chip's own counters tell."""
 
 
 class Part(Protocol):
@@ -65,14 +70,14 @@ class GpmCounters:
     Args:
         api: The choke point.
         handle: NVML's handle of the device.
+        counters: Which ones: NVML's numbers, and the metrics that they are.
     """
 
-    metrics = tuple(metric for _, metric in _COUNTERS)
-
-    def __init__(self, api: Nvml, handle: Handle) -> None:
+    def __init__(self, api: Nvml, handle: Handle, counters: Sequence[tuple[int, str]] = _COUNTERS) -> None:
+        self.metrics = tuple(metric for _, metric in counters)
         self._api = api
         self._handle = handle
-        self._request = nvml.gpm_request([number for number, _ in _COUNTERS])
+        self._request = nvml.gpm_request([number for number, _ in counters])
         self._samples: list[Handle] = []
         self._newest: int | None = None
 

@@ -2,7 +2,8 @@
 
 CUDA numbers the devices that it shows from 0. It orders them by ``CUDA_DEVICE_ORDER``, and ``CUDA_VISIBLE_DEVICES``
 picks from that order: a list of indices, or of UUIDs that may be cut short. The list ends at its first entry that
-names no device, and one that names a device twice shows none. With MIG, CUDA counts instances, not devices.
+names no device, and one that names a device twice shows none. With MIG, CUDA counts instances, not devices, and shows
+one of them, the first that the list names.
 """
 
 import dataclasses
@@ -10,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from gpumon.core.model import Device, Switch
+from gpumon.core.model import Device, MigInstance, Switch
 from gpumon.core.problems import Problem, ProblemCode
 
 CUDA_DEVICE_ORDER: Final = "CUDA_DEVICE_ORDER"
@@ -24,11 +25,13 @@ class Candidate(NamedTuple):
         uuid: NVML's UUID, if it is known.
         kind: What it is; devices of one kind are equally fast. None if that is not known.
         has_instances: Whether MIG is on, so that CUDA shows parts of it and not the whole.
+        instance: What it is a part of, or None for a whole GPU.
     """
 
     uuid: str | None
     kind: str | None
     has_instances: bool = False
+    instance: MigInstance | None = None
 
 
 CudaIndex = int | Problem
@@ -54,12 +57,12 @@ def cuda_indices(devices: Sequence[Candidate], environment: Mapping[str, str]) -
     """CUDA's index of each device, or why it has none.
 
     Args:
-        devices: All devices, in NVML's order, which is that of the PCI bus.
+        devices: All devices, in NVML's order, which is that of the PCI bus, instances among them.
         environment: Environment of the program that uses CUDA.
     """
     visible = environment.get(CUDA_VISIBLE_DEVICES)
     if visible is not None and visible.lstrip().startswith("MIG-"):
-        return [_of_instances(device, visible) for device in devices]
+        return _of_instances(devices, visible)
     if visible is not None and visible.lstrip().startswith("GPU-"):
         return _numbered(devices, _by_uuid(devices, visible))
     if any(device.has_instances for device in devices):
@@ -70,12 +73,16 @@ def cuda_indices(devices: Sequence[Candidate], environment: Mapping[str, str]) -
 
 
 def _numbered(devices: Sequence[Candidate], shown: Sequence[int]) -> list[CudaIndex]:
-    """The indices, where CUDA shows the devices at the positions ``shown``."""
+    """The indices, where CUDA shows the GPUs at the positions ``shown``."""
     if len(set(shown)) < len(shown):
         return [TWICE] * len(devices)
     found: list[CudaIndex] = [HIDDEN] * len(devices)
     for index, position in enumerate(shown):
         found[position] = INSTANCES if devices[position].has_instances else index
+    split = {devices[position].uuid for position in shown if devices[position].has_instances}
+    for position, device in enumerate(devices):
+        if device.instance is not None and device.instance.parent in split:
+            found[position] = INSTANCES
     return found
 
 
@@ -103,13 +110,21 @@ def _by_uuid(devices: Sequence[Candidate], visible: str) -> list[int]:
     return shown
 
 
-def _of_instances(device: Candidate, visible: str) -> CudaIndex:
-    """CUDA shows the first instance of the list alone; its old form, ``MIG-GPU-.../1/0``, names the device."""
-    named = visible.split(",", maxsplit=1)[0].strip().removeprefix("MIG-")
-    uuid = named.partition("/")[0]
-    if uuid.startswith("GPU-") and (device.uuid or "").lower() != uuid.lower():
-        return HIDDEN
-    return INSTANCES if device.has_instances or not named.startswith("GPU-") else HIDDEN
+def _of_instances(devices: Sequence[Candidate], visible: str) -> list[CudaIndex]:
+    """CUDA shows the first instance that the list names, and nothing else."""
+    wanted = visible.split(",", maxsplit=1)[0].strip().lower()
+    if not any(device.instance is not None for device in devices):  # none has been found yet
+        return [_before_instances(device, wanted.removeprefix("mig-")) for device in devices]
+    return [
+        0 if device.instance is not None and wanted in device.instance.names(device.uuid) else HIDDEN
+        for device in devices
+    ]
+
+
+def _before_instances(device: Candidate, wanted: str) -> CudaIndex:
+    """What is said of a GPU whose instances are not known; the old form of a name tells whose instance is wanted."""
+    is_another = wanted.startswith("gpu-") and (device.uuid or "").lower() != wanted.partition("/")[0]
+    return INSTANCES if device.has_instances and not is_another else HIDDEN
 
 
 def _are_alike(devices: Sequence[Candidate]) -> bool:
@@ -131,7 +146,7 @@ class CudaOrder:
 
     def number(self, devices: Sequence[Device]) -> tuple[Device, ...]:
         """The devices, which are all that NVML lists, with the index of each or why it has none."""
-        candidates = [Candidate(each.uuid, each.name, each.mig_mode is Switch.ENABLED) for each in devices]
+        candidates = [_candidate(device) for device in devices]
         if candidates != self._candidates:
             self._candidates = candidates
             self._indices = cuda_indices(candidates, self._environment)
@@ -141,3 +156,7 @@ class CudaOrder:
             else dataclasses.replace(device, cuda_index=index)
             for device, index in zip(devices, self._indices, strict=True)
         )
+
+
+def _candidate(device: Device) -> Candidate:
+    return Candidate(device.uuid, device.name, device.mig_mode is Switch.ENABLED, device.instance)

@@ -8,7 +8,8 @@ import json
 import os
 import select
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -17,11 +18,12 @@ from gpumon.collect.flights import Callee, Flight, Flights
 from gpumon.collect.host import HostReader, LeftBehind
 from gpumon.collect.nvml import Nvml
 from gpumon.collect.processes import ProcessTable
-from gpumon.collect.session import Slot
+from gpumon.collect.session import Slot, outage
 from gpumon.collect.sweeper import Sweeper
+from gpumon.collect.xids import Xid
 from gpumon.core.exits import COLLECTOR_OUTDATED
 from gpumon.core.frames import encode
-from gpumon.core.model import Device, DeviceState, Frame, Sweep
+from gpumon.core.model import Device, DeviceEvent, DeviceState, Frame, Sweep
 from gpumon.core.problems import Problem, ProblemCode
 
 SHORTEST_INTERVAL: Final = 0.1
@@ -42,8 +44,9 @@ class Collector:
         flights: The calls under way, the same that ``api`` notes them in.
         interval: Seconds from frame to frame.
         output: File descriptor that the frames are written to.
-        control: File descriptor that settings are read from as JSON lines (``interval``, and ``look`` with the keys of
-            the devices that somebody looks at), and whose end is the end.
+        control: File descriptor that settings are read from as JSON lines (``interval``, ``look`` with the keys of the
+            devices that somebody looks at, ``count_calls`` while somebody looks at what each call costs), and whose
+            end is the end.
         processes: Facts of processes.
         host: The machine.
     """
@@ -61,13 +64,15 @@ class Collector:
     ) -> None:
         self._api = api
         self._flights = flights
-        self._sweeper = Sweeper(api, processes or ProcessTable(flights), flights)
+        self._xids: deque[Xid] = deque()
+        self._sweeper = Sweeper(api, processes or ProcessTable(flights), flights, self._xids)
         self._host = host or HostReader()
         self._cuda_order = CudaOrder(os.environ)
         self._output = output
         self._control = control
         self._control_buffer = b""
         self._left_behind: LeftBehind | None = None
+        self._counts_calls = False
         self.interval = clamp_interval(interval)
 
     @property
@@ -120,7 +125,8 @@ class Collector:
         now = self._flights.clock()
         session = self._sweeper.session
         slots = self._sweeper.slots
-        devices = tuple(self._device(slot, now, stuck) for slot in slots) or tuple(self._sweeper.outage_devices)
+        told = (self._device(device, slot, now, stuck) for slot in slots for device in slot.devices)
+        devices = tuple(told) or tuple(self._sweeper.outage_devices)
         seconds = self._sweeper.last_seconds
         devices = self._cuda_order.number(_with_keys_of_their_own(devices))
         return Frame(
@@ -136,18 +142,35 @@ class Collector:
                 self._api.calls,
                 self._api.errors,
                 self._sweeper.threads_stuck,
+                self._api.costs() if self._counts_calls else (),
             ),
+            events=tuple(self._events(devices)),
             problems=self._problems(devices, stuck, now),
         )
 
-    def _device(self, slot: Slot, now: float, stuck: Flight | None) -> Device:
-        device = _aged(slot.device, None if slot.read_at is None else round(now - slot.read_at, 1))
+    def _device(self, last: Device, slot: Slot, now: float, stuck: Flight | None) -> Device:
+        """What is told of a device of a slot, or of an instance of it, after its ``last`` reading."""
+        age = None if slot.read_at is None else round(now - slot.read_at, 1)
+        fatal = slot.fatal
+        if fatal is not None and fatal.code is ProblemCode.GPU_LOST:
+            return _aged(outage([last], fatal)[0], age)
+        device = _aged(last, age)
+        if fatal is not None:
+            return _unresponsive(device, fatal)
         if slot.quarantined:
             return _unresponsive(device, _DRIVER_SILENT)
         old = device.age_seconds is None or device.age_seconds > self.call_deadline
         if stuck is not None and old and device.state is not DeviceState.LOST:
             return _unresponsive(device, _DRIVER_SILENT if stuck.callee is Callee.DRIVER else _HOST_SILENT)
         return device
+
+    def _events(self, devices: tuple[Device, ...]) -> Iterator[DeviceEvent]:
+        """What came of the devices since the last frame."""
+        keys = {device.index: device.key for device in devices if device.instance is None}
+        while self._xids:
+            xid = self._xids.popleft()
+            key = keys.get(xid.device_index, f"index:{xid.device_index}")
+            yield DeviceEvent(key, xid.number, round(xid.time_seconds, 3), round(xid.monotonic_seconds, 3))
 
     def _problems(self, devices: tuple[Device, ...], stuck: Flight | None, now: float) -> dict[str, Problem]:
         session = self._sweeper.session
@@ -165,14 +188,20 @@ class Collector:
         return problems
 
     def _sleep_until(self, tick: float) -> float:
-        """Sleeps until ``tick``, taking settings meanwhile; returns the tick, moved if the interval was changed."""
-        while (left := tick - self._flights.clock()) > 0:
-            if select.select([self._control], [], [], left)[0]:
+        """Sleeps until ``tick``, taking settings meanwhile; returns the tick, moved if the interval was changed.
+
+        Settings that wait are taken even when the tick has passed: a driver so slow that there is no time left to
+        sleep must not make gpumon deaf.
+        """
+        while True:
+            left = tick - self._flights.clock()
+            if select.select([self._control], [], [], max(0.0, left))[0]:
                 before = self.interval
                 self._take_settings()
                 if self.interval != before:
                     tick = min(tick, self._flights.clock() + self.interval)
-        return tick
+            elif left <= 0:
+                return tick
 
     def _write(self, frame: Frame) -> None:
         """Writes a whole line; waits for a slow reader, but not for one that is gone."""
@@ -201,6 +230,8 @@ class Collector:
             self.interval = clamp_interval(float(setting["interval"]))
         if "look" in setting:
             self._sweeper.attention.keys = frozenset(key for key in setting["look"] if isinstance(key, str))
+        if "count_calls" in setting:
+            self._counts_calls = setting["count_calls"] is True
 
 
 _DRIVER_SILENT: Final = Problem(

@@ -3,15 +3,18 @@
 There is no setter in the list, and nothing outside it can be called. This module knows nothing of lanes or frames.
 """
 
+import ctypes
 import mmap
 from collections.abc import Callable, Collection, MutableSequence, Sequence
+from time import perf_counter
 from typing import Any, Final
 
 import pynvml  # noqa: TID251 - the one importer
 
-from gpumon.collect.calls import CALLS
+from gpumon.collect.calls import CALLS, EVENT_CALLS, EVENT_WAIT, CallTally
 from gpumon.collect.flights import Flights
-from gpumon.core.breadcrumb import BREADCRUMB_BYTES
+from gpumon.core.breadcrumb import BREADCRUMB_BYTES, CRUMB_BYTES
+from gpumon.core.model import CallCost
 from gpumon.core.problems import Problem, ProblemCode
 
 Handle = Any
@@ -45,6 +48,7 @@ TEMPERATURE_GPU: Final = pynvml.NVML_TEMPERATURE_GPU
 TEMPERATURE_THRESHOLD_SLOWDOWN: Final = pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
 CLOCK_SM: Final = pynvml.NVML_CLOCK_SM
 CLOCK_MEMORY: Final = pynvml.NVML_CLOCK_MEM
+EVENT_XID: Final = pynvml.nvmlEventTypeXidCriticalError
 
 FIELD_ECC_CORRECTED_VOLATILE: Final = pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL
 FIELD_ECC_UNCORRECTED_VOLATILE: Final = pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL
@@ -140,9 +144,6 @@ class Nvml:
         library: The ``pynvml`` module, or a stand-in.
         flights: Where the running call is noted for this process's own watchdog.
 
-    Attributes:
-        calls: Calls made.
-        errors: Those of them that failed.
     """
 
     def __init__(
@@ -152,24 +153,42 @@ class Nvml:
         library: Any = pynvml,
         flights: Flights | None = None,
     ) -> None:
-        self.calls = self.errors = 0
         self.flights = flights or Flights()
         self._breadcrumb: Any = bytearray(BREADCRUMB_BYTES) if breadcrumb is None else breadcrumb
-        self._functions: dict[str, tuple[Callable[..., Any], bytes]] = {
-            name: (getattr(library, name), name.encode().ljust(BREADCRUMB_BYTES, b"\0"))
+        self._functions: dict[str, tuple[Callable[..., Any], bytes, slice, CallTally]] = {
+            name: (_function(library, name), name.encode().ljust(CRUMB_BYTES, b"\0"), _place(name), CallTally())
             for name in CALLS
             if hasattr(library, name) and name not in dropped
         }
         self._dropped = frozenset(dropped)
+        self._silenced: tuple[tuple[Handle, Problem], ...] = ()
         self._too_new: set[str] = set()
-        self._raised: tuple[type[Exception], ...] = (
-            library.NVMLError,
-            pynvml.NVMLLibraryMismatchError,
-            UnicodeDecodeError,
+        self._raised: tuple[type[Exception], ...] = (library.NVMLError, pynvml.NVMLLibraryMismatchError)
+
+    @property
+    def calls(self) -> int:
+        """Calls made."""
+        return sum(tally.count for *_, tally in self._functions.values())
+
+    @property
+    def errors(self) -> int:
+        """Those of them that failed."""
+        return sum(tally.errors for *_, tally in self._functions.values())
+
+    def costs(self) -> tuple[CallCost, ...]:
+        """What each call that was made has cost; the one that does nothing but wait is left out."""
+        return tuple(
+            CallCost(name, tally.count, tally.errors, round(tally.seconds, 6), round(tally.longest_seconds, 6))
+            for name, (*_, tally) in self._functions.items()
+            if tally.count and name != EVENT_WAIT
         )
 
+    def silence(self, handle: Handle, problem: Problem) -> None:
+        """Makes no more calls with this very handle; they fail as of a device that is lost, with ``problem``."""
+        self._silenced = (*self._silenced, (handle, problem))
+
     def call(self, name: str, *arguments: Any) -> Any:
-        """Calls one function of `CALLS` and returns its answer.
+        """Calls one function of `CALLS` and returns its answer; what is no UTF-8 in a text becomes U+FFFD.
 
         Raises:
             DriverGoneError: The driver was unloaded or reloaded.
@@ -179,20 +198,25 @@ class Nvml:
         found = self._functions.get(name)
         if found is None:
             raise self._missing(name)
-        function, crumb = found
-        self._breadcrumb[:BREADCRUMB_BYTES] = crumb
+        if self._silenced:
+            self._refuse_silenced(arguments)
+        function, crumb, place, tally = found
+        self._breadcrumb[place] = crumb
         self.flights.enter(name)
         failed = False
+        began = perf_counter()
         try:
             return function(*arguments)
+        except UnicodeDecodeError as answered:  # pynvml found the text, and could not read it
+            return bytes(answered.object).decode("utf-8", "replace")
         except self._raised as error:
             failed = True
             raise _failure_of(error) from None
         finally:
+            seconds = perf_counter() - began
             self.flights.leave()  # first: a thread that was given up must not wipe out the crumb of the one at work
-            self._breadcrumb[0] = 0
-            self.calls += 1
-            self.errors += failed
+            self._breadcrumb[place.start] = 0
+            tally.add(seconds, failed=failed)
 
     def call_newest(self, newer: str, older: str, *arguments: Any) -> Any:
         """Calls ``newer``, or ``older`` alike where the driver is too old for it; raises what `call` raises."""
@@ -207,6 +231,11 @@ class Nvml:
             self._too_new.add(newer)
             return answer
 
+    def _refuse_silenced(self, arguments: tuple[Any, ...]) -> None:
+        for handle, problem in self._silenced:
+            if arguments and arguments[0] is handle:
+                raise DeviceLostError(problem)
+
     def _missing(self, name: str) -> NvmlError:
         """Why a call of the list cannot be made; one that is not in the list is a mistake of gpumon's own."""
         if name in self._dropped:
@@ -214,6 +243,11 @@ class Nvml:
         if name not in CALLS:
             raise KeyError(name)
         return failure(ERROR_FUNCTION_NOT_FOUND)
+
+
+def address(handle: Handle) -> int | None:
+    """Where the driver's library keeps a device: the same for all handles of it, of which pynvml makes many."""
+    return ctypes.cast(handle, ctypes.c_void_p).value
 
 
 def gpm_request(metric_ids: Sequence[int]) -> Answer:
@@ -241,9 +275,27 @@ def failure(code: int) -> NvmlError:
     return ReadingError(problem, code)
 
 
+def _function(library: Any, name: str) -> Callable[..., Any]:
+    """A function of ``library``; that which waits for an event answers None when there was none."""
+    function: Callable[..., Any] = getattr(library, name)
+
+    def wait(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except library.NVMLError as error:
+            if error.value == pynvml.NVML_ERROR_TIMEOUT:
+                return None
+            raise
+
+    return wait if name == EVENT_WAIT else function
+
+
+def _place(name: str) -> slice:
+    """Where in the breadcrumb a call is noted."""
+    return slice(CRUMB_BYTES, 2 * CRUMB_BYTES) if name in EVENT_CALLS else slice(0, CRUMB_BYTES)
+
+
 def _failure_of(error: Exception) -> NvmlError:
-    if isinstance(error, UnicodeDecodeError):
-        return ReadingError(Problem(ProblemCode.INVALID_VALUE, "The driver answered with text that is not UTF-8."))
     if isinstance(error, pynvml.NVMLLibraryMismatchError):  # how pynvml says that only an older version of it is there
         return failure(ERROR_FUNCTION_NOT_FOUND)
     return failure(getattr(error, "value", ERROR_UNKNOWN))

@@ -7,6 +7,7 @@ reads two and takes twice as long, 25 instead of 12 microseconds: at a thousand 
 import os
 import pwd
 from collections.abc import Iterable
+from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,6 +26,14 @@ NOT_VISIBLE: Final = Problem(
 )
 NOT_ANSWERING: Final = Problem(ProblemCode.UNRESPONSIVE, "/proc does not answer for this process.")
 IMPOSSIBLE_PID: Final = Problem(ProblemCode.INVALID_VALUE, "The driver answered with a PID that cannot exist.")
+
+NOT_YET: Final = Problem(ProblemCode.NOT_READ, "There are many processes: this one is read in a moment.")
+
+READS_A_TICK: Final = 500
+"""More processes than that take turns: each read costs 12 microseconds, and more on a busy host."""
+
+RETRY_TICKS: Final = 5
+"""A process that /proc does not show, of another PID namespace or dead, is looked for again after so many ticks."""
 
 MAX_STUCK_READS: Final = 2
 """While so many reads do not return, no other process is read for the first time: each could cost a thread."""
@@ -56,12 +65,13 @@ class _Reading(NamedTuple):
 class _Known:
     """What is remembered of a process between ticks."""
 
-    __slots__ = ("cpu_ticks", "facts", "identity", "read_at")
+    __slots__ = ("cpu_ticks", "facts", "identity", "read_at", "tick")
 
     def __init__(self, identity: _Identity) -> None:
         self.identity = identity
         self.cpu_ticks = 0
         self.read_at = 0.0
+        self.tick = 0
         self.facts: ProcessFacts | None = None
 
 
@@ -80,6 +90,11 @@ class ProcessTable:
         self._flights = flights
         self._proc = str(proc)
         self._known: dict[int, _Known] = {}
+        self._unseen: dict[int, int] = {}
+        self._now: float | None = None
+        self._tick = 0
+        self._reads = 0
+        self._round = 1
         self._users: dict[int, str] = {}
         self._reading: set[int] = set()
         self._naming = False
@@ -94,23 +109,42 @@ class ProcessTable:
         """
         if not 0 < pid <= _PID_MAX_LIMIT:
             return _nothing(IMPOSSIBLE_PID)
+        if now != self._now:
+            self._now, self._tick, self._reads = now, self._tick + 1, 0
         known = self._known.get(pid)
-        if known is not None and known.read_at == now and known.facts is not None:
+        if known is not None and known.facts is not None and not self._is_due(known):
             return known.facts
-        if pid in self._reading or (known is None and len(self._reading) >= MAX_STUCK_READS):
-            return _nothing(NOT_ANSWERING)
+        why_not = self._why_not(pid, known)
+        if why_not is not None:
+            return _nothing(why_not)
         try:
             reading = self._read(pid, known)
         except (OSError, ValueError, IndexError):
             self._known.pop(pid, None)
+            self._unseen[pid] = self._tick
             return _nothing(NOT_VISIBLE)
         return self._remember(pid, reading, now, uptime)
 
     def keep(self, pids: Iterable[int]) -> None:
         """Forgets every process that is not among ``pids``."""
         kept = set(pids)
-        for pid in [pid for pid in self._known if pid not in kept]:
-            del self._known[pid]
+        self._round = ceil(len(kept) / READS_A_TICK) or 1
+        for held in (self._known, self._unseen):
+            for pid in [pid for pid in held if pid not in kept]:
+                del held[pid]
+
+    def _is_due(self, known: _Known) -> bool:
+        """Whether a process is to be read again: at every tick, or in its turn where there are many."""
+        return self._tick - known.tick >= self._round and self._reads < READS_A_TICK
+
+    def _why_not(self, pid: int, known: _Known | None) -> Problem | None:
+        """Why a process is not read now, if it is not."""
+        looked_at = self._unseen.get(pid)
+        if looked_at is not None and self._tick - looked_at < max(RETRY_TICKS, self._round):
+            return NOT_VISIBLE
+        if pid in self._reading or (known is None and len(self._reading) >= MAX_STUCK_READS):
+            return NOT_ANSWERING
+        return None if self._reads < READS_A_TICK else NOT_YET
 
     def _remember(self, pid: int, reading: _Reading, now: float, uptime: float) -> ProcessFacts:
         identity = reading.identity
@@ -121,7 +155,7 @@ class ProcessTable:
         elif now > known.read_at:
             used = (reading.cpu_ticks - known.cpu_ticks) / _TICKS_PER_SECOND
             cpu_percent = round(100 * used / (now - known.read_at), 1)
-        known.cpu_ticks, known.read_at = reading.cpu_ticks, now
+        known.cpu_ticks, known.read_at, known.tick = reading.cpu_ticks, now, self._tick
         known.facts = ProcessFacts(
             self._user(identity.uid),
             identity.command,
@@ -133,6 +167,7 @@ class ProcessTable:
 
     def _read(self, pid: int, known: _Known | None) -> _Reading:
         """What /proc says now; changes nothing that another thread could be using."""
+        self._reads += 1
         self._reading.add(pid)
         try:
             with self._flights.flight(f"/proc/{pid}", Callee.HOST):

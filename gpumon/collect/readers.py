@@ -86,8 +86,6 @@ def _memory(api: Nvml, handle: Handle) -> Values:
     try:
         memory = api.call("nvmlDeviceGetMemoryInfo", handle, nvml.MEMORY_INFO_V2)
     except ReadingError as failed:
-        if failed.problem.code is ProblemCode.NOT_SUPPORTED:
-            raise ReadingError(_SHARED_MEMORY, failed.code) from None
         if failed.problem.code is not ProblemCode.DRIVER_TOO_OLD:
             raise
         memory = api.call("nvmlDeviceGetMemoryInfo", handle)
@@ -135,11 +133,6 @@ def _milli(values: Sequence[Value]) -> Values:
 
 
 _MEGA: Final = 1_000_000
-_SHARED_MEMORY: Final = Problem(
-    ProblemCode.NOT_SUPPORTED,
-    "The driver reports no memory of this chip's own, as with chips that share the host's memory.",
-    "The host's memory is what its programs use.",
-)
 _LINKS: Final = tuple(Field(nvml.FIELD_NVLINK_SPEED, link) for link in range(nvml.NVLINK_MOST_LINKS))
 _ECC_FIELDS: Final = (
     ("ecc_corrected_volatile_count", nvml.FIELD_ECC_CORRECTED_VOLATILE),
@@ -154,10 +147,12 @@ _ROWS: Final = (
     "remapped_rows_failure",
 )
 
+MEMORY_READER: Final = Reader(
+    ("memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes", "memory_free_bytes"), Lane.FAST, _memory
+)
+
 READERS: Final[tuple[AnyReader, ...]] = (
-    Reader(
-        ("memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes", "memory_free_bytes"), Lane.FAST, _memory
-    ),
+    MEMORY_READER,
     Reader(("utilization_gpu_percent", "utilization_memory_percent"), Lane.FAST, _utilization),
     Reader(("temperature_celsius",), Lane.FAST, _temperature),
     Reader(("power_watts",), Lane.FAST, _one("nvmlDeviceGetPowerUsage", scale=0.001)),
@@ -192,6 +187,6 @@ READERS: Final[tuple[AnyReader, ...]] = (
     Reader(("pcie_generation_max",), Lane.STATIC, _one("nvmlDeviceGetMaxPcieLinkGeneration"), waits=True),
     Reader(("pcie_width_max",), Lane.STATIC, _one("nvmlDeviceGetMaxPcieLinkWidth"), waits=True),
     Reader(("memory_bus_width_bits",), Lane.STATIC, _one("nvmlDeviceGetMemoryBusWidth"), waits=True),
-    FieldReader(("nvlink_links_count", "nvlink_bytes_per_second"), Lane.STATIC, _LINKS, _nvlink),
+    FieldReader(("nvlink_links_count", "nvlink_bytes_per_second"), Lane.MEDIUM, _LINKS, _nvlink),
 )
 """What is read of a device whether somebody looks at it or not."""

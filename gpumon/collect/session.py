@@ -1,5 +1,6 @@
 """One NVML session: from initialisation until the driver goes away, and the slots of its devices."""
 
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -7,11 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.collect import nvml
+from gpumon.collect.attention import Attention
 from gpumon.collect.device import DeviceReader
-from gpumon.collect.look import Attention
 from gpumon.collect.nvml import DeviceLostError, DriverGoneError, Nvml, NvmlError, ReadingError
 from gpumon.collect.processes import ProcessTable
 from gpumon.collect.readers import Lane
+from gpumon.collect.xids import Xid, XidWatch
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import TRAITS, Device, DeviceState
 from gpumon.core.problems import Problem, ProblemCode
@@ -28,22 +30,36 @@ class Slot:
     Args:
         reader: Reads it.
         clock: Monotonic seconds.
+        xids: Tells when it must not be asked any more.
 
     Attributes:
         reader: Reads it.
         device: The last reading, or what stands in for it.
+        instances: The same of the instances of a GPU that is split.
         read_at: When its last good reading was complete, monotonic seconds; None if it has never been.
         quarantined: A driver call on it has not returned; nothing else is asked of it.
     """
 
-    def __init__(self, reader: DeviceReader, clock: Callable[[], float]) -> None:
+    def __init__(self, reader: DeviceReader, clock: Callable[[], float], xids: XidWatch | None = None) -> None:
         self.reader = reader
         self.device = _without_readings(Device(reader.index), _NEVER_READ, DeviceState.UNRESPONSIVE)
+        self.instances: tuple[Device, ...] = ()
         self.read_at: float | None = None
         self.quarantined = False
         self._clock = clock
+        self._xids = xids
         self._handle_worked = False
         self._retry_at = 0.0
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The device, and its instances."""
+        return (self.device, *self.instances)
+
+    @property
+    def fatal(self) -> Problem | None:
+        """What befell the device that it does not survive, so that it is not asked any more."""
+        return None if self._xids is None else self._xids.fatal.get(self.reader.index)
 
     def read(self, now: float, uptime: float) -> None:
         """Reads the device. A failure costs this device alone.
@@ -51,19 +67,28 @@ class Slot:
         Raises:
             DriverGoneError: The driver is gone.
         """
-        if now < self._retry_at:
+        if now < self._retry_at or self._has_died():
             return
         try:
             self.device = self.reader.read(now, uptime)
         except (ReadingError, DeviceLostError) as failed:
+            if self._has_died():
+                return
             if failed.code == nvml.ERROR_INVALID_ARGUMENT and self._handle_worked:
                 # Only a handle that was good can have become void, and only a reload of the driver makes it so.
                 raise DriverGoneError(failed.problem, failed.code) from None
             excluded = failed.problem.code is ProblemCode.NO_PERMISSION
             self.give_up(failed.problem, DeviceState.EXCLUDED if excluded else DeviceState.LOST, now)
         else:
+            self.instances = self.reader.instances
             self.read_at = self._clock()
             self._handle_worked = True
+            if self._xids is not None:
+                self._xids.watch(self.reader.index, self.reader.handle)
+
+    def _has_died(self) -> bool:
+        """Asked twice, since the news of it come from another thread."""
+        return self.fatal is not None
 
     def forget(self) -> None:
         """Gives back what is held for the device, unless a call on it has not returned: that call may use it."""
@@ -76,6 +101,7 @@ class Slot:
         self._handle_worked = False
         self._retry_at = now + LOST_RETRY_SECONDS
         self.device = _without_readings(_identity(self.reader.identity, self.device), problem, state)
+        self.instances = tuple(_without_readings(_identity(each, each), problem, state) for each in self.instances)
 
 
 class Session:
@@ -85,6 +111,7 @@ class Session:
         api: The choke point.
         processes: Facts of processes.
         attention: Tells which devices somebody looks at; nobody looks without it.
+        xids: Takes the Xids of its devices; without it, nobody waits for them.
 
     Attributes:
         driver_version: As NVML says it.
@@ -93,8 +120,15 @@ class Session:
         slots: Its devices.
     """
 
-    def __init__(self, api: Nvml, processes: ProcessTable, attention: Attention | None = None) -> None:
+    def __init__(
+        self,
+        api: Nvml,
+        processes: ProcessTable,
+        attention: Attention | None = None,
+        xids: deque[Xid] | None = None,
+    ) -> None:
         self._api = api
+        self._xids = None if xids is None else XidWatch(api, xids)
         self._processes = processes
         self._attention = attention or Attention(api.flights.clock)
         self.problems: dict[str, Problem] = {}
@@ -104,7 +138,13 @@ class Session:
         self._count_due = 0.0
 
     @classmethod
-    def open(cls, api: Nvml, processes: ProcessTable, attention: Attention | None = None) -> "Session":
+    def open(
+        cls,
+        api: Nvml,
+        processes: ProcessTable,
+        attention: Attention | None = None,
+        xids: deque[Xid] | None = None,
+    ) -> "Session":
         """Initialises NVML.
 
         Raises:
@@ -116,10 +156,12 @@ class Session:
             if failed.problem.code is not ProblemCode.DRIVER_TOO_OLD:
                 raise
             api.call("nvmlInit")
-        return cls(api, processes, attention)
+        return cls(api, processes, attention, xids)
 
     def close(self) -> None:
         """Lets NVML forget its handles, so that the next session gets new ones."""
+        if self._xids is not None:
+            self._xids.end()
         for slot in self.slots:
             slot.forget()
         with suppress(NvmlError):  # a driver that is gone has nothing left to shut down
@@ -140,7 +182,7 @@ class Session:
         del self.slots[count:]
         while len(self.slots) < count:
             reader = DeviceReader(self._api, len(self.slots), self._processes, self._attention)
-            self.slots.append(Slot(reader, self._api.flights.clock))
+            self.slots.append(Slot(reader, self._api.flights.clock, self._xids))
 
     def _version(self, field: str, read: Callable[[Nvml], str]) -> str | None:
         try:
@@ -160,6 +202,7 @@ def _identity(told: Device, last: Device) -> Device:
     return Device(
         index=told.index,
         uuid=told.uuid or last.uuid,
+        instance=told.instance,
         pci_bus_id=told.pci_bus_id or last.pci_bus_id or _bus_id_from_sysfs(told.index),
         name=told.name or last.name,
         architecture=told.architecture or last.architecture,

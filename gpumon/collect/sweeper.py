@@ -7,16 +7,18 @@ several threads get stuck, the driver or /proc as a whole does not answer; then 
 """
 
 import threading
+from collections import deque
 from typing import Final
 
+from gpumon.collect.attention import Attention
 from gpumon.collect.driver import start_problem
 from gpumon.collect.flights import Abandoned, Callee, Flight, Flights
 from gpumon.collect.host import uptime
-from gpumon.collect.look import Attention
 from gpumon.collect.nvml import DriverGoneError, Nvml, NvmlError
 from gpumon.collect.processes import ProcessTable
 from gpumon.collect.readers import Lane
 from gpumon.collect.session import Session, Slot, outage
+from gpumon.collect.xids import Xid
 from gpumon.core.model import Device, DeviceState
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
@@ -36,12 +38,14 @@ class Sweeper:
         api: The choke point.
         processes: Facts of processes.
         flights: The calls under way.
+        xids: Takes the Xids of the devices; without it, nobody waits for them.
     """
 
-    def __init__(self, api: Nvml, processes: ProcessTable, flights: Flights) -> None:
+    def __init__(self, api: Nvml, processes: ProcessTable, flights: Flights, xids: deque[Xid] | None = None) -> None:
         self._api = api
         self._processes = processes
         self._flights = flights
+        self._xids = xids
         self.session: Session | None = None
         self.problem: Problem | None = None
         """Why there is no session."""
@@ -180,7 +184,8 @@ class Sweeper:
         """Forgets now and then the processes that have left all devices."""
         if now >= self._forget_at:
             self._forget_at = now + Lane.MEDIUM.value
-            self._processes.keep(process.pid for slot in session.slots for process in slot.device.processes or ())
+            devices = (device for slot in session.slots for device in slot.devices)
+            self._processes.keep(process.pid for device in devices for process in device.processes or ())
 
     def _read(self, slot: Slot, now: float, booted: float) -> None:
         self._slot = slot
@@ -194,7 +199,7 @@ class Sweeper:
 
     def _open(self) -> Session:
         if self.session is None:
-            self.session = Session.open(self._api, self._processes, self.attention)
+            self.session = Session.open(self._api, self._processes, self.attention, self._xids)
             self._had_session = True
             self.problem = None
             self.outage_devices = []
@@ -209,7 +214,7 @@ class Sweeper:
         self._reopen_at = self._sweep_started + self._reopen_pause
         self._reopen_pause = min(max(FIRST_REOPEN_PAUSE, 2 * self._reopen_pause), LONGEST_REOPEN_PAUSE)
         if ended is not None:
-            self.outage_devices = outage([slot.device for slot in ended.slots], self.problem)
+            self.outage_devices = outage([device for slot in ended.slots for device in slot.devices], self.problem)
             ended.close()
 
 

@@ -1,7 +1,7 @@
-"""What a device is set up as: firmware, modes, what CUDA can do on it. Read once, and not in the first tick."""
+"""What a device is set up as: firmware, modes, what CUDA can do on it. Most is read once, and not in the first tick."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from gpumon.collect.lanes import NEXT_TICK, retry_after
 from gpumon.collect.nvml import Answer, Handle, Nvml, ReadingError
@@ -44,14 +44,24 @@ def _index(answer: int) -> int:
     return answer
 
 
-_CALLS: Final[tuple[tuple[tuple[str, ...], str, Callable[[Answer], tuple[str, ...]]], ...]] = (
-    (("compute_capability",), "nvmlDeviceGetCudaComputeCapability", _capability),
-    (("vbios_version",), "nvmlDeviceGetVbiosVersion", _text),
-    (("persistence_mode",), "nvmlDeviceGetPersistenceMode", _switch),
-    (("compute_mode",), "nvmlDeviceGetComputeMode", _compute_mode),
-    (("ecc_mode", "ecc_mode_pending"), "nvmlDeviceGetEccMode", _switches),
-    (("mig_mode", "mig_mode_pending"), "nvmlDeviceGetMigMode", _switches),
+class _Call(NamedTuple):
+    """A call that tells one or more traits, how often it is made, and what makes them of its answer."""
+
+    fields: tuple[str, ...]
+    name: str
+    convert: Callable[[Answer], tuple[str, ...]]
+    lane: Lane = Lane.STATIC
+
+
+_CALLS: Final = (
+    _Call(("compute_capability",), "nvmlDeviceGetCudaComputeCapability", _capability),
+    _Call(("vbios_version",), "nvmlDeviceGetVbiosVersion", _text),
+    _Call(("persistence_mode",), "nvmlDeviceGetPersistenceMode", _switch),
+    _Call(("compute_mode",), "nvmlDeviceGetComputeMode", _compute_mode),
+    _Call(("ecc_mode", "ecc_mode_pending"), "nvmlDeviceGetEccMode", _switches),
+    _Call(("mig_mode", "mig_mode_pending"), "nvmlDeviceGetMigMode", _switches, Lane.MEDIUM),
 )
+"""Since Hopper, a GPU is split without a reset, while the driver runs."""
 
 
 class TraitReadings:
@@ -86,29 +96,28 @@ class TraitReadings:
             return
         if now < self._next:
             return
-        for place, (fields, call, convert) in enumerate(_CALLS):
+        for place, call in enumerate(_CALLS):
             if now < self._due[place]:
                 continue
-            problem = self._read_one(fields, call, convert)
-            for field in fields:
+            problem = self._read_one(call)
+            for field in call.fields:
                 self.problems.pop(field, None)
                 if problem is not None:
                     self.problems[field] = problem
-            self._due[place] = Lane.STATIC.value if problem is None else now + retry_after(problem, Lane.STATIC)
+                    self.values.pop(field, None)
+            self._due[place] = now + (call.lane.value if problem is None else retry_after(problem, call.lane))
         self._next = min(self._due)
 
-    def _read_one(
-        self, fields: tuple[str, ...], call: str, convert: Callable[[Answer], tuple[str, ...]]
-    ) -> Problem | None:
+    def _read_one(self, call: _Call) -> Problem | None:
         try:
-            answer = self._api.call(call, self._handle)
+            answer = self._api.call(call.name, self._handle)
         except ReadingError as failed:
             return failed.problem
         try:
-            values = convert(answer)
+            values = call.convert(answer)
         except IndexError:
             return Problem(ProblemCode.INVALID_VALUE, f"The driver answered {answer}, which gpumon does not know.")
         if "" in values:
             return _NO_TEXT
-        self.values.update(zip(fields, values, strict=True))
+        self.values.update(zip(call.fields, values, strict=True))
         return None

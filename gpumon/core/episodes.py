@@ -23,6 +23,7 @@ class EventKind(Enum):
     WORKLOAD = "workload"
     DEVICE = "device"
     DRIVER = "driver"
+    XID = "xid"
 
 
 class Event(NamedTuple):

@@ -1,31 +1,40 @@
 """The frame codec: one `Frame`, one line of JSON.
 
 The same document is a line of a recording, a message of the collector and, with alerts added, the answer of
-``gpumon status --json``. Each line stands alone, so a recording can be cut, joined and torn anywhere.
+``gpumon status --json``; but a line tells each reason of a missing value once, as `gpumon.core.reasons` says. Each line
+stands alone, so a recording can be cut, joined and torn anywhere.
 
 Decoding trusts nothing: types are checked, text is made safe, and a reading outside its metric's bounds becomes a
 missing one with its reason.
 """
 
 import json
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
 from typing import Final
 
-from gpumon.core.checks import (
-    TEXT_LIMIT,
-    Json,
-    as_integer,
-    as_number,
-    as_object,
-    as_text,
-    as_tuple,
-    required,
-)
+from gpumon.core.checks import TEXT_LIMIT, Json, as_integer, as_number, as_object, as_text, as_tuple, required
 from gpumon.core.metrics import METRICS
-from gpumon.core.model import TRAITS, Device, DeviceState, Frame, Host, Process, ProcessKind, Sweep
+from gpumon.core.model import (
+    TRAITS,
+    CallCost,
+    Device,
+    DeviceEvent,
+    DeviceState,
+    Frame,
+    Host,
+    MigInstance,
+    Process,
+    ProcessKind,
+    Sweep,
+)
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.reasons import ReasonTable, ToldReasons, in_full, problems_of
 from gpumon.core.text import safe_text
+
+_Tell = Callable[[Json, Mapping[str, Problem]], Json]
+"""Adds to a record why it lacks what it lacks."""
 
 SCHEMA: Final = 1
 MAX_LINE_BYTES: Final = 64 << 20
@@ -44,7 +53,10 @@ class FrameError(Exception):
 
 def encode(frame: Frame) -> str:
     """The frame as one line of JSON, without the line feed."""
-    return json.dumps(to_document(frame), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    table = ReasonTable()
+    document = _frame_document(frame, table.refer)
+    document["reasons"] = table.document()
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def decode(line: str | bytes) -> Frame:
@@ -72,43 +84,54 @@ def decode(line: str | bytes) -> Frame:
 
 
 def to_document(frame: Frame) -> Json:
-    """The frame as the JSON document that `encode` writes. Missing values are null, their reasons in ``problems``."""
+    """The frame as a JSON document. Missing values are null, and their reasons are in ``problems`` beside them."""
+    return _frame_document(frame, in_full)
+
+
+def _frame_document(frame: Frame, tell: _Tell) -> Json:
     host = frame.host
     sweep = frame.sweep
-    return {
+    document = {
         "schema": SCHEMA,
         "time_seconds": round(frame.time_seconds, 3),
         "monotonic_seconds": round(frame.monotonic_seconds, 3),
         "interval_seconds": frame.interval_seconds,
-        "host": {
-            "name": host.name,
-            "cpu_count": host.cpu_count,
-            "cpu_percent": host.cpu_percent,
-            "load_average": host.load,
-            "memory_total_bytes": host.memory_total_bytes,
-            "memory_available_bytes": host.memory_available_bytes,
-            "uptime_seconds": host.uptime_seconds,
-            "problems": _problems_document(host.problems),
-        },
+        "host": _host_document(host),
         "driver_version": frame.driver_version,
         "cuda_driver_version": frame.cuda_driver_version,
-        "devices": [_device_document(device) for device in frame.devices],
+        "devices": [_device_document(device, tell) for device in frame.devices],
         "sweep": {
             "seconds": sweep.seconds,
             "nvml_calls": sweep.calls,
             "nvml_errors": sweep.errors,
             "threads_stuck": sweep.threads_stuck,
+            **({"calls_by_name": [asdict(cost) for cost in sweep.calls_by_name]} if sweep.calls_by_name else {}),
         },
-        "problems": _problems_document(frame.problems),
+        "events": [asdict(event) for event in frame.events],
     }
+    return in_full(document, frame.problems)
 
 
-def _device_document(device: Device) -> Json:
-    readings = device.readings
-    return {
+def _host_document(host: Host) -> Json:
+    document = {
+        "name": host.name,
+        "cpu_count": host.cpu_count,
+        "cpu_percent": host.cpu_percent,
+        "load_average": host.load,
+        "memory_total_bytes": host.memory_total_bytes,
+        "memory_available_bytes": host.memory_available_bytes,
+        "uptime_seconds": host.uptime_seconds,
+    }
+    return in_full(document, host.problems)
+
+
+def _device_document(device: Device, tell: _Tell) -> Json:
+    readings, processes = device.readings, device.processes
+    document = {
         "index": device.index,
         "cuda_index": device.cuda_index,
         "uuid": device.uuid,
+        **({} if device.instance is None else {"mig_instance": asdict(device.instance)}),
         "pci_bus_id": device.pci_bus_id,
         "name": device.name,
         "architecture": device.architecture,
@@ -117,13 +140,13 @@ def _device_document(device: Device) -> Json:
         "throttle_reasons": device.throttle_reasons,
         "state": device.state.value,
         "age_seconds": device.age_seconds,
-        "processes": None if device.processes is None else [_process_document(each) for each in device.processes],
-        "problems": _problems_document(device.problems),
+        "processes": None if processes is None else [_process_document(process, tell) for process in processes],
     }
+    return tell(document, device.problems)
 
 
-def _process_document(process: Process) -> Json:
-    return {
+def _process_document(process: Process, tell: _Tell) -> Json:
+    document = {
         "pid": process.pid,
         "kinds": [kind.value for kind in process.kinds],
         "user": process.user,
@@ -133,20 +156,13 @@ def _process_document(process: Process) -> Json:
         "host_memory_bytes": process.host_memory_bytes,
         "age_seconds": process.age_seconds,
         "sm_percent": process.sm_percent,
-        "problems": _problems_document(process.problems),
     }
-
-
-def _problems_document(problems: Mapping[str, Problem]) -> Json:
-    return {
-        subject: {"code": problem.code.value, "reason": problem.reason}
-        | ({"remedy": problem.remedy} if problem.remedy else {})
-        for subject, problem in problems.items()
-    }
+    return tell(document, process.problems)
 
 
 def _frame(raw: Json) -> Frame:
     sweep = as_object(raw.get("sweep"))
+    told = ToldReasons(raw.get("reasons"))
     return Frame(
         time_seconds=required(as_number(raw["time_seconds"])),
         monotonic_seconds=required(as_number(raw["monotonic_seconds"])),
@@ -154,14 +170,35 @@ def _frame(raw: Json) -> Frame:
         host=_host(as_object(raw.get("host"))),
         driver_version=as_text(raw.get("driver_version")),
         cuda_driver_version=as_text(raw.get("cuda_driver_version")),
-        devices=as_tuple(raw["devices"], _device),
+        devices=as_tuple(raw["devices"], partial(_device, told)),
         sweep=Sweep(
             seconds=as_number(sweep.get("seconds")),
             calls=as_integer(sweep.get("nvml_calls")) or 0,
             errors=as_integer(sweep.get("nvml_errors")) or 0,
             threads_stuck=as_integer(sweep.get("threads_stuck")) or 0,
+            calls_by_name=as_tuple(sweep.get("calls_by_name", []), _call_cost),
         ),
-        problems=_problems(raw.get("problems")),
+        events=as_tuple(raw.get("events", []), _event),
+        problems=problems_of(raw),
+    )
+
+
+def _call_cost(raw: Json) -> CallCost:
+    return CallCost(
+        call=required(as_text(raw["call"])),
+        count=required(as_integer(raw["count"])),
+        errors=required(as_integer(raw["errors"])),
+        seconds=required(as_number(raw["seconds"])),
+        longest_seconds=required(as_number(raw["longest_seconds"])),
+    )
+
+
+def _event(raw: Json) -> DeviceEvent:
+    return DeviceEvent(
+        device_key=required(as_text(raw["device_key"])),
+        xid=required(as_integer(raw["xid"])),
+        time_seconds=required(as_number(raw["time_seconds"])),
+        monotonic_seconds=required(as_number(raw["monotonic_seconds"])),
     )
 
 
@@ -178,12 +215,12 @@ def _host(raw: Json) -> Host:
         memory_total_bytes=as_integer(raw.get("memory_total_bytes")),
         memory_available_bytes=as_integer(raw.get("memory_available_bytes")),
         uptime_seconds=as_number(raw.get("uptime_seconds")),
-        problems=_problems(raw.get("problems")),
+        problems=problems_of(raw),
     )
 
 
-def _device(raw: Json) -> Device:
-    problems = _problems(raw.get("problems"))
+def _device(told: ToldReasons, raw: Json) -> Device:
+    problems = dict(told.of(raw))
     readings: dict[str, float] = {}
     for metric_id, metric in METRICS.items():
         value = as_number(raw.get(metric_id))
@@ -200,6 +237,7 @@ def _device(raw: Json) -> Device:
         index=required(as_integer(raw["index"])),
         cuda_index=as_integer(raw.get("cuda_index")),
         uuid=as_text(raw.get("uuid")),
+        instance=_instance(as_object(raw.get("mig_instance"))),
         pci_bus_id=as_text(raw.get("pci_bus_id")),
         name=as_text(raw.get("name")),
         architecture=as_text(raw.get("architecture")),
@@ -208,8 +246,19 @@ def _device(raw: Json) -> Device:
         age_seconds=as_number(raw.get("age_seconds")),
         readings=readings,
         throttle_reasons=None if reasons is None else tuple(safe_text(str(reason), 64) for reason in reasons),
-        processes=None if processes is None else as_tuple(processes, _process),
+        processes=None if processes is None else as_tuple(processes, partial(_process, told)),
         problems=problems,
+    )
+
+
+def _instance(raw: Json) -> MigInstance | None:
+    if not raw:
+        return None
+    return MigInstance(
+        parent=required(as_text(raw["parent"])),
+        position=required(as_integer(raw["position"])),
+        gpu_instance_id=as_integer(raw.get("gpu_instance_id")),
+        compute_instance_id=as_integer(raw.get("compute_instance_id")),
     )
 
 
@@ -228,10 +277,10 @@ def _traits(raw: Json, problems: dict[str, Problem]) -> Json:
     return found
 
 
-def _process(raw: Json) -> Process:
-    problems = _problems(raw.get("problems"))
-    if "sm_percent" not in raw:
-        problems.setdefault("sm_percent", NOT_HELD)
+def _process(told: ToldReasons, raw: Json) -> Process:
+    problems = told.of(raw)
+    if "sm_percent" not in raw and "sm_percent" not in problems:
+        problems = {**problems, "sm_percent": NOT_HELD}
     return Process(
         pid=required(as_integer(raw["pid"])),
         kinds=tuple(ProcessKind(kind) for kind in raw["kinds"]),
@@ -244,30 +293,3 @@ def _process(raw: Json) -> Process:
         sm_percent=as_number(raw.get("sm_percent")),
         problems=problems,
     )
-
-
-def _problems(raw: object) -> dict[str, Problem]:
-    if not raw:
-        return {}
-    return {safe_text(subject, 64): _problem(as_object(each)) for subject, each in as_object(raw).items()}
-
-
-def _problem(raw: Json) -> Problem:
-    code, reason, remedy = raw.get("code"), raw.get("reason"), raw.get("remedy")
-    if type(code) is type(reason) is str and remedy is None and len(code) + len(reason) <= TEXT_LIMIT:
-        return _usual_problem(code, reason)
-    return _made_problem(code, as_text(reason), as_text(remedy))
-
-
-@lru_cache(maxsize=1024)
-def _usual_problem(code: str, reason: str) -> Problem:
-    """The same few problems stand in every frame, hundreds of times; foreign text of any length is not kept."""
-    return _made_problem(code, as_text(reason), None)
-
-
-def _made_problem(raw_code: object, reason: str | None, remedy: str | None) -> Problem:
-    try:
-        code = ProblemCode(raw_code)
-    except ValueError:
-        code = ProblemCode.UNKNOWN
-    return Problem(code, reason or code.value, remedy or "")

@@ -1,8 +1,16 @@
-"""Metrics that are read only while somebody looks at their device, since reading them costs the driver's lock."""
+"""Metrics that are read only while somebody looks at their device, since reading them costs the driver's lock.
+
+SM activity is read of a busy device now and then besides.
+"""
 
 from typing import Final
 
 from gpumon.core.metric import Metric, Unit
+
+BUSY_PERCENT: Final = 90.0
+"""From this utilization on a device is asked now and then whether anything computes on it."""
+NO_WORK_PERCENT: Final = 1.0
+"""Below this SM activity nothing computes: copies alone make a device look busy."""
 
 _FASTEST: Final = 1e14
 

@@ -74,13 +74,36 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
-    """One GPU at one moment.
+class MigInstance:
+    """What a device is that is a part of a GPU (MIG).
 
     Attributes:
-        index: NVML's index.
+        parent: `Device.key` of the GPU.
+        position: NVML's index of it among the instances of its GPU.
+        gpu_instance_id: NVML's id of the part of the chip that it has.
+        compute_instance_id: NVML's id of its share of that part.
+    """
+
+    parent: str
+    position: int
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
+
+    def names(self, uuid: str | None) -> tuple[str, ...]:
+        """How CUDA may be told to show it, in lower case: by its UUID, or in the old form, ``MIG-GPU-.../7/0``."""
+        old_form = f"MIG-{self.parent}/{self.gpu_instance_id}/{self.compute_instance_id}".lower()
+        return (old_form,) if uuid is None else (uuid.lower(), old_form)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU, or an instance of one that is split (MIG), at one moment.
+
+    Attributes:
+        index: NVML's index; an instance has that of its GPU.
         cuda_index: The index that CUDA gives it to programs with gpumon's environment; its rules are of its own.
         uuid: NVML's UUID; None while a lost GPU has not told it.
+        instance: What it is a part of, or None for a whole GPU.
         pci_bus_id: PCI bus id as NVML writes it, such as ``00000000:1B:00.0``.
         name: Product name.
         architecture: Chip family, such as ``Hopper``.
@@ -103,6 +126,7 @@ class Device:
     index: int
     cuda_index: int | None = None
     uuid: str | None = None
+    instance: MigInstance | None = None
     pci_bus_id: str | None = None
     name: str | None = None
     architecture: str | None = None
@@ -125,6 +149,11 @@ class Device:
     def key(self) -> str:
         """What identifies the device over time: its UUID, or its index until it has told one."""
         return self.uuid or f"index:{self.index}"
+
+    @property
+    def label(self) -> str:
+        """Which one it is: NVML's index, and for an instance its place on its GPU, such as ``3:0``."""
+        return str(self.index) if self.instance is None else f"{self.index}:{self.instance.position}"
 
     def get(self, metric_id: str) -> float | None:
         """The reading of a metric, or None; `problems` then says why."""
@@ -157,6 +186,25 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
+class CallCost:
+    """What one NVML call has cost since the collector started.
+
+    Attributes:
+        call: Its name.
+        count: How often it was made.
+        errors: How often it failed.
+        seconds: Time spent in it.
+        longest_seconds: The longest time that it took.
+    """
+
+    call: str
+    count: int
+    errors: int
+    seconds: float
+    longest_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """What reading the devices cost.
 
@@ -165,12 +213,31 @@ class Sweep:
         calls: NVML calls since the collector started.
         errors: Those of them that failed.
         threads_stuck: Threads that wait in a driver call that does not return.
+        calls_by_name: What each call has cost, while somebody looks at it; else empty.
     """
 
     seconds: float | None = None
     calls: int = 0
     errors: int = 0
     threads_stuck: int = 0
+    calls_by_name: tuple[CallCost, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceEvent:
+    """An error that the driver has told of a device: an Xid, as the kernel log has it.
+
+    Attributes:
+        device_key: `Device.key` of the device.
+        xid: NVIDIA's number of the error.
+        time_seconds: Unix time, for labels only.
+        monotonic_seconds: When it came, by the machine's monotonic clock.
+    """
+
+    device_key: str
+    xid: int
+    time_seconds: float
+    monotonic_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +251,9 @@ class Frame:
         host: The machine.
         driver_version: NVIDIA driver, or None without one.
         cuda_driver_version: Highest CUDA version that the driver can run, such as ``13.0``.
-        devices: In NVML's order.
+        devices: In NVML's order, each GPU followed by its instances if it is split.
         sweep: Cost of the reading.
+        events: What the driver has told of the devices since the frame before; each event is in one frame.
         problems: What is wrong with the driver or the collector as a whole, by subject.
     """
 
@@ -197,7 +265,13 @@ class Frame:
     cuda_driver_version: str | None = None
     devices: tuple[Device, ...] = ()
     sweep: Sweep = Sweep()
+    events: tuple[DeviceEvent, ...] = ()
     problems: Mapping[str, Problem] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> tuple[Device, ...]:
+        """The devices without those that are parts of others, so that nothing counts twice."""
+        return tuple(device for device in self.devices if device.instance is None)
 
     def is_fresh(self, device: Device) -> bool:
         """Whether a device's readings belong to this moment: it answers, and its turn in the sweep has come."""

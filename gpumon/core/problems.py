@@ -16,6 +16,7 @@ class ProblemCode(str, Enum):
     DRIVER_TOO_OLD = "driver_too_old"
     INVALID_VALUE = "invalid_value"
     NOT_READ = "not_read"
+    MEMORY_SHARED = "memory_shared"
     DROPPED = "dropped"
     GPU_LOST = "gpu_lost"
     UNRESPONSIVE = "unresponsive"

@@ -10,7 +10,9 @@ from gpumon.core.durations import HISTORY_SECONDS
 from gpumon.core.episodes import Episodes, Event, EventKind, event_log
 from gpumon.core.history import Ring
 from gpumon.core.model import Device, DeviceState, Frame
+from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.timeline import Timeline
+from gpumon.core.xids import xid_text
 
 HISTORY_METRICS: Final = ("utilization_gpu_percent", "memory_used_bytes")
 HISTORY_BUCKETS: Final = 180
@@ -50,14 +52,24 @@ class DeviceHistory:
         self._history_seconds = history_seconds
         self._state: DeviceState | None = None
 
-    def apply(self, device: Device, seconds: float, *, fresh: bool, patience_seconds: float) -> None:
-        """Adds the device's readings; anything but a fresh reading is a gap."""
+    def apply(
+        self, device: Device, seconds: float, *, fresh: bool, patience_seconds: float, knows_state: bool = True
+    ) -> None:
+        """Adds the device's readings; anything but a fresh reading is a gap.
+
+        Args:
+            device: The device.
+            seconds: The moment.
+            fresh: Whether its readings are of this moment.
+            patience_seconds: A longer silence than this parts what held before from what holds after.
+            knows_state: Whether its state is its own, not that of a driver that has gone.
+        """
         self.last_seen = seconds
         for metric, ring in self.rings.items():
             ring.add(seconds, device.get(metric) if fresh else None)
         self.timeline.add(seconds, device.readings if fresh else None)
         self.throttling.add(seconds, device.throttle_reasons if fresh else None, patience_seconds)
-        if device.state is not self._state:
+        if knows_state and device.state is not self._state:
             self._note_state(device, seconds)
             self.throttling.forget(seconds - self._history_seconds)
 
@@ -86,7 +98,7 @@ class Store:
         self.bucket_seconds = bucket_seconds
         self.history_seconds = history_seconds
         self._histories: dict[str, DeviceHistory] = {}
-        self._driver_is_gone = False
+        self._driver_problem: Problem | None = None
 
     def apply(self, frame: Frame) -> None:
         """Takes a frame in. One from an earlier moment (a seek, another machine) starts the history anew."""
@@ -99,7 +111,16 @@ class Store:
             history = self._histories.get(device.key)
             if history is None:
                 history = self._histories[device.key] = DeviceHistory(self.bucket_seconds, self.history_seconds)
-            history.apply(device, seconds, fresh=frame.is_fresh(device), patience_seconds=patience)
+            for event in frame.events:
+                if event.device_key == device.key:
+                    history.note(event.monotonic_seconds, EventKind.XID, xid_text(event.xid))
+            history.apply(
+                device,
+                seconds,
+                fresh=frame.is_fresh(device),
+                patience_seconds=patience,
+                knows_state="driver" not in frame.problems,
+            )
         self._note_driver(frame)
         if len(self._histories) > len(frame.devices):
             self._forget(seconds)
@@ -107,7 +128,7 @@ class Store:
     def clear(self) -> None:
         """Forgets everything."""
         self.frame = None
-        self._driver_is_gone = False
+        self._driver_problem = None
         self._histories.clear()
 
     def history(self, key: str, metric: str, buckets: int) -> list[float | None]:
@@ -139,14 +160,16 @@ class Store:
         return int(seconds // self.bucket_seconds)
 
     def _note_driver(self, frame: Frame) -> None:
-        """Notes on every device that the driver has gone, or is back."""
-        is_gone = "driver" in frame.problems
-        if is_gone is self._driver_is_gone:
-            return
-        self._driver_is_gone = is_gone
-        text = frame.problems["driver"].reason if is_gone else "the driver answers again"
-        for history in self._histories.values():
-            history.note(frame.monotonic_seconds, EventKind.DRIVER, text)
+        """Notes on every device that the driver has gone, or is back; a restart that took no time is one event."""
+        before, self._driver_problem = self._driver_problem, frame.problems.get("driver")
+        if self._driver_problem is not None:
+            text = "" if before is not None else self._driver_problem.reason
+        else:
+            has_been_gone = before is not None and before.code is not ProblemCode.DRIVER_RESTARTED
+            text = "the driver answers again" if has_been_gone else ""
+        if text:
+            for history in self._histories.values():
+                history.note(frame.monotonic_seconds, EventKind.DRIVER, text)
 
     def _forget(self, seconds: float) -> None:
         gone = [key for key, held in self._histories.items() if seconds - held.last_seen > _FORGET_SECONDS]

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from math import inf, isnan, nan
-from operator import gt, lt, mul
+from operator import eq, gt, lt, mul
 from typing import Final, NamedTuple
 
 from gpumon.core.durations import HISTORY_SECONDS, LEAST_HISTORY_SECONDS, MOST_HISTORY_SECONDS
@@ -34,6 +34,9 @@ class Summary(NamedTuple):
     low: float
     mean: float
     high: float
+
+
+_NOTHING: Final = Summary(nan, nan, nan)
 
 
 class Row(NamedTuple):
@@ -198,17 +201,27 @@ def joined(rows: Sequence[Row]) -> Row:
     if len(rows) == 1:
         return rows[0]
     counts = [row.weight for row in rows]
-    means = [_mean(column, counts) for column in zip(*(row.means for row in rows), strict=True)]
+    middle = list(zip(*(row.means for row in rows), strict=True))
     if all(row.lows is row.highs for row in rows):
-        known = [_known(column) for column in zip(*(row.means for row in rows), strict=True)]
-        lows, highs = [min(each, default=nan) for each in known], [max(each, default=nan) for each in known]
+        summaries = [_over(values, values, values, counts) for values in middle]
     else:
-        lows = [min(_known(column), default=nan) for column in zip(*(row.lows for row in rows), strict=True)]
-        highs = [max(_known(column), default=nan) for column in zip(*(row.highs for row in rows), strict=True)]
-    low, high = array("f", lows), array("f", highs)
+        below, above = zip(*(row.lows for row in rows), strict=True), zip(*(row.highs for row in rows), strict=True)
+        summaries = [_over(*three, counts) for three in zip(below, middle, above, strict=True)]
+    low, mean, high = (array("f", values) for values in zip(*summaries, strict=True))
     if low.tobytes() == high.tobytes():
-        return Row(low, low, low, sum(counts))
-    return Row(low, array("f", means), high, sum(counts))
+        mean = high = low
+    return Row(low, mean, high, sum(counts))
+
+
+def _over(lows: Numbers, means: Numbers, highs: Numbers, counts: Sequence[int]) -> Summary:
+    """One metric of several rows; NaN where none of them has it. A row that lacks it lacks all three."""
+    total = sum(map(mul, means, counts))
+    if total == total:  # noqa: PLR0124 - NaN is the one number that differs from itself
+        return Summary(min(lows), total / sum(counts), max(highs))
+    if not any(map(eq, means, means)):  # so it is with most metrics of most GPUs
+        return _NOTHING
+    known = [four for four in zip(lows, means, highs, counts, strict=True) if four[1] == four[1]]
+    return _over(*zip(*known, strict=True))
 
 
 def _row_of(readings: Mapping[str, float]) -> "array[float]":
@@ -222,30 +235,10 @@ def _row_of(readings: Mapping[str, float]) -> "array[float]":
 
 
 def _summary(rows: Iterable[Row], place: int) -> Summary | None:
-    lows, means, highs, counts = [], [], [], []
-    for row in rows:
-        mean = row.means[place]
-        if not isnan(mean):
-            means.append(mean)
-            lows.append(row.lows[place])
-            highs.append(row.highs[place])
-            counts.append(row.weight)
-    if not means:
+    known = [
+        (row.lows[place], mean, row.highs[place], row.weight) for row in rows if not isnan(mean := row.means[place])
+    ]
+    if not known:
         return None
-    low, high = min(lows), max(highs)
-    return Summary(low, min(max(low, _mean(means, counts)), high), high)  # sums are rounded, and may lie outside
-
-
-def _mean(values: Sequence[float], counts: Sequence[int]) -> float:
-    """The mean of the values that are known, weighted by how many readings each is made of."""
-    total: float = sum(map(mul, values, counts))
-    if total == total:  # noqa: PLR0124 - NaN is the one number that differs from itself
-        return total / sum(counts)
-    known = [(value, count) for value, count in zip(values, counts, strict=True) if value == value]  # noqa: PLR0124
-    return sum(value * count for value, count in known) / sum(count for _, count in known) if known else nan
-
-
-def _known(values: tuple[float, ...]) -> tuple[float, ...] | list[float]:
-    """Those that are known; all of them, most of the time, or none."""
-    total = sum(values)
-    return values if total == total else [value for value in values if value == value]  # noqa: PLR0124
+    low, mean, high = _over(*zip(*known, strict=True))
+    return Summary(low, min(max(low, mean), high), high)  # sums are rounded, and may lie outside

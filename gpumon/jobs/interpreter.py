@@ -65,14 +65,36 @@ def find_interpreter(asked: str | None = None, environment: Mapping[str, str] | 
     )
 
 
-def _asked_for(asked: str) -> Interpreter:
+def every_interpreter(asked: str | None = None, environment: Mapping[str, str] | None = None) -> list[Interpreter]:
+    """Every place where an interpreter is looked for, asked nothing yet; two names of one program count as one.
+
+    Args:
+        asked: What the user named with ``--python``; then it is the only one.
+        environment: Variables to look in; this process's if None.
+
+    Raises:
+        CommandError: There is no such program.
+    """
+    if asked is not None:
+        return [Interpreter(_program(asked), "--python")]
+    found: dict[tuple[Path, Path], Interpreter] = {}
+    for path, found_in in _candidates(os.environ if environment is None else environment):
+        found.setdefault((path.parent, path.resolve()), Interpreter(path, found_in))
+    return list(found.values())
+
+
+def _program(asked: str) -> Path:
     found = shutil.which(asked)
     if found is None:
         raise CommandError(
             Problem(ProblemCode.NOT_FOUND, f"There is no program {safe_text(asked, 200)}.", "Look at --python."),
             ExitCode.USAGE,
         )
-    path = Path(found).absolute()  # not resolved: a virtual environment's python is a link, and the link is what counts
+    return Path(found).absolute()  # not resolved: a virtual environment's python is a link, and the link is what counts
+
+
+def _asked_for(asked: str) -> Interpreter:
+    path = _program(asked)
     answer = _answer(path)
     if answer is None or answer[0] != "python":
         raise CommandError(

@@ -128,6 +128,13 @@ class JobState:
         return self.plan is not None and self.began_seconds is None and self.end is None
 
     @property
+    def asks(self) -> str:
+        """Why it wants to be asked for leave even where nobody else works, in sentences; empty if it does not."""
+        uses = {} if self.plan is None else self.plan["uses"]
+        asks = uses.get("asks")
+        return asks if isinstance(asks, str) else ""
+
+    @property
     def share_done(self) -> float | None:
         """How much is done, 0 to 1, or None while that is not known."""
         if self.progress is None or self.progress[1] <= 0:

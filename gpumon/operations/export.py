@@ -3,7 +3,6 @@
 It is written as it is read, so that its size does not matter, and a value that was not measured stays empty.
 """
 
-import csv
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from gpumon.core.metrics import METRICS
 from gpumon.core.model import Device, Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
+from gpumon.operations.table import Moment, write_table
 from gpumon.streams.base import Stream
 from gpumon.streams.lines import Record
 from gpumon.streams.recording import RecordingReader
@@ -83,7 +83,7 @@ def export(file: Path, metrics: Sequence[str], begin: Since | None, out: TextIO,
         if as_json:
             _write_json(frames, metrics, out)
         else:
-            _write_csv(frames, metrics, out)
+            write_table(_moments(frames, metrics), metrics, out)
     finally:
         reader.close()
         if reader.problem is not None:
@@ -137,14 +137,11 @@ def _length(reader: RecordingReader) -> float:
     return reader.duration_seconds or 0.0
 
 
-def _write_csv(frames: Iterator[Frame], metrics: Sequence[str], out: TextIO) -> None:
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["time_seconds", "index", "uuid", *metrics])
+def _moments(frames: Iterator[Frame], metrics: Sequence[str]) -> Iterator[Moment]:
     for frame in frames:
         for device in frame.devices:
             readings = device.readings if frame.is_fresh(device) else {}
-            values = ["" if (value := readings.get(metric)) is None else f"{value!r}" for metric in metrics]
-            writer.writerow([f"{frame.time_seconds:.3f}", device.index, device.uuid or "", *values])
+            yield Moment(frame.time_seconds, device.index, device.uuid, [readings.get(metric) for metric in metrics])
 
 
 def _write_json(frames: Iterator[Frame], metrics: Sequence[str], out: TextIO) -> None:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from gpumon.core.exits import SIGNAL_BASE, CommandError, ExitCode
-from gpumon.core.model import Device, Frame, Process
+from gpumon.core.model import Device, DeviceEvent, Frame, MigInstance, Process
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import ELLIPSIS
 from gpumon.streams.base import Arrival, Stream
@@ -89,6 +89,7 @@ class Anonymizer:
                 host, name=None if host.name is None else "host", problems=self._problems(host.problems)
             ),
             devices=tuple(self._device(device) for device in frame.devices),
+            events=tuple(self._event(event) for event in frame.events),
             problems=self._problems(frame.problems),
         )
 
@@ -103,14 +104,25 @@ class Anonymizer:
         return dataclasses.replace(
             device,
             uuid=None if device.uuid is None else self._uuid(device.uuid, device.index),
+            instance=None if device.instance is None else self._instance(device.instance, device.index),
             processes=None if device.processes is None else tuple(self._process(each) for each in device.processes),
             problems=self._problems(device.problems),
         )
 
+    def _instance(self, instance: MigInstance, index: int) -> MigInstance:
+        if instance.parent.startswith("index:"):
+            return instance
+        return dataclasses.replace(instance, parent=self._uuid(instance.parent, index))
+
+    def _event(self, event: DeviceEvent) -> DeviceEvent:
+        key = event.device_key
+        return event if key.startswith("index:") else dataclasses.replace(event, device_key=self._uuids.get(key, ""))
+
     def _uuid(self, uuid: str, index: int) -> str:
         if uuid not in self._uuids:
             number, taken = index, set(self._uuids.values())
-            while (made := f"GPU-00000000-0000-0000-0000-{number:012d}") in taken:
+            kind = "MIG" if uuid.startswith("MIG-") else "GPU"
+            while (made := f"{kind}-00000000-0000-0000-0000-{number:012d}") in taken:
                 number += 1
             self._uuids[uuid] = made
         return self._uuids[uuid]

@@ -31,7 +31,7 @@ class Narrator(Protocol):
         """Time has passed; live figures may have changed."""
 
     def may_begin(self, run: WorkloadRun, neighbours: Sequence[Neighbour]) -> bool:
-        """Whether a workload may use a GPU on which others work."""
+        """Whether a workload may begin that asks for leave, or that meets others on its GPU."""
 
 
 class Headless:
@@ -92,11 +92,11 @@ class Headless:
                 self._give_leave(run)
 
     def _give_leave(self, run: WorkloadRun) -> None:
-        """Lets it begin; asks first where others work."""
+        """Lets it begin; asks first where others work, or where the workload wants it."""
         neighbours = [] if self._frame is None else run.neighbours(self._frame)
         own = {each.job.pid for each in self.runs}
         neighbours = [each for each in neighbours if each.process is None or each.process.pid not in own]
-        if neighbours and not self._narrator.may_begin(run, neighbours):
+        if (neighbours or run.state.asks) and not self._narrator.may_begin(run, neighbours):
             self._refused = True
             run.cancel()
         else:

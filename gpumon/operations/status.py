@@ -7,7 +7,7 @@ from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.frames import to_document
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.diagnosis.health import Alert, check
+from gpumon.diagnosis.health import DEFAULTS, Alert, Thresholds, check
 from gpumon.streams.base import Stream
 from gpumon.streams.live import LiveStream
 
@@ -39,10 +39,13 @@ def look(stream: Stream | None = None, patience: float = _PATIENCE_SECONDS) -> F
         source.close()
 
 
-def document(frame: Frame) -> dict[str, Any]:
-    """The frame as ``gpumon status --json`` prints it: the codec's document, with alerts."""
+def document(frame: Frame, thresholds: Thresholds = DEFAULTS) -> dict[str, Any]:
+    """The frame as ``gpumon status --json`` prints it: the codec's document, with alerts.
+
+    What takes time to see, such as a counter that rises, is not among them.
+    """
     found = to_document(frame)
-    alerts = check(frame)
+    alerts = check(frame, thresholds)
     for device, raw in zip(frame.devices, found["devices"], strict=True):
         raw["alerts"] = [_alert_document(alert) for alert in alerts if alert.device_key == device.key]
     found["alerts"] = [_alert_document(alert) for alert in alerts if alert.device_key is None]

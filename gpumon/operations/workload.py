@@ -4,6 +4,7 @@ The job tells what the workload says, frames tell what its GPU does; the two are
 number GPUs differently.
 """
 
+import os
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -129,9 +130,13 @@ class WorkloadRun:
         }
 
     def _find(self, frame: Frame) -> Device | None:
+        named = _named_instance(self.request.environment)
+        for device in frame.devices:
+            if named and device.instance is not None and named in device.instance.names(device.uuid):
+                return device
         uuid, bus = self.state.uuid, _bus_id(self.state.plan)
         for device in frame.devices:
-            if uuid is not None and device.uuid == uuid:
+            if uuid is not None and _same_uuid(uuid, device.uuid):
                 return device
             if uuid is None and bus is not None and _same_bus(bus, device.pci_bus_id):
                 return device
@@ -189,6 +194,18 @@ def _is_figure(kept: object) -> bool:
         return False
     value = kept.get("value")
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= float_info.max
+
+
+def _named_instance(environment: Mapping[str, str]) -> str:
+    """The instance of a split GPU (MIG) that is all that CUDA shows the workload, or nothing if it shows GPUs."""
+    visible = {**os.environ, **environment}.get("CUDA_VISIBLE_DEVICES", "")
+    first = visible.split(",", maxsplit=1)[0].strip()
+    return first.lower() if first.startswith("MIG-") else ""
+
+
+def _same_uuid(one: str, other: str | None) -> bool:
+    """Whether two UUIDs are one: torch does not tell whether that of an instance (MIG) or of a GPU is meant."""
+    return other is not None and one.partition("-")[2].lower() == other.partition("-")[2].lower()
 
 
 def _bus_id(plan: Mapping[str, Any] | None) -> str | None:

@@ -76,6 +76,14 @@ class Lookable(Protocol):
 
 
 @runtime_checkable
+class Countable(Protocol):
+    """A stream that tells what each driver call costs while somebody looks at it; it makes frames longer."""
+
+    def count_calls(self, wanted: bool) -> None:
+        """Says whether it is wanted from now on."""
+
+
+@runtime_checkable
 class Seekable(Protocol):
     """A stream that can be stopped and moved in time."""
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO, Any, Final
 
-from gpumon.core.breadcrumb import BREADCRUMB_BYTES
+from gpumon.core.breadcrumb import BREADCRUMB_BYTES, CRUMB_BYTES
 from gpumon.core.frames import MAX_LINE_BYTES
 from gpumon.core.text import safe_bytes
 
@@ -94,7 +94,11 @@ class Child:
 
     def running_call(self) -> str | None:
         """The driver call that the child is in, or was in when it died."""
-        return safe_bytes(self._breadcrumb[:].rstrip(b"\0")) or None
+        return self._crumb(0)
+
+    def waiting_call(self) -> str | None:
+        """The driver call in which the child waits for events beside all others, or waited when it died."""
+        return self._crumb(CRUMB_BYTES)
 
     def end(self) -> None:
         """Ends the child within 0.2 s: its control pipe is closed, then SIGTERM, then SIGKILL.
@@ -124,6 +128,10 @@ class Child:
         lines = self._error_tail.strip().splitlines()
         said = f": {safe_bytes(lines[-1], 200)}" if lines else ""
         return f"exit code {code}{said}"
+
+    def _crumb(self, place: int) -> str | None:
+        """The name at a place of the breadcrumb; one that was wiped out has lost only its first byte."""
+        return safe_bytes(self._breadcrumb[place : place + CRUMB_BYTES].partition(b"\0")[0]) or None
 
     def _close_control(self) -> bool:
         """Closes the control pipe; returns whether it was open."""

@@ -15,6 +15,8 @@ from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+MOST_PASSED_BYTES: Final = 256 << 20
+"""A line that does not end within so many bytes is the end: looking for more could take minutes."""
 _CHUNK_BYTES: Final = 1 << 20
 _BEGINNING_BYTES: Final = 200
 _MONOTONIC: Final = re.compile(rb'"monotonic_seconds":\s{0,8}(-?\d{1,12}(?:\.\d{1,9})?)')
@@ -126,10 +128,8 @@ class FrameLines:
     def _read_line(self) -> bytes:
         """The next line with its end; empty at the end of what can be read. Of an overlong one only the beginning."""
         try:
-            while self._overlong:
-                rest = self._source.readline(_CHUNK_BYTES)
-                self._offset += len(rest)
-                self._overlong = bool(rest) and not rest.endswith(b"\n")
+            if self._overlong and not self._pass_over():
+                return b""
             data = self._source.readline(MAX_LINE_BYTES + 1)
         except (OSError, EOFError, zlib.error) as error:
             self._note_cut(error)
@@ -139,6 +139,19 @@ class FrameLines:
             return data
         self._overlong = not data.endswith(b"\n")
         return data[:_BEGINNING_BYTES]
+
+    def _pass_over(self) -> bool:
+        """Reads on to the end of an overlong line; false where none comes, as in a file with a hole in it."""
+        limit = self._offset + MOST_PASSED_BYTES
+        while self._offset < limit:
+            rest = self._source.readline(_CHUNK_BYTES)
+            self._offset += len(rest)
+            if not rest or rest.endswith(b"\n"):
+                self._overlong = False
+                return True
+        reason = f"Nothing can be read after byte {limit - MOST_PASSED_BYTES}: no line ends there."
+        self._cut = Problem(ProblemCode.DAMAGED, reason)
+        return False
 
     def _count(self, offset: int, problem: Problem) -> None:
         if problem.code is ProblemCode.NEWER_SCHEMA:

@@ -50,6 +50,7 @@ class LiveStream:
         self._command = command or (sys.executable, str(COLLECTOR))
         self._silence_seconds = silence_seconds
         self._looked_at: list[str] = []
+        self._counts_calls = False
         self._child: Child | None = None
         self._problem: Problem | None = None
         self._failed_at = 0.0
@@ -101,6 +102,14 @@ class LiveStream:
             self._looked_at = wanted
         self._tell_child({"look": wanted})
 
+    def count_calls(self, wanted: bool) -> None:
+        """Asks for what each driver call costs, or for it no more; a collector that comes later is asked too."""
+        with self._lock:
+            if wanted is self._counts_calls:
+                return
+            self._counts_calls = wanted
+        self._tell_child({"count_calls": wanted})
+
     def _tell_child(self, setting: dict[str, Any]) -> None:
         with self._lock:
             child = self._child
@@ -114,6 +123,8 @@ class LiveStream:
         self._started += 1
         if self._looked_at:
             child.tell({"look": self._looked_at})
+        if self._counts_calls:
+            child.tell({"count_calls": True})
         return child
 
     def _run(self) -> None:
@@ -177,13 +188,16 @@ class LiveStream:
     def _report(self, child: Child, silent: bool, pause: float) -> None:
         """Notes why a child is replaced, and blames the call that it died in."""
         call = child.running_call()
+        has_crashed = not silent and -child.exit_code in _CRASHES
+        if call is None and has_crashed:
+            call = child.waiting_call()
         inside = f" in {call}" if call else ""
         again = f"The next one starts in {pause:g} s."
         if silent:
             code, reason = ProblemCode.COLLECTOR_SILENT, f"The collector fell silent{inside} and is replaced."
         else:
             code, reason = ProblemCode.COLLECTOR_DIED, f"The collector ended: {child.end_text()}{inside}."
-            if call and -child.exit_code in _CRASHES:
+            if call and has_crashed:
                 self._deaths[call] += 1
                 if self._deaths[call] >= DEATHS_PER_CALL:
                     again = f"{call} is not called any more. {again}"

@@ -52,14 +52,18 @@ class RecordingWriter:
         else:
             self.name = "standard output"
             self._file = target
+        self._had_name = self._owned and _has_name(self._file)  # some file systems never count them
 
     def write(self, frame: Frame) -> None:
         """Adds a frame. If anything ends this half-way, a signal included, the file is cut back to the frame before.
 
         Raises:
-            CommandError: The disk is full, or the file cannot be written any more.
+            CommandError: The disk is full, the file was removed, or it cannot be written any more.
             BrokenPipeError: Whoever read the other end is gone.
         """
+        if self._had_name and not _has_name(self._file):
+            reason = f"The recording {self.name} ended early: its file was removed."
+            raise CommandError(Problem(ProblemCode.NOT_FOUND, reason), ExitCode.BAD_VERDICT)
         data = encode(frame).encode() + b"\n"
         before = None if self._compressor is None else self._compressor.copy()
         try:
@@ -233,6 +237,11 @@ class RecordingReader:
         entry = max(0, bisect_left(self._index_seconds, seconds) - 1)
         self._held = self._unread = None
         self._lines.go_to(self._index_seconds[entry], self._index_offsets[entry])
+
+
+def _has_name(file: BinaryIO | io.FileIO) -> bool:
+    """Whether a file can still be found in a folder."""
+    return os.fstat(file.fileno()).st_nlink > 0
 
 
 def _create(path: Path, name: str) -> io.FileIO:

@@ -6,41 +6,42 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from textual import on
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
 from gpumon.core.durations import HISTORY_SECONDS
 from gpumon.core.exits import CommandError
 from gpumon.core.store import Store
+from gpumon.diagnosis.health import DEFAULTS, Thresholds
 from gpumon.streams.base import Seekable, Stream
 from gpumon.streams.replay import DEMO_TITLE, open_demo
 from gpumon.ui.commands import APP_BINDINGS, applies, system_commands
-from gpumon.ui.costs import measure
+from gpumon.ui.doors import Doors
 from gpumon.ui.feed import Feed
 from gpumon.ui.messages import FramesWaiting, JobsHaveNews, SceneWanted
-from gpumon.ui.screens.cost import CostScreen
+from gpumon.ui.screens.cost import count_calls
 from gpumon.ui.screens.device import look_at
 from gpumon.ui.screens.drawn import DrawnScreen
-from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.overview import OverviewScreen
-from gpumon.ui.screens.workloads import WorkloadsScreen
 from gpumon.ui.source import change_pace, seek_by
-from gpumon.ui.terminal import sent_bytes
 from gpumon.ui.workshop import Workshop
 
 THEMES: Final = {"dark": "textual-dark", "light": "textual-light", "ansi": "ansi-dark"}
 SEEK_SECONDS: Final = 10.0
 _SILENCE_TICK_SECONDS: Final = 0.5
+_NOTICE_SECONDS: Final = 10.0
 
 
-class GpumonApp(App[None]):
+class GpumonApp(Doors):
     """Draws what a stream brings.
 
     Args:
         stream: Where frames come from; started by the caller.
         theme: A key of `THEMES`.
         history_seconds: How much is remembered of every figure.
+        notice: What is to be told at the beginning.
+        thresholds: From which values on a figure deserves attention.
     """
 
     TITLE = "gpumon"
@@ -48,13 +49,23 @@ class GpumonApp(App[None]):
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [*APP_BINDINGS]
 
-    def __init__(self, stream: Stream, theme: str = "dark", history_seconds: float = HISTORY_SECONDS) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        theme: str = "dark",
+        history_seconds: float = HISTORY_SECONDS,
+        *,
+        notice: str = "",
+        thresholds: Thresholds = DEFAULTS,
+    ) -> None:
         super().__init__()
         self.failure: Exception | None = None
         """What ended the app, if it was an exception."""
         self.theme = THEMES[theme]
         self._history_seconds = history_seconds
-        self._home = Feed(stream, history_seconds)
+        self._notice = notice
+        self._thresholds = thresholds
+        self._home = Feed(stream, history_seconds, thresholds)
         self._demo: Feed | None = None
         self.workshop = Workshop(self, self._home, self.draw)
 
@@ -76,6 +87,8 @@ class GpumonApp(App[None]):
     def on_mount(self) -> None:
         """Opens the overview and answers the stream's bell."""
         self.push_screen(OverviewScreen())
+        if self._notice:
+            self.notify(self._notice, severity="warning", timeout=_NOTICE_SECONDS, markup=False)
         self.set_interval(_SILENCE_TICK_SECONDS, self.notice_silence)
         self.stream.inbox.on_arrival(self._ring)
 
@@ -100,6 +113,7 @@ class GpumonApp(App[None]):
     def draw(self) -> None:
         """Lets the screen on top draw."""
         look_at(self.stream, self.screen_stack)
+        count_calls(self.stream, self.screen_stack)
         if self.is_running and isinstance(self.screen, DrawnScreen) and self.screen.is_mounted:
             scene = self.feed.scene()
             if scene is not None:
@@ -141,7 +155,7 @@ class GpumonApp(App[None]):
                 return
             recording.start()
             self._home.hide()
-            self._demo = Feed(recording, self._history_seconds)
+            self._demo = Feed(recording, self._history_seconds, self._thresholds)
             recording.inbox.on_arrival(self._ring)
         self.refresh_bindings()
         self.draw_anew()
@@ -149,15 +163,6 @@ class GpumonApp(App[None]):
     def action_theme(self) -> None:
         names = list(THEMES.values())
         self.theme = names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else names[0]
-
-    def action_workloads(self) -> None:
-        self.push_screen(WorkloadsScreen(self.workshop))
-
-    def action_cost(self) -> None:
-        self.push_screen(CostScreen(lambda: measure(self.feed, sent_bytes(self))))
-
-    def action_help(self) -> None:
-        self.push_screen(HelpScreen())
 
     async def action_quit(self) -> None:
         """Leaves at once; the collector is told meanwhile, not waited for."""

@@ -8,12 +8,17 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from gpumon.streams.base import Adjustable, Seekable, Stream
+from gpumon.ui.screens.drawn import DrawnScreen
+from gpumon.ui.screens.health import HealthScreen
 from gpumon.ui.screens.overview import OverviewScreen
 
 APP_BINDINGS: Final = (
     Binding("q,ctrl+c", "quit", "Quit", id="quit", tooltip="Leave gpumon"),
     Binding("question_mark,f1", "help", "Help", id="help", tooltip="What the screen shows and what the keys do"),
     Binding("w", "workloads", "Workloads", id="workloads", tooltip="Run diagnostic workloads and watch them"),
+    Binding("a", "alerts", "Alerts", id="alerts", tooltip="What is wrong, since when, and what to do"),
+    Binding("e", "explain", "Explain", id="explain", tooltip="Paste an error or a log: what it means, what mends it"),
+    Binding("r", "doctor", "Doctor", id="doctor", tooltip="Check whether this machine is fit for PyTorch"),
     Binding("space,p", "pause", "Pause", id="pause", tooltip="Stop and go on"),
     Binding(
         "plus,equals_sign",
@@ -46,8 +51,10 @@ def applies(action: str, stream: Stream, screen: Screen[Any]) -> bool:
         return isinstance(stream, Seekable)
     if action in {"faster", "slower"}:
         return isinstance(stream, (Seekable, Adjustable))
-    if action in {"demo", "workloads", "cost"}:
+    if action in {"demo", "workloads", "explain", "doctor", "cost"}:
         return isinstance(screen, OverviewScreen)
+    if action == "alerts":
+        return isinstance(screen, DrawnScreen) and not isinstance(screen, HealthScreen)
     return True
 
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from gpumon.core.model import CallCost
 from gpumon.ui.feed import Feed
 
 _BEGAN: Final = time.monotonic()
@@ -30,6 +31,18 @@ class ProcessCost(NamedTuple):
     memory_bytes: int
 
 
+class CallsAt(NamedTuple):
+    """What the driver calls have cost up to a moment.
+
+    Attributes:
+        seconds: The moment, on the machine's monotonic clock.
+        calls: One by one; empty where nobody counts them.
+    """
+
+    seconds: float
+    calls: tuple[CallCost, ...]
+
+
 class Costs(NamedTuple):
     """What gpumon has cost up to a moment.
 
@@ -42,6 +55,8 @@ class Costs(NamedTuple):
         frames_merged: Those of them that were not drawn, because a newer one had come already.
         frames_lost: Frames that were dropped, because the screen stood still for too long.
         terminal_bytes: Bytes sent to the terminal; None where there is none.
+        frames_late: Frames whose reading took longer than the interval.
+        calls: What the driver calls have cost.
     """
 
     at_seconds: float
@@ -52,6 +67,8 @@ class Costs(NamedTuple):
     frames_merged: int
     frames_lost: int
     terminal_bytes: int | None
+    frames_late: int = 0
+    calls: CallsAt = CallsAt(0.0, ())
 
 
 def measure(feed: Feed, terminal_bytes: int | None, proc: Path = Path("/proc")) -> Costs:
@@ -64,6 +81,7 @@ def measure(feed: Feed, terminal_bytes: int | None, proc: Path = Path("/proc")) 
     """
     now = time.monotonic()
     pid = os.getpid()
+    frame = feed.store.frame
     found = (process_cost(child, proc) for child in collectors(pid, proc))
     return Costs(
         at_seconds=now,
@@ -74,6 +92,8 @@ def measure(feed: Feed, terminal_bytes: int | None, proc: Path = Path("/proc")) 
         frames_merged=feed.frames_merged,
         frames_lost=feed.stream.inbox.lost,
         terminal_bytes=terminal_bytes,
+        frames_late=feed.frames_late,
+        calls=CallsAt(0.0, ()) if frame is None else CallsAt(frame.monotonic_seconds, frame.sweep.calls_by_name),
     )
 
 

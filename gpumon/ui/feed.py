@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Final
 
 from gpumon.core.durations import HISTORY_SECONDS
+from gpumon.core.episodes import EventKind
 from gpumon.core.model import Frame
 from gpumon.core.store import Store
 from gpumon.core.units import age_text
-from gpumon.diagnosis.health import Alert, HealthHistory, Severity
+from gpumon.diagnosis.health import DEFAULTS, Alert, HealthHistory, Severity, Thresholds
 from gpumon.streams.base import Adjustable, Rewound, Seekable, Stream
 from gpumon.ui.scene import Scene
 from gpumon.ui.source import source_text
@@ -16,6 +17,8 @@ from gpumon.ui.source import source_text
 SILENCE_SECONDS: Final = 2.5
 """Silence shorter than this is none, however short the interval: a slow sweep or a lost packet."""
 
+_NOTED_BY_STORE: Final = ("gpu_", "xid-")
+"""How the ids of those alerts begin whose events the store itself notes."""
 _NO_FRAME: Final = Frame(0.0, 0.0, 0.0)
 _WAITING: Final = Alert(
     "waiting",
@@ -31,9 +34,12 @@ class Feed:
     Args:
         stream: Where frames come from; started by the caller.
         history_seconds: How much is remembered.
+        thresholds: From which values on a figure deserves attention.
     """
 
-    def __init__(self, stream: Stream, history_seconds: float = HISTORY_SECONDS) -> None:
+    def __init__(
+        self, stream: Stream, history_seconds: float = HISTORY_SECONDS, thresholds: Thresholds = DEFAULTS
+    ) -> None:
         self.stream = stream
         self.store = Store(history_seconds=history_seconds)
         self.arrived_at = time.monotonic()
@@ -42,8 +48,12 @@ class Feed:
         self.frames_taken = 0
         self.frames_merged = 0
         """Frames that nothing was drawn of, because a newer one had come already."""
-        self._health = HealthHistory()
+        self.frames_late = 0
+        """Frames whose reading took longer than the interval, so that the next one came late."""
+        self.health = HealthHistory(thresholds)
+        self._alerts: list[Alert] = []
         self._paused_frame: Frame | None = None
+        self._paused_alerts: list[Alert] = []
         self._has_begun = False
         self._paused_by_hiding = False
 
@@ -58,6 +68,7 @@ class Feed:
             self.stream.set_paused(not self.stream.position.paused)
         else:
             self._paused_frame = self.store.frame if self._paused_frame is None else None
+            self._paused_alerts = self._alerts
 
     def hide(self) -> None:
         """Another feed is shown: a recording waits meanwhile."""
@@ -78,10 +89,13 @@ class Feed:
         for arrival in arrivals:
             if isinstance(arrival, Rewound):
                 self.store.clear()
+                self.health.clear()
             else:
                 self.store.apply(arrival)
+                self._check_health(arrival)
                 self.on_frame(arrival)
                 self.frames_taken += 1
+                self.frames_late += (arrival.sweep.seconds or 0.0) > arrival.interval_seconds
         self.frames_merged += max(0, self.frames_taken - before - 1)
         if arrivals:
             self.arrived_at = time.monotonic()
@@ -111,13 +125,24 @@ class Feed:
         return Scene(
             store=self.store,
             frame=frame or _NO_FRAME,
-            alerts=tuple(self._alerts(frame, silence)),
+            alerts=tuple(self._alerts_of(frame, silence)),
             source=source_text(self.stream, frame, paused=self.paused),
             silence_seconds=silence,
             is_this_machine=self.is_this_machine,
+            alerts_over=tuple(self.health.over),
+            thresholds=self.health.limits,
         )
 
-    def _alerts(self, frame: Frame | None, silence: float) -> list[Alert]:
+    def _check_health(self, frame: Frame) -> None:
+        """Lets the rules look at a frame; what begins or ends above information is an event of its device."""
+        self._alerts = self.health.check(frame)
+        for alert, has_begun in self.health.changes:
+            history = self.store.of_device(alert.device_key or "")
+            if history is not None and not alert.id.startswith(_NOTED_BY_STORE):
+                text = alert.title if has_begun else f"{alert.title}: over"
+                history.note(frame.monotonic_seconds, EventKind.DEVICE, text)
+
+    def _alerts_of(self, frame: Frame | None, silence: float) -> list[Alert]:
         problem = self.stream.problem
         if problem is not None:
             first = [Alert(problem.code.value, Severity.CRITICAL, problem.reason, problem.remedy)]
@@ -128,4 +153,6 @@ class Feed:
             first = [Alert("silence", Severity.CRITICAL, said, "All that is shown is as old.")]
         else:
             first = []
-        return first + (self._health.check(frame) if frame is not None else [])
+        if frame is None:
+            return first
+        return first + (self._alerts if self._paused_frame is None else self._paused_alerts)

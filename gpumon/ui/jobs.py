@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from gpumon.core.model import Device, DeviceState, Frame
+from gpumon.core.model import Device, DeviceState, Frame, Switch
 from gpumon.core.store import Store
 from gpumon.jobs.catalogue import WorkloadInfo
 from gpumon.jobs.interpreter import Interpreter
@@ -35,21 +35,31 @@ class Place(NamedTuple):
 CPU: Final = Place("cpu", "CPU", "cpu", {})
 
 
+def is_split(device: Device) -> bool:
+    """Whether only its instances can be used (MIG)."""
+    return device.instance is None and device.mig_mode is Switch.ENABLED
+
+
 def gpu_place(device: Device, devices: Sequence[Device]) -> Place | None:
-    """A GPU as a place, or None while it does not answer or has told no UUID.
+    """A GPU or an instance as a place, or None while it does not answer, has told no UUID or is split itself.
 
     A number would mean another GPU to CUDA than to NVML, so the GPU is named by its UUID and comes first: it is the
-    workload's ``cuda:0``. The others follow, so that a workload that copies between GPUs sees them.
+    workload's ``cuda:0``. The others follow, so that a workload that copies between GPUs sees them; beside an instance
+    CUDA shows nothing else.
     """
-    if device.uuid is None or device.state is not DeviceState.OK:
+    if device.uuid is None or device.state is not DeviceState.OK or is_split(device):
         return None
     others = [
         each.uuid
         for each in devices
-        if each.uuid is not None and each.uuid != device.uuid and each.state is DeviceState.OK
+        if each.uuid is not None
+        and each.uuid != device.uuid
+        and each.state is DeviceState.OK
+        and each.instance is None
+        and not is_split(each)
     ]
-    visible = ",".join([device.uuid, *others])
-    return Place(device.key, f"GPU {device.index}", "cuda:0", {"CUDA_VISIBLE_DEVICES": visible})
+    visible = ",".join([device.uuid, *(others if device.instance is None else ())])
+    return Place(device.key, f"GPU {device.label}", "cuda:0", {"CUDA_VISIBLE_DEVICES": visible})
 
 
 class BoardRun:

@@ -4,7 +4,7 @@ import shutil
 
 from gpumon.core.model import Frame
 from gpumon.core.store import Store
-from gpumon.diagnosis.health import check
+from gpumon.diagnosis.health import DEFAULTS, Severity, Thresholds, check, merged_alerts
 from gpumon.ui.paint.columns import headings, place, row_line
 from gpumon.ui.paint.line import plain
 from gpumon.ui.scene import Scene
@@ -15,7 +15,7 @@ from gpumon.ui.view.processes import PROCESS_COLUMNS, process_rows
 _WIDTH = 120
 
 
-def report(frame: Frame) -> str:
+def report(frame: Frame, thresholds: Thresholds = DEFAULTS) -> str:
     """What `gpumon status` prints."""
     width = max(shutil.get_terminal_size((_WIDTH, 40)).columns, 80)
     devices = place([column for column in DEVICE_COLUMNS if not column.stretches], width)
@@ -25,7 +25,10 @@ def report(frame: Frame) -> str:
     shown = process_rows(frame)
     if shown:
         lines += ["", plain(headings(processes)), *(plain(row_line(processes, row)) for row in shown)]
-    alerts = check(frame)
+    alerts = check(frame, thresholds)
+    wrong = [alert for alert in alerts if alert.severity is not Severity.INFO]
+    notes = merged_alerts([alert for alert in alerts if alert.severity is Severity.INFO])
     if alerts:
-        lines += ["", *(f"! {alert.detail} {alert.action}".rstrip() for alert in alerts)]
+        lines += ["", *(f"! {alert.detail} {alert.action}".rstrip() for alert in wrong)]
+        lines += [f"i {note.detail}" for note in notes]
     return "\n".join(line.rstrip() for line in lines)

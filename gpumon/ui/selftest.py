@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from textual.events import Paste
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import Button, Input
@@ -17,19 +18,24 @@ from textual.widgets import Button, Input
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import DeviceState, Frame
 from gpumon.core.store import HISTORY_BUCKETS
+from gpumon.diagnosis.checks import Check, FailedError, SkippedError, Status, document
+from gpumon.diagnosis.health import RULES
 from gpumon.jobs.catalogue import Catalogue
 from gpumon.jobs.parameters import ParameterKind
 from gpumon.streams.base import Adjustable, Seekable, Stream
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.checks import Check, FailedError, SkippedError, Status, document
 from gpumon.ui.screens.cost import CostScreen
 from gpumon.ui.screens.details import DetailsScreen
 from gpumon.ui.screens.device import DeviceScreen
+from gpumon.ui.screens.doctor import DoctorScreen
+from gpumon.ui.screens.explain import ExplainScreen
+from gpumon.ui.screens.health import HealthScreen
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.metric_choice import MetricChoiceScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.screens.workloads import WorkloadsScreen
+from gpumon.ui.view.explain import SAMPLE
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.parameter_field import ParameterField
 
@@ -40,6 +46,7 @@ SIZES: Final = ((80, 24), (300, 100), (60, 10), (20, 5))
 _FIRST_FRAMES_SECONDS: Final = 15.0
 _TWO_READINGS: Final = 2
 _LOADING_SECONDS: Final = 12.0
+_DOCTOR_SECONDS: Final = 8.0
 
 ScreenT = TypeVar("ScreenT", bound=Screen[Any])
 
@@ -90,7 +97,10 @@ class _Walk:
                 ("device", self._device),
                 ("process", self._process),
                 ("cost", self._cost),
+                ("health", self._health),
                 ("help", self._help),
+                ("explain", self._explain),
+                ("doctor", self._doctor),
                 ("workloads", self._workloads),
                 ("pause", self._pause),
                 ("pace", self._pace),
@@ -125,7 +135,7 @@ class _Walk:
         problem = self._frame.problems.get("driver")
         if problem is not None:
             raise FailedError(str(problem))
-        return f"{len(self._frame.devices)} GPUs, driver {self._frame.driver_version}"
+        return f"{len(self._frame.gpus)} GPUs, driver {self._frame.driver_version}"
 
     async def _values(self, _: Pilot[None]) -> str:
         """Every value is there or has a reason why not, and at least one of each GPU is there."""
@@ -133,9 +143,9 @@ class _Walk:
         for device in answering:
             unexplained = [name for name in METRICS if name not in device.readings and name not in device.problems]
             if unexplained:
-                raise FailedError(f"GPU {device.index} lacks {', '.join(unexplained)} without a reason")
+                raise FailedError(f"GPU {device.label} lacks {', '.join(unexplained)} without a reason")
             if not device.readings:
-                raise FailedError(f"GPU {device.index} answers, but has no values")
+                raise FailedError(f"GPU {device.label} answers, but has no values")
         count = sum(len(device.readings) for device in answering)
         return f"{count} of {len(METRICS) * len(answering)} values, every other with its reason"
 
@@ -187,9 +197,45 @@ class _Walk:
         finally:
             self._expect(OverviewScreen).query_one("#devices", LineTable).focus()
 
+    async def _health(self, pilot: Pilot[None]) -> str:
+        """Every alert has its row, and the rules that cannot tell say so."""
+        async with self._opened(pilot, "a", HealthScreen, "health") as screen:
+            self._app.draw_anew()
+            standing = self._app.feed.scene()
+            rows = screen.query_one("#alerts", LineTable).rows
+            if standing is None or len(rows) != len(standing.alerts) + len(standing.alerts_over):
+                raise FailedError(f"{len(rows)} rows for the alerts that stand and that are over")
+            return f"{len(standing.alerts)} alerts, {len(standing.alerts_over)} over, {len(RULES)} rules"
+
     async def _help(self, pilot: Pilot[None]) -> str:
         async with self._opened(pilot, "question_mark", HelpScreen, "help"):
             return "opened and closed"
+
+    async def _explain(self, pilot: Pilot[None]) -> str:
+        """Pastes an error whose figures are known, and waits for its explanation."""
+        async with self._opened(pilot, "e", ExplainScreen, "explain") as screen:
+            self._app.post_message(Paste(SAMPLE))
+            until = time.monotonic() + _LOADING_SECONDS
+            while screen.found is None and time.monotonic() < until:
+                await pilot.pause(0.1)
+            cause = None if screen.found is None else screen.found.cause
+            await self._save(pilot, "explain")
+            if cause is None or cause.error.id != "oom":
+                raise FailedError("an out-of-memory error is not recognised")
+            return f"{cause.error.id}, {len(screen.query_one('#meaning', LineTable).rows)} lines"
+
+    async def _doctor(self, pilot: Pilot[None]) -> str:
+        """The checks appear; what they find is this machine's matter, not the screen's."""
+        async with self._opened(pilot, "r", DoctorScreen, "doctor") as screen:
+            until = time.monotonic() + _DOCTOR_SECONDS
+            while not screen.is_over and time.monotonic() < until:
+                await pilot.pause(0.1)
+            await self._save(pilot, "doctor")
+            shown = {row.key for row in screen.query_one("#checks", LineTable).rows}
+            missing = [check.id for check in screen.checks if check.fix and f"{check.id}/0" not in shown]
+            if missing or not shown:
+                raise FailedError(f"{len(shown)} rows, and none for {', '.join(missing) or 'any check'}")
+            return f"{len(screen.checks)} checks{'' if screen.is_over else ' up to now'}"
 
     async def _workloads(self, pilot: Pilot[None]) -> str:
         """Opens the list and a form, and types a wrong value; it starts nothing."""
@@ -282,4 +328,4 @@ class _Walk:
     async def _save(self, pilot: Pilot[None], name: str) -> None:
         await pilot.pause(0.2)
         if self._screens is not None:
-            (self._screens / f"{name}.svg").write_text(self._app.export_screenshot())
+            (self._screens / f"{name}.svg").write_text(self._app.export_screenshot(), encoding="utf-8")

@@ -20,6 +20,7 @@ from gpumon.core.exits import SIGNAL_BASE, CommandError, ExitCode
 from gpumon.core.problems import Problem, ProblemCode
 
 if TYPE_CHECKING:
+    from textual.app import App
     from textual.driver import Driver
 
     from gpumon.ui.app import GpumonApp
@@ -105,7 +106,7 @@ def counting(driver_class: "type[Driver]") -> "type[Driver]":
     return CountingDriver
 
 
-def sent_bytes(app: "GpumonApp") -> int | None:
+def sent_bytes(app: "App[None]") -> int | None:
     """How many bytes an app has sent to its terminal; None if it has none, as in tests."""
     return getattr(app._driver, "sent_bytes", None)  # noqa: SLF001 - Textual has no public name for it
 

@@ -106,16 +106,17 @@ class Workshop:
             self.board.watch(frame, self._home.store)
 
     def _give_leave(self) -> None:
-        """Lets workloads begin where nobody else works; elsewhere the user is asked, about one after the other."""
+        """Lets workloads begin where nothing is to be asked; else the user is asked, about one after the other."""
         asked_for = self._asked_for
         if asked_for is not None and (asked_for.run.ended or asked_for.stopping):
             self._close_dialog()
         for waiting, neighbours in self.board.waiting(self._frame):
-            if not neighbours:
+            must_ask = bool(neighbours or waiting.run.state.asks)
+            if not must_ask:
                 waiting.run.allow()
             elif self._asked_for is None:
                 self._ask(waiting, neighbours)
-            if waiting is self._asked_for and not neighbours:
+            if waiting is self._asked_for and not must_ask:
                 self._close_dialog()
 
     def _ask(self, waiting: BoardRun, neighbours: list[Neighbour]) -> None:

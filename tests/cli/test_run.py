@@ -323,8 +323,8 @@ def test_the_list_names_parameters_and_broken_files(environment: Environment) ->
     assert f"! {broken}: ZeroDivisionError" in text
     document = json.loads(run("workloads", "--json", env=environment).stdout)
     assert document["schema"] == 1
-    names = [each["name"] for each in document["workloads"]]
-    assert {"matmul", "transfer", "bandwidth", "sync", "oom", "fragmentation", "launch", "count"} == set(names)
+    names = {each["name"] for each in document["workloads"]}
+    assert names == {"matmul", "transfer", "bandwidth", "sync", "oom", "fragmentation", "launch", "errors", "count"}
     assert document["broken"][0]["file"] == str(broken)
 
 

@@ -27,7 +27,10 @@ CHECKS = [
     "device",
     "process",
     "cost",
+    "health",
     "help",
+    "explain",
+    "doctor",
     "workloads",
     "pause",
     "pace",
@@ -41,7 +44,10 @@ PICTURES = {
     "metrics.svg",
     "process.svg",
     "cost.svg",
+    "health.svg",
     "help.svg",
+    "explain.svg",
+    "doctor.svg",
     "workloads.svg",
     "workload_form.svg",
 }
@@ -116,6 +122,7 @@ async def failures(frame: Frame) -> dict[str, str]:
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """These machines give one reading; and the walk over large sizes is made by the commands above."""
     monkeypatch.setattr(walk, "_FIRST_FRAMES_SECONDS", 0.1)
+    monkeypatch.setattr(walk, "_DOCTOR_SECONDS", 0.1)
     monkeypatch.setattr(walk, "SIZES", ((60, 10),))
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gpumon.collect.cuda_order import HIDDEN, INSTANCES, MIXED, TWICE, Candidate, CudaIndex, CudaOrder, cuda_indices
-from gpumon.core.model import Device, Switch
+from gpumon.core.model import Device, MigInstance, Switch
 from gpumon.core.problems import Problem, ProblemCode
 
 UUIDS = (
@@ -118,11 +118,48 @@ SPLIT = (ALIKE[0], ALIKE[1]._replace(has_instances=True))
         (visible(f"{UUIDS[1]},{UUIDS[0]}"), [1, INSTANCES]),
         (visible(f"MIG-{UUIDS[1]}/7/0"), [H, INSTANCES]),
         (visible(f"MIG-{UUIDS[0]}/7/0"), [H, H]),
-        (visible("MIG-a5000000-4d6f-5b6b-8c01-000000000001"), [INSTANCES, INSTANCES]),
+        (visible("MIG-a5000000-4d6f-5b6b-8c01-000000000001"), [H, INSTANCES]),
     ],
 )
-def test_with_instances_cuda_counts_other_things(environment: dict[str, str], found: list[CudaIndex]) -> None:
+def test_while_the_instances_are_not_known_cuda_counts_other_things(
+    environment: dict[str, str], found: list[CudaIndex]
+) -> None:
     assert cuda_indices(SPLIT, environment) == found
+
+
+INSTANCE_UUIDS = ("MIG-a5000010-4d6f-5b6b-8c01-000000000001", "MIG-a5000011-4d6f-5b6b-8c01-000000000001")
+FOUND = (
+    *SPLIT,
+    *(
+        Candidate(uuid, "MIG 1g.18gb", instance=MigInstance(UUIDS[1], place, 7 + place, 0))
+        for place, uuid in enumerate(INSTANCE_UUIDS)
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (INSTANCE_UUIDS[0], [H, H, 0, H]),
+        (INSTANCE_UUIDS[1].replace("a5", "A5"), [H, H, H, 0]),
+        (f" {INSTANCE_UUIDS[1]} ,{INSTANCE_UUIDS[0]}", [H, H, H, 0]),
+        (f"MIG-{UUIDS[1]}/7/0", [H, H, 0, H]),
+        (f"MIG-{UUIDS[1]}/8/0", [H, H, H, 0]),
+        (f"MIG-{UUIDS[1]}/8/1", [H, H, H, H]),
+        (f"MIG-{UUIDS[0]}/7/0", [H, H, H, H]),
+        (INSTANCE_UUIDS[0][:-1], [H, H, H, H]),
+        ("MIG-", [H, H, H, H]),
+        (UUIDS[0], [0, H, H, H]),
+        (UUIDS[1], [H, INSTANCES, INSTANCES, INSTANCES]),
+        ("0", [INSTANCES] * 4),
+    ],
+)
+def test_an_instance_is_found_by_its_uuid_or_by_its_old_name(value: str, found: list[CudaIndex]) -> None:
+    assert cuda_indices(FOUND, visible(value)) == found
+
+
+def test_instances_without_the_variable_have_no_number_that_is_known() -> None:
+    assert cuda_indices(FOUND, {}) == [INSTANCES] * 4
 
 
 def test_devices_get_their_number_or_their_reason() -> None:

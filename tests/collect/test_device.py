@@ -62,12 +62,11 @@ def test_identity(reader: DeviceReader, fake: FakeNvml) -> None:
     assert not {"nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetHandleByIndex"} & set(fake.count())
 
 
-def test_a_name_that_is_not_utf8_costs_the_name(reader: DeviceReader, fake: FakeNvml) -> None:
+def test_a_name_that_is_not_utf8_keeps_what_can_be_read_of_it(reader: DeviceReader, fake: FakeNvml) -> None:
     fake.answer("nvmlDeviceGetName", NOT_UTF8)
     device = read(reader)
-    assert device.name is None
-    assert device.problems["name"].code is ProblemCode.INVALID_VALUE
-    assert device.get("power_watts") is not None
+    assert device.name == "\ufffd"
+    assert "name" not in device.problems
 
 
 def test_an_architecture_of_the_future_is_its_number(reader: DeviceReader, fake: FakeNvml) -> None:

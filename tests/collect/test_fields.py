@@ -173,8 +173,8 @@ def test_all_links_down_is_a_rate_of_nothing() -> None:
     assert (readings[LINKS], readings[RATE]) == (0, 0)
 
 
-def test_link_speeds_are_asked_for_once() -> None:
+def test_link_speeds_are_asked_for_seldom_but_again_since_a_link_may_go_down() -> None:
     fake, asked = FakeNvml(), Asked()
     fake.answer(FIELDS, asked)
     taken(fake, *range(1, 60))
-    assert sum(SPEED in {field.id for field in call} for call in asked.calls) == 1
+    assert 5 <= sum(SPEED in {field.id for field in call} for call in asked.calls) <= 7

@@ -73,10 +73,24 @@ def test_fields_that_cannot_be_true_are_missing(live: Live, garbage: str, metric
     assert {device.problems[metric].code for metric in missing(device)} == {ProblemCode.INVALID_VALUE}
 
 
-def test_a_chip_that_shares_the_hosts_memory_says_so(live: Live) -> None:
-    device = live(gpus=1, fault="notsupported:nvmlDeviceGetMemoryInfo*").until(is_whole).devices[0]
-    assert device.get("memory_total_bytes") is None
-    assert "share the host's memory" in device.problems["memory_total_bytes"].reason
+NO_MEMORY = "notsupported:nvmlDeviceGetMemoryInfo*"
+
+
+def test_a_chip_that_shares_the_hosts_memory_shows_it_and_says_so(live: Live) -> None:
+    watched = live(gpus=1, fault=NO_MEMORY, NVML_MOCK_NAME="NVIDIA GB10", NVML_MOCK_CC="12.1")
+    frame = watched.until(is_whole)
+    device = frame.devices[0]
+    assert device.get("memory_total_bytes") == frame.host.memory_total_bytes
+    assert device.problems["memory_reserved_bytes"].code is ProblemCode.MEMORY_SHARED
+    assert "the host's" in device.problems["memory_unattributed_bytes"].reason
+    assert device.get("memory_unattributed_bytes") is None
+
+
+def test_a_card_whose_memory_is_not_told_shows_none(live: Live) -> None:
+    device = live(gpus=1, fault=NO_MEMORY).until(is_whole).devices[0]
+    assert {"memory_total_bytes", "memory_used_bytes", "memory_free_bytes"} <= missing(device)
+    assert device.problems["memory_total_bytes"].code is ProblemCode.NOT_SUPPORTED
+    assert "host" not in device.problems["memory_total_bytes"].reason
     assert device.get("bar1_total_bytes") is not None
 
 
@@ -109,11 +123,13 @@ def test_cuda_counts_as_the_environment_says(live: Live) -> None:
 
 
 def test_with_mig_cuda_counts_instances(live: Live) -> None:
-    devices = live(NVML_MOCK_MIG="1:2").until(is_whole).devices
+    frame = live(NVML_MOCK_MIG="1:2").until(lambda frame: is_whole(frame) and len(frame.devices) == 5)
+    devices = frame.gpus
     assert [device.mig_mode for device in devices] == [Switch.DISABLED, Switch.ENABLED, Switch.DISABLED]
-    assert {device.cuda_index for device in devices} == {None}
+    assert {device.cuda_index for device in frame.devices} == {None}
     assert "MIG" in devices[0].problems["cuda_index"].reason
     assert devices[1].problems["utilization_gpu_percent"].code is ProblemCode.NOT_SUPPORTED
+    assert "MIG" in devices[1].problems["utilization_gpu_percent"].reason
 
 
 def test_the_bundled_recording_says_what_it_does_not_hold() -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from gpumon.collect.attention import DRIVER_SHARE, PERIOD_SECONDS, Attention
 from gpumon.collect.device import DeviceReader
 from gpumon.collect.flights import Abandoned, Flights
-from gpumon.collect.look import DRIVER_SHARE, LOOK_METRICS, NOT_LOOKED, PERIOD_SECONDS, Attention
+from gpumon.collect.glance import NOT_BUSY
+from gpumon.collect.look import LOOK_METRICS, NOT_LOOKED
 from gpumon.collect.nvml import Nvml
 from gpumon.collect.processes import ProcessTable
 from gpumon.collect.session import Session
@@ -81,7 +83,8 @@ def test_while_nobody_looks_nothing_is_asked_and_the_reason_is_told(room: Room) 
         (device,) = room.tick()
     assert not room.fake.count().keys() & {ENERGY, SHARES, SAMPLE, "nvmlGpmSampleAlloc", "nvmlGpmQueryDeviceSupport"}
     assert not set(LOOK_METRICS) & set(device.readings)
-    assert {device.problems[metric] for metric in LOOK_METRICS} == {NOT_LOOKED}
+    assert {device.problems[metric] for metric in LOOK_METRICS} == {NOT_LOOKED, NOT_BUSY}
+    assert device.problems["sm_activity_percent"] == NOT_BUSY
     assert device.processes is not None
     assert device.processes[0].problems["sm_percent"] == NOT_LOOKED
 
@@ -310,19 +313,19 @@ def test_a_lost_device_in_a_look_is_lost(session_of_two: Callable[[FakeNvml], Se
 
 
 def seen(device: int) -> Callable[[Frame], bool]:
-    return lambda frame: len(frame.devices) > device and "sm_activity_percent" in frame.devices[device].readings
+    return lambda frame: len(frame.devices) > device and "sm_occupancy_percent" in frame.devices[device].readings
 
 
 def test_a_live_stream_can_be_told_who_is_looked_at(live: Live, tmp_path: Path) -> None:
     path = tmp_path / "calls.json"
-    watched = live(NVML_MOCK_LOG=str(path))
+    watched = live(NVML_MOCK_LOG=str(path), NVML_MOCK_IDLE="1")
     assert isinstance(watched.stream, Lookable)
     frame = watched.until(lambda frame: len(frame.devices) == 3)
     watched.stream.look([frame.devices[1].key])
     frame = watched.until(seen(1))
     assert not seen(0)(frame)
     assert not seen(2)(frame)
-    assert frame.devices[1].get("sm_activity_percent") is not None
+    assert frame.devices[1].get("sm_occupancy_percent") is not None
     watched.stream.look([frame.devices[2].key])
     frame = watched.until(seen(2))
     assert not seen(1)(frame)

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pynvml  # noqa: TID251
 import pytest
 
-from gpumon.collect.calls import CALLS
+from gpumon.collect.calls import CALLS, EVENT_CALLS
 from gpumon.collect.flights import Abandoned, Flights
 from gpumon.collect.nvml import (
     DeviceLostError,
@@ -17,8 +17,8 @@ from gpumon.collect.nvml import (
     ReadingError,
     failure,
 )
-from gpumon.core.breadcrumb import BREADCRUMB_BYTES
-from gpumon.core.problems import ProblemCode
+from gpumon.core.breadcrumb import BREADCRUMB_BYTES, CRUMB_BYTES
+from gpumon.core.problems import Problem, ProblemCode
 from tests.collect.fake import LOST, MISMATCH, NOT_SUPPORTED, NOT_UTF8, UNINITIALIZED, FakeNvml, error
 
 WRITES = re.compile(r"Set|Reset|Clear|Create|Destroy|Enable|Disable|Modify|Remove|Drain|Register|Validate|Freeze")
@@ -26,7 +26,7 @@ POWER = "nvmlDeviceGetPowerUsage"
 
 
 def test_no_call_changes_anything() -> None:
-    assert not [name for name in CALLS if WRITES.search(name)]
+    assert not [name for name in CALLS if WRITES.search(name) and name not in EVENT_CALLS]
     assert len(set(CALLS)) == len(CALLS)
 
 
@@ -97,7 +97,6 @@ def test_breadcrumb_names_the_running_call_and_only_that(answer: object) -> None
         (error(pynvml.NVML_ERROR_UNKNOWN), ReadingError, ProblemCode.UNKNOWN),
         (error(12345), ReadingError, ProblemCode.UNKNOWN),
         (MISMATCH, ReadingError, ProblemCode.DRIVER_TOO_OLD),
-        (NOT_UTF8, ReadingError, ProblemCode.INVALID_VALUE),
     ],
 )
 def test_errors_are_named(raised: Exception, kind: type[NvmlError], code: ProblemCode) -> None:
@@ -108,6 +107,53 @@ def test_errors_are_named(raised: Exception, kind: type[NvmlError], code: Proble
     assert type(caught.value) is kind
     assert caught.value.problem.code is code
     assert caught.value.problem.reason.endswith(".")
+
+
+def test_text_that_is_not_utf_8_is_an_answer_all_the_same() -> None:
+    fake = FakeNvml()
+    fake.answer("nvmlDeviceGetName", NOT_UTF8)
+    api = Nvml(library=fake)
+    assert api.call("nvmlDeviceGetName", 0) == "\ufffd"
+    assert (api.calls, api.errors) == (1, 0)
+
+
+def test_each_call_has_its_own_costs() -> None:
+    fake = FakeNvml()
+    api = Nvml(library=fake)
+    for _ in range(3):
+        api.call(POWER, 0)
+    fake.answer("nvmlDeviceGetName", NOT_SUPPORTED)
+    with pytest.raises(NvmlError):
+        api.call("nvmlDeviceGetName", 0)
+    power, name = sorted(api.costs(), key=lambda cost: cost.call, reverse=True)
+    assert (power.call, power.count, power.errors) == (POWER, 3, 0)
+    assert (name.call, name.count, name.errors) == ("nvmlDeviceGetName", 1, 1)
+    assert 0 <= power.longest_seconds <= power.seconds
+
+
+def test_a_silenced_handle_is_called_no_more_and_others_are() -> None:
+    fake, problem = FakeNvml(2), Problem(ProblemCode.GPU_LOST, "It is gone.")
+    api = Nvml(library=fake)
+    api.silence(1, problem)
+    for name in (POWER, "nvmlDeviceGetName"):
+        with pytest.raises(DeviceLostError) as caught:
+            api.call(name, 1)
+        assert caught.value.problem is problem
+    assert fake.calls == []
+    assert api.call(POWER, 0) == 612_500
+
+
+def test_a_call_for_events_has_a_place_of_its_own_in_the_breadcrumb() -> None:
+    breadcrumb = bytearray(BREADCRUMB_BYTES)
+    fake = FakeNvml()
+    seen: list[bytes] = []
+    fake.answer("nvmlEventSetCreate", lambda: seen.append(bytes(breadcrumb)))
+    breadcrumb[:4] = b"next"  # a call of the sweep, under way at the same time
+    Nvml(breadcrumb, library=fake).call("nvmlEventSetCreate")
+    assert seen[0].startswith(b"next")
+    assert seen[0][CRUMB_BYTES:].rstrip(b"\0") == b"nvmlEventSetCreate"
+    assert breadcrumb.startswith(b"next")
+    assert breadcrumb[CRUMB_BYTES] == 0
 
 
 def test_a_function_that_pynvml_lacks_is_one_that_the_driver_lacks() -> None:

@@ -8,10 +8,11 @@ import pytest
 from gpumon.collect.flights import Abandoned
 from gpumon.collect.lanes import RETRY_SECONDS
 from gpumon.collect.nvml import DeviceLostError, Nvml
+from gpumon.collect.readers import Lane
 from gpumon.collect.traits import TraitReadings
 from gpumon.core.model import TRAITS, ComputeMode, Device, Switch
 from gpumon.core.problems import ProblemCode
-from tests.collect.fake import LOST, NOT_SUPPORTED, NOT_UTF8, UNKNOWN, FakeNvml
+from tests.collect.fake import LOST, NOT_SUPPORTED, UNKNOWN, FakeNvml
 
 CALLS = {
     "compute_capability": "nvmlDeviceGetCudaComputeCapability",
@@ -37,9 +38,10 @@ def test_all_of_them_are_read_once_and_not_in_the_first_tick() -> None:
     assert not fake.count()
     assert set(found.problems) == set(TRAITS)
     assert {problem.code for problem in found.problems.values()} == {ProblemCode.NOT_READ}
-    for now in range(1, 1000):
+    for now in range(1, 1001):
         found.read(now)
-    assert fake.count() == dict.fromkeys(CALLS.values(), 1)
+    mig_mode = CALLS["mig_mode"]
+    assert fake.count() == {**dict.fromkeys(CALLS.values(), 1), mig_mode: 100}
     assert found.problems == {}
     assert Device(0, **found.values) == Device(
         0,
@@ -52,6 +54,23 @@ def test_all_of_them_are_read_once_and_not_in_the_first_tick() -> None:
         mig_mode=Switch.DISABLED,
         mig_mode_pending=Switch.DISABLED,
     )
+
+
+def test_a_gpu_that_is_split_while_the_driver_runs_is_noticed() -> None:
+    fake = FakeNvml()
+    found = traits(fake, 1)
+    fake.answer(CALLS["mig_mode"], [1, 1])
+    found.read(Lane.MEDIUM.value + 1)
+    assert found.values["mig_mode"] is Switch.ENABLED
+
+
+def test_a_mode_that_cannot_be_read_any_more_is_missing() -> None:
+    fake = FakeNvml()
+    found = traits(fake, 1)
+    fake.answer(CALLS["mig_mode"], UNKNOWN)
+    found.read(Lane.MEDIUM.value + 1)
+    assert "mig_mode" not in found.values
+    assert found.problems["mig_mode"].code is ProblemCode.UNKNOWN
 
 
 def test_what_waits_for_a_reset_is_told_apart() -> None:
@@ -98,7 +117,6 @@ def test_one_that_fails_costs_its_fields_and_is_asked_again_in_time(field: str) 
         ("ecc_mode", [1, 0xFFFFFFFF]),
         ("mig_mode", [-1, 0]),
         ("vbios_version", ""),
-        ("vbios_version", NOT_UTF8),
     ],
 )
 def test_answers_that_mean_nothing_are_missing(field: str, answer: Any) -> None:  # noqa: ANN401

@@ -42,7 +42,8 @@ def test_it_says_hello_tells_its_plan_waits_for_leave_and_ends_with_a_result(sta
     assert play.state.plan is not None
     assert (play.state.plan["torch"], play.state.plan["device"]) == ("2.9.0+cpu", "cpu")
     assert play.state.plan["parameters"] == {"size": 3}
-    assert play.state.plan["uses"] == {"memory_bytes": 0, "host_memory_bytes": 0, "seconds": 1.0, "peers": False}
+    uses = {"memory_bytes": 0, "host_memory_bytes": 0, "seconds": 1.0, "peers": False, "asks": ""}
+    assert play.state.plan["uses"] == uses
     assert not play.state.steps, "it has not begun"
     assert play.job.running
     play.allow()

@@ -114,8 +114,8 @@ struct nvmlDevice_st { int gen, idx, mig; }; /* mig: -1 = a whole GPU */
 
 static struct nvmlDevice_st g_dev[MAXGEN][MAXGPU];
 static struct nvmlDevice_st g_mig[MAXGEN][MAXGPU][MIG_MAX];
-static int g_ngpu = 8, g_nproc = 4, g_npids, g_migcount[MAXGPU], g_nan_fan = 1, g_idle, g_globallock, g_gpm = 1, g_copies;
-static atomic_int g_gpm_samples; /* allocated and not given back */
+static int g_ngpu = 8, g_nproc = 4, g_npids, g_migcount[MAXGPU], g_nan_fan = 1, g_idle, g_globallock, g_gpm = 1, g_copies, g_cc[2] = {9, 0};
+static atomic_int g_gpm_samples, g_event_sets; /* allocated and not given back */
 static u32 g_pids[MAXPID];
 static long g_latency_us;
 static u64 g_memtotal = 143771ULL << 20; /* what nvidia-smi shows for an H200 SXM */
@@ -178,7 +178,7 @@ static int pat_match(const char *pat, const char *fn) {
 }
 static int isint(const char *s) { if (*s == '-') s++; if (!*s) return 0; while (*s) if (!isdigit((unsigned char)*s++)) return 0; return 1; }
 static int takes_code(const char *k) {
-    return !strcmp(k, "err") || !strcmp(k, "init") || !strcmp(k, "count") || !strcmp(k, "manyprocs");
+    return !strcmp(k, "err") || !strcmp(k, "init") || !strcmp(k, "xid") || !strcmp(k, "count") || !strcmp(k, "manyprocs");
 }
 static void parse_faults(const char *src) {
     char buf[4096];
@@ -233,7 +233,7 @@ static int garbage(const char *what, int dev) { return g_nfault && find_fault("g
 /* ----------------------------------------------------------------------------------- call log */
 typedef struct fnrec { const char *name; atomic_ulong calls, errors; atomic_int reg; struct fnrec *next; } fnrec;
 static fnrec *g_fns;
-static atomic_ulong g_calls, g_errors, g_setters;
+static atomic_ulong g_calls, g_errors, g_setters, g_device_calls[MAXGPU];
 static double g_lastlog;
 static void write_log(void) {
     if (!g_logpath[0]) return;
@@ -244,15 +244,17 @@ static void write_log(void) {
     snprintf(tmp, sizeof tmp, "%s.tmp%d", path, (int)getpid());
     FILE *f = fopen(tmp, "w");
     if (!f) return;
-    fprintf(f, "{\"pid\":%d,\"t\":%.3f,\"total\":%lu,\"errors\":%lu,\"setters\":%lu,\"init\":%d,\"gpm_samples\":%d,\"calls\":{", (int)getpid(), rel(),
-            atomic_load(&g_calls), atomic_load(&g_errors), atomic_load(&g_setters), atomic_load(&g_init), atomic_load(&g_gpm_samples));
+    fprintf(f, "{\"pid\":%d,\"t\":%.3f,\"total\":%lu,\"errors\":%lu,\"setters\":%lu,\"init\":%d,\"gpm_samples\":%d,\"event_sets\":%d,\"calls\":{", (int)getpid(), rel(),
+            atomic_load(&g_calls), atomic_load(&g_errors), atomic_load(&g_setters), atomic_load(&g_init), atomic_load(&g_gpm_samples), atomic_load(&g_event_sets));
     int first = 1;
     for (fnrec *r = g_fns; r; r = r->next) { fprintf(f, "%s\"%s\":%lu", first ? "" : ",", r->name, atomic_load(&r->calls)); first = 0; }
     fprintf(f, "},\"errors_by_fn\":{");
     first = 1;
     for (fnrec *r = g_fns; r; r = r->next)
         if (atomic_load(&r->errors)) { fprintf(f, "%s\"%s\":%lu", first ? "" : ",", r->name, atomic_load(&r->errors)); first = 0; }
-    fprintf(f, "}}\n");
+    fprintf(f, "},\"by_device\":[");
+    for (int i = 0; i < g_ngpu; i++) fprintf(f, "%s%lu", i ? "," : "", atomic_load(&g_device_calls[i]));
+    fprintf(f, "]}\n");
     if (fclose(f) == 0) rename(tmp, path); else unlink(tmp);
 }
 __attribute__((destructor)) static void fini(void) { write_log(); }
@@ -286,6 +288,7 @@ static void setup(void) {
     if ((e = getenv("NVML_MOCK_NAME"))) snprintf(g_name, sizeof g_name, "%s", e);
     if ((e = getenv("NVML_MOCK_DRIVER"))) snprintf(g_driver, sizeof g_driver, "%s", e);
     if ((e = getenv("NVML_MOCK_CUDA"))) g_cuda = (u32)atoi(e);
+    if ((e = getenv("NVML_MOCK_CC"))) sscanf(e, "%d.%d", &g_cc[0], &g_cc[1]);
     if ((e = getenv("NVML_MOCK_MEM_MIB"))) g_memtotal = strtoull(e, NULL, 10) << 20;
     if ((e = getenv("NVML_MOCK_FAN"))) g_nan_fan = !atoi(e);
     if ((e = getenv("NVML_MOCK_GPM"))) g_gpm = atoi(e);
@@ -331,6 +334,7 @@ static int g_cur_count(void) {
     fault_t *f = g_nfault ? find_fault("count", NULL, -1) : NULL;
     return f && f->code >= 0 ? (f->code > MAXGPU ? MAXGPU : f->code) : g_ngpu;
 }
+static int mig_gone(int d, int position) { fault_t *f = g_nfault ? find_fault("migempty", NULL, d) : NULL; return f && (isnan(f->value) || (int)f->value == position); }
 static int reload_now(void) { return g_nfault && find_fault("reload", NULL, -1) != NULL; }
 
 enum { F_DEV = 1, F_NOINIT = 2, F_SETTER = 4 };
@@ -363,11 +367,13 @@ static nvmlReturn_t enter(fnrec *r, const char *name, nvmlDevice_t d, int flags)
         char *lo = (char *)g_dev, *hi = lo + sizeof g_dev, *ml = (char *)g_mig, *mh = ml + sizeof g_mig, *p = (char *)d;
         if (!((p >= lo && p < hi) || (p >= ml && p < mh)) || d->gen != atomic_load(&g_gen) % MAXGEN) { rc = NVML_ERROR_INVALID_ARGUMENT; goto out; }
         dev = d->idx;
+        if (d->mig >= 0 && mig_gone(dev, d->mig)) { rc = NVML_ERROR_INVALID_ARGUMENT; goto out; }
+        atomic_fetch_add_explicit(&g_device_calls[dev], 1, memory_order_relaxed);
     }
     for (int i = 0; i < g_nfault; i++) {
         fault_t *f = &g_fault[i];
         const char *k = f->kind;
-        if (!strcmp(k, "garbage") || !strcmp(k, "count") || !strcmp(k, "uninit") || !strcmp(k, "reload") ||
+        if (!strcmp(k, "garbage") || !strcmp(k, "count") || !strcmp(k, "xid") || !strcmp(k, "uninit") || !strcmp(k, "reload") ||
             !strcmp(k, "init") || !strcmp(k, "manyprocs") || !strcmp(k, "deadpids") || !strcmp(k, "grow")) continue;
         if (f->dev >= 0 && f->dev != dev) continue;
         /* per-device kinds never hit calls without a device, unless a function was named */
@@ -434,9 +440,11 @@ static u64 procmem_of(int d, int j) {
     if (garbage("procmem", d)) return 1ULL << 60;
     int n = nprocs_of(d); if (n < 1) n = 1;
     double share = 0.55 + 0.3 * wave(d, 40, j);
-    return (u64)((double)(g_memtotal - reserved_mem()) * 0.9 * share / n) & ~0x1FFFFFULL;
+    return (u64)((double)(g_memtotal - reserved_mem()) * 0.9 * share / n / (g_migcount[d] ? MIG_MAX + 1 : 1)) & ~0x1FFFFFULL;
 }
-static u64 usedmem_of(int d) { u64 s = 0; for (int j = 0, n = nprocs_of(d); j < n; j++) { if (garbage("memna", d) || garbage("procmem", d)) return 4ULL << 30; s += procmem_of(d, j); } return s + (4ULL << 20); }
+/* With MIG, process j runs on instance j modulo their number; the whole GPU (mig -1) has all of them. */
+static int runs_on(int d, int mig, int j) { return mig < 0 || j % g_migcount[d] == mig; }
+static u64 usedmem_of(int d, int mig) { u64 s = 0; for (int j = 0, n = nprocs_of(d); j < n; j++) { if (garbage("memna", d) || garbage("procmem", d)) return 4ULL << 30; if (runs_on(d, mig, j)) s += procmem_of(d, j); } return s + (4ULL << 20); }
 static nvmlReturn_t put_str(char *out, u32 len, const char *s) {
     NEED(out);
     size_t n = strlen(s) + 1;
@@ -488,6 +496,7 @@ API nvmlReturn_t nvmlDeviceGetCount(u32 *n) { ENTER_SYS(); NEED(n); *n = (u32)g_
 API nvmlReturn_t nvmlDeviceGetCount_v2(u32 *n) { ENTER_SYS(); NEED(n); *n = (u32)g_cur_count(); return NVML_SUCCESS; }
 static nvmlReturn_t by_index(u32 i, nvmlDevice_t *d) {
     NEED(d); if (i >= (u32)g_cur_count()) return NVML_ERROR_INVALID_ARGUMENT;
+    atomic_fetch_add(&g_device_calls[i], 1);
     if (g_nfault && find_fault("lost", "", (int)i)) return NVML_ERROR_GPU_IS_LOST;
     *d = &g_dev[atomic_load(&g_gen) % MAXGEN][i]; return NVML_SUCCESS;
 }
@@ -541,7 +550,7 @@ API nvmlReturn_t nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t d, char *s) { ENTE
 API nvmlReturn_t nvmlDeviceGetGspFirmwareMode(nvmlDevice_t d, u32 *e, u32 *m) { ENTER_DEV(d); NEED(e && m); *e = *m = 1; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t d, nvmlBrandType_t *v) { ENTER_DEV(d); NEED(v); *v = 14; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t d, nvmlDeviceArchitecture_t *v) { ENTER_DEV(d); NEED(v); *v = 9; return NVML_SUCCESS; }
-API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t d, int *a, int *b) { ENTER_DEV(d); NEED(a && b); *a = 9; *b = 0; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t d, int *a, int *b) { ENTER_DEV(d); NEED(a && b); *a = g_cc[0]; *b = g_cc[1]; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 16896; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 6016; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetBusType(nvmlDevice_t d, nvmlBusType_t *v) { ENTER_DEV(d); NEED(v); *v = 2; return NVML_SUCCESS; }
@@ -623,7 +632,7 @@ API nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t d, u64 *v) { E
 
 /* ------------------------------------------------------------------------- memory, utilisation */
 static void fill_mem(nvmlDevice_t d, u64 *total, u64 *res, u64 *fr, u64 *used) {
-    u64 tot = d->mig >= 0 ? g_memtotal / 8 : g_memtotal, u = usedmem_of(d->idx) / (d->mig >= 0 ? 8 : 1), r = reserved_mem() / (d->mig >= 0 ? 8 : 1);
+    u64 tot = d->mig >= 0 ? g_memtotal / 8 : g_memtotal, u = usedmem_of(d->idx, d->mig), r = reserved_mem() / (d->mig >= 0 ? 8 : 1);
     if (u + r > tot) u = tot - r;
     if (garbage("mem", d->idx)) { *total = tot; *res = r; *used = tot * 3; *fr = ~0ULL; return; }
     if (garbage("zeromem", d->idx)) { *total = *res = *used = *fr = 0; return; }
@@ -663,11 +672,12 @@ static int proc_count(nvmlDevice_t d, int kind) { /* kind: 0 compute, 1 graphics
         ENTER_DEV(d); NEED(n);                                                                          \
         u32 have = (u32)proc_count(d, KIND), off = KIND ? (u32)proc_count(d, 0) : 0;                    \
         if (g_nfault && find_fault("grow", NULL, d->idx) && have) { *n = *n + 1; return NVML_ERROR_INSUFFICIENT_SIZE; } \
-        if (*n < have || (have && !a)) { *n = have; return NVML_ERROR_INSUFFICIENT_SIZE; }              \
-        for (u32 j = 0; j < have; j++) { memset(&a[j], 0, sizeof a[j]); a[j].pid = pid_of(d->idx, (int)(off + j)); a[j].usedGpuMemory = procmem_of(d->idx, (int)(off + j)); EXTRA; } \
-        *n = have; return NVML_SUCCESS;                                                                 \
+        u32 own = 0; for (u32 i = 0; i < have; i++) own += (u32)runs_on(d->idx, d->mig, (int)(off + i)); \
+        if (*n < own || (own && !a)) { *n = own; return NVML_ERROR_INSUFFICIENT_SIZE; }                 \
+        for (u32 i = 0, j = 0; i < have; i++) { int p = (int)(off + i); if (!runs_on(d->idx, d->mig, p)) continue; memset(&a[j], 0, sizeof a[j]); a[j].pid = pid_of(d->idx, p); a[j].usedGpuMemory = procmem_of(d->idx, p); EXTRA; j++; } \
+        *n = own; return NVML_SUCCESS;                                                                  \
     }
-#define GI a[j].gpuInstanceId = d->mig >= 0 ? (u32)d->mig : 0xFFFFFFFFu; a[j].computeInstanceId = d->mig >= 0 ? 0 : 0xFFFFFFFFu
+#define GI a[j].gpuInstanceId = g_migcount[d->idx] ? 7 + (u32)(p % g_migcount[d->idx]) : 0xFFFFFFFFu; a[j].computeInstanceId = g_migcount[d->idx] ? 0 : 0xFFFFFFFFu
 RUNNING(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t, 0, (void)0)
 RUNNING(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t, 1, (void)0)
 RUNNING(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t, 2, (void)0)
@@ -830,7 +840,8 @@ API nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t d, u32 *v) { ENTER_
 API nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = d->mig >= 0; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); if (d->mig < 0) return NVML_ERROR_NOT_SUPPORTED; *v = 7 + (u32)d->mig; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); if (d->mig < 0) return NVML_ERROR_NOT_SUPPORTED; *v = 0; return NVML_SUCCESS; }
-API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t d, u32 i, nvmlDevice_t *m) { ENTER_DEV(d); NEED(m); if (i >= MIG_MAX) return NVML_ERROR_INVALID_ARGUMENT; if ((int)i >= g_migcount[d->idx]) return NVML_ERROR_NOT_FOUND; *m = &g_mig[d->gen][d->idx][i]; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t d, u32 i, nvmlDevice_t *m) { ENTER_DEV(d); NEED(m); if (i >= MIG_MAX) return NVML_ERROR_INVALID_ARGUMENT; if ((int)i >= g_migcount[d->idx] || mig_gone(d->idx, (int)i)) return NVML_ERROR_NOT_FOUND; *m = &g_mig[d->gen][d->idx][i]; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t m, nvmlDevice_t *d) { ENTER_DEV(m); NEED(d); *d = &g_dev[m->gen][m->idx]; return NVML_SUCCESS; }
 
+#include "events.h"
 #include "stubs.h" /* every other exported name: NOT_SUPPORTED, or NO_PERMISSION for a setter */

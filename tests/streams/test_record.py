@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.frames import encode
-from gpumon.core.model import Frame, Host
+from gpumon.core.model import Frame, Host, MigInstance
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.operations.record import Anonymizer, record
 from gpumon.streams.base import FrameInbox
@@ -185,6 +185,19 @@ def test_an_anonymous_frame_tells_nobody() -> None:
     (third,) = found.devices[1].processes or ()
     assert (third.user, third.command) == ("user1", "…")
     assert str(found.devices[0].problems["fan"]) == "Read … on … of … failed."
+
+
+def test_an_anonymous_instance_is_still_a_part_of_its_gpu() -> None:
+    whole = device(1)
+    part = device(1, uuid="MIG-5f3a2b", instance=MigInstance(whole.key, 0, 7, 0))
+    silent = device(2, uuid=None, instance=MigInstance("index:2", 0))
+    made = Anonymizer().apply(frame(devices=(whole, part, silent)))
+    first, second, third = made.devices
+    assert (second.uuid or "").startswith("MIG-00000000-")
+    assert second.instance == MigInstance(first.key, 0, 7, 0)
+    assert third.instance == silent.instance
+    assert "5f3a2b" not in encode(made)
+    assert whole.key not in encode(made)
 
 
 def test_names_stay_the_same_within_a_recording() -> None:

@@ -101,12 +101,12 @@ def test_short_holes_are_bridged_and_gaps_are_not() -> None:
 
 def test_scales() -> None:
     device = builders.device()
-    assert scale_of(UTILIZATION, device, [30]) == (100, True)
-    assert scale_of("power_watts", device, [300]) == (700, True)
-    assert scale_of("power_watts", device, [710]) == (1000, False), "more than the limit is drawn, not cut off"
-    assert scale_of("energy_joules", device, [123_456]) == (200_000, False)
-    assert scale_of("energy_joules", device, []) == (1, False)
-    assert scale_of("bar1_used_bytes", device, [3 << 20]) == (4 << 20, False)
+    assert scale_of(UTILIZATION, device, 30) == (100, True)
+    assert scale_of("power_watts", device, 300) == (700, True)
+    assert scale_of("power_watts", device, 710) == (1000, False), "more than the limit is drawn, not cut off"
+    assert scale_of("energy_joules", device, 123_456) == (200_000, False)
+    assert scale_of("energy_joules", device, 0) == (1, False)
+    assert scale_of("bar1_used_bytes", device, 3 << 20) == (4 << 20, False)
 
 
 def test_the_axis_names_the_time() -> None:

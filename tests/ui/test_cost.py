@@ -9,13 +9,14 @@ import pytest
 from textual.drivers.headless_driver import HeadlessDriver
 from textual.pilot import Pilot
 
-from gpumon.core.model import Sweep
-from gpumon.ui import app as app_module
+from gpumon.core.model import CallCost, Sweep
+from gpumon.ui import doors
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.costs import Costs, ProcessCost, collectors, measure, process_cost
+from gpumon.ui.costs import CallsAt, Costs, ProcessCost, collectors, measure, process_cost
 from gpumon.ui.feed import Feed
 from gpumon.ui.screens.cost import CostScreen
 from gpumon.ui.terminal import counting, sent_bytes
+from gpumon.ui.view.call_costs import call_line, call_note, call_rows, heading
 from gpumon.ui.view.cost import cost_entries
 from tests import builders
 from tests.ui.fakes import FakeLive, app_on, machine, screen_text
@@ -23,7 +24,25 @@ from tests.ui.test_snapshots import Compare
 
 MIB = 1 << 20
 BEFORE = Costs(90.0, 50.0, ProcessCost(10, 1.0, 60 * MIB), (ProcessCost(11, 2.0, 30 * MIB),), 40, 0, 0, 40_960)
-COSTS = Costs(100.0, 60.0, ProcessCost(10, 1.2, 61 * MIB), (ProcessCost(11, 2.1, 31 * MIB),), 50, 2, 1, 51_200)
+COSTS = Costs(100.0, 60.0, ProcessCost(10, 1.2, 61 * MIB), (ProcessCost(11, 2.1, 31 * MIB),), 50, 2, 1, 51_200, 4)
+POWER, CLOCK, INIT = "nvmlDeviceGetPowerUsage", "nvmlDeviceGetClockInfo", "nvmlInitWithFlags"
+CALLS_BEFORE = CallsAt(
+    100.0, (CallCost(POWER, 80, 0, 0.1, 0.004), CallCost(CLOCK, 160, 0, 0.0002, 9e-6), CallCost(INIT, 1, 0, 0.9, 0.9))
+)
+CALLS = CallsAt(
+    110.0, (CallCost(POWER, 160, 8, 0.3, 0.012), CallCost(CLOCK, 320, 0, 0.0004, 9e-6), CallCost(INIT, 1, 0, 0.9, 0.9))
+)
+
+
+class CountingLive(FakeLive):
+    """A stream that tells what calls cost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wishes: list[bool] = []
+
+    def count_calls(self, wanted: bool) -> None:
+        self.wishes.append(wanted)
 
 
 def proc(root: Path) -> Path:
@@ -71,12 +90,13 @@ def test_figures_and_rates() -> None:
     frame = builders.frame(sweep=Sweep(0.0042, 360, 3, 1))
     shown = {label: value for label, value, _ in cost_entries(COSTS, BEFORE, frame)}
     assert shown == {
-        "Last sweep": "4.2 ms, 0.42 % of the time",
+        "Last sweep": "4.2 ms, 0.42 % of the interval",
         "NVML calls": "360",
         "NVML errors": "3",
         "Threads stuck": "1",
         "Frames taken in": "50",
         "Frames merged": "2",
+        "Frames late": "4",
         "Frames lost": "1",
         "Sent to the terminal": "50.0 KiB, 1.00 KiB/s",
         "gpumon CPU": "1.20 s, 2.0 %",
@@ -85,6 +105,73 @@ def test_figures_and_rates() -> None:
         "Collector memory": "31.0 MiB",
         "Running": "60s",
     }
+
+
+def test_frames_whose_reading_outlasts_the_interval_are_late() -> None:
+    stream = FakeLive()
+    feed = Feed(stream)
+    for seconds in (None, 0.4, 1.0, 1.01, 7.0):
+        stream.put(machine(sweep=Sweep(seconds)))
+    feed.take()
+    assert measure(feed, None).frames_late == 2
+
+
+def test_calls_stand_in_the_order_of_the_time_that_they_took_lately() -> None:
+    power, clock, init = call_rows(CALLS, CALLS_BEFORE)
+    assert [row.ever.call for row in (power, clock, init)] == [POWER, CLOCK, INIT]
+    assert power.a_second == 8.0
+    assert power.share == pytest.approx(0.02)
+    assert power.mean_seconds == pytest.approx(0.0025)
+    assert (init.a_second, init.share, init.mean_seconds) == (0.0, 0.0, 0.9), "what is not called lately tells the past"
+    lines = ["".join(text for text, _ in call_line(row, 80)).split() for row in (power, clock, init)]
+    assert lines == [
+        ["DeviceGetPowerUsage", "8.0", "2.50", "ms", "12.0", "ms", "2.0%"],
+        ["DeviceGetClockInfo", "16", "1.25", "µs", "9.00", "µs", "0.002%"],
+        ["InitWithFlags", "0.0", "900", "ms", "900", "ms", "0.000%"],
+    ]
+    assert call_note(power) == f"{POWER}: 160 calls since the collector started (8 failed), 300 ms in all."
+
+
+@pytest.mark.parametrize("before", [CALLS, CALLS._replace(seconds=50.0, calls=(CallCost(POWER, 999, 0, 9.0, 9.0),))])
+def test_a_first_look_and_a_new_collector_have_no_rates_yet(before: CallsAt) -> None:
+    rows = {row.ever.call: row for row in call_rows(CALLS, before)}
+    assert rows[POWER].a_second is None
+    assert rows[POWER].share is None
+    assert rows[POWER].mean_seconds == pytest.approx(0.3 / 160)
+    assert "–" in "".join(text for text, _ in call_line(rows[POWER], 80))
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 120, 160])
+def test_the_columns_of_the_calls_stand_below_their_headings(width: int) -> None:
+    above = "".join(text for text, _ in heading(width)).rstrip()
+    row = "".join(text for text, _ in call_line(call_rows(CALLS, CALLS_BEFORE)[0], width))
+    assert len(above) == len(row)
+    assert len(row) < max(width, 50)
+
+
+async def test_calls_are_counted_while_the_screen_is_open_and_no_longer() -> None:
+    stream = CountingLive()
+    app = app_on(stream)
+    async with app.run_test(size=(80, 24)) as pilot:
+        stream.put(machine())
+        await pilot.pause()
+        assert stream.wishes[-1:] == [False]
+        await pilot.press("c")
+        await pilot.pause()
+        assert stream.wishes[-1:] == [True]
+        assert re.search(r"Driver calls +–", screen_text(app))
+        stream.put(machine(sweep=Sweep(0.001, 36, 0, 0, CALLS_BEFORE.calls), monotonic_seconds=100.0))
+        await pilot.pause()
+        stream.put(machine(sweep=Sweep(0.001, 72, 0, 0, CALLS.calls), monotonic_seconds=110.0))
+        await pilot.pause()
+        await pilot.press("end")
+        await pilot.pause()
+        assert "DeviceGetPowerUsage" in screen_text(app)
+        assert "InitWithFlags" in screen_text(app)
+        assert "nvmlInitWithFlags: 1 call since" in screen_text(app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert stream.wishes[-1:] == [False]
 
 
 def test_what_is_not_there_says_why() -> None:
@@ -130,8 +217,8 @@ async def test_it_opens_with_c_and_by_the_palette_and_goes_away() -> None:
 
 
 def test_picture_of_the_costs(snap_compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = iter([BEFORE])
-    monkeypatch.setattr(app_module, "measure", lambda *_: next(measured, COSTS))
+    measured = iter([BEFORE._replace(calls=CALLS_BEFORE)])
+    monkeypatch.setattr(doors, "measure", lambda *_: next(measured, COSTS._replace(calls=CALLS)))
     stream = FakeLive()
     stream.put(machine())
 

@@ -78,7 +78,7 @@ async def test_charts_axis_throttling_events_and_figures(size: tuple[int, int]) 
         assert re.search(r"Power  [\d.]+ W of 700.0 W", text)
         assert "now┴" in text
         assert re.search(r"(too hot|power cap).* │ .*▄", text)
-        assert re.search(r"events │ .*!.*!", text)
+        assert re.search(r"events │.*!.*!", text)
         assert re.search(r"State +ok", text)
         assert sum(line.count("⠑") + line.count("⡇") for line in screen_lines(app)) > 0
 

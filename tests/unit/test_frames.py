@@ -9,7 +9,19 @@ from hypothesis import strategies as st
 
 from gpumon.core.frames import COMMAND_LIMIT, NOT_HELD, FrameError, decode, encode, to_document
 from gpumon.core.metrics import METRICS, Unit
-from gpumon.core.model import TRAITS, ComputeMode, Device, DeviceState, Frame, Host, Process, ProcessKind, Sweep, Switch
+from gpumon.core.model import (
+    TRAITS,
+    ComputeMode,
+    Device,
+    DeviceState,
+    Frame,
+    Host,
+    MigInstance,
+    Process,
+    ProcessKind,
+    Sweep,
+    Switch,
+)
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
 from tests.builders import device, frame
@@ -270,6 +282,27 @@ def test_traits_are_text_in_the_document() -> None:
     raw = json.loads(encode(frame(devices=(made,))))["devices"][0]
     assert (raw["mig_mode"], raw["compute_mode"], raw["compute_capability"]) == ("enabled", "exclusive_process", "9.0")
     assert raw["ecc_mode"] is None
+
+
+@pytest.mark.parametrize("ids", [(7, 0), (None, None)])
+def test_an_instance_tells_what_it_is_a_part_of(ids: tuple[int | None, int | None]) -> None:
+    part = device(1, uuid="MIG-5", instance=MigInstance(device(1).key, 2, *ids))
+    made = frame(devices=(device(1), part))
+    assert decode(encode(made)) == decode(json.dumps(to_document(made))) == made
+    whole, raw = to_document(made)["devices"]
+    assert "mig_instance" not in whole
+    assert raw["mig_instance"] == {
+        "parent": device(1).key, "position": 2, "gpu_instance_id": ids[0], "compute_instance_id": ids[1],
+    }  # fmt: skip
+    assert made.gpus == (device(1),)
+
+
+@pytest.mark.parametrize("wrong", [3, [], {"parent": "GPU-1"}, {"parent": 1, "position": 0}, {"position": 0}])
+def test_an_instance_of_nothing_is_a_frame_error(wrong: object) -> None:
+    raw = to_document(frame())
+    raw["devices"][0]["mig_instance"] = wrong
+    with pytest.raises(FrameError):
+        decode(json.dumps(raw))
 
 
 def test_equal_problems_are_made_once_and_long_ones_are_not_kept() -> None:

@@ -175,6 +175,7 @@ class _Run:
                 "host_memory_bytes": uses.host_memory_bytes,
                 "seconds": uses.seconds,
                 "peers": uses.peers,
+                "asks": uses.asks,
             },
             parameters=vars(context.parameters),
         )

@@ -19,6 +19,9 @@ from _kit.memory import memory_of, resident_bytes, summary_of
 _LEAST_SECONDS_BETWEEN = 0.1
 """Metrics and progress of one name are not told more often; the last one always is, by the next event."""
 
+_ERROR_CHARACTERS = 16_000
+"""Told of an error: enough for a traceback, or for a message with what the driver printed beside it."""
+
 
 class Context:
     """One run.
@@ -84,7 +87,11 @@ class Context:
 
     def error(self, error: BaseException) -> None:
         """An error that belongs to what is being shown; the run goes on."""
-        self._reporter.send("error", **{"class": type(error).__name__}, text=str(error)[:4000], expected=True)
+        self.tell_error(type(error).__name__, str(error))
+
+    def tell_error(self, kind: str, text: str) -> None:
+        """The same of an error that a process of its own has met, with the class of the exception."""
+        self._reporter.send("error", **{"class": kind}, text=text[:_ERROR_CHARACTERS], expected=True)
 
     def figure(
         self,

@@ -96,12 +96,14 @@ class Uses:
         seconds: How long it takes, about.
         host_memory_bytes: Host memory that matters, such as pinned buffers.
         peers: Whether it also works on the other GPUs that it can see.
+        asks: Why leave must be asked for even where nobody else works, in sentences; empty if it need not.
     """
 
     memory_bytes: int
     seconds: float
     host_memory_bytes: int = 0
     peers: bool = False
+    asks: str = ""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class DetailsScreen(EntriesScreen[None]):
         process = None
         if device is not None:
             process = next((each for each in device.processes or () if each.pid == self._pid), None)
-            self._title = f"PID {self._pid} on GPU {device.index}"
+            self._title = f"PID {self._pid} on GPU {device.label}"
         with self.app.batch_update():
             gone = "  has gone; its last values" if process is None else ""
             self.query_one("#title", TextLines).show([title_line(f"{self._title}{gone}", "", scene, self.size.width)])

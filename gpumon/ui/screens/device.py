@@ -1,15 +1,20 @@
 """One GPU: charts of chosen metrics on one time axis, throttling and events under them, and every figure."""
 
+import threading
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, ClassVar, Final
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.screen import Screen
 
+from gpumon.core.exits import CommandError
 from gpumon.core.model import Device
 from gpumon.core.store import DeviceHistory
+from gpumon.operations.save import Stretch, Table, course, save
 from gpumon.streams.base import Lookable, Stream
 from gpumon.ui.messages import SceneWanted
 from gpumon.ui.paint.line import Line
@@ -58,7 +63,21 @@ class DeviceScreen(EntriesScreen[None]):
         Binding("left", "scroll(-1)", "Past", id="device.past", key_display="←/→", tooltip="Back through history"),
         Binding("right", "scroll(1)", "Forth", id="device.forth", show=False, tooltip="Forth through history"),
         Binding("n", "now", "Now", id="device.now", tooltip="Return to the present"),
+        Binding("s", "save", "Save", id="device.save", tooltip="Save what the charts show as a CSV file"),
     ]
+
+    class Saved(Message):
+        """A file was written, or could not be.
+
+        Args:
+            said: What became of it.
+            failed: Whether it could not be written.
+        """
+
+        def __init__(self, said: str, *, failed: bool) -> None:
+            super().__init__()
+            self.said = said
+            self.failed = failed
 
     def __init__(self, key: str) -> None:
         super().__init__()
@@ -72,6 +91,7 @@ class DeviceScreen(EntriesScreen[None]):
         self._latest = 0
         self._earliest = 0
         self._device: Device | None = None
+        self._scene: Scene | None = None
 
     def compose_above(self) -> ComposeResult:
         yield TextLines(id="banner")
@@ -83,6 +103,7 @@ class DeviceScreen(EntriesScreen[None]):
         device = next((each for each in scene.frame.devices if each.key == self.key), None)
         is_gone = device is None
         self._device = device = device or self._device
+        self._scene = scene
         width = self.size.width
         with self.app.batch_update():
             if device is None:
@@ -164,6 +185,29 @@ class DeviceScreen(EntriesScreen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hides the way back to the present while it is shown."""
         return self._last is not None if action == "now" else super().check_action(action, parameters)
+
+    def action_save(self) -> None:
+        """Saves in the background: the folder may be one of a server that does not answer."""
+        history = None if self._scene is None else self._scene.store.of_device(self.key)
+        if self._scene is None or self._device is None or history is None:
+            return
+        window = self._window(self._scene, history)
+        metrics = [each.metric for each in self.charts]
+        stretch = Stretch(window.first, window.last, window.column_seconds)
+        table = course(history.timeline, metrics, self._device, self._scene.frame, stretch)
+        name = f"gpumon-gpu{self._device.index}"
+        threading.Thread(target=self._save, args=(table, name), name="gpumon-save", daemon=True).start()
+
+    def _save(self, table: Table, name: str) -> None:
+        try:
+            self.post_message(self.Saved(f"Saved {save(table, name)}", failed=False))
+        except CommandError as error:
+            self.post_message(self.Saved(str(error), failed=True))
+
+    @on(Saved)
+    def tell_saved(self, saved: Saved) -> None:
+        """Says where the file is, or why there is none."""
+        self.notify(saved.said, severity="error" if saved.failed else "information", markup=False)
 
     def action_choose(self) -> None:
         chosen = [each.metric for each in self.charts]

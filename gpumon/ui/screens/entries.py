@@ -1,6 +1,6 @@
 """What screens of entries share: a title, a table of labels and values, and all that is said about one of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from textual import on
@@ -13,6 +13,7 @@ from gpumon.ui.widgets.line_table import LineTable, TableRow
 from gpumon.ui.widgets.text_line import TextLines
 
 ResultT = TypeVar("ResultT")
+NotedRow = tuple[TableRow, str]
 
 
 class EntriesScreen(DrawnScreen[ResultT]):
@@ -35,11 +36,19 @@ class EntriesScreen(DrawnScreen[ResultT]):
 
     def show_entries(self, entries: Iterable[Entry]) -> None:
         """Shows the entries in place of those before."""
-        rows, self._notes = [], []
+        self.show_rows(self.rows_of(entries))
+
+    def rows_of(self, entries: Iterable[Entry]) -> Iterator[NotedRow]:
+        """The entries as rows, each with its note."""
+        width = self.size.width
         for label, value, note in entries:
-            self._notes.append(note)
-            rows.append(TableRow(label, entry_line(label, value, note, self.size.width)))
-        self.query_one("#details", LineTable).show(rows)
+            yield TableRow(label, entry_line(label, value, note, width)), note
+
+    def show_rows(self, rows: Iterable[NotedRow]) -> None:
+        """Shows the rows in place of those before."""
+        noted = list(rows)
+        self._notes = [note for _, note in noted]
+        self.query_one("#details", LineTable).show([row for row, _ in noted])
         self.show_note()
 
     @on(LineTable.CursorMoved)

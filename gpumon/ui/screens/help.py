@@ -22,6 +22,9 @@ KEYS
   enter          a GPU over time; every value of the row, its meaning,
                  or why it is missing
   w              workloads: run diagnoses on a GPU or the CPU, watch them
+  a              alerts: what is wrong, since when, what to do
+  e              paste an error or a log: what it means, what mends it
+  r              doctor: is this machine fit for PyTorch
   c              what gpumon itself costs
   d              play the bundled recording, and back to live
   t              theme: dark, light, ansi (your terminal's own colours)
@@ -30,11 +33,14 @@ KEYS
 A GPU
   Util           share of time in which a kernel or a copy ran; it says
                  nothing of how much of the chip worked
-  Memory GiB     held by processes / installed, the driver's reserve apart
+  GPU            1:0 is the first instance (MIG) of GPU 1
+  Memory GiB     held by processes / installed, the driver's reserve apart;
+                 ~ the host's memory, which the chip shares
   Power W        drawn / limit          SM MHz   clock / maximum
   MemCtl         share of time in which device memory was read or written
   PCIe           generation x lanes     Perf     P0 is the fastest state
   State          why the clocks are lowered; a power cap in work is fine
+                 no SM work: busy, but only with copies, or stuck
                  UNRESPONSIVE 12s: no answer from the driver since then
                  LOST: GPU or driver has gone     STALE 5s: an old value
   Util 52s       the last 52 seconds, on a scale to 100 % or all memory;
@@ -46,12 +52,15 @@ A GPU OVER TIME
   m              choose the charts      z x      zoom in and out
   left right     back and forth through history; n returns to now
   power cap ...  when the clocks were lowered, and why; under it events:
-                 ┆ workload of gpumon, ! the GPU, x the driver
+                 ┆ workload of gpumon, ! the GPU or an alert, X an Xid
+                 error, x the driver
+  s              save what the charts show as a CSV file
 
 A WORKLOAD
   w enter        choose one, set its parameters, start it with F5
   x  r           stop it; run it again with the same parameters
   m  l           all of torch's memory summary; what it has printed
+  e              what its errors mean, and what mends them
                  It asks first where others work, and says what it takes
 
 A PROCESS

@@ -1,4 +1,4 @@
-"""The question before a workload begins on a GPU on which others work."""
+"""The question before a workload begins that meets others on its GPU, or that does harm to itself."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -18,17 +18,17 @@ from gpumon.ui.view.figures import uses_text
 
 
 class LeaveDialog(SteadyScreen[bool], ModalScreen[bool]):
-    """Says who works there and what the workload will use.
+    """Says why it is asked, who works there, and what the workload will use.
 
     Args:
         waiting: The run that waits.
-        neighbours: Who works there.
+        neighbours: Who works there, if anybody.
     """
 
     AUTO_FOCUS: ClassVar[str] = "#no"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", "Start", id="leave.yes", tooltip="Start it beside the others"),
-        Binding("n,escape", "answer(False)", "Do not start", id="leave.no", tooltip="Leave the GPU to the others"),
+        Binding("y", "answer(True)", "Start", id="leave.yes", tooltip="Start it all the same"),
+        Binding("n,escape", "answer(False)", "Do not start", id="leave.no", tooltip="Do not start it"),
         Binding("left,up", "app.focus_previous", "Previous", show=False, id="leave.left", tooltip="The other button"),
         Binding("right,down", "app.focus_next", "Next", show=False, id="leave.right", tooltip="The other button"),
     ]
@@ -36,13 +36,14 @@ class LeaveDialog(SteadyScreen[bool], ModalScreen[bool]):
     def __init__(self, waiting: BoardRun, neighbours: Sequence[Neighbour]) -> None:
         super().__init__()
         self._text = question(waiting, neighbours)
+        self._yes = "Start beside them (y)" if neighbours else "Start (y)"
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(self._text, markup=False)
             with Horizontal():
                 yield Button("Do not start (n)", id="no", compact=True)
-                yield Button("Start beside them (y)", id="yes", variant="warning", compact=True)
+                yield Button(self._yes, id="yes", variant="warning", compact=True)
 
     @on(Button.Pressed)
     def answer_by_button(self, pressed: Button.Pressed) -> None:
@@ -56,17 +57,24 @@ class LeaveDialog(SteadyScreen[bool], ModalScreen[bool]):
 def question(waiting: BoardRun, neighbours: Sequence[Neighbour]) -> str:
     """What is asked."""
     name = waiting.run.request.workload.name
+    asks = waiting.run.state.asks
+    lines = [f"{name} asks first. {asks}", ""] if asks else []
+    lines += _neighbour_lines(waiting, neighbours) if neighbours else []
+    lines += [f"{name} will use at most: {uses_text(waiting.run.state.plan)}."]
+    slower = "The others will be slower meanwhile. " if neighbours else ""
+    return "\n".join([*lines, f"{slower}Start it all the same?", ""])
+
+
+def _neighbour_lines(waiting: BoardRun, neighbours: Sequence[Neighbour]) -> list[str]:
     count = len(neighbours)
     others = "1 other works" if count == 1 else f"{count} others work"
-    lines = [f"{others} where {name} is to run, on {waiting.place.words}:", ""]
+    lines = [f"{others} where {waiting.run.request.workload.name} is to run, on {waiting.place.words}:", ""]
     for device, process, memory in neighbours:
         held = bytes_text(memory)
         if process is None:
-            lines.append(f"  GPU {device.index}  somebody who cannot be seen from here holds {held}")
+            lines.append(f"  GPU {device.label}  somebody who cannot be seen from here holds {held}")
             continue
         command = process.command or "gone, or in another PID namespace"
-        lines.append(f"  GPU {device.index}  {process.user or MISSING}  PID {process.pid}  holds {held}")
+        lines.append(f"  GPU {device.label}  {process.user or MISSING}  PID {process.pid}  holds {held}")
         lines.append(f"    {command}")
-    lines += ["", f"{name} will use at most: {uses_text(waiting.run.state.plan)}."]
-    lines += ["The others will be slower meanwhile. Start it all the same?", ""]
-    return "\n".join(lines)
+    return [*lines, ""]

@@ -1,6 +1,7 @@
 """All GPUs in a row each, the processes under them, the machine, and what is wrong."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, Final
 
 from textual import events, on
@@ -18,7 +19,7 @@ from gpumon.ui.screens.drawn import DrawnScreen
 from gpumon.ui.view.around import banner, host_line, running_text, title_line, totals_text, versions
 from gpumon.ui.view.devices import DEVICE_COLUMNS, device_rows
 from gpumon.ui.view.processes import PROCESS_COLUMNS, process_key, process_rows
-from gpumon.ui.widgets.line_table import MARGIN, LineTable, TableRow
+from gpumon.ui.widgets.line_table import MARGIN, LaterRow, LineTable, TableRow
 from gpumon.ui.widgets.text_line import TextLines
 
 LEAST_WIDTH: Final = 60
@@ -93,7 +94,7 @@ class OverviewScreen(DrawnScreen[None]):
         columns = place(DEVICE_COLUMNS, width)
         devices = [TableRow(row.device.key, row_line(columns, row)) for row in device_rows(scene)]
         process_columns = place(PROCESS_COLUMNS, width)
-        processes = [TableRow(process_key(row), row_line(process_columns, row)) for row in process_rows(frame)]
+        processes = [LaterRow(process_key(row), partial(row_line, process_columns, row)) for row in process_rows(frame)]
         table = self._table("devices")
         table.styles.height = _device_height(len(devices), len(processes), room)
         self._lines("device-headings").show([_heading(columns, self.size.width)])

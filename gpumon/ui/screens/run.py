@@ -14,10 +14,12 @@ from gpumon.ui.screens.drawn import DrawnScreen
 from gpumon.ui.screens.lines import LogScreen, MemoryScreen
 from gpumon.ui.view.around import title_line
 from gpumon.ui.view.run import body_lines, head_lines, title_text
+from gpumon.ui.view.run_result import troubles
 from gpumon.ui.widgets.text_line import TextLines
 from gpumon.ui.workshop import Workshop
 
 _SCROLL_BAR = 1
+_OFFERED = ("stop", "repeat", "explain", "memory")
 
 
 class RunScreen(DrawnScreen[None]):
@@ -33,6 +35,7 @@ class RunScreen(DrawnScreen[None]):
         Binding("escape,left,h", "app.pop_screen", "Back", id="run.back", tooltip="Back; the workload goes on"),
         Binding("x", "stop", "Stop", id="run.stop", tooltip="Stop the workload; it is gone within five seconds"),
         Binding("r", "repeat", "Run again", id="run.again", tooltip="Run it again with the same parameters"),
+        Binding("e,enter", "explain", "Explain", id="run.explain", tooltip="What its errors mean, and what mends them"),
         Binding("m", "memory", "Memory", id="run.memory", tooltip="All that torch.cuda.memory_summary() says"),
         Binding("l", "log", "Log", id="run.log", tooltip="What the workload has printed"),
     ]
@@ -57,7 +60,7 @@ class RunScreen(DrawnScreen[None]):
             self.query_one("#title", TextLines).show([title_line(title_text(entry), "", scene, width)])
             self.query_one("#head", TextLines).show(head_lines(entry, now, width))
             self.query_one("#lines", TextLines).show(body_lines(entry, now, max(1, width - _SCROLL_BAR)))
-        offered = tuple(bool(self.check_action(action, ())) for action in ("stop", "repeat", "memory"))
+        offered = tuple(bool(self.check_action(action, ())) for action in _OFFERED)
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()
@@ -68,6 +71,8 @@ class RunScreen(DrawnScreen[None]):
             return not self._entry.run.ended
         if action == "repeat":
             return self._entry.run.ended
+        if action == "explain":
+            return bool(troubles(self._entry))
         if action == "memory":
             return self._entry.run.state.memory_summary is not None
         return super().check_action(action, parameters)
@@ -83,6 +88,12 @@ class RunScreen(DrawnScreen[None]):
             self.notify(str(refusal), severity="warning", markup=False)
             return
         self.app.switch_screen(RunScreen(self._workshop, entry))
+
+    def action_explain(self) -> None:
+        from gpumon.ui.screens.explain import ExplainScreen  # it brings the catalogue of errors, which few runs need
+
+        title = f"What the errors of {title_text(self._entry)} mean"
+        self.app.push_screen(ExplainScreen(self._workshop, troubles(self._entry), title))
 
     def action_memory(self) -> None:
         self.app.push_screen(MemoryScreen(self._entry))

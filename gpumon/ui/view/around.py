@@ -11,14 +11,38 @@ from gpumon.ui.scene import Scene
 
 _ALERT_ROLES: Final = {Severity.CRITICAL: Role.ERROR, Severity.WARNING: Role.WARNING, Severity.INFO: Role.ACCENT}
 
+_LEAST_TITLE: Final = 8
+"""Cells that alerts leave to what is shown."""
+
 
 def title_line(what: str, more: str, scene: Scene, width: int) -> Line:
-    """What is shown at the left, the source and how it stands at the right, and ``more`` between them where it fits."""
+    """What is shown at the left, and alerts, the source and how it stands at the right.
+
+    ``more`` stands between them where it fits. Notes give way to what is shown, warnings do not.
+    """
     right = f"{scene.source} "
+    counted = alerts_text(scene.alerts)
+    least = _LEAST_TITLE if counted.startswith("!") else width_of(what)
+    if counted and least + 2 + width_of(f"{counted}  {right}") <= width:
+        right = f"{counted}  {right}"
     left = clipped(f" {what}", width - width_of(right) - 1)
     middle = f"  {more}" if more and width_of(left + more + right) + 4 <= width else ""
     gap = max(1, width - width_of(left + middle + right))
     return (Span(f"{left}{middle}{' ' * gap}{right}", Role.HEADING),)
+
+
+def alerts_text(alerts: Sequence[Alert]) -> str:
+    """How many alerts there are, or how many notes where there is nothing worse, and the key that leads to them."""
+    above = sum(alert.severity is not Severity.INFO for alert in alerts)
+    if above:
+        return f"! {above} alert{'s' if above > 1 else ''} (a)"
+    notes = sum(is_note(alert) for alert in alerts)
+    return f"{notes} note{'s' if notes > 1 else ''} (a)" if notes else ""
+
+
+def is_note(alert: Alert) -> bool:
+    """Whether it is mere information about a GPU, which is told where somebody looks for it."""
+    return alert.severity is Severity.INFO and alert.device_key is not None
 
 
 def host_line(frame: Frame) -> Line:
@@ -49,7 +73,7 @@ def versions(frame: Frame) -> str:
     if frame.cuda_driver_version:
         parts.append(f"CUDA {frame.cuda_driver_version}")
     if frame.devices or frame.driver_version:
-        parts.append(_devices_text(frame.devices))
+        parts.append(_devices_text(frame.gpus))
     return " · ".join(parts)
 
 
@@ -64,13 +88,14 @@ def _devices_text(devices: Sequence[Device]) -> str:
 
 def totals_text(frame: Frame) -> str:
     """Utilisation, memory and power of all GPUs that answer; those that do not are left out and counted."""
-    answering = [device for device in frame.devices if frame.is_fresh(device)]
+    gpus = frame.gpus
+    answering = [device for device in gpus if frame.is_fresh(device)]
     utilization = list(_readings(answering, "utilization_gpu_percent"))
     power = list(_readings(answering, "power_watts"))
     used = list(_readings(answering, "memory_used_bytes"))
     parts = []
-    if len(answering) < len(frame.devices):
-        parts.append(f"{len(answering)} of {len(frame.devices)} answer")
+    if len(answering) < len(gpus):
+        parts.append(f"{len(answering)} of {len(gpus)} answer")
     if utilization:
         parts.append(f"util {sum(utilization) / len(utilization):.0f}%")
     if used:
@@ -91,7 +116,7 @@ def banner(alerts: Sequence[Alert], width: int, most: int, now: float) -> list[L
     """The worst alerts, a line each, with what to do where that fits; the last line counts those left out.
 
     Args:
-        alerts: Worst first; alike ones of several devices become one.
+        alerts: Worst first; alike ones of several devices become one, and notes are left out.
         width: Cells of a line.
         most: Lines at most.
         now: Unix time of the moment that is shown, for how long an alert has stood.
@@ -99,7 +124,7 @@ def banner(alerts: Sequence[Alert], width: int, most: int, now: float) -> list[L
     lines: list[Line] = []
     if width < 1:
         return lines
-    shown = merged_alerts(alerts)
+    shown = merged_alerts([alert for alert in alerts if not is_note(alert)])
     for alert in shown[:most]:
         role = _ALERT_ROLES[alert.severity]
         stood = now - alert.since_seconds if alert.since_seconds else 0.0

@@ -24,6 +24,11 @@ def cost_entries(costs: Costs, before: Costs, frame: Frame) -> Iterator[Entry]:
     yield from _sweep_entries(frame)
     yield "Frames taken in", str(costs.frames_taken), "Frames that have come in from the source."
     yield "Frames merged", str(costs.frames_merged), "Taken into the history, not drawn: a newer one was there already."
+    yield (
+        "Frames late",
+        str(costs.frames_late),
+        "Reading all GPUs took longer than the interval; the next one waited.",
+    )
     yield "Frames lost", str(costs.frames_lost), "Dropped, because the screen stood still for too long to take them in."
     yield _terminal_entry(costs, before)
     yield from _process_entries("gpumon", costs.own, before.own, costs, before)
@@ -40,7 +45,8 @@ def _sweep_entries(frame: Frame) -> Iterator[Entry]:
     taken = MISSING if sweep.seconds is None else _milliseconds(sweep.seconds)
     share = ""
     if sweep.seconds is not None and frame.interval_seconds > 0:
-        share = f", {sweep.seconds / frame.interval_seconds * 100:.2g} % of the time"
+        percent = sweep.seconds / frame.interval_seconds * 100
+        share = f", {percent:.0f} % of the interval" if percent >= 10 else f", {percent:.2g} % of the interval"
     yield "Last sweep", f"{taken}{share}", "Time that reading all GPUs once took, driver calls and /proc together."
     yield "NVML calls", str(sweep.calls), "Driver calls since the collector started."
     yield "NVML errors", str(sweep.errors), "Those that failed; a figure that a chip does not have counts once."

@@ -1,6 +1,7 @@
 """One GPU over time: charts of chosen metrics on one axis, and under them throttling and events on the same axis."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from gpumon.core.episodes import EventKind
@@ -9,7 +10,7 @@ from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.store import DeviceHistory
 from gpumon.core.units import MISSING, age_text, duration_text, value_text
 from gpumon.ui.paint.line import Line, Role, Span, clipped, line, width_of
-from gpumon.ui.view.devices import SLOWED_BY_FAULT, THROTTLE_WORDS
+from gpumon.ui.view.devices import SLOWED_BY_FAULT, THROTTLE_WORDS, shares_memory
 from gpumon.ui.view.limits import limited_text
 from gpumon.ui.view.moving_chart import MovingChart
 from gpumon.ui.view.window import Window, axis_text
@@ -27,8 +28,14 @@ _LEAST_ROOM: Final = 6
 _LEAST_WIDTH: Final = 40
 _HELD: Final = "▄"
 _ROLES: Final = (Role.GPU_HISTORY, Role.MEMORY_HISTORY)
-_EVENT_GLYPHS: Final = {EventKind.WORKLOAD: "┆", EventKind.DEVICE: "!", EventKind.DRIVER: "x"}
+_EVENT_GLYPHS: Final = {
+    EventKind.WORKLOAD: "┆",
+    EventKind.DEVICE: "!",
+    EventKind.DRIVER: "x",
+    EventKind.XID: "X",
+}
 _MOST_EVENT_ENTRIES: Final = 20
+_MOST_LABELS: Final = 64
 
 
 class Plan(NamedTuple):
@@ -63,7 +70,8 @@ def title_text(device: Device, frame: Frame) -> str:
     driver = "" if frame.driver_version is None else f"  driver {frame.driver_version}"
     age = f" {age_text(device.age_seconds)}" if device.state is not DeviceState.OK and device.age_seconds else ""
     state = "" if device.state is DeviceState.OK else f"  {device.state.value.upper()}{age}"
-    return f"GPU {device.index}  {name}{cuda}{driver}{state}"
+    memory = "  memory shared with the host" if shares_memory(device) else ""
+    return f"GPU {device.label}  {name}{cuda}{driver}{memory}{state}"
 
 
 def chart_lines(drawn: MovingChart, place: int, device: Device, width: int) -> list[Line]:
@@ -74,9 +82,13 @@ def chart_lines(drawn: MovingChart, place: int, device: Device, width: int) -> l
     last = len(drawn.rows) - 1
     for row, text in enumerate(drawn.rows):
         label = value_text(drawn.scale.top, metric.unit) if row == 0 else "0" if row == last else ""
-        border = "┤" if label else "│"
-        lines.append(line(Span(f"{clipped(label, GUTTER - 2):>{GUTTER - 2}} {border}", Role.DIM), Span(text, role)))
+        lines.append((_gutter(label, "┤" if label else "│"), Span(text, role)))
     return lines
+
+
+@lru_cache(maxsize=_MOST_LABELS)
+def _gutter(label: str, border: str) -> Span:
+    return Span(f"{clipped(label, GUTTER - 2):>{GUTTER - 2}} {border}", Role.DIM)
 
 
 def _chart_heading(drawn: MovingChart, device: Device, width: int) -> Line:
@@ -101,7 +113,7 @@ def _rounded(value: float) -> float:
 def axis_line(window: Window, now_seconds: float) -> Line:
     """The time under all charts."""
     label = f"{_column_text(window.column_seconds)}/col"
-    return line(Span(f"{clipped(label, GUTTER - 2):>{GUTTER - 2}} └{axis_text(window, now_seconds)}", Role.DIM))
+    return line(_gutter(label, "└"), Span(axis_text(window, now_seconds), Role.DIM))
 
 
 def _column_text(seconds: float) -> str:
@@ -118,7 +130,7 @@ def throttle_lines(history: DeviceHistory, window: Window, most: int) -> Iterato
         words = THROTTLE_WORDS[reason]
         role = Role.WARNING if reason in SLOWED_BY_FAULT else Role.PLAIN
         label = f"{words} +{more}" if more > 0 and place == most - 1 else words
-        yield line(Span(f"{clipped(label, GUTTER - 2):>{GUTTER - 2}} │", Role.DIM), Span(cells, role))
+        yield line(_gutter(label, "│"), Span(cells, role))
 
 
 def _held_cells(history: DeviceHistory, reason: str, window: Window) -> str:
@@ -143,7 +155,7 @@ def event_lines(history: DeviceHistory, window: Window) -> Iterator[Line]:
     free = cells[begin:]
     if len(free) >= len(text) and not "".join(free).strip():
         cells[begin : begin + len(text)] = text
-    yield line(Span(f"{'events':>{GUTTER - 2}} │", Role.DIM), Span("".join(cells), Role.WARNING))
+    yield line(_gutter("events", "│"), Span("".join(cells), Role.WARNING))
 
 
 def heading_line(shown: int, wanted: int, width: int) -> Line:

@@ -4,7 +4,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.metrics import METRICS
+from gpumon.core.metrics_activity import BUSY_PERCENT, NO_WORK_PERCENT
 from gpumon.core.model import Device, DeviceState
+from gpumon.core.problems import ProblemCode
 from gpumon.core.store import BUCKET_SECONDS
 from gpumon.core.units import MISSING, age_text, gibibytes_text, megahertz_text, number_text
 from gpumon.ui.paint.columns import Align, Column
@@ -46,7 +48,7 @@ class DeviceRow(NamedTuple):
 
 
 def device_rows(scene: Scene) -> list[DeviceRow]:
-    """One row a device, in NVML's order."""
+    """One row a device, in NVML's order, instances under their GPU."""
 
     def row(device: Device) -> DeviceRow:
         return DeviceRow(
@@ -66,11 +68,17 @@ def _age(device: Device, scene: Scene) -> float | None:
 
 
 def _index(row: DeviceRow, _: int) -> Span:
-    return Span(str(row.device.index), Role.ACCENT)
+    return Span(row.device.label, Role.ACCENT)
 
 
 def _name(row: DeviceRow, _: int) -> Span:
-    return Span((row.device.name or MISSING).removeprefix("NVIDIA "), _faded(row))
+    return Span(short_name(row.device), _faded(row))
+
+
+def short_name(device: Device) -> str:
+    """The name without what all of them have in common; of an instance its profile alone, as under its GPU."""
+    name = (device.name or MISSING).removeprefix("NVIDIA ")
+    return name if device.instance is None else f"└ {name.rpartition('MIG ')[2]}"
 
 
 def _percent(metric: str) -> Callable[[DeviceRow, int], Span]:
@@ -83,7 +91,8 @@ def _percent(metric: str) -> Callable[[DeviceRow, int], Span]:
 
 def _memory(row: DeviceRow, _: int) -> Span:
     used, total = row.device.get("memory_used_bytes"), row.device.get("memory_total_bytes")
-    text = f"{gibibytes_text(used)}/{gibibytes_text(total, 0)}"
+    shared = "~" if shares_memory(row.device) else ""
+    text = f"{shared}{gibibytes_text(used)}/{gibibytes_text(total, 0)}"
     if used is None and total is None:
         return Span(MISSING, _faded(row))
     full = used is not None and total is not None and used > _MEMORY_NEARLY_FULL * total
@@ -144,12 +153,25 @@ def _state(row: DeviceRow, _: int) -> Span:
     if age:
         return Span(f"STALE{age}", Role.WARNING)
     reasons = device.throttle_reasons
-    if reasons is None:
-        return Span(MISSING, Role.DIM)
-    text, slowed = throttle_text(reasons)
-    if not text:
-        return Span("")
-    return Span(f"!{text}" if slowed else text, Role.WARNING if slowed else Role.DIM)
+    text, slowed = throttle_text(reasons or ())
+    if slowed:
+        return Span(f"!{text}", Role.WARNING)
+    if _nothing_computes(device):
+        return Span("no SM work", Role.DIM)
+    return Span(MISSING if reasons is None else text, Role.DIM)
+
+
+def shares_memory(device: Device) -> bool:
+    """Whether the memory that is shown for it is the host's."""
+    reserve = device.problems.get("memory_reserved_bytes")
+    return reserve is not None and reserve.code is ProblemCode.MEMORY_SHARED
+
+
+def _nothing_computes(device: Device) -> bool:
+    """Whether what keeps a device busy is no work of its multiprocessors, as with copies alone."""
+    utilization, activity = device.get("utilization_gpu_percent"), device.get("sm_activity_percent")
+    busy = utilization is not None and utilization >= BUSY_PERCENT
+    return busy and activity is not None and activity < NO_WORK_PERCENT
 
 
 def throttle_text(reasons: Collection[str]) -> tuple[str, bool]:

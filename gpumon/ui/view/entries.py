@@ -18,6 +18,7 @@ VALUE_WIDTH: Final = 41
 _LEAST_NOTE_WIDTH: Final = 20
 _MOST_LINES: Final = 1024
 """Lines that are kept, since most entries of a table are the same as a moment before."""
+_MEANINGS: Final = {metric.id: f"{metric.help} ({metric.source})" for metric in METRICS.values()}
 _TRAIT_LABELS: Final = {
     "compute_capability": "Compute capability",
     "vbios_version": "VBIOS",
@@ -40,7 +41,7 @@ def device_entries(device: Device) -> Iterator[Entry]:
     yield "State", device.state.value + age, _reason(problems, "state")
     for metric in METRICS.values():
         is_missing = device.get(metric.id) is None
-        note = _reason(problems, metric.id, "state") if is_missing else f"{metric.help} ({metric.source})"
+        note = _reason(problems, metric.id, "state") if is_missing else _MEANINGS[metric.id]
         yield metric.label, limited_text(metric.id, device), note
     reasons = None if device.throttle_reasons is None else ", ".join(device.throttle_reasons) or "none"
     yield _entry("Throttle reasons", reasons, problems, "throttle_reasons", "state")
@@ -49,6 +50,12 @@ def device_entries(device: Device) -> Iterator[Entry]:
     yield _entry("UUID", device.uuid, problems, "uuid", "state")
     yield _entry("PCI bus id", device.pci_bus_id, problems, "pci_bus_id", "state")
     yield _entry("Architecture", device.architecture, problems, "architecture", "state")
+    instance = device.instance
+    if instance is not None:
+        part = None if instance.gpu_instance_id is None else str(instance.gpu_instance_id)
+        share = None if instance.compute_instance_id is None else str(instance.compute_instance_id)
+        yield _entry("GPU instance", part, problems, "gpu_instance_id")
+        yield _entry("Compute instance", share, problems, "compute_instance_id")
     cuda_index = None if device.cuda_index is None else str(device.cuda_index)
     yield _entry("CUDA index", cuda_index, problems, "cuda_index", "state")
     for field in TRAITS:

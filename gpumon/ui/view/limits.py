@@ -1,6 +1,7 @@
 """What a figure is compared with: the limit that belongs to a metric, and the top of its chart."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from math import floor, log10
 from typing import Final, NamedTuple
 
@@ -28,6 +29,8 @@ LIMIT_METRICS: Final = {
 _STEPS: Final = (1.0, 2.0, 5.0, 10.0)
 _BINARY_STEPS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 _FULL_PERCENT: Final = 100.0
+_MOST_TEXTS: Final = 1024
+"""Texts that are kept, since most readings are the same as a moment before."""
 
 
 class Scale(NamedTuple):
@@ -45,15 +48,18 @@ def limit_of(metric: str, device: Device) -> float | None:
 
 def limited_text(metric: str, device: Device) -> str:
     """A reading with its unit, and with its limit where it has one."""
+    return _limited_text(metric, device.get(metric), limit_of(metric, device))
+
+
+@lru_cache(maxsize=_MOST_TEXTS)
+def _limited_text(metric: str, value: float | None, limit: float | None) -> str:
     unit = METRICS[metric].unit
-    value, limit = device.get(metric), limit_of(metric, device)
     text = value_text(value, unit)
     return text if value is None or limit is None else f"{text} of {value_text(limit, unit)}"
 
 
-def scale_of(metric: str, device: Device, highs: Iterable[float]) -> Scale:
-    """The scale of a metric's chart: to its limit, to 100 %, or else to a round value above all others."""
-    highest = max(highs, default=0.0)
+def scale_of(metric: str, device: Device, highest: float) -> Scale:
+    """The scale of a metric's chart: to its limit, to 100 %, or else to a round value above the highest."""
     unit = METRICS[metric].unit
     limit = limit_of(metric, device)
     if limit is None and unit is Unit.PERCENT:

@@ -1,6 +1,6 @@
 """The chart of one metric, which is drawn anew only where it has to be: its time moves on by whole columns."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Device
@@ -36,6 +36,8 @@ class MovingChart:
         """What it shows, oldest first."""
         self.rows: Drawn = ()
         """How that looks."""
+        self.summary: Summary | None = None
+        """The lowest, the mean and the highest of it."""
         self._shape: _Shape | None = None
         self._last = 0
 
@@ -61,21 +63,22 @@ class MovingChart:
         newest = _columns(timeline, self.metric, window, fetched)
         columns = self.columns[new : new + window.width - fetched] + newest if can_move else newest
         self.columns = bridged(columns, skipped)[-window.width :]  # a hole at the left edge is bridged from beyond it
-        scale = scale_of(self.metric, device, (each.high for each in self.columns if each is not None))
+        self.summary = summary_of(self.columns)
+        scale = scale_of(self.metric, device, 0.0 if self.summary is None else self.summary.high)
         if can_move and scale == self.scale:
             self.rows = moved_on(self.rows, self.columns, scale.top, new, unsettled)
         else:
             self.rows = chart(self.columns, scale.top, height)
         self.scale, self._shape, self._last = scale, shape, window.last
 
-    @property
-    def summary(self) -> Summary | None:
-        """The lowest, the mean and the highest of all that is shown."""
-        shown = [each for each in self.columns if each is not None]
-        if not shown:
-            return None
-        mean = sum(each.mean for each in shown) / len(shown)
-        return Summary(min(each.low for each in shown), mean, max(each.high for each in shown))
+
+def summary_of(columns: Iterable[Summary | None]) -> Summary | None:
+    """The lowest, the mean and the highest of all columns that hold something."""
+    shown = [each for each in columns if each is not None]
+    if not shown:
+        return None
+    lows, means, highs = zip(*shown, strict=True)
+    return Summary(min(lows), sum(means) / len(means), max(highs))
 
 
 def bridged(columns: Sequence[Summary | None], longest: int) -> list[Summary | None]:

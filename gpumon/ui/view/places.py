@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpumon.core.model import Device
-from gpumon.core.units import MISSING, bytes_text
+from gpumon.core.model import Device, DeviceState
+from gpumon.core.units import bytes_text
 from gpumon.jobs.catalogue import WorkloadInfo
-from gpumon.ui.jobs import CPU, JobBoard, Place, gpu_place
+from gpumon.ui.jobs import CPU, JobBoard, Place, gpu_place, is_split
+from gpumon.ui.view.devices import shares_memory, short_name
 
 
 class Offer(NamedTuple):
@@ -31,22 +32,29 @@ class Offer(NamedTuple):
 
 
 def gpu_offers(board: JobBoard, devices: Sequence[Device]) -> list[Offer]:
-    """Every GPU."""
+    """Every GPU, and every instance of one that is split."""
     offers = []
     for device in devices:
         place = gpu_place(device, devices)
-        name = (device.name or MISSING).removeprefix("NVIDIA ")
-        label = f"GPU {device.index}  {name}"
+        label = f"GPU {device.label}  {short_name(device)}"
         if place is None:
-            refusal = f"GPU {device.index} does not answer."
-            offers.append(Offer(device.key, f"{label}  {device.state.value}", None, refusal))
+            offers.append(_no_place(device, label))
             continue
         free, total = device.get("memory_free_bytes"), device.get("memory_total_bytes")
         count = len(device.processes or ())
         others = f", {count} process{'' if count == 1 else 'es'}" if count else ""
-        label += f"  {bytes_text(free)} of {bytes_text(total)} free{others}"
+        shared = ", shared with the host" if shares_memory(device) else ""
+        label += f"  {bytes_text(free)} of {bytes_text(total)} free{shared}{others}"
         offers.append(Offer(device.key, label, place, board.refusal(place)))
     return offers
+
+
+def _no_place(device: Device, label: str) -> Offer:
+    """A GPU on which nothing can run, and why."""
+    if device.state is DeviceState.OK and is_split(device):
+        refusal = f"GPU {device.label} is split (MIG): choose one of its instances."
+        return Offer(device.key, f"{label}  split into instances", None, refusal)
+    return Offer(device.key, f"{label}  {device.state.value}", None, f"GPU {device.label} does not answer.")
 
 
 def cpu_offer(board: JobBoard, workload: WorkloadInfo) -> Offer:

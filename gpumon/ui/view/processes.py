@@ -40,7 +40,7 @@ def _rounded(memory: int | None) -> int:
 
 
 def _process_index(row: ProcessRow, _: int) -> Span:
-    return Span(str(row.device.index))
+    return Span(row.device.label)
 
 
 def _pid(row: ProcessRow, _: int) -> Span:

@@ -10,6 +10,7 @@ from gpumon.ui.jobs import BoardRun
 from gpumon.ui.paint.bar import progress_bar
 from gpumon.ui.paint.history import strip
 from gpumon.ui.paint.line import Line, Role, Span, clipped, line
+from gpumon.ui.paint.text import wrapped
 from gpumon.ui.view.axis import Axis, axis_over, on_axis
 from gpumon.ui.view.devices import throttle_text
 from gpumon.ui.view.figures import figure_text, parameter_text, uses_text, words
@@ -58,7 +59,7 @@ def _doing(entry: BoardRun) -> str:
         return "The interpreter starts and loads torch." if state.hello is None else "It loads torch."
     if state.began_seconds is None:
         return f"It waits for leave to use {uses_text(state.plan)}."
-    return state.steps[-1][1] if state.steps else f"It uses {uses_text(state.plan)}."
+    return state.steps[-1][1].partition("\n")[0] if state.steps else f"It uses {uses_text(state.plan)}."
 
 
 def body_lines(entry: BoardRun, now: float, width: int) -> list[Line]:
@@ -200,7 +201,7 @@ def _step_lines(entry: BoardRun, width: int) -> list[Line]:
     start = steps[0][0] if state.began_seconds is None else state.began_seconds
     lines = [line(Span(" Steps".ljust(width), Role.HEADING))]
     for seconds, text in steps:
-        first, *rest = wrap(text, max(20, width - 10)) or [""]
+        first, *rest = wrapped(text, width - 10) or [""]
         lines.append(line(Span(f" {age_text(max(0.0, seconds - start)):>6}  ", Role.DIM), first))
         lines += [line(f"         {more}") for more in rest]
     return lines

@@ -5,11 +5,13 @@ from textwrap import wrap
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.units import MISSING
-from gpumon.jobs.state import JobError
+from gpumon.jobs.protocol import VerdictKind
+from gpumon.jobs.state import NOT_HERE, JobError
 from gpumon.operations.workload import Change
 from gpumon.ui.jobs import BoardRun
 from gpumon.ui.paint.columns import Align, Column, headings, place, row_line
 from gpumon.ui.paint.line import Line, Role, Span, line, plain
+from gpumon.ui.paint.text import wrapped
 from gpumon.ui.view.figures import change_text, figure_text, share_of_limit, share_text, words
 from gpumon.ui.view.workloads import state_span, why
 
@@ -149,14 +151,33 @@ TIMING_COLUMNS: Final[tuple[Column[TimingRow], ...]] = (
 
 
 def error_lines(errors: Sequence[JobError], width: int) -> list[Line]:
-    """Each error that it met, with its class and its text."""
+    """Each error that it met, with its class, what is known of it in a sentence, and its text."""
     if not errors:
         return []
-    lines = [line(Span(" Errors".ljust(width), Role.HEADING))]
+    from gpumon.ui.view.explain import recognised  # it brings the catalogue of errors, which few runs need
+
+    lines = [line(Span(" Errors   e explains them".ljust(width), Role.HEADING))]
     for error in errors:
         role, mark = (Role.ACCENT, "") if error.expected else (Role.ERROR, "! ")
         belongs = " (belongs to what is shown)" if error.expected else ""
         lines.append(line(Span(f" {mark}{error.kind}", role), Span(belongs, Role.DIM)))
-        text = [piece for each in error.text.splitlines() for piece in wrap(each, max(20, width - 5))]
-        lines += [line(f"   {each}") for each in text[:_MOST_ERROR_LINES]]
+        known = recognised(error_text(error))
+        meaning = [] if known is None else wrapped(f"{known.title}: {known.summary}", width - 5)
+        lines += [line(Span(f"   {each}", Role.ACCENT)) for each in meaning]
+        lines += [line(f"   {each}") for each in wrapped(error.text, width - 5)[:_MOST_ERROR_LINES]]
     return lines
+
+
+def error_text(error: JobError) -> str:
+    """An error as Python prints it."""
+    return f"{error.kind}: {error.text}"
+
+
+def troubles(entry: BoardRun) -> str:
+    """All that there is to explain of a run: its errors, or what it printed if it failed without telling one."""
+    run = entry.run
+    errors = [error_text(each) for each in run.state.errors if each.kind != NOT_HERE]
+    if errors:
+        return "\n\n".join(errors)
+    failed = run.state.result is not None and run.state.result.verdict is VerdictKind.FAIL
+    return "\n".join(each.text for each in list(run.job.log)) if failed else ""

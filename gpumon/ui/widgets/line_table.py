@@ -5,7 +5,8 @@ compared here, and a row is sent from its left end to the last cell that changed
 right.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from rich.style import Style
@@ -31,6 +32,24 @@ class TableRow(NamedTuple):
 
     key: str
     line: Line
+
+
+class LaterRow:
+    """A row that is drawn when it comes in sight: of thousands, few ever do.
+
+    Args:
+        key: What it is about.
+        draw: Draws it.
+    """
+
+    def __init__(self, key: str, draw: Callable[[], Line]) -> None:
+        self.key = key
+        self._draw = draw
+
+    @cached_property
+    def line(self) -> Line:
+        """How it looks."""
+        return self._draw()
 
 
 class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
@@ -72,13 +91,13 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
 
     def __init__(self, *, id: str | None = None, choosable: bool = True) -> None:  # noqa: A002 - Textual's name for it
         super().__init__(id=id)
-        self.rows: list[TableRow] = []
+        self.rows: Sequence[TableRow | LaterRow] = ()
         self._choosable = choosable
         self._role_styles = RoleStyles(self)
 
-    def show(self, rows: Sequence[TableRow]) -> None:
+    def show(self, rows: Sequence[TableRow | LaterRow]) -> None:
         """Draws the rows, visible or not, in place of those before."""
-        before, self.rows = self.rows, list(rows)
+        before, self.rows = self.rows, rows
         if len(before) != len(rows):
             self.virtual_size = Size(0, len(rows))  # first, so that the cursor can be scrolled to wherever its row is
         self._follow_cursor(before)
@@ -140,7 +159,7 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
     def on_blur(self) -> None:
         self.refresh_line(self.cursor)
 
-    def _follow_cursor(self, before: list[TableRow]) -> None:
+    def _follow_cursor(self, before: Sequence[TableRow | LaterRow]) -> None:
         """Keeps the cursor on its row's key; where that has gone, on its place."""
         key = before[self.cursor].key if self.cursor < len(before) else None
         if self.cursor < len(self.rows) and self.rows[self.cursor].key == key:

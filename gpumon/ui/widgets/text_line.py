@@ -30,9 +30,10 @@ class TextLines(Widget):
             self.set_class(not lines, "-empty")
             self.refresh(layout=True)
             return
-        for row, (old, new) in enumerate(zip(before, lines, strict=True)):
-            if old != new:
-                self.refresh(Region(0, row, self.size.width, 1))
+        width = self.size.width
+        changed = [row for row, (old, new) in enumerate(zip(before, lines, strict=True)) if old != new]
+        if changed:
+            self.refresh(*(Region(0, row, width, 1) for row in changed))
 
     def render_line(self, y: int) -> Strip:
         line = self._lines[y] if y < len(self._lines) else ()

@@ -1,0 +1,162 @@
+"""One file for somebody else: what the doctor found and by what, without what tells whose machine it is.
+
+It is plain text, so that whoever hands it on can read what stands in it.
+"""
+
+import json
+import os
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from gpumon import __version__
+from gpumon.core.exits import CommandError, ExitCode
+from gpumon.core.model import Device, Frame
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.text import safe_text
+from gpumon.diagnosis.checks import document
+from gpumon.diagnosis.doctor.facts import Environment, Pythons
+from gpumon.operations.doctor.examination import Examination
+from gpumon.operations.doctor.files import MACHINE, read_text
+from gpumon.operations.doctor.redaction import Redactor
+from gpumon.operations.record import Anonymizer
+from gpumon.operations.status import document as status_document
+
+_FILES: Final = (
+    "proc/version", "etc/os-release", "proc/cmdline", "proc/meminfo", "proc/loadavg", "proc/self/limits",
+    "proc/self/cgroup", "proc/driver/nvidia/version", "proc/driver/nvidia/params",
+)  # fmt: skip
+_GPU_FILES: Final = "proc/driver/nvidia/gpus/*/information"
+_MOST_BYTES: Final = 1 << 16
+_RELEVANT: Final = re.compile(
+    r"(?:CUDA|NCCL|NVIDIA|PYTORCH|TORCH|OMP|MKL|KMP|NUMBA|XLA|SLURM|UCX|OMPI|GLOO|TRITON|CUDNN|CUBLAS|LD|PYTHON|CONDA"
+    r"|GPUMON)_|^(?:PATH|LD_LIBRARY_PATH|LD_PRELOAD|VIRTUAL_ENV|PYTHONPATH|LANG|TERM|LOCAL_RANK|RANK|WORLD_SIZE)$"
+)
+_FIRST_PERSON: Final = 1000
+_FIRST_NOBODY: Final = 65534
+_EXISTS: Final = "Choose another name or remove it."
+
+
+class Removed(NamedTuple):
+    """What a bundle does not hold.
+
+    Attributes:
+        counts: How often something was replaced, by its kind.
+        variables: Environment variables that were left out.
+    """
+
+    counts: Mapping[str, int]
+    variables: int
+
+    def __str__(self) -> str:
+        told = [f"{count} x {kind}" for kind, count in sorted(self.counts.items())]
+        replaced = f"Replaced: {', '.join(told)}." if told else "There was nothing to replace."
+        return f"{replaced} Left out: {self.variables} environment variables, and arguments of command lines."
+
+
+def refuse_existing(file: Path) -> None:
+    """Makes sure that nothing is overwritten, before the examination takes its time.
+
+    Raises:
+        CommandError: There is a file already.
+    """
+    if file.exists():
+        raise CommandError(
+            Problem(ProblemCode.INVALID_VALUE, f"{safe_text(str(file))} exists already.", _EXISTS), ExitCode.USAGE
+        )
+
+
+def save_bundle(file: Path, examination: Examination, root: Path = MACHINE) -> Removed:
+    """Writes the bundle of an examination that is over; returns what was removed.
+
+    Raises:
+        CommandError: There is a file already, or it cannot be written.
+    """
+    redactor = _redactor(examination, root)
+    text, variables = _text(examination, redactor, root)
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as out:
+            out.write(text)
+    except FileExistsError:
+        refuse_existing(file)
+        raise
+    except OSError as error:
+        reason = f"{safe_text(str(file))} cannot be written: {(error.strerror or str(error)).lower()}."
+        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason, "Choose another place."), ExitCode.USAGE) from None
+    return Removed(dict(redactor.removed), variables)
+
+
+def _text(examination: Examination, redactor: Redactor, root: Path) -> tuple[str, int]:
+    """The whole bundle, and how many environment variables it leaves out."""
+    environment = examination.facts.get(Environment)
+    given = environment.variables if isinstance(environment, Environment) else {}
+    shown = {name: redactor.variable(name, value) for name, value in sorted(given.items()) if _RELEVANT.search(name)}
+    sections = [(title, redactor.text(text)) for title, text in _sections(examination, root)]
+    sections.append(("environment", "\n".join(f"{name}={value}" for name, value in shown.items())))
+    parts = [f"gpumon doctor bundle, gpumon {__version__}\n"]
+    parts += [f"\n===== {title} =====\n{text.strip()}\n" for title, text in sections]
+    return "".join(parts), len(given) - len(shown)
+
+
+def _sections(examination: Examination, root: Path) -> Iterator[tuple[str, str]]:
+    yield "doctor.json", _json(document(examination.checks))
+    frame = examination.facts.get(Frame)
+    if isinstance(frame, Frame):
+        yield "status.json", _json(status_document(_without_arguments(frame)))
+    pythons = examination.facts.get(Pythons)
+    for python in pythons.asked if isinstance(pythons, Pythons) else ():
+        installed = python.steps.value("packages", "installed") or ()
+        if installed:
+            yield f"packages of {python.found_in}", "\n".join("==".join(map(str, each)) for each in installed)
+    for path in (*(root / name for name in _FILES), *sorted(root.glob(_GPU_FILES))):
+        text = read_text(path)[:_MOST_BYTES]
+        if text:
+            yield f"/{path.relative_to(root)}", text
+
+
+def _without_arguments(frame: Frame) -> Frame:
+    """The frame with little left of command lines; names and UUIDs stay, to be taken out with all others."""
+    reduced = Anonymizer().apply(frame)
+    return replace(
+        reduced,
+        host=replace(reduced.host, name=frame.host.name),
+        devices=tuple(_named(*each) for each in zip(reduced.devices, frame.devices, strict=True)),
+    )
+
+
+def _named(reduced: Device, whole: Device) -> Device:
+    """A device with its own UUID and the owners of its processes."""
+    processes = zip(reduced.processes or (), whole.processes or (), strict=True)
+    return replace(
+        reduced,
+        uuid=whole.uuid,
+        processes=None if whole.processes is None else tuple(replace(one, user=other.user) for one, other in processes),
+    )
+
+
+def _redactor(examination: Examination, root: Path) -> Redactor:
+    """A redactor that knows every name that can be known beforehand."""
+    facts = examination.facts
+    environment, frame = facts.get(Environment), facts.get(Frame)
+    users, hosts, homes = set(), {platform.node(), read_text(root / "etc/hostname").strip()}, {str(Path.home())}
+    if isinstance(environment, Environment):
+        users |= {environment.user, *(environment.get(name) or "" for name in ("USER", "LOGNAME", "SUDO_USER"))}
+        hosts.add(environment.get("HOSTNAME") or "")
+        homes.add(environment.get("HOME") or "")
+    if isinstance(frame, Frame):
+        users |= {each.user or "" for device in frame.devices for each in device.processes or ()}
+        hosts.add(frame.host.name or "")
+    for line in read_text(root / "etc/passwd").splitlines():
+        name, _, uid, _, _, home, *_ = (*line.split(":"), *[""] * 7)
+        if uid.isdecimal() and _FIRST_PERSON <= int(uid) < _FIRST_NOBODY:
+            users.add(name)
+            homes.add(home)
+    return Redactor(users, hosts, homes)
+
+
+def _json(found: Any) -> str:  # noqa: ANN401 - any document
+    return json.dumps(found, indent=1, ensure_ascii=False)

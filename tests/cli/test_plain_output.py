@@ -1,0 +1,114 @@
+"""Outputs that can do little: an encoding without gpumon's glyphs, no colour, sixteen colours."""
+
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from gpumon.core.glyphs import UNKNOWN, adapt, stand_in
+from gpumon.streams.replay import DEMO
+from tests.cli.running import GPUMON, PATIENCE_SECONDS
+from tests.nvml_mock import NvmlMock
+from tests.terminal import Terminal
+
+ROOT = Path(__file__).resolve().parents[2]
+LATIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "latin-1"}
+ASCII = {**LATIN, "PYTHONIOENCODING": ""}
+NEVER_DRAWN = {"gpumon/core/text.py", "gpumon/core/glyphs.py"}
+"""Files whose characters are patterns."""
+IN_UTF_8 = re.compile(b"[\xc2-\xf4][\x80-\xbf]")
+
+
+def glyphs_of(file: Path) -> set[str]:
+    with file.open("rb") as source:
+        drawn = [each.string for each in tokenize.tokenize(source.readline) if each.type == tokenize.STRING]
+    return {character for text in drawn for character in text if not character.isascii()}
+
+
+def written(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, list[bytes]]:
+    """Exit code and lines of a command, in bytes."""
+    done = subprocess.run((GPUMON, *argv), check=False, env=environment, capture_output=True, timeout=PATIENCE_SECONDS)
+    return done.returncode, (done.stdout + done.stderr).splitlines()
+
+
+def test_everything_that_gpumon_draws_has_a_stand_in() -> None:
+    files = [each for each in (ROOT / "gpumon").rglob("*.py") if str(each.relative_to(ROOT)) not in NEVER_DRAWN]
+    drawn = {glyph for file in files for glyph in glyphs_of(file)}
+    assert "█" in drawn
+    assert not {glyph for glyph in drawn if stand_in(glyph) == UNKNOWN}
+
+
+def test_every_pattern_of_dots_has_a_stand_in() -> None:
+    stand_ins = [stand_in(chr(code)) for code in range(0x2800, 0x2900)]
+    assert all(each.isascii() and len(each) == 1 and each != UNKNOWN for each in stand_ins)
+    assert [stand_in(each) for each in "⠀⠉⠒⠤⣀⡇"] == [" ", "'", "-", "-", ".", "|"]
+
+
+@pytest.mark.parametrize(
+    ("character", "stand_ins"), [("é", "?"), ("漢", "??"), ("한", "??"), ("\u0301", ""), ("🦙", "??")]
+)
+def test_other_characters_keep_their_cells(character: str, stand_ins: str) -> None:
+    assert stand_in(character) == stand_ins
+    assert cell_len(character) == len(stand_ins)
+
+
+@pytest.mark.parametrize(("encoding", "written"), [("ascii", b"56 'C -"), ("latin-1", b"56 \xb0C -")])
+def test_only_what_an_encoding_lacks_is_replaced(encoding: str, written: bytes) -> None:
+    held = io.BytesIO()
+    stream = io.TextIOWrapper(held, encoding=encoding)
+    adapt(stream)
+    stream.write("56 °C –")
+    stream.flush()
+    assert held.getvalue() == written
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("status",),
+        ("status", "--json"),
+        ("workloads",),
+        ("export", str(DEMO), "--metrics", "power_watts"),
+        ("run", "nothing-like-this"),
+        ("--help",),
+    ],
+)
+@pytest.mark.parametrize("locale", [LATIN, ASCII])
+def test_commands_write_what_the_locale_can_carry(
+    nvml_mock: NvmlMock, argv: Sequence[str], locale: dict[str, str]
+) -> None:
+    environment = nvml_mock.environment(gpus=2)
+    code, lines = written(argv, environment)
+    plain_code, plain_lines = written(argv, {**environment, **locale})
+    assert (plain_code, len(plain_lines)) == (code, len(lines))
+    assert not any(b"Traceback" in line for line in plain_lines)
+    assert locale is not ASCII or all(line.isascii() for line in plain_lines)
+    assert not any(IN_UTF_8.search(line) for line in plain_lines)
+
+
+@pytest.mark.parametrize("locale", [LATIN, ASCII])
+def test_the_screen_draws_charts_in_plain_characters(locale: dict[str, str]) -> None:
+    with Terminal((GPUMON, "demo"), env={"HOME": "/", **locale}, rows=40, cols=120) as terminal:
+        terminal.wait_for(r">  0 H200 .*% .* # +_")
+        terminal.send("\r")
+        shown = terminal.wait_for(r"(?s)100 % \+.*\n.*\|.*2 s/col \+-")
+        assert re.search(r"['.|-]{2}", shown)
+        assert "?" not in shown.replace("? Help", "")
+        assert not IN_UTF_8.search(terminal.raw)
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+
+
+@pytest.mark.parametrize("colours", [{"NO_COLOR": "1"}, {"TERM": "xterm-16color", "COLORTERM": ""}])
+def test_a_state_is_read_without_its_colour(nvml_mock: NvmlMock, colours: dict[str, str]) -> None:
+    environment = {**nvml_mock.environment(gpus=2, fault="lost:1"), **colours}
+    with Terminal((GPUMON, "--interval", "0.2"), env=environment) as terminal:
+        shown = terminal.wait_for(r"(?s)! GPU 1 is lost.*\n +1 –.* LOST")
+        assert re.search(r"▸ +0 H200", shown), "the cursor"
+        if "NO_COLOR" not in colours:
+            assert not re.search(rb"\x1b\[[\d;]*[34]8;[25];", terminal.raw), "sixteen colours are what there is"

@@ -1,0 +1,110 @@
+"""The time of day jumps by an hour, as where somebody sets it: what is measured goes on as if it had not."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from gpumon.core.frames import decode
+from gpumon.core.store import Store
+from tests.cli.running import GPUMON
+from tests.nvml_mock import NvmlMock, compiler
+from tests.processes import tree
+
+HOUR = 3600
+INTERVAL = 0.2
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static long offset(void) {
+    char text[32] = {0};
+    int file = open(getenv("CLOCK_STEP"), O_RDONLY);
+    if (file < 0) return 0;
+    if (read(file, text, sizeof text - 1) < 0) text[0] = 0;
+    close(file);
+    return atol(text);
+}
+int clock_gettime(clockid_t clock, struct timespec *found) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int code = real(clock, found);
+    if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) found->tv_sec += offset();
+    return code;
+}
+int gettimeofday(struct timeval *found, void *zone) {
+    static int (*real)(struct timeval *, void *);
+    if (!real) real = dlsym(RTLD_NEXT, "gettimeofday");
+    int code = real(found, zone);
+    found->tv_sec += offset();
+    return code;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that moves the time of day by as many seconds as a file says."""
+    cc = compiler()
+    if cc is None:
+        pytest.skip("needs a C compiler")
+    folder = tmp_path_factory.mktemp("clock")
+    source, library = folder / "clock.c", folder / "clock.so"
+    source.write_text(SHIM)
+    subprocess.run([cc, "-shared", "-fPIC", "-O1", "-w", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+@pytest.fixture
+def recording(nvml_mock: NvmlMock, shim: Path, tmp_path: Path) -> Iterator[Callable[[float], bytes]]:
+    """Takes lines from a recorder whose time of day is moved."""
+    step = tmp_path / "step"
+    environment = {**nvml_mock.environment(gpus=1), "LD_PRELOAD": str(shim), "CLOCK_STEP": str(step)}
+    with subprocess.Popen((GPUMON, "record", "-", "--interval", str(INTERVAL)), env=environment, stdout=-1) as process:
+        output = process.stdout
+        assert output is not None
+
+        def line_after(seconds: float) -> bytes:
+            step.write_text(f"{seconds:.0f}")
+            return output.readline()
+
+        yield line_after
+        assert len(tree(process.pid)) > 1, "its collector was never taken for somebody else's"
+        process.terminate()
+
+
+def test_an_hour_forth_and_back_changes_nothing_but_the_label(recording: Callable[[float], bytes]) -> None:
+    steps = [0] * 8 + [HOUR] * 8 + [-HOUR] * 8
+    frames = [decode(recording(each)) for each in steps]
+    labels = [later.time_seconds - earlier.time_seconds for earlier, later in pairwise(frames)]
+    assert max(labels) > HOUR - 60, "the shim works"
+    assert min(labels) < -HOUR
+    passed = [later.monotonic_seconds - earlier.monotonic_seconds for earlier, later in pairwise(frames)]
+    assert all(0 < each < 60 for each in passed)
+    assert all(each.is_fresh(each.devices[0]) for each in frames)
+    store = Store()
+    for each in frames:
+        store.apply(each)
+    history = store.of_device(frames[0].devices[0].key)
+    assert history is not None
+    assert history.timeline.first_seconds == frames[0].monotonic_seconds, "no history was begun anew"
+    assert not history.events
+
+
+def test_pace_and_ages_do_not_follow_the_time_of_day(recording: Callable[[float], bytes]) -> None:
+    for _ in range(3):
+        recording(0)
+    began = time.monotonic()
+    documents = [json.loads(recording(step)) for step in [HOUR] * 10]
+    assert time.monotonic() - began > 0.5 * len(documents) * INTERVAL, "frames do not rush to catch up"
+    assert all(device["age_seconds"] < 60 for each in documents for device in each["devices"])
+    assert all("driver" not in each["problems"] for each in documents)

@@ -1,0 +1,128 @@
+"""GPUs that are called anything, come and go, are many, or have an old driver: the table stays whole and right."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from gpumon.core.model import Frame
+from gpumon.core.problems import ProblemCode
+from gpumon.ui.widgets.line_table import LineTable
+from tests.collect.conftest import Live
+from tests.collect.test_faults import all_ok, states
+from tests.nvml_mock import NvmlMock
+from tests.ui.fakes import FakeLive, app_on, screen_lines
+
+pytestmark = pytest.mark.xdist_group("clock")
+
+MIB = 1 << 20
+WIDTH, HEIGHT = 80, 24
+
+
+async def drawn(*frames: Frame) -> tuple[list[str], list[str]]:
+    """The overview after these frames, at the least usual size, at the top of the table and at its end."""
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(WIDTH, HEIGHT)) as pilot:
+        for frame in frames:
+            stream.put(frame)
+            await pilot.pause()
+        top = screen_lines(app)
+        await pilot.press("end")
+        await pilot.pause()
+        assert app.screen.query_one("#devices", LineTable).cursor == len(frames[-1].devices) - 1
+        end = screen_lines(app)
+        await pilot.press("enter")  # the last device over time, with every figure
+        await pilot.pause()
+        assert all(len(line) == WIDTH for line in screen_lines(app))
+        assert app.failure is None
+    return top, end
+
+
+def rows(lines: list[str]) -> list[int]:
+    """The GPUs whose rows are in sight."""
+    words = (line.lstrip("▸ ").split() for line in lines[2:])
+    return [int(word[0]) for word in words if len(word) > 3 and word[0].isdigit() and word[1].endswith("%")]
+
+
+@pytest.mark.parametrize("garbage", ["name", "emptyname", "longname", "esc", "uuid"])
+async def test_names_from_an_enemy_leave_keys_and_layout_whole(live: Live, garbage: str) -> None:
+    frame = live(fault=f"garbage:{garbage}:1,garbage:{garbage}:2").until(all_ok(3))
+    assert len({device.key for device in frame.devices}) == 3
+    broken = frame.devices[2]
+    if garbage == "name":
+        assert broken.name == "NVIDIA \ufffd\ufffd\ufffd H200", "what can be read of it is shown"
+    elif garbage == "emptyname":
+        assert broken.name is None
+        assert broken.problems["name"].code is ProblemCode.INVALID_VALUE
+    elif garbage != "uuid":
+        assert broken.name is not None
+        assert broken.name.isprintable()
+    lines, _ = await drawn(frame)
+    assert all(len(line) == WIDTH for line in lines)
+    for device in frame.devices:
+        row = next(line for line in lines if line.lstrip("▸ ").startswith(f"{device.index} "))
+        assert f"{device.readings['temperature_celsius']:.0f}" in row
+
+
+@pytest.mark.parametrize("fault", ["zeromem", "powerlimit", "mem", "power", "util", "temp"])
+async def test_what_cannot_be_true_can_be_drawn(live: Live, fault: str) -> None:
+    frame = live(fault=f"garbage:{fault}").until(all_ok(3))
+    lines, _ = await drawn(frame)
+    assert all(len(line) == WIDTH for line in lines)
+    assert "–" in "\n".join(lines)
+
+
+@pytest.mark.parametrize("fault", ["", "nofunc:nvmlDeviceGetMemoryInfo_v2", "nofunc:*RunningProcesses_v3"])
+def test_an_old_driver_tells_the_same_memory_and_processes(
+    live: Live, sleepers: Callable[[int], list[int]], fault: str
+) -> None:
+    pids = sleepers(4)
+    machine = {"NVML_MOCK_PIDS": ",".join(map(str, pids)), "NVML_MOCK_PROCS": "2"}
+    watched = live(gpus=2, fault=fault, **machine)
+    frame = watched.until(lambda frame: len(frame.devices) == 2 and all(each.processes for each in frame.devices))
+    first, second = frame.devices
+    assert [each.pid for each in first.processes or ()] == pids[:2]
+    assert [each.pid for each in second.processes or ()] == pids[2:]
+    for device in frame.devices:
+        held = sum(each.memory_bytes or 0 for each in device.processes or ())
+        used = device.readings["memory_used_bytes"]
+        assert device.readings["memory_total_bytes"] == 143771 * MIB
+        assert held > 1000 * MIB
+        reserved = 629 * MIB if device.get("memory_reserved_bytes") is None else 0  # then it is counted as in use
+        assert abs(used - reserved - held) < 256 * MIB, "what is in use is what the processes hold, but for a little"
+        assert device.readings["memory_free_bytes"] + used + (629 * MIB - reserved) == 143771 * MIB
+        assert ("memory_reserved_bytes" in device.readings) == ("Memory" not in fault)
+
+
+def test_a_driver_older_than_process_lists_with_instances_says_so(live: Live, old_nvml_mock: NvmlMock) -> None:
+    (device,) = live(gpus=1, mock=old_nvml_mock, NVML_MOCK_PIDS="1").until(all_ok(1)).devices
+    assert device.processes is None
+    assert device.problems["processes"].code is ProblemCode.DRIVER_TOO_OLD
+    assert device.problems["memory_unattributed_bytes"].reason
+
+
+def test_gpus_that_go_and_come_back_keep_their_histories(live: Live) -> None:
+    watched = live(gpus=4)
+    keys = [device.key for device in watched.until(all_ok(4)).devices]
+    watched.fault("count:2")
+    frame = watched.until(lambda frame: len(frame.devices) == 2)
+    assert [device.key for device in frame.devices] == keys[:2]
+    assert states(frame) == ["ok", "ok"]
+    watched.heal()
+    frame = watched.until(all_ok(4))
+    assert [device.key for device in frame.devices] == keys
+    assert watched.stream.replaced == 0
+
+
+@pytest.mark.parametrize("gpus", [16, 64, 256])
+async def test_many_gpus_scroll_and_are_there_soon(live: Live, gpus: int) -> None:
+    began = time.monotonic()
+    watched = live(gpus=gpus, interval=1.0)
+    frame = watched.until(lambda frame: states(frame) == ["ok"] * gpus, timeout=30)
+    assert time.monotonic() - began < 15, "it takes less than a second where nothing else runs"
+    top, end = await drawn(frame)
+    assert rows(top)[0] == 0
+    assert rows(end)[-1] == gpus - 1
+    assert len(rows(top)) >= 8
+    assert watched.stream.replaced == 0

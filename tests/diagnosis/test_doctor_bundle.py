@@ -1,0 +1,131 @@
+"""What the doctor hands to somebody else: nothing in it tells whose machine it is, and it says what was taken out."""
+
+import json
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from gpumon.core.exits import CommandError, ExitCode
+from gpumon.core.model import Host
+from gpumon.diagnosis.doctor.rule import Facts
+from gpumon.diagnosis.doctor.rules import ready
+from gpumon.operations.doctor.bundle import Removed, refuse_existing, save_bundle
+from gpumon.operations.doctor.examination import Examination
+from gpumon.operations.doctor.redaction import Redactor
+from tests import builders
+from tests.diagnosis.doctor_facts import environment, facts, gpu, machine
+
+UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"
+
+
+class Examined:
+    """An examination that is over."""
+
+    def __init__(self, found: Facts) -> None:
+        self.facts = found
+        self.checks = list(ready(found, ()))
+
+
+def bundle(tmp_path: Path, found: Facts) -> tuple[str, Removed]:
+    """The text of a bundle, and what was removed."""
+    file = tmp_path / "bundle.txt"
+    removed = save_bundle(file, cast("Examination", Examined(found)), tmp_path / "root")
+    return file.read_text(), removed
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ada@node7 in /home/ada/runs", "<user 1>@<host 1> in ~/runs"),
+        ("ada_cache node7.example.org", "<user 1>_cache <host 1>"),
+        ("adamant nodes, joined by root on Ubuntu", "adamant nodes, joined by root on Ubuntu"),
+        (f"{UUID} and {UUID.upper()}", "<UUID 1> and <UUID 1>"),
+        ("10.0.0.7 and 10.0.0.8, 10.0.0.7.", "<address 1> and <address 2>, <address 1>."),
+        ("ip=10.0.0.7::10.0.0.1:255.0.0.0:jo", "ip=<address 1>::<address 2>:<address 3>:<user 1>"),
+        ("127.0.0.1, 0.0.0.0, ::1", "127.0.0.1, 0.0.0.0, ::1"),
+        ("fe80::1ff:fe23:4567:890a 52:54:00:12:34:56", "<address 2> <address 1>"),
+        ("0000:1b:00.0 00000000:1B:00.0 at 12:30:45", "0000:1b:00.0 00000000:1B:00.0 at 12:30:45"),
+        ("nvidia-cublas-cu12==12.8.4.1 libcublas.so.12.8.4.1", "nvidia-cublas-cu12==12.8.4.1 libcublas.so.12.8.4.1"),
+        ("driver 580.95.05, CUDA 13.0", "driver 580.95.05, CUDA 13.0"),
+        ('"serial": "1654922006536"', '"serial": "<serial number 1>"'),
+        ("Serial Number : 0325-AB", "Serial Number : <serial number 1>"),
+        ("https://u:pa55@host/x", "https://<secret>@host/x"),
+        ("docker-" + "ab12" * 16, "docker-<identifier 1>"),
+        ("hf_abcdefghijklmnop token", "<secret> token"),
+        ("who@example.org", "<address 1>"),
+    ],
+)  # fmt: skip
+def test_texts(text: str, shown: str) -> None:
+    redactor = Redactor(users=["ada", "jo", "root", "ubuntu"], hosts=["node7.example.org"], homes=["/home/ada"])
+    assert redactor.text(text) == shown
+    assert bool(redactor.removed) == (text != shown)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("WANDB_API_KEY", "x", "<secret>"),
+        ("HF_TOKEN", "y", "<secret>"),
+        ("DB_PASSWORD", "z", "<secret>"),
+        ("NCCL_DEBUG", "INFO", "INFO"),
+        ("CUDA_VISIBLE_DEVICES", UUID, "<UUID 1>"),
+        ("SLURM_X", "Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MGFiY2RlZg", "<secret>"),
+        ("LD_LIBRARY_PATH", "/home/ada/lib:/usr/lib/x86_64-linux-gnu", "~/lib:/usr/lib/x86_64-linux-gnu"),
+    ],
+)
+def test_variables(name: str, value: str, shown: str) -> None:
+    assert Redactor(users=["ada"]).variable(name, value) == shown
+
+
+def test_nothing_tells_whose_machine_it_is(tmp_path: Path) -> None:
+    process = builders.process(7, user="ada", command="python /home/ada/secret_project/train.py --key hunter2")
+    frame = machine(
+        devices=(gpu(0, uuid=UUID, processes=(process,)),), host=Host("node7.example.org", 8, 1.0, (1.0, 1.0, 1.0))
+    )
+    variables = {
+        "HF_TOKEN": "hf_secretsecretsecret",
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "MY_OWN": "private",
+        "HOME": "/home/ada",
+    }
+    root = tmp_path / "root/etc"
+    root.mkdir(parents=True)
+    (root / "passwd").write_text("root:x:0:0::/root:/bin/sh\nbob:x:1001:1001::/data/people/bob:/bin/sh\n")
+    (root / "hostname").write_text("gpubox\n")
+    (root / "os-release").write_text("PRETTY_NAME=Ubuntu\nHOME_OF=/data/people/bob/x bob gpubox 192.168.7.9\n")
+    text, removed = bundle(tmp_path, facts(frame, Environment=environment(**variables)))
+    told = ("ada", "node7", "bob", "gpubox", "192.168.7.9", UUID, "hunter2", "secret_project", "hf_secret", "private")
+    assert [word for word in told if word in text] == []
+    assert "NCCL_SOCKET_IFNAME=eth0" in text
+    assert "torch==2.13.0+cu130" in text
+    assert "PRETTY_NAME=Ubuntu" in text
+    assert {"user", "host", "address", "UUID", "home folder"} <= set(removed.counts)
+    assert removed.variables == 3
+    assert "3 environment variables" in str(removed)
+
+
+def test_its_documents_can_still_be_read(tmp_path: Path) -> None:
+    text, _ = bundle(tmp_path, facts())
+    parts = dict(part.split(" =====\n", 1) for part in text.split("\n===== ")[1:])
+    assert json.loads(parts["doctor.json"])["verdict"] == "ok"
+    assert len(json.loads(parts["status.json"])["devices"]) == 2
+
+
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "bundle.txt"
+    file.write_text("mine")
+    for refused in (lambda: refuse_existing(file), lambda: bundle(tmp_path, facts())):
+        with pytest.raises(CommandError, match="exists already") as error:
+            refused()
+        assert error.value.exit_code is ExitCode.USAGE
+    assert file.read_text() == "mine"
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="cannot be written"):
+        save_bundle(tmp_path / "none" / "bundle.txt", cast("Examination", Examined(facts())), tmp_path)
+
+
+def test_nothing_to_replace_is_said() -> None:
+    assert str(Removed({}, 0)).startswith("There was nothing to replace.")

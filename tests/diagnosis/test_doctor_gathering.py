@@ -1,0 +1,274 @@
+"""The doctor's facts: read from a machine that is laid out in a folder, and told by children that hang or crash."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpumon.core.exits import CommandError
+from gpumon.core.model import DeviceState
+from gpumon.diagnosis.doctor.facts import Python, Steps
+from gpumon.jobs.interpreter import Interpreter, every_interpreter
+from gpumon.operations.doctor.asking import Children, own_python
+from gpumon.operations.doctor.files import driver_files, kernel_errors
+from gpumon.operations.doctor.limits import host_limits
+from gpumon.operations.doctor.pci import numbers_of, topology
+from gpumon.operations.doctor.pythons import ask_pythons
+from tests.diagnosis.doctor_facts import gpu, machine, program
+from tests.processes import wait_gone
+from tests.workloads.conftest import TORCH_PYTHON, needs_torch
+
+PATIENCE_SECONDS = 60.0
+KERNEL_LOG = """\
+6,1,2,-;usb 1-1: new device
+4,2,3,-;NVRM: Xid (PCI:0000:1B:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
+4,3,4,-;NVRM: Xid (PCI:0000:1c:00): 31, pid=1896, name=python, Ch 00000010
+"""
+REDIRECTS = 0b1101
+
+
+def write(root: Path, **files: str | bytes) -> Path:
+    """A machine in a folder, from paths in which ``__`` stands for a slash."""
+    for name, content in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content)
+    return root
+
+
+def config(control: int, length: int = 4096) -> bytes:
+    """The configuration space of a bridge whose second extended capability is access control services."""
+    space = bytearray(length)
+    if length > 0x200:
+        space[0x100:0x104] = (0x0001 | 1 << 16 | 0x140 << 20).to_bytes(4, "little")
+        space[0x140:0x144] = (0x000D | 1 << 16).to_bytes(4, "little")
+        space[0x146:0x148] = control.to_bytes(2, "little")
+    return bytes(space)
+
+
+def pci_device(root: Path, place: str, kind: str = "0x030200", vendor: str = "0x10de", **files: str) -> Path:
+    """A device on the bus, under the bridges of its place, and listed where all of them are."""
+    folder = root / "sys/devices/pci0000:00" / place
+    folder.mkdir(parents=True)
+    write(folder, class_=kind, vendor=vendor, **files)
+    (folder / "class_").rename(folder / "class")
+    listed = root / "sys/bus/pci/devices"
+    listed.mkdir(parents=True, exist_ok=True)
+    (listed / folder.name).symlink_to(folder)
+    return folder
+
+
+# Files
+
+
+def test_a_driver_in_the_file_system(tmp_path: Path) -> None:
+    root = write(
+        tmp_path,
+        proc__driver__nvidia__version="NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release\n",
+        proc__modules="nvidia_uvm 1 0 - Live\nnvidia 2 1 - Live\next4 3 0 - Live\n",
+        proc__77__comm="nv-fabricmanage\n",
+        proc__78__comm="nvidia-persiste\n",
+        dev__nvidiactl="",
+        dev__nvidia0="",
+        dev__nvidia_uvm="",
+    )
+    (root / "dev/nvidia_uvm").rename(root / "dev/nvidia-uvm")
+    pci_device(root, "0000:05:00.0", "0x068000")
+    found = driver_files(root)
+    assert found.version == "580.95.05"
+    assert found.modules == ("nvidia_uvm", "nvidia")
+    assert [node.path for node in found.nodes] == ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"]
+    assert all(node.is_usable and node.mode.startswith("rw-") for node in found.nodes)
+    assert (found.switches, found.has_fabric_manager, found.has_persistence_daemon) == (1, True, True)
+    assert not found.is_container
+
+
+def test_an_empty_machine(tmp_path: Path) -> None:
+    assert driver_files(tmp_path).version is None
+    assert driver_files(tmp_path).nodes == ()
+    assert topology(tmp_path).devices == ()
+    limits = host_limits(tmp_path)
+    assert (limits.shared_bytes, limits.memory_bytes, limits.open_files) == (None, None, None)
+    with pytest.raises(CommandError, match="kernel log"):
+        kernel_errors(tmp_path)
+
+
+def test_a_container(tmp_path: Path) -> None:
+    assert driver_files(write(tmp_path, proc__self__cgroup="0::/kubepods/x\n")).is_container
+
+
+def test_errors_in_the_kernel_log(tmp_path: Path) -> None:
+    assert kernel_errors(write(tmp_path, dev__kmsg=KERNEL_LOG)).xids == (("0000:1b:00", 79), ("0000:1c:00", 31))
+
+
+def test_limits_of_control_groups_of_both_versions(tmp_path: Path) -> None:
+    limits = "Max open files            1024                 4096                 files\n"
+    limits += "Max locked memory         unlimited            unlimited            bytes\n"
+    second = write(
+        tmp_path / "second",
+        proc__self__limits=limits,
+        proc__self__cgroup="0::/a/b\n",
+        proc__meminfo="MemTotal:       1000000 kB\n",
+        **{"sys__fs__cgroup__a__memory.max": "500000\n", "sys__fs__cgroup__a__b__memory.max": "max\n"},
+        **{"sys__fs__cgroup__a__b__cpu.max": "150000 100000\n"},
+    )
+    found = host_limits(second)
+    assert (found.open_files, found.locked_bytes) == (1024, None)
+    assert (found.memory_bytes, found.memory_total_bytes, found.cpus_quota) == (500000, 1024000000, 1.5)
+    first = write(
+        tmp_path / "first",
+        proc__self__cgroup="5:cpu,cpuacct:/x\n4:memory:/x\n",
+        proc__meminfo="MemTotal:       1000000 kB\n",
+        **{"sys__fs__cgroup__memory__x__memory.limit_in_bytes": "9223372036854771712\n"},
+        **{
+            "sys__fs__cgroup__cpu__x__cpu.cfs_quota_us": "-1\n",
+            "sys__fs__cgroup__cpu__x__cpu.cfs_period_us": "100000\n",
+        },
+    )
+    assert (host_limits(first).memory_bytes, host_limits(first).cpus_quota) == (None, None)
+
+
+def test_gpus_bridges_and_their_iommu(tmp_path: Path) -> None:
+    group = tmp_path / "sys/kernel/iommu_groups/7"
+    write(group, type="DMA-FQ\n")
+    first = pci_device(tmp_path, "0000:00:01.0/0000:1b:00.0", numa_node="1\n", local_cpulist="0-2,8\n")
+    (first / "iommu_group").symlink_to(group)
+    pci_device(tmp_path, "0000:00:02.0/0000:1c:00.0", numa_node="-1\n")
+    pci_device(tmp_path, "0000:00:03.0/0000:1d:00.0", vendor="0x8086")
+    (first.parent / "config").write_bytes(config(REDIRECTS))
+    (tmp_path / "sys/devices/pci0000:00/0000:00:02.0/config").write_bytes(config(0))
+    found = topology(tmp_path)
+    assert [each.bus_id for each in found.devices] == ["0000:1b:00.0", "0000:1c:00.0"]
+    assert (found.devices[0].node, found.devices[0].cpus) == (1, frozenset({0, 1, 2, 8}))
+    assert (found.devices[0].iommu, found.devices[1].node) == ("DMA-FQ", None)
+    assert found.redirecting == ("0000:00:01.0",)
+    assert found.acs_problem is None
+    (first.parent / "config").write_bytes(config(REDIRECTS, 64))
+    assert "root" in str(topology(tmp_path).acs_problem)
+
+
+@pytest.mark.parametrize("text", ["", "x", "3-x", "\n"])
+def test_lists_that_are_none(text: str) -> None:
+    assert numbers_of(text) == frozenset()
+
+
+# Children
+
+
+def asked(python: Path, seconds: float = PATIENCE_SECONDS) -> Steps:
+    return Children().ask(python, ["torch"], seconds)
+
+
+def test_a_child_that_comes_to_its_end(tmp_path: Path) -> None:
+    body = """
+tell(begin="a")
+tell(step="a", answer={"x": [1, "\\x1b[2J"]}, seconds=0.5)
+tell(step="b", error="bad")
+tell(end=True)
+"""
+    found = asked(program(tmp_path / "python", body))
+    assert (found.ended_in, found.ended_by) == ("", "")
+    assert found.value("a", "x") == [1, "\ufffd[2J"]
+    assert found.error("b") == "bad"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('tell(begin="a"); os.kill(os.getpid(), signal.SIGSEGV)', "SIGSEGV"),
+        ('tell(begin="a"); print("no room", file=sys.stderr); sys.exit(3)', "exit code 3: no room"),
+        ('tell(begin="a"); os.abort()', "SIGABRT"),
+    ],
+)
+def test_a_child_that_ends_before_its_time(tmp_path: Path, body: str, words: str) -> None:
+    found = asked(program(tmp_path / "python", body))
+    assert found.ended_in == "a"
+    assert words in found.ended_by
+    assert words in found.error("a")
+
+
+def test_a_child_that_hangs_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None:
+    body = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+tell(step="started", answer={"pid": os.spawnvp(os.P_NOWAIT, "sleep", ["sleep", "1000"])})
+tell(begin="a")
+time.sleep(1000)
+"""
+    began = time.monotonic()
+    found = asked(program(tmp_path / "python", body), seconds=2.0)
+    assert time.monotonic() - began < PATIENCE_SECONDS
+    assert (found.ended_in, found.ended_by) == ("a", "no answer within 2 s")
+    assert wait_gone(found.value("started", "pid"), PATIENCE_SECONDS)
+
+
+def test_children_are_ended_at_once_and_none_comes_after(tmp_path: Path) -> None:
+    children = Children()
+    children.end()
+    assert "nobody asks" in children.ask(own_python(), ["driver"], 5.0).ended_by
+
+
+@pytest.mark.parametrize("said", ["[]", "{", "null", '{"step": 5}', '{"begin": []}', "x" * 100])
+def test_what_makes_no_sense_is_passed_over(tmp_path: Path, said: str) -> None:
+    body = f"os.write(int(sys.argv[sys.argv.index('--tell') + 1]), {said.encode()!r} + b'\\n'); tell(end=True)"
+    assert asked(program(tmp_path / "python", body)) == Steps()
+
+
+def test_what_is_no_program(tmp_path: Path) -> None:
+    assert "cannot be started" in asked(tmp_path / "none").ended_by
+
+
+def test_this_very_python_is_asked_about_the_driver() -> None:
+    found = Children().ask(own_python(), ["driver"], PATIENCE_SECONDS)
+    assert (found.ended_in, found.ended_by) == ("", "")
+    assert found.value("libraries", "libraries").keys() == {"libcuda.so.1", "libnvidia-ml.so.1"}
+    assert "/dev/nvidiactl" in found.value("nodes", "opened")
+
+
+@needs_torch
+def test_a_python_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:true")
+    assert TORCH_PYTHON is not None
+    found = asked(Path(TORCH_PYTHON))
+    assert (found.ended_in, found.ended_by) == ("", "")
+    assert found.value("python", "has_torch") is True
+    assert found.value("import", "version")
+    assert ["torch", found.value("import", "version")] in found.value("packages", "installed")
+    assert "True" in found.value("allocator", "said")["PYTORCH_ALLOC_CONF"]
+
+
+# Pythons
+
+
+def answering(path: Path, prefix: str) -> Interpreter:
+    body = f'tell(step="python", answer={{"prefix": {prefix!r}, "version": "3.12", "words": sys.argv}}); tell(end=True)'
+    return Interpreter(program(path, body), "PATH")
+
+
+def test_two_names_of_one_environment_count_as_one(tmp_path: Path) -> None:
+    found = [answering(tmp_path / name, prefix) for name, prefix in (("a", "/x"), ("b", "/x"), ("c", "/y"))]
+    asked = ask_pythons(Children(), found, machine(), PATIENCE_SECONDS, was_named=False).asked
+    assert [each.path for each in asked] == [str(tmp_path / "a"), str(tmp_path / "c")]
+
+
+def test_a_full_gpu_and_a_lost_one_are_left_out(tmp_path: Path) -> None:
+    full = gpu(0, readings={"memory_free_bytes": 1 << 30})
+    lost = gpu(1, state=DeviceState.LOST)
+    frame = machine(devices=(full, lost, gpu(2)))
+    (found,) = ask_pythons(Children(), [answering(tmp_path / "a", "/x")], frame, PATIENCE_SECONDS, was_named=True).asked
+    assert isinstance(found, Python)
+    words = found.steps.value("python", "words")
+    assert words[words.index("--leave-out") + 1] == f"{full.uuid},{lost.uuid}"
+
+
+def test_every_place_is_looked_at_and_a_program_once(tmp_path: Path) -> None:
+    real = program(tmp_path / "python3", "")
+    (tmp_path / "python").symlink_to(real)
+    found = every_interpreter(environment={"PATH": str(tmp_path)})
+    assert [each.path for each in found] == [Path(sys.executable), real]
+    assert [each.path for each in every_interpreter(str(real))] == [real]
+    with pytest.raises(CommandError, match="no program"):
+        every_interpreter(str(tmp_path / "none"))

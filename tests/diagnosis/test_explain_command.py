@@ -1,0 +1,164 @@
+"""`gpumon explain` as a shell runs it: what it prints, where it reads, how it ends."""
+
+import gzip
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpumon.diagnosis.catalogue import BY_ID
+from tests.cli.running import GPUMON, PATIENCE_SECONDS, is_one_line, run, shell
+
+ENVIRONMENT = {**os.environ, "COLUMNS": "100"}
+FAILED = "Traceback (most recent call last):\nRuntimeError: CUDA error: device-side assert triggered\n"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "train.log"
+    path.write_text(FAILED)
+    return path
+
+
+def test_a_log_is_explained(log: Path) -> None:
+    done = run("explain", str(log), env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Device-side assert [device-assert]\n")
+    assert "  > RuntimeError: CUDA error: device-side assert triggered\n" in done.stdout
+    assert "\n      CUDA_LAUNCH_BLOCKING=1 python train.py\n" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("columns", ["40", "80"])
+def test_text_is_wrapped_and_code_is_not(log: Path, columns: str) -> None:
+    done = run("explain", str(log), env={**ENVIRONMENT, "COLUMNS": columns})
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if len(line) > int(columns) and not line.startswith("      ")] == []
+    codes = [line for fix in BY_ID["device-assert"].fixes for line in fix.code.splitlines()]
+    assert len(codes) >= 2
+    assert {f"      {code}".rstrip() for code in codes} <= set(lines)
+
+
+@pytest.mark.parametrize("arguments", ["explain", "explain -", "explain --json"])
+def test_it_reads_standard_input(log: Path, arguments: str) -> None:
+    done = shell(f'cat {log} | "$@"', *arguments.split(), env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "device-assert" in done.stdout
+
+
+def test_it_reads_what_is_compressed(log: Path) -> None:
+    packed = log.with_suffix(".gz")
+    packed.write_bytes(gzip.compress(log.read_bytes()))
+    done = run("explain", str(packed), env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "[device-assert]" in done.stdout
+
+
+def test_a_compressed_log_without_its_end_is_read_as_far_as_it_goes(log: Path) -> None:
+    packed = log.with_suffix(".gz")
+    packed.write_bytes(gzip.compress(FAILED.encode() + os.urandom(1 << 16).hex().encode())[:-100])
+    assert run("explain", str(packed), env=ENVIRONMENT).returncode == 0
+
+
+def test_a_log_that_begins_with_zeros_is_a_log(log: Path) -> None:
+    log.write_bytes(b"\0" * 100_000 + FAILED.encode())
+    assert run("explain", str(log), env=ENVIRONMENT).returncode == 0
+
+
+def test_nothing_recognised_says_how_to_report_it(log: Path) -> None:
+    log.write_text("ValueError: no\n")
+    done = run("explain", str(log), env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith("No known error in 1 line.")
+    assert "open an issue" in " ".join(done.stdout.split())
+    empty = run("explain", "--json", "-", env=ENVIRONMENT)
+    assert (empty.returncode, json.loads(empty.stdout)) == (1, {"schema": 1, "lines": 0, "matches": []})
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "no such file or directory"),
+        (b"\x7fELF\0\0\1\2\3", "is not text"),
+        (b"\x1f\x8b" + b"no gzip" * 10, "its compressed data is damaged"),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence(tmp_path: Path, content: bytes | None, why: str) -> None:
+    path = tmp_path / "log"
+    if content is not None:
+        path.write_bytes(content)
+    done = run("explain", str(path), env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert is_one_line(done.stderr)
+    assert why in done.stderr
+
+
+def test_a_directory_is_one_sentence(tmp_path: Path) -> None:
+    done = run("explain", str(tmp_path), env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is a directory" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_of_others_is_one_sentence(log: Path) -> None:
+    log.chmod(0)
+    done = run("explain", str(log), env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "permission denied" in done.stderr
+
+
+def test_a_reader_that_leaves_is_no_error(log: Path) -> None:
+    done = shell('"$@" | head -n 1', "explain", str(log), env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "Device-side assert [device-assert]\n"
+
+
+def test_a_terminal_is_told_what_to_do_and_one_key_ends_it() -> None:
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        [GPUMON, "explain"], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, text=True
+    ) as child:
+        os.close(follower)
+        assert child.stderr is not None
+        assert child.stderr.readline() == "Paste the error, then press Ctrl-D on a line of its own.\n"
+        os.write(leader, FAILED.encode() + b"\x04")
+        said, _ = child.communicate(timeout=PATIENCE_SECONDS)
+    os.close(leader)
+    assert child.returncode == 0
+    assert said.startswith("Device-side assert [device-assert]\n")
+
+
+def test_the_list_has_every_error_by_section() -> None:
+    done = run("explain", "--list", env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert "Memory" in lines
+    document = json.loads(run("explain", "--list", "--json", env=ENVIRONMENT).stdout)
+    assert document["schema"] == 1
+    ids = [error["id"] for error in document["errors"]]
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == ids
+
+
+def test_one_error_by_its_id() -> None:
+    done = run("explain", "--id", "oom", env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("CUDA out of memory [oom]\n")
+    (error,) = json.loads(run("explain", "--id", "oom", "--json", env=ENVIRONMENT).stdout)["errors"]
+    assert (error["id"], error["context"]) == ("oom", "alive")
+
+
+def test_an_unknown_id_has_near_ones() -> None:
+    done = run("explain", "--id", "devise-assert", env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert is_one_line(done.stderr)
+    assert "device-assert" in done.stderr
+
+
+@pytest.mark.parametrize("line", ["--list --id oom", "FILE --list", "FILE --id oom", "FILE other"])
+def test_wrong_usage(log: Path, line: str) -> None:
+    done = run("explain", *line.replace("FILE", str(log)).split(), env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Error: " in done.stderr

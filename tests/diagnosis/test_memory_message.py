@@ -1,0 +1,159 @@
+"""The figures of an out-of-memory text, in every wording, and which of the five causes they come to."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from gpumon.diagnosis.catalogue import BY_ID
+from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence, figure_rows, memory_cause, ranked_fixes
+from gpumon.diagnosis.memory_message import MemoryMessage, read_memory_message
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+NEW = (
+    "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 3.00 GiB is "
+    "free. Process 4242 has 40.00 GiB memory in use. Process 17 has 1.00 GiB memory in use. Including non-PyTorch "
+    "memory, this process has 36.00 GiB memory in use. 60.00 GiB allowed; Of the allocated memory 30.00 GiB is "
+    "allocated by PyTorch, with 1.00 GiB allocated in private pools (e.g., CUDA Graphs), and 3.50 GiB is reserved by "
+    "PyTorch but unallocated. "
+    "If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+)
+READ_NEW = MemoryMessage(
+    asked=20 * GIB,
+    total=80 * GIB,
+    free=3 * GIB,
+    own=36 * GIB,
+    allowed=60 * GIB,
+    allocated=30 * GIB,
+    private_pools=GIB,
+    unallocated=int(3.5 * GIB),
+    others=((4242, 40 * GIB), (17, GIB)),
+)
+OLD = (
+    "CUDA out of memory. Tried to allocate 512.00 MiB (GPU 0; 8.00 GiB total capacity; 6.00 GiB already allocated; "
+    "256.00 MiB free; 7.00 GiB allowed; 6.50 GiB reserved in total by PyTorch) If reserved memory is >> allocated"
+)
+READ_OLD = MemoryMessage(
+    asked=512 * MIB,
+    total=8 * GIB,
+    free=256 * MIB,
+    allowed=7 * GIB,
+    allocated=6 * GIB,
+    unallocated=512 * MIB,
+)
+ASYNC = (
+    "Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 1.00 GiB\n"
+    "Requested               : 20.00 GiB\nDevice limit            : 80.00 GiB\nFree (according to CUDA): 3.00 GiB\n"
+    "PyTorch limit (set by user-supplied memory fraction)\n                        : 14.00 GiB"
+)
+READ_ASYNC = MemoryMessage(asked=20 * GIB, total=80 * GIB, free=3 * GIB, allowed=14 * GIB, allocated=GIB)
+FULL = MemoryMessage(asked=8 * GIB, total=80 * GIB, free=GIB, own=79 * GIB, allocated=78 * GIB, unallocated=GIB // 8)
+"""A GPU that this process alone has filled."""
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (NEW, READ_NEW),
+        (NEW.replace("capacity", "capacty"), READ_NEW),
+        (OLD, READ_OLD),
+        (OLD.replace(" reserved in total by PyTorch", " cached"), READ_OLD),
+        (ASYNC, READ_ASYNC),
+    ],
+)
+def test_every_wording_is_read(text: str, read: MemoryMessage) -> None:
+    assert read_memory_message(text) == read
+
+
+@pytest.mark.parametrize(("text", "read"), [(NEW, READ_NEW), (OLD, READ_OLD), (ASYNC, READ_ASYNC)])
+@pytest.mark.parametrize("width", range(20, 131, 11))
+def test_a_message_that_was_wrapped_is_read(text: str, read: MemoryMessage, width: int) -> None:
+    joined = "".join(text[start : start + width].strip() for start in range(0, len(text), width))
+    assert read_memory_message(joined) == read
+
+
+def test_a_message_that_was_cut_gives_what_is_left() -> None:
+    for end in range(len("CUDA out of memory. Tried to allocate 20.00 GiB"), len(NEW)):
+        found = read_memory_message(NEW[:end])
+        assert found is not None
+        assert found.asked == 20 * GIB
+        for name, value in found.figures().items():
+            assert name == "other_processes_bytes" or READ_NEW.figures()[name] == value
+
+
+@pytest.mark.parametrize("text", ["", "out of memory", "CUDA out of memory.", "CUDA error: out of memory", "x" + NEW])
+def test_another_text_has_no_figures(text: str) -> None:
+    assert read_memory_message(text) is None
+
+
+def test_figures_of_the_next_message_are_not_taken() -> None:
+    found = read_memory_message(f"CUDA out of memory. Tried to allocate 1.00 GiB. {NEW}")
+    assert found == MemoryMessage(asked=GIB)
+
+
+def test_numbers_that_ran_together_do_no_harm() -> None:
+    rng = random.Random(1)
+    for _ in range(300):
+        torn = "".join(character for character in NEW if rng.random() > 0.05)
+        read_memory_message(torn)
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        (READ_NEW, MemoryCause.NEIGHBOUR),
+        (READ_OLD, MemoryCause.FRAGMENTATION),
+        (READ_ASYNC, MemoryCause.CAP),
+        (FULL, MemoryCause.TOO_BIG),
+        (replace(FULL, asked=100 * GIB), MemoryCause.TOO_BIG),
+        (replace(FULL, asked=20 * MIB), MemoryCause.LEAK),
+        (replace(FULL, allowed=80 * GIB), MemoryCause.TOO_BIG),
+        (replace(FULL, allowed=10 * GIB, allocated=9 * GIB, free=70 * GIB, asked=2 * GIB), MemoryCause.CAP),
+        (replace(FULL, allocated=60 * GIB, unallocated=18 * GIB), MemoryCause.FRAGMENTATION),
+        (replace(FULL, asked=2 * MIB, free=MIB, unallocated=60 * MIB), MemoryCause.LEAK),
+        (replace(FULL, own=20 * GIB, allocated=19 * GIB), MemoryCause.NEIGHBOUR),
+        (replace(FULL, asked=20 * MIB, allocated=GIB), MemoryCause.UNKNOWN),
+        (MemoryMessage(asked=GIB), MemoryCause.UNKNOWN),
+        (MemoryMessage(asked=GIB, allowed=2 * GIB, allocated=2 * GIB), MemoryCause.CAP),
+    ],
+)
+def test_the_figures_come_to_a_cause(message: MemoryMessage, cause: MemoryCause) -> None:
+    assert memory_cause(message) is cause
+    assert "–" not in cause_sentence(cause, message) or message.free is None
+
+
+def test_a_container_sees_itself_among_the_others() -> None:
+    alone = replace(FULL, own=None, others=((4242, 79 * GIB),))
+    assert alone.foreign == 80 * GIB - GIB - alone.held
+    assert memory_cause(alone) is MemoryCause.TOO_BIG
+
+
+def test_a_context_alone_is_no_neighbour() -> None:
+    old = replace(READ_OLD, allowed=None, allocated=7 * GIB, unallocated=0, free=100 * MIB)
+    assert old.foreign is not None
+    assert 0 < old.foreign < GIB
+    assert memory_cause(old) is MemoryCause.TOO_BIG
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        (MemoryCause.CAP, "set_per_process_memory_fraction"),
+        (MemoryCause.NEIGHBOUR, "nvidia-smi"),
+        (MemoryCause.FRAGMENTATION, "expandable_segments:True"),
+        (MemoryCause.TOO_BIG, "accumulation_steps"),
+        (MemoryCause.LEAK, "memory_allocated"),
+    ],
+)
+def test_what_mends_this_cause_stands_first(cause: MemoryCause, code: str) -> None:
+    ranked = ranked_fixes(cause, BY_ID["oom"].fixes)
+    assert code in ranked[0].code
+    assert set(ranked) >= set(BY_ID["oom"].fixes)
+    assert len(ranked) == len(set(ranked))
+
+
+def test_rows_are_for_what_is_known() -> None:
+    assert dict(figure_rows(MemoryMessage(asked=GIB))) == {"asked for": "1.00 GiB"}
+    assert dict(figure_rows(READ_NEW))["held by other processes"] == "41.0 GiB"

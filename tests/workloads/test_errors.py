@@ -1,0 +1,334 @@
+"""Errors on purpose: each mistake and its mending, the child that makes it, the verdict, and the leave it asks for."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpumon.diagnosis.catalogue import BY_ID
+from gpumon.diagnosis.explain import explain_text
+from tests.cli.running import run
+from tests.workloads.conftest import Judge, RunWorkload, load_workload, needs_torch
+
+ON_CPU = ("dtype-mismatch", "shape", "not-compiled", "pin-memory", "alloc-conf", "load-map")
+WANTED = {
+    "oom", "device-mismatch", "dtype-mismatch", "shape", "to-numpy", "bad-ordinal", "no-gpus", "not-compiled", "fork",
+    "device-assert", "graph-capture", "pin-memory", "alloc-conf",
+}  # fmt: skip
+
+STRAW = """
+import os
+__version__ = "2.99.0+straw"
+class version: cuda = "13.0"
+class device:
+    def __init__(self, name): self.type = name.partition(":")[0]
+class _Properties:
+    name, major, minor, multi_processor_count, total_memory, uuid = "NVIDIA H200", 9, 0, 132, 150 << 30, "straw"
+class cuda:
+    init = set_device = staticmethod(lambda *_: None)
+    device_count = staticmethod(lambda: 1)
+    get_device_properties = staticmethod(lambda _: _Properties)
+    get_arch_list = staticmethod(lambda: ["sm_90"])
+    mem_get_info = staticmethod(lambda _: (140 << 30, 150 << 30))
+    memory_stats_as_nested_dict = staticmethod(lambda _: {})
+    memory_summary = staticmethod(lambda _: "summary")
+class _Words(list):
+    max = lambda self: max(*self)
+class _Found:
+    sum = lambda self: self
+    item = lambda self: 4.0
+tensor = lambda words, device: _Words(words)
+ones = lambda rows, columns, device: rows
+class nn:
+    class functional:
+        @staticmethod
+        def embedding(words, rows):
+            if words.max() >= rows:
+                print("Indexing.cu:1: k: block: [0,0,0], thread: [0,0,0] Assertion `index < size` failed.", flush=True)
+                raise RuntimeError("CUDA error: device-side assert triggered\\nSearch for it.")
+            assert os.environ["CUDA_VISIBLE_DEVICES"] == "7", "one GPU alone"
+            return _Found()
+"""
+"""As much of torch with CUDA as the workload and one of its mistakes look at."""
+
+
+@pytest.fixture(scope="module")
+def errors() -> ModuleType:
+    """The workload's file, loaded without torch."""
+    return load_workload("errors")
+
+
+@pytest.fixture(scope="module")
+def snippet() -> ModuleType:
+    """What runs pieces of code."""
+    return load_workload("_kit.snippet")
+
+
+@pytest.fixture(params=sorted(load_workload("_kit.mistakes").MISTAKES))
+def mistake(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401
+    """Each mistake in turn."""
+    return load_workload("_kit.mistakes").MISTAKES[request.param]
+
+
+# The mistakes
+
+
+def test_what_can_be_shown(errors: ModuleType) -> None:
+    assert set(BY_ID) >= set(errors.MISTAKES) >= WANTED
+    assert errors._ON_CPU == ON_CPU
+    assert [each.name for each in errors.MISTAKES.values() if each.kills] == ["device-assert"]
+    (error, _) = errors.WORKLOAD.parameters
+    assert "device-assert kills the CUDA context" in error.help
+    assert len(error.help) < 300, "more is cut off"
+
+
+def test_a_mistake_is_one_place_in_a_file_or_the_environment(mistake: Any) -> None:  # noqa: ANN401
+    wrong, mended = mistake.wrong_code("cuda"), mistake.mended_code("cuda")
+    for code in (wrong, mended):
+        compile(code, "train.py", "exec")
+        assert "DEVICE" not in code.replace("CUDA_VISIBLE_DEVICES", "")
+    if mistake.wrong_environment:
+        assert wrong == mended
+        return
+    changed = [each for each in zip(wrong.splitlines(), mended.splitlines(), strict=True) if each[0] != each[1]]
+    assert len(changed) == 1
+    assert mistake.code.count(mistake.wrong) == 1
+
+
+def test_a_mistake_says_what_it_is(mistake: Any) -> None:  # noqa: ANN401
+    assert mistake.what.endswith(".")
+    assert mistake.mending.endswith((".", ")"))
+    assert re.search(mistake.wording, "") is None, "every text would match"
+    assert mistake.memory_bytes <= 1 << 28
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("oom", "CUDA out of memory. Tried to allocate 256.00 MiB. GPU 0 has a total capacity of 79.1 GiB"),
+        ("device-mismatch", "Expected all tensors to be on the same device, but found at least two devices"),
+        ("to-numpy", "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor first."),
+        ("bad-ordinal", "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?"),
+        ("no-gpus", "No CUDA GPUs are available"),
+        ("fork", "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use"),
+        ("device-assert", "CUDA error: device-side assert triggered\nSearch for `cudaErrorAssert' in https://docs"),
+        ("graph-capture", "CUDA error: operation failed due to a previous error during capture"),
+        ("graph-capture", "CUDA error: operation not permitted when stream is capturing"),
+        ("pin-memory", "cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned"),
+        ("sync-debug", "called a synchronizing CUDA operation"),
+    ],
+)
+def test_the_errors_of_a_gpu_are_explained_by_their_own_names(errors: ModuleType, name: str, text: str) -> None:
+    assert re.search(errors.MISTAKES[name].wording, text)
+    cause = explain_text(f"RuntimeError: {text}").cause
+    assert cause is not None
+    assert cause.error.id == name
+
+
+# The child
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONUNBUFFERED": "1"}
+
+
+def complained(snippet: ModuleType, text: str, code: int | None = 1) -> Any:  # noqa: ANN401
+    return snippet.Ran(code, "", text, 1.0)
+
+
+def test_code_runs_in_a_file_of_its_own_and_leaves_nothing(snippet: ModuleType) -> None:
+    ran = snippet.run_code("import os\nprint(os.getcwd())\nprint(1 / 1)\n", environment(), 60)
+    assert (ran.exit_code, ran.answer, ran.complained) == (0, "1.0", "")
+    assert not Path(ran.printed.splitlines()[0]).exists()
+    assert ran.seconds > 0
+
+
+def test_the_error_is_told_with_its_class_and_text_first(snippet: ModuleType) -> None:
+    code = "import sys\nprint('before', file=sys.stderr)\nraise ValueError('first\\n  second')\n"
+    ran = snippet.run_code(code, environment(), 60)
+    kind, text = ran.error
+    assert (ran.exit_code, kind) == (1, "ValueError")
+    assert text.startswith("first\n  second\nbefore\nTraceback (most recent call last):\n")
+    assert 'train.py", line 3' in text
+    assert text.count("first") == 2, "in the message, and in the line of code that the traceback shows"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "text"),
+    [
+        (
+            "Traceback (most recent call last):\n  x\ntorch.OutOfMemoryError: CUDA: out\n",
+            "OutOfMemoryError",
+            "CUDA: out",
+        ),
+        ("Traceback (most recent call last):\n  x\nKeyError\n", "KeyError", ""),
+        (
+            "Traceback (most recent call last):\n  a\nA: 1\n\nAnd\n\nTraceback (most recent call last):\n  b\nB: 2\n",
+            "B",
+            "2",
+        ),
+        ("terminate called\nAborted\n", "signal 6", "terminate called\nAborted"),
+        ("", "signal 6", ""),
+        ("Traceback (most recent call last):\n", "signal 6", "Traceback (most recent call last):"),
+    ],
+)
+def test_the_last_error_counts(snippet: ModuleType, said: str, kind: str, text: str) -> None:
+    found, told = complained(snippet, said, -6).error
+    assert found == kind
+    assert told.startswith(text)
+
+
+def test_much_output_is_cut_at_its_beginning(snippet: ModuleType) -> None:
+    code = "import sys\nprint('x' * 300_000, file=sys.stderr)\nraise ValueError('the end')\n"
+    ran = snippet.run_code(code, environment(), 60)
+    assert len(ran.complained) <= 1 << 14
+    assert ran.error[1].startswith("the end")
+
+
+@pytest.mark.parametrize(("limit", "unwanted"), [(1.0, False), (600.0, True)])
+def test_code_that_does_not_end_is_ended(snippet: ModuleType, limit: float, unwanted: bool) -> None:
+    code = "import time\nprint('here', flush=True)\ntime.sleep(600)\n"
+    ran = snippet.run_code(code, environment(), limit, lambda: unwanted)
+    assert ran.exit_code is None
+    assert ran.error == ("no end", "")
+
+
+# The verdict
+
+
+def ran(snippet: ModuleType, code: int | None, answer: str = "", error: str = "") -> Any:  # noqa: ANN401
+    text = f"Traceback (most recent call last):\n  x\nRuntimeError: {error}\n" if error else ""
+    return snippet.Ran(code, f"something\n{answer}\n", text, 1.0)
+
+
+SHAPES = "mat1 and mat2 shapes cannot be multiplied (24x2 and 12x5)"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mended", "verdict", "said"),
+    [
+        ((1, "", SHAPES), (0, "(4, 5)"), "ok", "RuntimeError came as expected."),
+        ((0, "(4, 5)"), (0, "(4, 5)"), "fail", "ran without an error"),
+        ((None,), (0, "(4, 5)"), "fail", "did not end in time"),
+        ((1, "", "CUDA out of memory"), (0, "(4, 5)"), "fail", "another error: RuntimeError: CUDA out of memory"),
+        ((-11,), (0, "(4, 5)"), "fail", "another error: signal 11"),
+        ((1, "", SHAPES), (1, "", "still wrong"), "fail", "does not run: RuntimeError: still wrong"),
+        ((1, "", SHAPES), (None,), "fail", "does not run: no end"),
+        ((1, "", SHAPES), (0, "(4, 6)"), "fail", "prints '(4, 6)' instead of '(4, 5)'"),
+    ],
+)
+def test_only_the_right_error_and_the_right_result_are_fine(
+    errors: ModuleType,
+    snippet: ModuleType,
+    wrong: tuple[Any, ...],
+    mended: tuple[Any, ...],
+    verdict: str,
+    said: str,
+) -> None:
+    kind, why = errors.verdict_of(Judge(), errors.MISTAKES["shape"], ran(snippet, *wrong), ran(snippet, *mended))
+    assert kind == verdict
+    assert said in why
+
+
+# The whole of it
+
+
+@needs_torch
+@pytest.mark.parametrize("name", ON_CPU)
+def test_on_the_cpu_it_fails_is_mended_and_runs(run_workload: RunWorkload, errors: ModuleType, name: str) -> None:
+    done = run_workload("errors", error=name)
+    assert done.result["verdict"] == "ok", done.result["why"]
+    assert done.exit_code == 0
+    (error,) = done.of("error")
+    assert error["expected"] is True
+    assert re.search(errors.MISTAKES[name].wording, error["text"])
+    cause = explain_text(f"{error['class']}: {error['text']}").cause
+    assert cause is not None
+    assert cause.error.id == name, "the explanation that it gets"
+    wrong, mended = (each["text"] for each in done.of("step"))
+    assert errors.MISTAKES[name].wrong.replace("DEVICE", "cpu") in wrong
+    assert errors.MISTAKES[name].mended.replace("DEVICE", "cpu") in mended
+    assert [done.figure(each)["value"] for each in ("expected_errors", "right_results")] == [1, 1]
+    assert "train.py" in done.stderr, "the whole traceback is in the log"
+
+
+@needs_torch
+def test_an_error_of_a_gpu_is_refused_on_the_cpu_before_anybody_is_asked(run_workload: RunWorkload) -> None:
+    done = run_workload("errors", error="device-assert")
+    assert done.exit_code == 3
+    (error,) = done.of("error")
+    assert error["class"] == "NotHereError"
+    assert "cannot be shown on the CPU" in error["text"]
+    assert not done.of("plan")
+
+
+def test_a_module_that_the_mended_code_needs_is_looked_for(errors: ModuleType) -> None:
+    context = SimpleNamespace(on_gpu=True, free_memory=lambda: (1 << 40, 1 << 40))
+    mistake = errors.MISTAKES["to-numpy"]
+    with pytest.raises(Exception, match="to-numpy needs no_such_module"):
+        errors._require(context, type(mistake)(**{**vars(mistake), "modules": ("no_such_module",)}))
+
+
+def test_a_full_gpu_is_left_alone(errors: ModuleType) -> None:
+    context = SimpleNamespace(on_gpu=True, free_memory=lambda: (100 << 20, 1 << 40))
+    with pytest.raises(Exception, match=r"Only 0\.10 GiB are free"):
+        errors._require(context, errors.MISTAKES["oom"])
+
+
+@pytest.mark.parametrize(
+    ("ordinal", "visible", "expected"), [(3, None, "3"), (1, "GPU-a, GPU-b", "GPU-b"), (0, "MIG-x", "MIG-x")]
+)
+def test_the_child_sees_one_gpu_alone(errors: ModuleType, ordinal: int, visible: str | None, expected: str) -> None:
+    assert errors.visible_gpu(ordinal, visible) == expected
+
+
+# The leave
+
+
+@pytest.fixture
+def straw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A torch of straw for this interpreter, and nothing of the user's."""
+    (tmp_path / "torch.py").write_text(STRAW)
+    homes = {f"XDG_{name}_HOME": str(tmp_path / name.lower()) for name in ("CONFIG", "STATE")}
+    return {**os.environ, **homes, "PYTHONPATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": "7"}
+
+
+def test_what_kills_its_context_does_not_begin_unasked(straw: dict[str, str]) -> None:
+    done = run("run", "errors", "--python", sys.executable, "--set", "error=device-assert", env=straw)
+    assert done.returncode == 3
+    assert "kills the CUDA context" in done.stderr
+    assert "Add --yes to run it." in done.stderr
+    assert "embedding" not in done.stdout, "nothing was begun"
+
+
+def test_with_leave_the_child_alone_dies_of_it(straw: dict[str, str]) -> None:
+    done = run("run", "errors", "--python", sys.executable, "--set", "error=device-assert", "--yes", env=straw)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "RuntimeError: CUDA error: device-side assert triggered" in done.stdout
+    assert "rows = int(words.max()) + 1" in done.stdout
+    assert "gpumon explain --id device-assert" in done.stdout
+    assert "prints 4.0" in done.stdout
+
+
+@pytest.mark.gpu
+@needs_torch
+def test_each_is_shown_on_a_gpu(run_workload: RunWorkload, mistake: Any) -> None:  # noqa: ANN401
+    done = run_workload("errors", "cuda:0", error=mistake.name)
+    assert done.result["verdict"] == "ok", done.result["why"]
+    assert done.of("plan")[0]["uses"]["asks"] == mistake.kills
+    (error,) = done.of("error")
+    assert re.search(mistake.wording, error["text"])
+
+
+@pytest.mark.gpu
+@needs_torch
+def test_the_gpu_works_after_what_kills_a_context(run_workload: RunWorkload) -> None:
+    assert run_workload("errors", "cuda:0", error="device-assert").result["verdict"] == "ok"
+    assert run_workload("errors", "cuda:0", error="device-mismatch").result["verdict"] == "ok"
+    smi = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    assert smi.returncode == 0

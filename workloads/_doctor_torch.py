@@ -1,0 +1,187 @@
+"""What the torch of this Python answers, from the import to the first kernels."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import sys
+import warnings
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+Answer = dict[str, Any]
+Step = Callable[..., Optional[Answer]]
+"""Makes a step: its name, what asks, and with which arguments; returns the answer, or None where that raised."""
+
+_ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+_PIN = re.compile(r"([\w.-]+)(?:\[[^]]*\])?\s*\(?\s*==\s*([^;,)\s]+)\)?\s*(?:;(.*))?", re.ASCII)
+_NOT_HERE = re.compile(r"extra|Windows|win32|Darwin")
+_PINNED = re.compile(r"nvidia[-_]|torch|triton")
+_CUDA_FILE = re.compile(r"/(lib(?:cuda|cudart|cublas|cublasLt|cudnn|nccl|nvrtc|nvJitLink|torch_cuda)\.so[\w.]*)$")
+_PARSER = "_accelerator_setAllocatorSettings"
+_OLDER_PARSER = "_cuda_cudaCachingAllocator_set_allocator_settings"
+_ERROR_TEXT = 500
+
+
+def ask_torch(step: Step, leave_out: list[str]) -> None:
+    """From the interpreter over the import to the first kernels."""
+    python = step("python", _python)
+    if python is None or not python["has_torch"]:
+        return
+    step("packages", _packages)
+    torch = step("import", _import_torch)
+    if torch is None:
+        return
+    step("build", _build)
+    step("allocator", _allocator)
+    available = step("available", _available)
+    if torch["cuda"] is None or available is None:
+        return
+    if not available["available"]:
+        step("start", _start_cuda)
+        return
+    devices = step("devices", _torch_devices)
+    used = [place for place, each in enumerate(devices["devices"]) if each["uuid"] not in leave_out] if devices else []
+    for place in used:
+        step(f"kernel {place}", _kernel, place)
+    if used:
+        step("cublas", _cublas, used[0])
+        step("cudnn", _cudnn, used[0])
+    step("nccl", _nccl)
+    step("libraries", _cuda_libraries)
+
+
+def _python() -> Answer:
+    spec = importlib.util.find_spec("torch")
+    return {
+        "version": platform.python_version(),
+        "prefix": sys.prefix,
+        "has_torch": spec is not None and spec.origin is not None,
+    }
+
+
+def _packages() -> Answer:
+    """All that is installed, and which versions the packages around torch were built for."""
+    installed, pins = [], []
+    for each in metadata.distributions():
+        name = str(each.metadata["Name"] or "")
+        installed.append([name, str(each.version)])
+        if _PINNED.match(name.lower()):
+            found = (_PIN.fullmatch(needed.strip()) for needed in each.requires or [])
+            pins += [[name, pin[1], pin[2]] for pin in found if pin and not _NOT_HERE.search(pin[3] or "")]
+    return {"installed": sorted(installed), "pins": sorted(pins)}
+
+
+def _import_torch() -> Answer:
+    import torch
+
+    return {
+        "version": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "hip": getattr(torch.version, "hip", None),
+        "file": str(torch.__file__),
+    }
+
+
+def _build() -> Answer:
+    import torch
+
+    flags = getattr(torch._C, "_cuda_getArchFlags", lambda: None)()  # noqa: SLF001 - the public one is empty where CUDA does not start
+    return {"architectures": (flags or "").split()}
+
+
+def _allocator() -> Answer:
+    """Of each variable that is set, what this torch's own parser says against it."""
+    import torch
+
+    inner = torch._C  # noqa: SLF001 - there is no public parser
+    accept = getattr(inner, _PARSER, None) or getattr(inner, _OLDER_PARSER, None)
+    said = {}
+    for name in _ALLOCATOR_VARIABLES:
+        if os.environ.get(name) and accept is not None:
+            try:
+                accept(os.environ[name])
+                said[name] = ""
+            except (RuntimeError, ValueError) as error:
+                said[name] = str(error).splitlines()[0][:_ERROR_TEXT]
+    return {"said": said}
+
+
+def _available() -> Answer:
+    import torch
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        available, count = torch.cuda.is_available(), torch.cuda.device_count()
+    return {
+        "available": available,
+        "count": count,
+        "warnings": [str(each.message)[:_ERROR_TEXT] for each in caught],
+    }
+
+
+def _start_cuda() -> Answer:
+    """Raises what torch says when it is asked for CUDA."""
+    import torch
+
+    torch.cuda.init()
+    return {}
+
+
+def _torch_devices() -> Answer:
+    import torch
+
+    found = []
+    for ordinal in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(ordinal)
+        uuid = getattr(properties, "uuid", None)
+        found.append(
+            {
+                "name": str(properties.name),
+                "uuid": "" if uuid is None else "GPU-" + str(uuid).replace("GPU-", ""),
+                "capability": [int(properties.major), int(properties.minor)],
+            }
+        )
+    return {"devices": found}
+
+
+def _kernel(ordinal: int) -> Answer:
+    import torch
+
+    return {"is_right": int(torch.arange(64, device=torch.device("cuda", ordinal)).sum()) == 2016}
+
+
+def _cublas(ordinal: int) -> Answer:
+    import torch
+
+    ones = torch.ones(16, 16, device=torch.device("cuda", ordinal))
+    return {"is_right": float((ones @ ones).sum()) == 16**3}
+
+
+def _cudnn(ordinal: int) -> Answer:
+    import torch
+
+    device = torch.device("cuda", ordinal)
+    folded = torch.nn.functional.conv2d(torch.ones(1, 1, 4, 4, device=device), torch.ones(1, 1, 3, 3, device=device))
+    return {
+        "is_right": float(folded.sum()) == 36,
+        "is_there": bool(torch.backends.cudnn.is_available()),
+        "version": torch.backends.cudnn.version(),
+    }
+
+
+def _nccl() -> Answer:
+    import torch
+
+    built = torch.distributed.is_available() and torch.distributed.is_nccl_available()
+    version = torch.cuda.nccl.version() if built else ()
+    return {"is_there": built, "version": ".".join(map(str, version))}
+
+
+def _cuda_libraries() -> Answer:
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    paths = {line[line.index("/") :] for line in lines if "/" in line}
+    return {"paths": sorted(path for path in paths if _CUDA_FILE.search(path))}
