@@ -5,12 +5,17 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.nvml_mock import NvmlMock, build, compiler
 
 for size in ("COLUMNS", "LINES"):  # pytest-xdist and some shells set them, and then they count for more than a terminal
     os.environ.pop(size, None)
 os.environ["XDG_CONFIG_HOME"] = os.devnull  # what the user has configured is of no concern here
+
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("searching")
+settings.load_profile(os.environ.get("GPUMON_HYPOTHESIS", "repeatable"))
 
 
 @pytest.fixture(scope="session")

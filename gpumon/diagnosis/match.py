@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from gpumon.diagnosis.known import KnownError
 from gpumon.diagnosis.patterns import exact, shared_parts, squeezed, wrapped
+from gpumon.diagnosis.prefixes import without_prefix
 from gpumon.diagnosis.scan import Block, Lane
 
 _REACH: Final = 16
@@ -112,7 +113,8 @@ def _occurrences(needle: bytes, text: bytes) -> Iterator[int]:
 def _whole(block: Block, lane: Lane, candidate: _Candidate, row: int) -> Hit | None:
     """The pattern in one line, without what loggers put before it or else with it."""
     place = lane.places[row]
-    for line in (lane.texts[row].strip(), block.lines[place].strip()):
+    whole = block.lines[place].strip()
+    for line in (lane.texts[row].strip(), whole, without_prefix(whole)):
         found = exact(candidate.regex).search(line)
         if found is not None:
             after = "".join(text.strip() for text in lane.texts[row + 1 : row + _REACH])

@@ -5,7 +5,7 @@ with the line finds its beginning.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -16,17 +16,19 @@ _ZONE: Final = r"(?:Z|[ ]?[+-]\d\d:?\d\d)?"
 _MONTH_DAY: Final = r"[A-Z][a-z][a-z][ ]{1,2}\d{1,2}"
 _RANK: Final = r"(\d{1,5})"
 _LEVELS: Final = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
+_LEVEL_BEHIND: Final = rf"[ ]+(?:{_LEVELS})\b[:|-]?"
+"""After a time a bare word is a level; by itself it may be a word of a message that was broken before it."""
 
 # Every line of a log goes through this. Its branches begin each with a letter, a digit or a bracket of their own, since
 # the engine passes over those that cannot match by their first character. Ranks are its only groups.
 _PREFIX: Final = re.compile(
     rf"""[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][\w.-]{{0,62}}[ ]*\|(?=[ ]))?(?:[ \t]*(?:
-      \d(?:\d{{3}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}{_ZONE}:?|\d:\d\d:\d\d(?:[.,]\d+)?(?![\w:]))
+      \d(?:\d{{3}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}(?:{_LEVEL_BEHIND}|{_ZONE}:?)|\d:\d\d:\d\d(?:[.,]\d+)?(?![\w:)]))
      |\[(?:
         (?:default|rank|trainer|worker|gpu)[ :]?{_RANK}\]:?
        |(?:PG[ ][^\]]{{0,80}}[ ])?[Rr]ank[: ]{{0,2}}{_RANK}\]:?
        |\d{{1,3}},{_RANK}\]<std(?:out|err)>:
-       |{_DAY}[T ]{_CLOCK}{_ZONE}\]
+       |{_DAY}[T ]{_CLOCK}{_ZONE}\](?:{_LEVEL_BEHIND})?
        |{_CLOCK}\]
        |[ ]*\d+\.\d{{6}}\]
        |[A-Z][a-z][a-z][ ]{_MONTH_DAY}[ ]{_CLOCK}[ ]\d{{4}}\]
@@ -35,12 +37,14 @@ _PREFIX: Final = re.compile(
        |(?:{_LEVELS})\]
       )
      |\(\w+[ ]pid=\d+(?:,[ ]ip=[\d.]+)?\)
-     |[A-Z](?:(?<=D)EBUG|(?<=I)NFO|(?<=W)ARN(?:ING)?|(?<=E)RROR|(?<=C)RITICAL|(?<=F)ATAL)\b[:|-]?
+     |[A-Z](?:(?<=D)EBUG|(?<=I)NFO|(?<=W)ARN(?:ING)?|(?<=E)RROR|(?<=C)RITICAL|(?<=F)ATAL)(?:[:|-]|(?=[ ]\d\d))
      |{_MONTH_DAY}[ ]{_CLOCK}(?:[ ][\w.-]+[ ][\w/.-]+(?:\[\d+\])?:)?
      |[IWEFC]\d{{4}}[ ]{_CLOCK}[ ]+(?:\d+[ ])?[\w./-]+:\d+\]
     ))*[ \t]*""",
     re.VERBOSE,
 )
+_BARE_RANK: Final = 1
+"""The group of a number and a colon: a launcher puts one before every line, in a single line it is the message's."""
 _SEARCHED: Final = 200
 """A time stands near the beginning of a line; one further on belongs to the message."""
 
@@ -68,17 +72,30 @@ class Moment(NamedTuple):
     text: str
 
 
-def split_prefixes(lines: Iterable[str]) -> tuple[list[int | None], list[str]]:
+def split_prefixes(lines: Sequence[str]) -> tuple[list[int | None], list[str]]:
     """Takes ranks, timestamps, levels and the like off the beginnings of lines; gives the ranks, and what is left."""
     ranks: list[int | None] = []
     texts = []
-    for line in lines:
+    numbered: dict[int, bool] = {}
+    for place, line in enumerate(lines):
         found = _PREFIX.match(line)
         assert found is not None  # it takes the empty text, too
         end, group = found.end(), found.lastindex
         texts.append(line[end:] if end else line)
         ranks.append(None if group is None else int(found[group]))
+        if found[_BARE_RANK] is not None:
+            numbered[place] = group == _BARE_RANK
+    for place, is_all in numbered.items():
+        if is_all and place - 1 not in numbered and place + 1 not in numbered:
+            ranks[place], texts[place] = None, lines[place]
     return ranks, texts
+
+
+def without_prefix(line: str) -> str:
+    """What is left of a line that is looked at by itself."""
+    found = _PREFIX.match(line)
+    assert found is not None  # it takes the empty text, too
+    return line[found.end() :]
 
 
 def moment_of(line: str) -> Moment | None:

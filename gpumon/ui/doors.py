@@ -1,6 +1,7 @@
 """The actions that open a screen; the app has them from here."""
 
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 from textual.app import App
 
@@ -13,11 +14,16 @@ from gpumon.ui.screens.workloads import WorkloadsScreen
 from gpumon.ui.terminal import sent_bytes
 from gpumon.ui.workshop import Workshop
 
+if TYPE_CHECKING:
+    from gpumon.operations.doctor.examination import Wish
+
 
 class Doors(App[None]):
     """An app whose keys open screens."""
 
     workshop: Workshop
+    doctor_wish: "Wish | None" = None
+    """What the doctor examines, if not everything."""
 
     @property
     @abstractmethod
@@ -38,7 +44,7 @@ class Doors(App[None]):
     def action_doctor(self) -> None:
         from gpumon.ui.screens.doctor import DoctorScreen  # it brings all checks, which few starts need
 
-        self.push_screen(DoctorScreen())
+        self.push_screen(DoctorScreen(self.doctor_wish))
 
     def action_cost(self) -> None:
         self.push_screen(CostScreen(lambda: measure(self.feed, sent_bytes(self))))

@@ -128,6 +128,7 @@ class Guard:
         self._attributes = termios.tcgetattr(self._descriptor)
         self._handlers: dict[signal.Signals, Any] = {}
         self._finished = threading.Event()
+        self._ending: threading.Thread | None = None
 
     def install(self) -> None:
         """Takes the signals over, except those that the user had ignored, and watches the terminal."""
@@ -137,8 +138,10 @@ class Guard:
         threading.Thread(target=self._watch_terminal, name="gpumon-terminal", daemon=True).start()
 
     def remove(self) -> None:
-        """Gives the signals back."""
+        """Gives the signals back; a terminal that is being restored by hand is first restored, and the process ends."""
         self._finished.set()
+        if self._ending is not None:
+            self._ending.join()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
@@ -147,7 +150,8 @@ class Guard:
         if self.exit_code:
             return
         self.exit_code = SIGNAL_BASE + number
-        threading.Thread(target=self._end_surely, name="gpumon-end", daemon=True).start()
+        self._ending = threading.Thread(target=self._end_surely, name="gpumon-end", daemon=True)
+        self._ending.start()
         loop = getattr(self._app, "_loop", None)
         if loop is not None:
             with suppress(RuntimeError):
@@ -188,8 +192,8 @@ class Guard:
         """Writes as soon as the terminal's lock is free, which takes the woken writer a moment."""
         for _ in range(_TRIES):
             with suppress(BlockingIOError):
-                os.write(self._descriptor, data)
-                return
+                if os.write(self._descriptor, data) == len(data):
+                    return
             termios.tcflush(self._descriptor, termios.TCOFLUSH)
             time.sleep(_WAKE_SECONDS)
 

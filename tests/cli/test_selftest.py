@@ -11,10 +11,12 @@ from gpumon.core.metrics import METRICS
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.timeline import Timeline
-from gpumon.ui import selftest as walk
+from gpumon.operations.doctor.examination import Examination, Wish
+from gpumon.ui import selftest as selftest_module
 from gpumon.ui.app import GpumonApp
+from gpumon.ui.screens import doctor as doctor_module
 from gpumon.ui.screens.overview import OverviewScreen
-from gpumon.ui.selftest import Check, Status, selftest
+from gpumon.ui.selftest import Check, Status, figures, keys, screens, selftest
 from tests import builders
 from tests.cli.running import run
 from tests.nvml_mock import NvmlMock
@@ -121,9 +123,9 @@ async def failures(frame: Frame) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """These machines give one reading; and the walk over large sizes is made by the commands above."""
-    monkeypatch.setattr(walk, "_FIRST_FRAMES_SECONDS", 0.1)
-    monkeypatch.setattr(walk, "_DOCTOR_SECONDS", 0.1)
-    monkeypatch.setattr(walk, "SIZES", ((60, 10),))
+    monkeypatch.setattr(figures, "_FIRST_FRAMES_SECONDS", 0.1)
+    monkeypatch.setattr(screens, "_DOCTOR_SECONDS", 0.1)
+    monkeypatch.setattr(keys, "SIZES", ((60, 10),))
 
 
 async def test_a_machine_that_is_well_has_no_failures() -> None:
@@ -158,8 +160,8 @@ async def test_an_interval_that_does_not_change(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_what_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "DEADLINE_SECONDS", 0.5)
-    monkeypatch.setattr(walk, "_FIRST_FRAMES_SECONDS", 60.0)
+    monkeypatch.setattr(selftest_module, "DEADLINE_SECONDS", 0.5)
+    monkeypatch.setattr(figures, "_FIRST_FRAMES_SECONDS", 60.0)
     checks = await selftest(FakeLive(), SIZE, "dark", None)
     assert [(check.id, check.status) for check in checks] == [("deadline", Status.FAIL)]
 
@@ -167,3 +169,15 @@ async def test_what_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_rows_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OverviewScreen, "_show_tables", lambda *_, **__: None)
     assert (await failures(builders.frame()))["overview"] == "0 rows for 2 GPUs"
+
+
+async def test_it_touches_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    wishes: list[Wish | None] = []
+
+    def examination(wish: Wish | None) -> Examination:
+        wishes.append(wish)
+        return Examination(wish)
+
+    monkeypatch.setattr(doctor_module, "Examination", examination)
+    await failures(builders.frame())
+    assert [wish is not None and wish.tries_gpus for wish in wishes] == [False]

@@ -264,6 +264,14 @@ def test_a_full_gpu_and_a_lost_one_are_left_out(tmp_path: Path) -> None:
     assert words[words.index("--leave-out") + 1] == f"{full.uuid},{lost.uuid}"
 
 
+def test_no_gpu_is_touched_where_none_may_be(tmp_path: Path) -> None:
+    found = [answering(tmp_path / "a", "/x")]
+    frame = machine(devices=(gpu(0), gpu(1)))
+    (asked,) = ask_pythons(Children(), found, frame, PATIENCE_SECONDS, was_named=True, tries_gpus=False).asked
+    words = asked.steps.value("python", "words")
+    assert words[words.index("--leave-out") + 1] == f"{gpu(0).uuid},{gpu(1).uuid}"
+
+
 def test_every_place_is_looked_at_and_a_program_once(tmp_path: Path) -> None:
     real = program(tmp_path / "python3", "")
     (tmp_path / "python").symlink_to(real)

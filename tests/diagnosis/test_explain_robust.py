@@ -59,6 +59,18 @@ def test_what_happens_to_a_message_does_not_change_what_it_is(
     assert cause(embedded(text, chance, 40)) == error_id
 
 
+@pytest.mark.parametrize(
+    ("error_id", "lines"),
+    [
+        ("cublas-exec", "RuntimeError: CUBLAS_STATUS_INTERNAL_\nERROR when calling `cublasCreate(handle)`"),
+        ("xid-13", "kernel: [  966.503025] NVRM: Xid (00\n00:01:00): 13, 0005 00000000\n 0000502d"),
+        ("lib-missing", "ImportError: libcudart.so.1\n2: cannot open shared objec\nt file: No such file or dir"),
+    ],
+)
+def test_a_broken_line_may_go_on_like_a_prefix(error_id: str, lines: str) -> None:
+    assert ids(lines) == {error_id}
+
+
 @settings(max_examples=25, deadline=None)
 @given(wording=wordings, chosen=changes, chance=chances)
 def test_a_message_is_found_in_ten_thousand_lines(

@@ -88,7 +88,6 @@ def test_what_is_no_text_is_read_as_far_as_it_goes() -> None:
         ("[rank3]:[E1120 12:00:01.123 ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog", 3, "Watchdog"),
         ("[PG ID 0 PG GUID 0(default_pg) Rank 12] Timeout", 12, "Timeout"),
         ("[default2]:text", 2, "text"),
-        (" 7: text of srun", 7, "text of srun"),
         ("[1,5]<stderr>:text", 5, "text"),
         ("trainer-1  | 2026-11-20T12:00:00Z text", None, "text"),
         ("[pod/trainer-0/main] text", None, "text"),
@@ -100,10 +99,18 @@ def test_what_is_no_text_is_read_as_far_as_it_goes() -> None:
         ("Error 802: system not yet initialized", None, "Error 802: system not yet initialized"),
         ("WARNINGS are no level", None, "WARNINGS are no level"),
         ("12:30 is no clock", None, "12:30 is no clock"),
+        ("ERROR when calling", None, "ERROR when calling"),
+        ("00:01:00): 13, 0005", None, "00:01:00): 13, 0005"),
     ],
 )
 def test_prefixes(line: str, rank: int | None, text: str) -> None:
     assert split_prefixes([line]) == ([rank], [text])
+
+
+def test_a_number_is_a_rank_where_every_line_has_one() -> None:
+    assert split_prefixes([" 7: text", "11: of srun"]) == ([7, 11], ["text", "of srun"])
+    assert split_prefixes(["Error", "3: initialization error"]) == ([None, None], ["Error", "3: initialization error"])
+    assert split_prefixes(["0: [rank0]: text"]) == ([0], ["text"])
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,22 @@ def copies(device: torch.device) -> Iterator[None]:
         yield
 
 
+def peers(device: torch.device) -> Iterator[None]:
+    """Copies to the next GPU; once a second it says how many bytes a second went over."""
+    source = torch.empty(GIBIBYTE, dtype=torch.uint8, device=device)
+    target = torch.empty(GIBIBYTE, dtype=torch.uint8, device=torch.device("cuda", (device.index or 0) + 1))
+    while True:
+        copied = 0
+        began = time.monotonic()
+        while time.monotonic() - began < 1:
+            for _ in range(20):
+                target.copy_(source, non_blocking=True)
+                copied += GIBIBYTE
+            torch.cuda.synchronize(device)
+        print("rate", copied / (time.monotonic() - began), flush=True)
+        yield
+
+
 def bursts(device: torch.device) -> Iterator[None]:
     """Seconds of work, seconds of nothing: an evaluation loop."""
     work = matmul(device)
@@ -107,7 +123,7 @@ def holding(device: torch.device) -> Iterator[None]:
 
 
 ROLES: dict[str, Callable[[torch.device], Iterator[None]]] = {
-    role.__name__: role for role in (matmul, training, copies, bursts, growing, serving, holding)
+    role.__name__: role for role in (matmul, training, copies, peers, bursts, growing, serving, holding)
 }
 
 

@@ -14,6 +14,7 @@ from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Explanation
 from gpumon.jobs.job import JobEnded, LogLine
 from gpumon.jobs.protocol import EventKind
+from gpumon.operations.evidence import Machine, with_evidence
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.messages import JobsHaveNews
 from gpumon.ui.paint.line import Line, Role, plain, width_of
@@ -44,6 +45,13 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
 
 
+@pytest.fixture(autouse=True)
+def driver_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the driver would be seen; it is not there."""
+    monkeypatch.setattr(explain_module, "DRIVER_FILES", tmp_path / "nvidia")
+    return tmp_path / "nvidia"
+
+
 def texts(lines: list[Line]) -> list[str]:
     return [plain(each) for each in lines]
 
@@ -68,6 +76,21 @@ async def explained(pilot: Pilot[Any], error: str | None) -> None:
     screen = screen_of(pilot)
     await until(pilot, lambda: screen.found is not None and cause_of(screen) == error, f"{error} is explained")
     await pilot.pause()
+
+
+async def test_the_machine_is_asked_where_there_is_a_driver(
+    driver_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver_files.mkdir()
+    asked = Machine()
+    asked.__dict__["frame"] = machine()
+    monkeypatch.setattr(explain_module, "with_evidence", lambda found: with_evidence(found, asked))
+    app = app_on(FakeLive())
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.press("e")
+        await paste(pilot, SAMPLE)
+        await until(pilot, lambda: "GPU 0 memory" in screen_text(app), "the machine's memory is told")
+        assert "of 140 GiB used; by process: 4000" in screen_text(app)
 
 
 # Lines

@@ -268,6 +268,28 @@ def test_sigterm_ends_it_while_nobody_reads(environment: dict[str, str]) -> None
         assert b"Traceback" not in terminal.raw
 
 
+SLOW_THREADS = """
+from gpumon.ui import terminal
+terminal._WAKE_SECONDS = 1.0
+from gpumon.cli import main
+main()
+"""
+
+
+def test_what_ends_late_does_not_keep_the_terminal(environment: dict[str, str]) -> None:
+    program = [sys.executable, "-c", SLOW_THREADS, "--interval", "0.2"]
+    with Terminal(program, environment, rows=100, cols=300) as terminal:
+        opened(terminal)
+        flood(terminal)
+        terminal.signal(signal.SIGTERM)
+        assert terminal.wait_exit() == 128 + signal.SIGTERM
+        terminal.resume_reading()
+        deadline = time.monotonic() + 10
+        while not terminal.restored() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert_given_back(terminal)
+
+
 # Suspending and sizes
 
 

@@ -126,7 +126,14 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PYTHONPATH", str(packages))
     monkeypatch.setenv("TINY_ANSWER", str(tmp_path / "answer"))
     yield tmp_path / "answer"
-    (tmp_path / "answer").write_text("0")
+    say(tmp_path / "answer", "0")
+
+
+def say(answer: Path, text: str) -> None:
+    """Writes a file that is never seen empty."""
+    written = answer.with_suffix(".new")
+    written.write_text(text)
+    written.replace(answer)
 
 
 async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "") -> None:
@@ -188,13 +195,13 @@ async def test_a_run_from_its_form_to_its_kept_and_compared_result(tiny: Path) -
         await pilot.press("l")
         await seen(pilot, "a line for the log")
         await pilot.press("escape")
-        tiny.write_text("50")
+        say(tiny, "50")
         await seen(pilot, "It went left 7 times.")
         assert "OK" in screen_text(app)
         await pilot.press("r")
         await until(pilot, lambda: len(app.workshop.board.runs) == 2)
         await seen(pilot, "+0.0 %")
-        tiny.write_text("55")
+        say(tiny, "55")
         await pilot.press("r")
         await seen(pilot, "+10.0 %")
         await pilot.press("escape")
@@ -231,7 +238,7 @@ async def test_one_workload_at_a_time_on_a_device(tiny: Path) -> None:
         assert form.query_one("#start", Button).disabled
         await pilot.press("f5")
         assert len(app.workshop.board.runs) == 1
-        tiny.write_text("1")
+        say(tiny, "1")
         await until(pilot, lambda: not app.workshop.board.running)
         app.draw()
         assert not form.query_one("#start", Button).disabled, "it is free again"
@@ -257,7 +264,7 @@ async def test_the_overview_says_that_a_workload_runs(tiny: Path) -> None:
         await start_tiny(pilot)
         await pilot.press("escape", "escape")
         await seen(pilot, "gpumon  1 workload runs (w)")
-        tiny.write_text("1")
+        say(tiny, "1")
         await until(pilot, lambda: "workload runs" not in screen_text(app))
 
 

@@ -119,8 +119,10 @@ def kernels(python: Python, _: Frame | Problem) -> Finding:
     if wrong:
         return fail(f"Wrong results on {', '.join(f'cuda:{place}' for place in wrong)}.", _LOOK_DEEPER)
     left_out = len(places) - len(done)
-    rest = f"; {counted(left_out, 'GPU')} left out, with too little free memory" if left_out else ""
-    return ok(f"right on {counted(len(done), 'GPU')}{rest}") if done else skip(f"No GPU was tried{rest}.")
+    rest = f"; {counted(left_out, 'GPU')} left out" if left_out else ""
+    if not done:
+        return skip("No GPU was tried: none has memory free for it, or none was to be touched.")
+    return ok(f"right on {counted(len(done), 'GPU')}{rest}")
 
 
 def cublas(python: Python, _: Frame | Problem) -> Finding:

@@ -57,11 +57,13 @@ class Wish:
         python: The one interpreter to ask, or None for all that can be found.
         root: Where the machine's files are.
         variables: The environment.
+        tries_gpus: Whether torch may run a first kernel on GPUs, which takes half a gigabyte of each for a moment.
     """
 
     python: str | None = None
     root: Path = MACHINE
     variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    tries_gpus: bool = True
 
 
 class _Gatherer(NamedTuple):
@@ -196,7 +198,8 @@ class Examination:
         frame = self._facts[Frame]
         assert isinstance(frame, (Frame, Problem))
         found = every_interpreter(environment=self._wish.variables) if self._named is None else self._named
-        return ask_pythons(self._children, found, frame, _PYTHON_SECONDS, was_named=self._named is not None)
+        was_named, tries_gpus = self._named is not None, self._wish.tries_gpus
+        return ask_pythons(self._children, found, frame, _PYTHON_SECONDS, was_named=was_named, tries_gpus=tries_gpus)
 
     def _environment(self) -> Environment:
         interfaces = sorted(each.name for each in (self._wish.root / "sys/class/net").glob("*"))

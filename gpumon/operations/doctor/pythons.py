@@ -15,7 +15,13 @@ _CONTEXT_BYTES: Final = 2 << 30
 
 
 def ask_pythons(
-    children: Children, found: Sequence[Interpreter], frame: Frame | Problem, seconds: float, *, was_named: bool
+    children: Children,
+    found: Sequence[Interpreter],
+    frame: Frame | Problem,
+    seconds: float,
+    *,
+    was_named: bool,
+    tries_gpus: bool = True,
 ) -> Pythons:
     """What each Python's torch answers; two names of one environment count as one.
 
@@ -25,9 +31,10 @@ def ask_pythons(
         frame: The GPUs, of which full ones and those that do not answer are left out.
         seconds: How long each may take.
         was_named: Whether the user has named the one.
+        tries_gpus: Whether anything may run on a GPU.
     """
     words = ["torch"]
-    left_out = [] if isinstance(frame, Problem) else sorted(_left_out(frame))
+    left_out = [] if isinstance(frame, Problem) else sorted(_left_out(frame, tries_gpus=tries_gpus))
     if left_out:
         words += ["--leave-out", ",".join(left_out)]
     answers: dict[int, Python] = {}
@@ -49,9 +56,10 @@ def ask_pythons(
     return Pythons(tuple(distinct.values()), was_named)
 
 
-def _left_out(frame: Frame) -> set[str]:
+def _left_out(frame: Frame, *, tries_gpus: bool) -> set[str]:
     """UUIDs of the GPUs that nothing is to be tried on."""
-    return {device.uuid for device in frame.devices if device.uuid is not None and not _has_room(device)}
+    devices = [device for device in frame.devices if not tries_gpus or not _has_room(device)]
+    return {device.uuid for device in devices if device.uuid is not None}
 
 
 def _has_room(device: Device) -> bool:

@@ -1,6 +1,5 @@
 """Whether this machine is fit for PyTorch: the doctor's checks as they are made."""
 
-from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -8,7 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Footer
 
 from gpumon.diagnosis.checks import Check
-from gpumon.operations.doctor.examination import Examination
+from gpumon.operations.doctor.examination import Examination, Wish
 from gpumon.ui.messages import SceneWanted
 from gpumon.ui.scene import Scene
 from gpumon.ui.screens.drawn import DrawnScreen
@@ -24,7 +23,7 @@ class DoctorScreen(DrawnScreen[None]):
     """The checks of this machine, whatever is shown elsewhere.
 
     Args:
-        examine: Makes an examination.
+        wish: What is examined; everything if None.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -32,9 +31,9 @@ class DoctorScreen(DrawnScreen[None]):
         Binding("r,f5", "again", "Check again", id="doctor.again", tooltip="Make every check anew"),
     ]
 
-    def __init__(self, examine: Callable[[], Examination] = Examination) -> None:
+    def __init__(self, wish: Wish | None = None) -> None:
         super().__init__()
-        self._examine = examine
+        self._wish = wish
         self._examination: Examination | None = None
 
     @property
@@ -72,7 +71,7 @@ class DoctorScreen(DrawnScreen[None]):
 
     def action_again(self) -> None:
         self._close()
-        self._examination = self._examine()
+        self._examination = Examination(self._wish)
         self._examination.inbox.on_arrival(self._ring)
         self._examination.start()
         self.post_message(SceneWanted())

@@ -1,14 +1,18 @@
 """What the screens that draw scenes share."""
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from textual import events
 from textual.screen import Screen
+from textual.widgets import Footer
 
 from gpumon.ui.messages import SceneWanted
 from gpumon.ui.scene import Scene
 
 ResultT = TypeVar("ResultT")
+
+_ROOMY_WIDTH: Final = 130
+"""From so many columns on every key of the overview has room in the footer with space around it."""
 
 
 class SteadyScreen(Screen[ResultT]):
@@ -41,5 +45,7 @@ class DrawnScreen(SteadyScreen[ResultT]):
 
     def on_resize(self, _: events.Resize) -> None:
         """Lines are made for a width."""
+        for footer in self.query(Footer):
+            footer.compact = self.app.size.width < _ROOMY_WIDTH
         if self.is_current:
             self.post_message(SceneWanted())

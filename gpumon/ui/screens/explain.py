@@ -10,6 +10,7 @@ from textual.widgets import Footer, TextArea
 
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Explanation
+from gpumon.operations.evidence import DRIVER_FILES, with_evidence
 from gpumon.ui.messages import SceneWanted
 from gpumon.ui.scene import Scene
 from gpumon.ui.screens.drawn import DrawnScreen
@@ -120,6 +121,15 @@ class ExplainScreen(DrawnScreen[None]):
             self._read()
         else:
             self._keep(found)
+            if found.matches and DRIVER_FILES.exists():
+                self._workshop.in_background(lambda: (found, with_evidence(found)), self._take_evidence)
+
+    def _take_evidence(self, told: tuple[Explanation, Explanation]) -> None:
+        """This machine was asked; the text may be another one by now."""
+        found, with_more = told
+        if self.is_attached and self.found is found:
+            self.found = with_more
+            self.post_message(SceneWanted())
 
     def _keep(self, found: Explanation | None) -> None:
         self.found = found
