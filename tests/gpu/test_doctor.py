@@ -1,14 +1,14 @@
 """The doctor on a real machine: what it finds well there is well, and it leaves nothing on the GPUs."""
 
 import json
-import os
+import subprocess
+import sys
 import time
 from typing import Any
 
 import pytest
 
 from gpumon.operations.status import look
-from tests.cli.running import run
 from tests.workloads.conftest import TORCH_PYTHON, needs_torch
 
 pytestmark = pytest.mark.gpu
@@ -17,7 +17,8 @@ SETTLING_SECONDS = 10.0
 
 
 def checks(*options: str) -> dict[str, dict[str, Any]]:
-    done = run("doctor", "--json", *options, env=dict(os.environ))
+    command = [sys.executable, "-m", "gpumon", "doctor", "--json", *options]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     return {each["id"]: each for each in json.loads(done.stdout)["checks"]}
 
 

@@ -1,8 +1,9 @@
 """What gpumon costs a training: ``python -m tests.perf.training [--phases N] [--seconds S] [--interval I]``, on a GPU.
 
-One process trains a small transformer on the first GPU without a break. Meanwhile gpumon, in a pseudo-terminal, is
-there and is not, in turn; every step belongs to the time that it fell into. The time between two phases of one kind
-tells what is noise.
+One process trains a transformer on the first GPU without a break: a wide one, whose steps are as long as its kernels,
+and then a narrow one, whose steps are as long as Python takes to launch them. Meanwhile gpumon, in a pseudo-terminal,
+is not there, is there, is there, is not there, and so on; every step belongs to the time that it fell into. How far
+phases without gpumon differ from their neighbours without it tells what is noise.
 """
 
 import argparse
@@ -18,15 +19,18 @@ from typing import IO, Final
 
 from tests.terminal import Terminal
 
-SETTLE_SECONDS: Final = 2.0
+SETTLE_SECONDS: Final = 1.5
+WIDTHS: Final = {"wide": 1536, "narrow": 256}
 _TRAINING: Final = """
+import sys
 import time
 import torch
+width = int(sys.argv[1])
 device = torch.device("cuda", 0)
-layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, device=device)
+layer = torch.nn.TransformerEncoderLayer(width, 8, 4 * width, batch_first=True, device=device)
 model = torch.nn.TransformerEncoder(layer, 6)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-host = torch.randn(32, 128, 512).pin_memory()
+host = torch.randn(32, 128, width).pin_memory()
 while True:
     began = time.perf_counter()
     batch = host.to(device, non_blocking=True)
@@ -46,9 +50,9 @@ Step = tuple[float, float]
 class Training:
     """The process that trains, and its steps."""
 
-    def __init__(self, python: str) -> None:
+    def __init__(self, python: str, width: int) -> None:
         self.steps: list[Step] = []
-        self.process = subprocess.Popen([python, "-c", _TRAINING], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([python, "-c", _TRAINING, str(width)], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
 
@@ -82,44 +86,55 @@ def phase(training: Training, seconds: float, gpumon: Sequence[str]) -> list[flo
     return steps
 
 
-def spread(phases: Sequence[Sequence[float]]) -> float:
-    """How far apart the medians of phases of one kind are, as a share of their middle."""
-    medians = [statistics.median(steps) for steps in phases]
-    return (max(medians) - min(medians)) / statistics.median(medians)
+def ratios(phases: Sequence[Sequence[float]], others: Sequence[Sequence[float]]) -> list[float]:
+    """How the medians of phases compare with those of their neighbours."""
+    return [statistics.median(b) / statistics.median(a) for a, b in zip(phases, others, strict=True)]
 
 
-def main() -> None:
-    """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--phases", type=int, default=6, help="of each kind")
-    parser.add_argument("--seconds", type=float, default=4.0, help="length of a phase")
-    parser.add_argument("--interval", default="0.1", help="gpumon's, in seconds")
-    parser.add_argument("--python", default=sys.executable, help="the one that has torch")
-    chosen = parser.parse_args()
-    gpumon = [sys.executable, "-m", "gpumon", "--interval", chosen.interval]
-    training = Training(chosen.python)
+def told(name: str, found: Sequence[float]) -> str:
+    """Ratios as a line: their median, and between which the middle half of them lies."""
+    low, middle, high = statistics.quantiles(found, n=4)
+    return f"  {name:46} {middle:.4f} ({low:.4f} to {high:.4f})"
+
+
+def measure(name: str, python: str, phases: int, seconds: float, gpumon: Sequence[str]) -> None:
+    """Trains one model, and prints what its steps took."""
+    training = Training(python, WIDTHS[name])
     try:
         while len(training.steps) < 200:
             assert training.process.poll() is None, "the training ended"
             time.sleep(0.1)
         without: list[list[float]] = []
         beside: list[list[float]] = []
-        for _ in range(chosen.phases):
-            without.append(phase(training, chosen.seconds, ()))
-            beside.append(phase(training, chosen.seconds, gpumon))
+        for _ in range(phases):  # a drift, of clocks or of the machine, falls on both kinds alike
+            without.append(phase(training, seconds, ()))
+            beside += [phase(training, seconds, gpumon), phase(training, seconds, gpumon)]
+            without.append(phase(training, seconds, ()))
     finally:
         training.end()
-    for name, phases in (("without", without), ("with", beside)):
-        steps = sorted(step for each in phases for step in each)
+    print(f"{name}: a model {WIDTHS[name]} wide")
+    for kind, found in (("without gpumon", without), ("with gpumon", beside)):
+        steps = sorted(step for each in found for step in each)
         late = steps[int(0.99 * len(steps))]
-        print(
-            f"{name:8} {len(steps):6} steps, median {statistics.median(steps) * 1e3:.3f} ms, 99th percentile"
-            f" {late * 1e3:.3f} ms; medians of its {len(phases)} phases lie {spread(phases):.2%} apart"
-        )
-    ratios = [statistics.median(b) / statistics.median(a) for a, b in zip(without, beside, strict=True)]
-    print(
-        f"with / without, phase by phase: median {statistics.median(ratios):.4f}, {min(ratios):.4f}-{max(ratios):.4f}"
+        median = statistics.median(steps)
+        print(f"  {kind:16} {len(steps):6} steps, median {median * 1e3:.3f} ms, 99th percentile {late * 1e3:.3f} ms")
+    print(told("with / without, neighbours in time", ratios(without, beside)))
+    print(told("noise: without / without, neighbours in time", ratios(without[1:-1:2], without[2::2])))
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--phases", type=int, default=8, help="groups of four, two with and two without; at least three"
     )
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of a phase")
+    parser.add_argument("--interval", default="0.1", help="gpumon's, in seconds")
+    parser.add_argument("--python", default=sys.executable, help="the one that has torch")
+    chosen = parser.parse_args()
+    gpumon = [sys.executable, "-m", "gpumon", "--interval", chosen.interval]
+    for name in WIDTHS:
+        measure(name, chosen.python, chosen.phases, chosen.seconds, gpumon)
 
 
 if __name__ == "__main__":

@@ -121,10 +121,12 @@ class _Run:
         if self._cancelled:
             context.cancel()
         if self._part is not None:
+            self._watch_memory(context)
             found = workload.parts[self._part](context)
             self._reporter.send("answer", found=found)
             return 0
         self._plan(workload.uses(context))
+        self._watch_memory(context)
         verdict = Verdict(VerdictKind.CANCELLED, "")
         if self._may_begin():
             verdict = _worked(workload, context)
@@ -153,9 +155,7 @@ class _Run:
             torch.cuda.set_device(chip.ordinal)
         parameters = {each.name: each.default_on(self._device) for each in workload.parameters}
         parameters.update(self._parameters)
-        context = Context(self._reporter, torch, self._device, parameters, chip, self._file)
-        threading.Thread(target=self._report_memory, args=(context,), name="memory", daemon=True).start()
-        return context
+        return Context(self._reporter, torch, self._device, parameters, chip, self._file)
 
     def _plan(self, uses: Uses) -> None:
         context = self._context
@@ -189,6 +189,9 @@ class _Run:
             if select.select([self._control], [], [], _LEAVE_TICK_SECONDS)[0]:
                 return os.read(self._control, 64).startswith(b"go")
         return False
+
+    def _watch_memory(self, context: Context) -> None:
+        threading.Thread(target=self._report_memory, args=(context,), name="memory", daemon=True).start()
 
     def _report_memory(self, context: Context) -> None:
         with suppress(RuntimeError):  # an error that ended the CUDA context is told by the run itself

@@ -21,8 +21,8 @@ _SETTINGS: Final = KnownError(
     context=Context.NOT_APPLICABLE,
     patterns=(
         Pattern(
-            "in Accelerator allocator config",
-            r"Unrecognized key '(?P<key>[^'\n]{0,80})' in Accelerator allocator config",
+            "allocator config",
+            r"Unrecognized key '(?P<key>[^'\n]{0,80})' in (?:Accelerator|CUDA) allocator config",
         ),
         Pattern(
             "Unrecognized CachingAllocator option",
