@@ -114,9 +114,9 @@ class DeviceReader:
         owners = self._owners(opened, now, uptime, readings, shares)
         if owners.unattributed_bytes is not None:
             readings["memory_unattributed_bytes"] = owners.unattributed_bytes
-        throttle_reasons = opened.throttle.read(now)
-        if isinstance(throttle_reasons, Problem):
-            problems["throttle_reasons"] = throttle_reasons
+        throttle_reasons, problem = opened.throttle.read(now)
+        if problem is not None:
+            problems["throttle_reasons"] = problem
         for more in (owners.problems, identity.problems, opened.traits.problems):
             if more:
                 problems.update(more)
@@ -128,7 +128,7 @@ class DeviceReader:
             name=identity.name,
             architecture=identity.architecture,
             readings=readings,
-            throttle_reasons=None if isinstance(throttle_reasons, Problem) else throttle_reasons,
+            throttle_reasons=throttle_reasons,
             processes=owners.processes,
             problems=problems,
             **opened.traits.values,

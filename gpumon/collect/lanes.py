@@ -9,6 +9,7 @@ from typing import Final
 from gpumon.collect import nvml
 from gpumon.collect.fields import Value, read_fields
 from gpumon.collect.nvml import Handle, Nvml, ReadingError
+from gpumon.collect.patience import Patience
 from gpumon.collect.readers import READERS, AnyReader, FieldReader, Lane, Reader
 from gpumon.core.metrics import METRICS
 from gpumon.core.problems import Problem, ProblemCode
@@ -48,6 +49,7 @@ class LaneReadings:
         self._next_slow = 0.0
         self._held: dict[str, float] = {}
         self._problems: dict[str, Problem] = {}
+        self._patience = [Patience() for _ in readers]
         self._begun = False
 
     def read(self, now: float) -> tuple[dict[str, float], dict[str, Problem]]:
@@ -89,7 +91,7 @@ class LaneReadings:
         except ReadingError as failed:
             self._failed(place, failed.problem, now)
             return _is_void_handle(failed)
-        self._take(reader.metrics, values)
+        self._take(place, values)
         if reader.lane is not Lane.FAST:  # that is always due
             self._due[place] = now + self._pause(place)
         return False
@@ -111,7 +113,7 @@ class LaneReadings:
             if isinstance(problem, Problem):
                 self._failed(place, problem, now)
             else:
-                self._take(reader.metrics, combined)
+                self._take(place, combined)
                 self._due[place] = now + self._pause(place)
         return False
 
@@ -119,7 +121,7 @@ class LaneReadings:
 
     def _failed(self, place: int, problem: Problem, now: float) -> None:
         reader = self._readers[place]
-        self._miss(reader, problem)
+        self._miss(reader, problem, self._patience[place].excuse(problem))
         pause = retry_after(problem, reader.lane)
         self._due[place] = now + (self._pause(place) if pause == reader.lane.value else pause)
 
@@ -128,8 +130,9 @@ class LaneReadings:
         period = self._readers[place].lane.value
         return period if self._due[place] else self._first_pause[place]
 
-    def _take(self, metrics: Sequence[str], values: Sequence[Value]) -> None:
-        for metric, value in zip(metrics, values, strict=True):
+    def _take(self, place: int, values: Sequence[Value]) -> None:
+        self._patience[place].succeeded()
+        for metric, value in zip(self._readers[place].metrics, values, strict=True):
             if isinstance(value, Problem):
                 self._held.pop(metric, None)
                 self._problems[metric] = value
@@ -141,10 +144,11 @@ class LaneReadings:
                 self._held.pop(metric, None)
                 self._problems[metric] = untrue(value)
 
-    def _miss(self, reader: AnyReader, problem: Problem) -> None:
+    def _miss(self, reader: AnyReader, problem: Problem, excuse: Problem | None = None) -> None:
         for metric in reader.metrics:
-            self._held.pop(metric, None)
-            self._problems[metric] = problem
+            if excuse is None:
+                self._held.pop(metric, None)
+            self._problems[metric] = excuse if excuse is not None and metric in self._held else problem
 
 
 def _is_void_handle(failed: ReadingError) -> bool:

@@ -11,6 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Final
 
 from gpumon.collect.cuda_order import CudaOrder
@@ -73,6 +74,7 @@ class Collector:
         self._control_buffer = b""
         self._left_behind: LeftBehind | None = None
         self._counts_calls = False
+        self._refused = 0
         self.interval = clamp_interval(interval)
 
     @property
@@ -129,6 +131,7 @@ class Collector:
         devices = tuple(told) or tuple(self._sweeper.outage_devices)
         seconds = self._sweeper.last_seconds
         devices = self._cuda_order.number(_with_keys_of_their_own(devices))
+        self._refused += sum(map(_refused, devices))
         return Frame(
             time_seconds=time.time(),
             monotonic_seconds=now,
@@ -143,6 +146,7 @@ class Collector:
                 self._api.errors,
                 self._sweeper.threads_stuck,
                 self._api.costs() if self._counts_calls else (),
+                self._refused,
             ),
             events=tuple(self._events(devices)),
             problems=self._problems(devices, stuck, now),
@@ -243,6 +247,14 @@ _HOST_SILENT: Final = Problem(
     ProblemCode.UNRESPONSIVE,
     "/proc or the directory of users does not answer, so this GPU could not be read; its values are as old as shown.",
 )
+
+
+def _refused(device: Device) -> int:
+    """How many values of a device and of its processes cannot be true."""
+    told = chain(device.problems.values(), *(process.problems.values() for process in device.processes or ()))
+    return sum(problem.code is ProblemCode.INVALID_VALUE for problem in told)
+
+
 _SHARED_UUID: Final = Problem(ProblemCode.INVALID_VALUE, "The driver gives several GPUs the same UUID.")
 _NO_DEVICES: Final = Problem(
     ProblemCode.NO_DEVICES,

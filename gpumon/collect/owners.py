@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 from gpumon.collect.lanes import retry_after
 from gpumon.collect.look import NOT_LOOKED, Shares
 from gpumon.collect.nvml import Handle, Nvml, ReadingError
+from gpumon.collect.patience import Patience
 from gpumon.collect.processes import ProcessFacts, ProcessTable
 from gpumon.collect.readers import Lane
 from gpumon.core.model import Process, ProcessKind
@@ -57,6 +58,7 @@ class OwnersReader:
         self._table = table
         self._lists: dict[ProcessKind, dict[int, int | None]] = {}
         self._due = dict.fromkeys(ProcessKind, 0.0)
+        self._patience = Patience()
         self._held: Owners | None = None
         self._held_until = 0.0
 
@@ -84,9 +86,13 @@ class OwnersReader:
         try:
             listed = self._read_lists(now)
         except ReadingError as failed:
-            problems["processes"] = failed.problem
+            excuse = self._patience.excuse(failed.problem)
+            if excuse is not None and self._held is not None:
+                processes = self._held.processes
+            problems["processes"] = failed.problem if processes is None or excuse is None else excuse
             until = now if first else now + retry_after(failed.problem, Lane.PROCESSES)
         else:
+            self._patience.succeeded()
             total = readings.get("memory_total_bytes")
             processes = tuple(
                 _process(pid, kinds, memory, self._table.facts(pid, now, uptime), total=total, shares=shares)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from gpumon.core.problems import Problem
+from gpumon.core.problems import Problem, ProblemCode
 
 
 class DeviceState(str, Enum):
@@ -120,7 +120,7 @@ class Device:
         readings: Metric id to value, only those that could be read.
         throttle_reasons: NVML's clocks-event reasons in force, or None when not known.
         processes: Processes that NVML lists for it, or None when not known.
-        problems: Why something is missing, by metric id or field name.
+        problems: Why something is missing, or stale, by metric id or field name.
     """
 
     index: int
@@ -158,6 +158,11 @@ class Device:
     def get(self, metric_id: str) -> float | None:
         """The reading of a metric, or None; `problems` then says why."""
         return self.readings.get(metric_id)
+
+    def is_stale(self, name: str) -> bool:
+        """Whether a reading or field is the last one known, and not of this moment."""
+        problem = self.problems.get(name)
+        return problem is not None and problem.code is ProblemCode.STALE
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +219,7 @@ class Sweep:
         errors: Those of them that failed.
         threads_stuck: Threads that wait in a driver call that does not return.
         calls_by_name: What each call has cost, while somebody looks at it; else empty.
+        refused: Values since the collector started that cannot be true; one that stays so counts in every frame.
     """
 
     seconds: float | None = None
@@ -221,6 +227,7 @@ class Sweep:
     errors: int = 0
     threads_stuck: int = 0
     calls_by_name: tuple[CallCost, ...] = ()
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Why a value is missing, or why nothing can be shown at all.
 
 A missing value is ``None`` together with a `Problem`; it is never zero and never a piece of text in the value's place.
+Beside a value there is a problem only if the value is not of this moment: `STALE`.
 """
 
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ class ProblemCode(str, Enum):
     DRIVER_TOO_OLD = "driver_too_old"
     INVALID_VALUE = "invalid_value"
     NOT_READ = "not_read"
+    STALE = "stale"
     MEMORY_SHARED = "memory_shared"
     DROPPED = "dropped"
     GPU_LOST = "gpu_lost"

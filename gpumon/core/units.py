@@ -6,6 +6,8 @@ from typing import Final
 from gpumon.core.metrics import Unit
 
 MISSING: Final = "–"
+UNTRUE: Final = "?"
+"""In place of an answer of the driver that cannot be true."""
 
 _BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _RATES: Final = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s")

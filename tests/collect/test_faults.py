@@ -384,6 +384,7 @@ def test_impossible_values_are_missing(live: Live, garbage: str, metric: str) ->
     assert broken.get(metric) is None
     assert broken.problems[metric].code is ProblemCode.INVALID_VALUE
     assert fine.get(metric) is not None
+    assert frame.sweep.refused >= 1
 
 
 @pytest.mark.parametrize("garbage", ["name", "esc", "longname", "emptyname"])

@@ -117,6 +117,9 @@ def test_a_driver_that_answers_unknown_for_a_while_costs_the_values_and_one_aler
     watched.until(all_ok(3))
     watched.fault("unknown")
     frames = watched.collect(3)
+    stale = [frame for frame in frames if frame.devices and frame.devices[0].is_stale("power_watts")]
+    assert 1 <= len(stale) <= 2
+    assert all(frame.devices[0].is_stale("processes") and frame.devices[0].get("power_watts") for frame in stale)
     assert all("power_watts" not in device.readings for device in frames[-1].devices)
     assert all(device.problems["power_watts"].code is not ProblemCode.NOT_READ for device in frames[-1].devices)
     watched.heal()
@@ -126,18 +129,26 @@ def test_a_driver_that_answers_unknown_for_a_while_costs_the_values_and_one_aler
     assert watched.stream.replaced == 0
 
 
-def test_calls_that_fail_now_and_then_cost_their_value_at_that_moment(live: Live) -> None:
+def test_calls_that_fail_now_and_then_leave_the_last_value_twice_at_most(live: Live) -> None:
     watched = live()
     watched.until(all_ok(3))
     watched.fault("flaky:1:power=0.5,flaky:1:util=0.5,flaky:1:temp=0.5,flaky:1:clock=0.5")
     frames = watched.collect(4)
     assert all(states(frame) == ["ok", "ok", "ok"] for frame in frames)
-    power = [frame.devices[1].get("power_watts") for frame in frames]
-    assert None in power
-    assert any(value is not None for value in power)
+    shown = ""
+    last = None
     for frame in frames:
         device = frame.devices[1]
-        assert ("power_watts" in device.readings) != ("power_watts" in device.problems)
+        value = device.get("power_watts")
+        is_stale = device.is_stale("power_watts")
+        assert (value is None or is_stale) == ("power_watts" in device.problems)
+        assert not is_stale or value == last or last is None
+        shown += "-" if value is None else "s" if is_stale else "v"
+        last = value
+    assert "v" in shown
+    assert "s" in shown
+    assert "sss" not in shown
+    assert all(shown[place - 2 : place] in {"ss", "s-", "--"} for place in range(2, len(shown)) if shown[place] == "-")
     assert device_events(frames, 1) == []
     came = alerts_that_come(frames, 1)
     assert len(came) == len(set(came)), "none comes twice"

@@ -90,13 +90,36 @@ def test_a_passing_failure_is_asked_again_at_once() -> None:
     taken = lanes(fake)
     taken.read(0)
     fake.answer(POWER, UNKNOWN)
-    readings, problems = taken.read(1)
-    assert "power_watts" not in readings
-    assert problems["power_watts"].code is ProblemCode.UNKNOWN
+    taken.read(1)
     fake.answer(POWER, 500_000)
     readings, problems = taken.read(2)
     assert readings["power_watts"] == 500
     assert "power_watts" not in problems
+
+
+def test_a_passing_failure_leaves_the_last_value_twice_and_says_so() -> None:
+    fake = FakeNvml()
+    taken = lanes(fake)
+    last = taken.read(0)[0]["power_watts"]
+    fake.answer(POWER, UNKNOWN)
+    for second in (1, 2):
+        readings, problems = taken.read(second)
+        assert readings["power_watts"] == last
+        assert problems["power_watts"].code is ProblemCode.STALE
+    for second in (3, 4):
+        readings, problems = taken.read(second)
+        assert "power_watts" not in readings
+        assert problems["power_watts"].code is ProblemCode.UNKNOWN
+
+
+def test_a_refusal_leaves_no_last_value() -> None:
+    fake = FakeNvml()
+    taken = lanes(fake)
+    taken.read(0)
+    fake.answer(POWER, NOT_SUPPORTED)
+    readings, problems = taken.read(1)
+    assert "power_watts" not in readings
+    assert problems["power_watts"].code is ProblemCode.NOT_SUPPORTED
 
 
 def test_a_static_value_that_failed_is_asked_again() -> None:

@@ -93,6 +93,7 @@ def test_figures_and_rates() -> None:
         "Last sweep": "4.2 ms, 0.42 % of the interval",
         "NVML calls": "360",
         "NVML errors": "3",
+        "Values refused": "0",
         "Threads stuck": "1",
         "Frames taken in": "50",
         "Frames merged": "2",

@@ -47,6 +47,7 @@ A GPU
                  _ is idle, a dot is a gap: nothing could be measured;
                  ┆ here a workload of gpumon began or ended
   !  before a value: look at it         –  no value: enter tells why
+                                        ?  an answer that cannot be true
 
 A GPU OVER TIME
   m              choose the charts      z x      zoom in and out

@@ -50,6 +50,8 @@ def _sweep_entries(frame: Frame) -> Iterator[Entry]:
     yield "Last sweep", f"{taken}{share}", "Time that reading all GPUs once took, driver calls and /proc together."
     yield "NVML calls", str(sweep.calls), "Driver calls since the collector started."
     yield "NVML errors", str(sweep.errors), "Those that failed; a figure that a chip does not have counts once."
+    note = "Answers of the driver that cannot be true, one a frame and value; they are shown as ? and count nowhere."
+    yield "Values refused", str(sweep.refused), note
     note = "Threads that wait in a driver call that does not return; their GPU is left out until it does."
     yield "Threads stuck", str(sweep.threads_stuck), note
 

@@ -13,6 +13,7 @@ from gpumon.ui.paint.columns import Align, Column
 from gpumon.ui.paint.history import strip
 from gpumon.ui.paint.line import Role, Span
 from gpumon.ui.scene import Scene
+from gpumon.ui.view.missing import missing_text
 
 THROTTLE_WORDS: Final = {
     "hw_thermal_slowdown": "too hot",
@@ -29,6 +30,8 @@ SLOWED_BY_FAULT: Final = frozenset(
     {"hw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown", "sw_thermal_slowdown"}
 )
 _MEMORY_NEARLY_FULL: Final = 0.95
+_AT_EVERY_TICK: Final = ("utilization_gpu_percent", "memory_used_bytes", "power_watts", "temperature_celsius")
+"""One of these that is stale makes the row so."""
 
 
 class DeviceRow(NamedTuple):
@@ -83,20 +86,19 @@ def short_name(device: Device) -> str:
 
 def _percent(metric: str) -> Callable[[DeviceRow, int], Span]:
     def cell(row: DeviceRow, _: int) -> Span:
-        value = row.device.get(metric)
-        return Span(MISSING if value is None else f"{value:.0f}%", _faded(row))
+        return Span(_figure(row, metric, lambda value: f"{value:.0f}%"), _faded(row, metric))
 
     return cell
 
 
 def _memory(row: DeviceRow, _: int) -> Span:
     used, total = row.device.get("memory_used_bytes"), row.device.get("memory_total_bytes")
-    shared = "~" if shares_memory(row.device) else ""
-    text = f"{shared}{gibibytes_text(used)}/{gibibytes_text(total, 0)}"
+    figure = _figure(row, "memory_used_bytes", gibibytes_text)
     if used is None and total is None:
-        return Span(MISSING, _faded(row))
+        return Span(figure, _faded(row))
+    text = f"{'~' if shares_memory(row.device) else ''}{figure}/{gibibytes_text(total, 0)}"
     full = used is not None and total is not None and used > _MEMORY_NEARLY_FULL * total
-    return Span(f"!{text}" if full else text, Role.WARNING if full else _faded(row))
+    return Span(f"!{text}" if full else text, Role.WARNING if full else _faded(row, "memory_used_bytes"))
 
 
 def _temperature(row: DeviceRow, _: int) -> Span:
@@ -104,30 +106,25 @@ def _temperature(row: DeviceRow, _: int) -> Span:
     metric = METRICS["temperature_celsius"]
     critical = row.device.get("temperature_slowdown_celsius") or metric.critical
     if value is None:
-        return Span(MISSING, _faded(row))
+        return Span(missing_text(row.device, "temperature_celsius"), _faded(row))
     if critical is not None and value >= critical:
         return Span(f"!{value:.0f}°", Role.ERROR)
     if metric.warning is not None and value >= metric.warning:
         return Span(f"!{value:.0f}°", Role.WARNING)
-    return Span(f"{value:.0f}°", _faded(row))
+    return Span(f"{value:.0f}°", _faded(row, "temperature_celsius"))
 
 
 def _power(row: DeviceRow, _: int) -> Span:
-    power, limit = row.device.get("power_watts"), row.device.get("power_limit_watts")
-    if power is None and limit is None:
-        return Span(MISSING, _faded(row))
-    return Span(f"{number_text(power)}/{number_text(limit)}", _faded(row))
+    return _of_most(row, "power_watts", "power_limit_watts", number_text)
 
 
 def _sm_clock(row: DeviceRow, _: int) -> Span:
-    clock, most = row.device.get("clock_sm_hertz"), row.device.get("clock_sm_max_hertz")
-    if clock is None and most is None:
-        return Span(MISSING, _faded(row))
-    return Span(f"{megahertz_text(clock)}/{megahertz_text(most)}", _faded(row))
+    return _of_most(row, "clock_sm_hertz", "clock_sm_max_hertz", megahertz_text)
 
 
 def _memory_clock(row: DeviceRow, _: int) -> Span:
-    return Span(megahertz_text(row.device.get("clock_memory_hertz")), _faded(row))
+    metric = "clock_memory_hertz"
+    return Span(_figure(row, metric, megahertz_text), _faded(row, metric))
 
 
 def _performance_state(row: DeviceRow, _: int) -> Span:
@@ -156,6 +153,8 @@ def _state(row: DeviceRow, _: int) -> Span:
     text, slowed = throttle_text(reasons or ())
     if slowed:
         return Span(f"!{text}", Role.WARNING)
+    if any(map(device.is_stale, _AT_EVERY_TICK)):
+        return Span("STALE", Role.WARNING)
     if _nothing_computes(device):
         return Span("no SM work", Role.DIM)
     return Span(MISSING if reasons is None else text, Role.DIM)
@@ -195,8 +194,23 @@ def _history_heading(name: str) -> Callable[[int], str]:
     return lambda width: f"{name} {age_text(width * BUCKET_SECONDS)}"
 
 
-def _faded(row: DeviceRow) -> Role:
-    return Role.PLAIN if row.device.state is DeviceState.OK and row.age_seconds is None else Role.DIM
+def _figure(row: DeviceRow, metric: str, text: Callable[[float], str]) -> str:
+    """A figure as text, or what stands in its place."""
+    value = row.device.get(metric)
+    return missing_text(row.device, metric) if value is None else text(value)
+
+
+def _of_most(row: DeviceRow, metric: str, most: str, text: Callable[[float | None], str]) -> Span:
+    """A figure and the most that it can be."""
+    figure, limit = _figure(row, metric, text), row.device.get(most)
+    is_alone = limit is None and row.device.get(metric) is None
+    return Span(figure if is_alone else f"{figure}/{text(limit)}", _faded(row, metric))
+
+
+def _faded(row: DeviceRow, metric: str = "") -> Role:
+    """How a figure is shown: what is not of this moment is dim."""
+    is_new = row.device.state is DeviceState.OK and row.age_seconds is None and not row.device.is_stale(metric)
+    return Role.PLAIN if is_new else Role.DIM
 
 
 DEVICE_COLUMNS: Final[tuple[Column[DeviceRow], ...]] = (

@@ -40,7 +40,7 @@ def device_entries(device: Device) -> Iterator[Entry]:
     age = f", values {age_text(device.age_seconds)} old" if device.age_seconds else ""
     yield "State", device.state.value + age, _reason(problems, "state")
     for metric in METRICS.values():
-        is_missing = device.get(metric.id) is None
+        is_missing = device.get(metric.id) is None or device.is_stale(metric.id)
         note = _reason(problems, metric.id, "state") if is_missing else _MEANINGS[metric.id]
         yield metric.label, limited_text(metric.id, device), note
     reasons = None if device.throttle_reasons is None else ", ".join(device.throttle_reasons) or "none"

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from gpumon.core.metrics import METRICS, Unit
 from gpumon.core.model import Device
 from gpumon.core.units import value_text
+from gpumon.ui.view.missing import missing_text
 
 LIMIT_METRICS: Final = {
     "memory_used_bytes": "memory_total_bytes",
@@ -48,14 +49,15 @@ def limit_of(metric: str, device: Device) -> float | None:
 
 def limited_text(metric: str, device: Device) -> str:
     """A reading with its unit, and with its limit where it has one."""
-    return _limited_text(metric, device.get(metric), limit_of(metric, device))
+    value = device.get(metric)
+    return missing_text(device, metric) if value is None else _limited_text(metric, value, limit_of(metric, device))
 
 
 @lru_cache(maxsize=_MOST_TEXTS)
-def _limited_text(metric: str, value: float | None, limit: float | None) -> str:
+def _limited_text(metric: str, value: float, limit: float | None) -> str:
     unit = METRICS[metric].unit
     text = value_text(value, unit)
-    return text if value is None or limit is None else f"{text} of {value_text(limit, unit)}"
+    return text if limit is None else f"{text} of {value_text(limit, unit)}"
 
 
 def scale_of(metric: str, device: Device, highest: float) -> Scale:
