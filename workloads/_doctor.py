@@ -1,7 +1,7 @@
 """Asks the driver, or the torch of a Python, and tells a JSON line a step: one that hangs or crashes costs itself.
 
     python _doctor.py driver --tell FD --seconds N
-    python _doctor.py torch --tell FD --seconds N [--leave-out UUID,UUID]
+    python _doctor.py torch --tell FD --seconds N [--leave-out UUID,UUID|all]
 
 It is run by its path, so that gpumon need not be installed there: Python 3.9 and later, the standard library, and torch
 where that is asked. A CUDA context is made in its own process alone, with a few megabytes, and never on a GPU that is

@@ -18,7 +18,7 @@ Step = Callable[..., Optional[Answer]]
 
 _ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _PIN = re.compile(r"([\w.-]+)(?:\[[^]]*\])?\s*\(?\s*==\s*([^;,)\s]+)\)?\s*(?:;(.*))?", re.ASCII)
-_NOT_HERE = re.compile(r"extra|Windows|win32|Darwin")
+_NOT_HERE = re.compile(r"extra|Windows|win32|Darwin|python_version|python_full_version")
 _PINNED = re.compile(r"nvidia[-_]|torch|triton")
 _CUDA_FILE = re.compile(r"/(lib(?:cuda|cudart|cublas|cublasLt|cudnn|nccl|nvrtc|nvJitLink|torch_cuda)\.so[\w.]*)$")
 _PARSER = "_accelerator_setAllocatorSettings"
@@ -44,7 +44,8 @@ def ask_torch(step: Step, leave_out: list[str]) -> None:
         step("start", _start_cuda)
         return
     devices = step("devices", _torch_devices)
-    used = [place for place, each in enumerate(devices["devices"]) if each["uuid"] not in leave_out] if devices else []
+    told = devices["devices"] if devices else []
+    used = [place for place, each in enumerate(told) if _may_use(each["uuid"], leave_out)]
     for place in used:
         step(f"kernel {place}", _kernel, place)
     if used:
@@ -52,6 +53,12 @@ def ask_torch(step: Step, leave_out: list[str]) -> None:
         step("cudnn", _cudnn, used[0])
     step("nccl", _nccl)
     step("libraries", _cuda_libraries)
+
+
+def _may_use(uuid: str, leave_out: list[str]) -> bool:
+    """Whether anything may run on a GPU. A torch that tells no UUIDs cannot say which ones are to be left out."""
+    barred = [each for each in leave_out if each]
+    return not barred or ("all" not in barred and uuid != "" and uuid not in barred)
 
 
 def _python() -> Answer:
@@ -71,8 +78,15 @@ def _packages() -> Answer:
         installed.append([name, str(each.version)])
         if _PINNED.match(name.lower()):
             found = (_PIN.fullmatch(needed.strip()) for needed in each.requires or [])
-            pins += [[name, pin[1], pin[2]] for pin in found if pin and not _NOT_HERE.search(pin[3] or "")]
+            pins += [[name, pin[1], pin[2]] for pin in found if pin and _applies(pin[3] or "")]
     return {"installed": sorted(installed), "pins": sorted(pins)}
+
+
+def _applies(marker: str) -> bool:
+    """Whether a requirement is one of this system; what only a parser of markers could tell is left out."""
+    if _NOT_HERE.search(marker):
+        return False
+    return "platform_machine" not in marker or platform.machine() in marker
 
 
 def _import_torch() -> Answer:

@@ -33,7 +33,8 @@ DEMO_SECONDS: Final = 100.0
 _EPILOG: Final = (
     "Exit codes: 0 fine; 1 it ran and the verdict is bad; 2 wrong usage; 3 what it needs is not there "
     "(no driver, no GPU, no torch); 128+n ended by signal n. Every option can be set in the environment, such as "
-    "GPUMON_INTERVAL or GPUMON_DEMO_SPEED, and in $XDG_CONFIG_HOME/gpumon/config.toml, such as interval = 2."
+    "GPUMON_INTERVAL or GPUMON_DEMO_SPEED, and all but --yes and --debug in $XDG_CONFIG_HOME/gpumon/config.toml, "
+    "such as interval = 2."
 )
 
 

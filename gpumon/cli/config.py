@@ -84,7 +84,7 @@ def load_config(commands: click.Group) -> Config:
         except (ValueError, click.BadParameter) as error:
             said = error.message if isinstance(error, click.BadParameter) else str(error)
             faults.append(Fault(f"{setting.key}: {said}", line_of(setting.key, text)))
-    return Config(options, health, _warning(path, faults, "Its default is used."))
+    return Config(options, health, _warning(path, faults, "It is left out."))
 
 
 def _settings(document: Toml, commands: click.Group) -> Iterator[_Setting]:

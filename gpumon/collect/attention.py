@@ -15,8 +15,8 @@ DRIVER_SHARE: Final = 0.01
 class Attention:
     """Which devices are looked at, and whose turn it is.
 
-    After a look, nobody has a turn until it was `DRIVER_SHARE` of the time. Then it is the device's that has waited
-    longest.
+    Looks are paid for with `DRIVER_SHARE` of the time, and one period may be spent before it has passed, so that a few
+    short looks have their turns in one sweep. A turn is that device's which has waited longest.
 
     Args:
         clock: Monotonic seconds.
@@ -41,7 +41,7 @@ class Attention:
         """Whether the device may be looked at now."""
         self._asked.add(index)
         last = self._last.get(index, -PERIOD_SECONDS)
-        if now < self._free_at or now - last < PERIOD_SECONDS:
+        if now + PERIOD_SECONDS <= self._free_at or now - last < PERIOD_SECONDS:
             return False
         rivals = self._asked | self._asked_before
         return all(last <= self._last.get(rival, -PERIOD_SECONDS) for rival in rivals)
@@ -49,7 +49,7 @@ class Attention:
     def spent(self, index: int, now: float, seconds: float) -> None:
         """Notes that a look took so many ``seconds`` of the tick at ``now``."""
         self._last[index] = now
-        self._free_at = now + seconds / DRIVER_SHARE
+        self._free_at = max(self._free_at, now) + seconds / DRIVER_SHARE
 
     def leave(self, index: int) -> None:
         """Notes that a device is not looked at any more, so that its next look need not wait for a second."""

@@ -1,5 +1,6 @@
 """Reads one GPU: identity once, readings in their lanes, processes, memory that no process owns, and its instances."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from gpumon.collect import nvml
@@ -9,7 +10,7 @@ from gpumon.collect.instances import InstancesReader
 from gpumon.collect.lanes import LaneReadings
 from gpumon.collect.look import CloseLook, Shares
 from gpumon.collect.nvml import Handle, Nvml
-from gpumon.collect.owners import Owners, OwnersReader
+from gpumon.collect.owners import Owners, OwnersReader, fresh
 from gpumon.collect.processes import ProcessTable
 from gpumon.collect.throttle import ThrottleReasons
 from gpumon.collect.traits import TraitReadings
@@ -111,7 +112,7 @@ class DeviceReader:
         if is_unified(identity.name, opened.traits.values.get("compute_capability")):
             share_host_memory(readings, problems)
         shares = opened.look.read(identity.key, now, readings, problems)
-        owners = self._owners(opened, now, uptime, readings, shares)
+        owners = self._owners(opened, now, uptime, fresh(readings, problems), shares)
         if owners.unattributed_bytes is not None:
             readings["memory_unattributed_bytes"] = owners.unattributed_bytes
         throttle_reasons, problem = opened.throttle.read(now)
@@ -136,7 +137,9 @@ class DeviceReader:
         self.instances = tuple(opened.instances.read(found, now, uptime)) if opened.is_split else ()
         return found
 
-    def _owners(self, opened: _Open, now: float, uptime: float, readings: dict[str, float], shares: Shares) -> Owners:
+    def _owners(
+        self, opened: _Open, now: float, uptime: float, readings: Mapping[str, float], shares: Shares
+    ) -> Owners:
         """Who holds the memory; of a GPU that is split, its instances tell that."""
         if not opened.is_split:
             return opened.owners.read(now, uptime, readings, shares)

@@ -68,7 +68,8 @@ class Glance:
         if self._is_open:
             self._is_open = False
             self._due = max(self._due, self._began + Lane.MEDIUM.value)
-            self._value = _IN_A_MOMENT
+            if not isinstance(self._value, Problem):
+                self._value = _IN_A_MOMENT
             self._attention.leave(self._index)
             self._counters.close()
 

@@ -11,7 +11,8 @@ from gpumon.collect import nvml
 from gpumon.collect.identity import Questions
 from gpumon.collect.lanes import LaneReadings, retry_after
 from gpumon.collect.nvml import Handle, Nvml, ReadingError
-from gpumon.collect.owners import OwnersReader
+from gpumon.collect.owners import OwnersReader, fresh
+from gpumon.collect.patience import Patience
 from gpumon.collect.processes import ProcessTable
 from gpumon.collect.readers import MEMORY_READER, Lane
 from gpumon.core.metrics import METRICS
@@ -42,7 +43,9 @@ class _Opened:
     def __init__(self, api: Nvml, handle: Handle, position: int, processes: ProcessTable) -> None:
         self._lanes = LaneReadings(api, handle, (MEMORY_READER,))
         self._owners = OwnersReader(api, handle, processes)
-        self._position = position
+        self._api = api
+        self._handle = handle
+        self.position = position
         questions = Questions(api, handle)
         self._uuid = questions.ask("uuid", "nvmlDeviceGetUUID", safe_text)
         self._name = questions.ask("name", "nvmlDeviceGetName", safe_text)
@@ -50,10 +53,16 @@ class _Opened:
         self._share = questions.ask("compute_instance_id", "nvmlDeviceGetComputeInstanceId", int)
         self._problems = questions.problems
 
+    def is_at(self, handle: Handle) -> bool:
+        """Whether a handle is of this very instance, and nothing is left to be asked of it."""
+        if self._problems or nvml.address(handle) != nvml.address(self._handle):
+            return False
+        return Questions(self._api, handle).ask("uuid", "nvmlDeviceGetUUID", safe_text) in {None, self._uuid}
+
     def read(self, whole: Device, now: float, uptime: float) -> Device:
         """The instance of ``whole``; raises what `LaneReadings.read` raises."""
         readings, problems = self._lanes.read(now)
-        owners = self._owners.read(now, uptime, readings)
+        owners = self._owners.read(now, uptime, fresh(readings, problems))
         if owners.unattributed_bytes is not None:
             readings["memory_unattributed_bytes"] = owners.unattributed_bytes
         untold = {field: problem for field, problem in _UNTOLD.items() if field not in readings}
@@ -62,7 +71,7 @@ class _Opened:
         return Device(
             index=whole.index,
             uuid=self._uuid,
-            instance=MigInstance(whole.key, self._position, self._part, self._share),
+            instance=MigInstance(whole.key, self.position, self._part, self._share),
             pci_bus_id=whole.pci_bus_id,
             name=self._name,
             architecture=whole.architecture,
@@ -88,6 +97,7 @@ class InstancesReader:
         self._processes = processes
         self._opened: tuple[_Opened, ...] = ()
         self._due = 0.0
+        self._patience = Patience()
         self._problem: Problem | None = None
 
     def find(self, now: float) -> Problem | None:
@@ -102,10 +112,13 @@ class InstancesReader:
         try:
             self._opened = tuple(self._look())
         except ReadingError as failed:
-            self._opened = ()
-            self._problem = failed.problem
+            excuse = self._patience.excuse(failed.problem)
+            if excuse is None:
+                self._opened = ()
+            self._problem = excuse if self._opened else failed.problem
             self._due = now + retry_after(failed.problem, Lane.MEDIUM)
         else:
+            self._patience.succeeded()
             self._problem = None
             self._due = now + Lane.MEDIUM.value
         return self._problem
@@ -127,8 +140,11 @@ class InstancesReader:
                 yield opened.read(whole, now, uptime)
             except ReadingError:  # not one call knows its handle any more
                 self._due = now
+                self._opened = tuple(each for each in self._opened if each is not opened)
 
     def _look(self) -> Iterator[_Opened]:
+        """The instances that there are; one that was there before is asked no more than whether it is the same."""
+        before = {opened.position: opened for opened in self._opened}
         for position in range(self._api.call("nvmlDeviceGetMaxMigDeviceCount", self._handle)):
             try:
                 handle = self._api.call("nvmlDeviceGetMigDeviceHandleByIndex", self._handle, position)
@@ -136,4 +152,7 @@ class InstancesReader:
                 if failed.code not in _EMPTY:
                     raise
                 continue
-            yield _Opened(self._api, handle, position, self._processes)
+            known = before.get(position)
+            if known is None or not known.is_at(handle):
+                known = _Opened(self._api, handle, position, self._processes)
+            yield known

@@ -70,7 +70,7 @@ class OwnersReader:
         Args:
             now: Monotonic seconds.
             uptime: Seconds since boot.
-            readings: The device's readings at the same moment.
+            readings: The device's readings at the same moment, see `fresh`.
             shares: What each process has of the device's multiprocessors.
 
         Raises:
@@ -98,7 +98,7 @@ class OwnersReader:
                 _process(pid, kinds, memory, self._table.facts(pid, now, uptime), total=total, shares=shares)
                 for pid, (kinds, memory) in listed.items()
             )
-        unattributed, why = _unattributed(readings, processes)
+        unattributed, why = _unattributed(readings, None if "processes" in problems else processes)
         if why is not None:
             problems["memory_unattributed_bytes"] = why
         self._held_until = until
@@ -174,6 +174,13 @@ def _by_pid(entries: list[Any]) -> dict[int, int | None]:
         held, before = entry.usedGpuMemory, memory.get(entry.pid, 0)
         memory[entry.pid] = None if held is None or before is None else before + held
     return memory
+
+
+def fresh(readings: Mapping[str, float], problems: Mapping[str, Problem]) -> Mapping[str, float]:
+    """The readings without memory in use that is not of this moment: nothing may be subtracted from that."""
+    if "memory_used_bytes" not in problems:
+        return readings
+    return {metric: value for metric, value in readings.items() if metric != "memory_used_bytes"}
 
 
 def _unattributed(

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from gpumon.collect.lanes import NEXT_TICK, retry_after
 from gpumon.collect.nvml import Answer, Handle, Nvml, ReadingError
+from gpumon.collect.patience import Patience
 from gpumon.collect.readers import Lane
 from gpumon.core.model import TRAITS, ComputeMode, Switch
 from gpumon.core.problems import Problem, ProblemCode
@@ -80,6 +81,7 @@ class TraitReadings:
         self._api = api
         self._handle = handle
         self._due = [0.0] * len(_CALLS)
+        self._patience = [Patience() for _ in _CALLS]
         self._next: float | None = None
         self.values: dict[str, Any] = {}
         self.problems: dict[str, Problem] = dict.fromkeys(TRAITS, NEXT_TICK)
@@ -100,13 +102,24 @@ class TraitReadings:
             if now < self._due[place]:
                 continue
             problem = self._read_one(call)
-            for field in call.fields:
-                self.problems.pop(field, None)
-                if problem is not None:
-                    self.problems[field] = problem
-                    self.values.pop(field, None)
+            self._settle(place, problem)
             self._due[place] = now + (call.lane.value if problem is None else retry_after(problem, call.lane))
         self._next = min(self._due)
+
+    def _settle(self, place: int, problem: Problem | None) -> None:
+        """Notes why a call brought nothing, and whether what it brought before is still told; or that it is well."""
+        patience = self._patience[place]
+        excuse = None
+        if problem is None:
+            patience.succeeded()
+        else:
+            excuse = patience.excuse(problem)
+        for field in _CALLS[place].fields:
+            self.problems.pop(field, None)
+            if problem is not None:
+                if excuse is None:
+                    self.values.pop(field, None)
+                self.problems[field] = excuse if excuse is not None and field in self.values else problem
 
     def _read_one(self, call: _Call) -> Problem | None:
         try:

@@ -14,7 +14,7 @@ from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
 
 _NAME_LIMIT: Final = 64
-_MOST_FIELDS: Final = 1024
+_MOST_FIELDS: Final = 128
 """A record lacks no more than this: what a short line names over and over must not fill the memory."""
 
 

@@ -24,6 +24,8 @@ _MISLEADING: Final = frozenset(
 )
 """What other calls say after a device assert, whose context is dead; it may reach the log before the assert does."""
 _DAY: Final = 24 * 3600.0
+_PERIODS: Final = {Clock.TIME_OF_DAY: _DAY, Clock.WITHOUT_YEAR: 366 * _DAY}
+"""After how many seconds a clock begins anew: midnight or a new year may lie between two errors."""
 
 
 def first_cause(matches: Sequence[Match]) -> Match:
@@ -54,9 +56,8 @@ def _is_earlier(match: Match, than: Match) -> bool:
     if match.moment is None or than.moment is None or match.moment.clock is not than.moment.clock:
         return False
     seconds = than.moment.seconds - match.moment.seconds
-    if match.moment.clock is Clock.TIME_OF_DAY:  # midnight may lie between them
-        return 0 < seconds % _DAY < _DAY / 2
-    return seconds > 0
+    period = _PERIODS.get(match.moment.clock)
+    return seconds > 0 if period is None else 0 < seconds % period < period / 2
 
 
 def _share_rank(one: Match, other: Match) -> bool:

@@ -1,7 +1,7 @@
 """Reads a log as a stream and says which known errors it has; how long the log is does not matter."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Final
@@ -10,7 +10,6 @@ from gpumon.core.text import safe_text
 from gpumon.diagnosis.catalogue import ERRORS
 from gpumon.diagnosis.cause import first_cause
 from gpumon.diagnosis.explanation import Explanation, Match
-from gpumon.diagnosis.known import KnownError
 from gpumon.diagnosis.match import Finder, Hit
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.prefixes import Moment, moment_of
@@ -24,14 +23,13 @@ _LOOK_BACK: Final = 256
 _WARNING: Final = re.compile(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} ")
 
 
-def explain(chunks: Iterable[bytes], errors: Sequence[KnownError] = ERRORS) -> Explanation:
+def explain(chunks: Iterable[bytes]) -> Explanation:
     """Finds every known error in a log, and the first cause.
 
     Args:
         chunks: The log, in pieces of any size.
-        errors: The catalogue.
     """
-    finder = _finder(tuple(errors))
+    finder = _finder()
     tallies: dict[str, _Tally] = {}
     lines = 0
     for block in blocks(chunks):
@@ -46,15 +44,15 @@ def explain(chunks: Iterable[bytes], errors: Sequence[KnownError] = ERRORS) -> E
     return Explanation((replace(cause, is_cause=True), *rest), lines)
 
 
-def explain_text(text: str, errors: Sequence[KnownError] = ERRORS) -> Explanation:
+def explain_text(text: str) -> Explanation:
     """The same for a text that is there already, such as one that was pasted."""
     data = text.encode("utf-8", "replace")
-    return explain((data[start : start + _PIECE] for start in range(0, len(data), _PIECE)), errors)
+    return explain(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
 
 
 @cache
-def _finder(errors: tuple[KnownError, ...]) -> Finder:
-    return Finder(errors)
+def _finder() -> Finder:
+    return Finder(ERRORS)
 
 
 class _Tally:
@@ -69,7 +67,8 @@ class _Tally:
         """Counts a line, and keeps it if it is the first."""
         rank = block.ranks[hit.place]
         is_new = rank is not None and rank not in self._ranks
-        if self._first is None or is_new or self._first.is_warning:
+        fails_first = self._first is not None and self._first.is_warning and not _is_warning(block, hit.place)
+        if self._first is None or is_new or fails_first:
             found = _match(block, hit)
             self._first = found if self._first is None else first_cause([self._first, found])
         self._count += 1
@@ -92,7 +91,7 @@ def _match(block: Block, hit: Hit) -> Match:
         rank=block.ranks[hit.place],
         moment=_moment(block, hit.place),
         is_warning=_is_warning(block, hit.place),
-        figures=figures if memory is None else memory.figures(),
+        figures=figures if memory is None else figures | memory.figures(),
         memory=memory,
     )
 

@@ -46,7 +46,7 @@ def _cause_of_full_gpu(message: MemoryMessage, total: int, free: int) -> MemoryC
         return MemoryCause.FRAGMENTATION
     if is_crowded and free + unused + foreign >= message.asked:
         return MemoryCause.NEIGHBOUR
-    if is_large:
+    if is_large and message.allocated is not None:
         return MemoryCause.TOO_BIG
     return MemoryCause.LEAK if (message.allocated or 0) >= total / 2 else MemoryCause.UNKNOWN
 

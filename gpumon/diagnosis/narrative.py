@@ -119,7 +119,8 @@ def _causes(error: KnownError) -> Iterator[TextBlock]:
 
 def _figures(match: Match) -> Iterator[Section]:
     if match.memory is not None:
-        rows = [TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in figure_rows(match.memory)]
+        gpu = [("GPU", match.figures["gpu"])] if "gpu" in match.figures else []
+        rows = [TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in (*gpu, *figure_rows(match.memory))]
         sentence = cause_sentence(match.memory_cause or MemoryCause.UNKNOWN, match.memory)
         yield Section("What the numbers say", (_paragraph(sentence), *rows))
     elif match.figures:

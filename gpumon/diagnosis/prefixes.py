@@ -155,6 +155,6 @@ _MOMENTS: Final[tuple[tuple[Clock, re.Pattern[str], Callable[[Sequence[str]], fl
     (Clock.WITHOUT_YEAR, re.compile(rf"\b[IWEFC](\d\d)(\d\d) ({_CLOCK})"), _numbered_month),
     (Clock.WITHOUT_YEAR, re.compile(rf"\b(\d\d)[-/](\d\d) ({_CLOCK})"), _numbered_month),
     (Clock.WITHOUT_YEAR, re.compile(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_CLOCK})"), _named_month),
-    (Clock.TIME_OF_DAY, re.compile(rf"(?<![\w:.])({_CLOCK})(?![\w:])"), _time_of_day),
+    (Clock.TIME_OF_DAY, re.compile(rf"(?<![\w:.<])({_CLOCK})(?![\w:<])"), _time_of_day),
     (Clock.UPTIME, re.compile(r"\[ *(\d+\.\d{6})\]"), _uptime),
 )

@@ -77,15 +77,18 @@ class Machine:
 
 
 def with_evidence(explanation: Explanation, machine: Machine | None = None) -> Explanation:
-    """Puts what the machine says now beside each error that it can say something to.
+    """Puts what the machine says now beside the cause, if it can say something to it.
 
     Args:
         explanation: What was found in a log.
         machine: Where to look; this one if None.
     """
     asked = machine or Machine()
-    matches = tuple(replace(match, evidence=dict(_evidence(match.error.id, asked))) for match in explanation.matches)
-    return replace(explanation, matches=matches)
+    matches = (
+        replace(match, evidence=dict(_evidence(match.error.id, asked))) if match.is_cause else match
+        for match in explanation.matches
+    )
+    return replace(explanation, matches=tuple(matches))
 
 
 def _evidence(error_id: str, machine: Machine) -> Iterator[tuple[str, str]]:

@@ -70,13 +70,14 @@ def save(table: Table, name: str) -> Path:
         CommandError: It can be written in neither.
     """
     stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    failure = OSError()
-    for folder in (Path(), results_file().parent):
+    failure: OSError | RuntimeError = OSError()
+    for folder in (Path.cwd, lambda: results_file().parent):
         try:
-            return _write(table, folder.absolute(), stem)
-        except OSError as error:
+            return _write(table, folder(), stem)
+        except (OSError, RuntimeError) as error:  # the latter where a user has no home
             failure = error
-    reason = f"The table could be written neither here nor in {results_file().parent}: {failure.strerror or failure}."
+    why = getattr(failure, "strerror", None) or failure
+    reason = f"The table could be written neither here nor where results are kept: {why}."
     raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason), ExitCode.BAD_VERDICT)
 
 

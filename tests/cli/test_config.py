@@ -168,7 +168,7 @@ def test_a_key_that_is_wrong_is_left_out_and_told_with_its_line(
     file = write(content)
     config = load()
     assert config.warning.startswith(f"{file}:{line}: {reason}"), config.warning
-    assert config.warning.endswith(" Its default is used.")
+    assert config.warning.endswith(" It is left out.")
     assert {"interval": 2.0}.items() >= {name: held for name, held in config.options.items() if held}.items()
 
 

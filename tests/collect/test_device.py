@@ -20,6 +20,7 @@ from tests.collect.fake import (
     NOT_UTF8,
     TOO_OLD,
     UNINITIALIZED,
+    UNKNOWN,
     FakeNvml,
     entry,
 )
@@ -198,3 +199,19 @@ def test_lists_are_read_about_once_a_second_however_short_the_interval(reader: D
     count = fake.count()
     assert count[COMPUTE] == 4  # at 0.0, 0.1 (CPU is a difference), 1.0 and 1.9 s
     assert count[GRAPHICS] == 1
+
+
+def test_of_old_processes_or_old_memory_nothing_is_subtracted(reader: DeviceReader, fake: FakeNvml) -> None:
+    first = read(reader)
+    read(reader, 1)
+    assert first.get(UNATTRIBUTED) is not None
+    fake.answer(COMPUTE, UNKNOWN)
+    device = read(reader, 3)
+    assert device.is_stale("processes")
+    assert device.processes
+    assert device.get(UNATTRIBUTED) is None
+    fake.answer(COMPUTE, [])
+    fake.answer("nvmlDeviceGetMemoryInfo", UNKNOWN)
+    device = read(reader, 5)
+    assert device.is_stale("memory_used_bytes")
+    assert device.get(UNATTRIBUTED) is None

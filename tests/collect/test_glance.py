@@ -145,3 +145,23 @@ def test_copies_show_a_full_load_and_no_work(live: Live) -> None:
     )
     assert [each.get("utilization_gpu_percent") for each in frame.devices] == [100, 100]
     assert [each.get(METRIC) for each in frame.devices] == [0, 0]
+
+
+def test_glances_at_others_do_not_keep_the_device_that_is_looked_at_waiting(tmp_path: Path) -> None:
+    room = Room(tmp_path, 8, 0.0005)
+    busy(room, 100)
+    room.look(0)
+    ticks(room, 60)
+    assert sum(device == 0 for _, device in room.looks) >= 55
+    assert min(sum(device == each for _, device in room.looks) for each in range(1, 8)) >= 5
+
+
+def test_a_chip_without_counters_says_so_whenever_it_is_busy(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    room.fake.answer("nvmlGpmQueryDeviceSupport", SimpleNamespace(isSupportedDevice=0))
+    told = []
+    for second in range(60):
+        busy(room, 50 if second % 5 == 4 else 100)
+        (device,) = room.tick()
+        told.append(device.problems[METRIC])
+    assert {each.code for each in told[2:] if each is not NOT_BUSY} == {ProblemCode.NOT_SUPPORTED}

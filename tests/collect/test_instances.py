@@ -18,7 +18,7 @@ from gpumon.core.metrics import METRICS
 from gpumon.core.model import TRAITS, Device, DeviceState, Frame, MigInstance, Switch
 from gpumon.core.problems import ProblemCode
 from tests.collect.conftest import Live
-from tests.collect.fake import LOST, MIB, NO_PERMISSION, NOT_SUPPORTED, VOID_HANDLE, FakeNvml, entry, error
+from tests.collect.fake import LOST, MIB, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, VOID_HANDLE, FakeNvml, entry, error
 from tests.collect.proc import add_process
 
 NOT_FOUND = error(6)
@@ -218,3 +218,28 @@ def test_cuda_shows_the_instance_that_is_named(live: Live) -> None:
     watched = live(NVML_MOCK_MIG="1:2", CUDA_VISIBLE_DEVICES="MIG-a5000011-4d6f-5b6b-8c01-000000000001", gpus=2)
     frame = watched.until(has(4))
     assert [device.cuda_index for device in frame.devices] == [None, None, None, 0]
+
+
+def test_a_stumble_leaves_the_instances_and_says_so(split: Split) -> None:
+    split.read(2)
+    split.fake.answer("nvmlDeviceGetMaxMigDeviceCount", UNKNOWN)
+    split.fake.answer("nvmlDeviceGetMigMode", UNKNOWN)
+    whole = split.read(int(Lane.MEDIUM.value) + 2)
+    assert whole.is_stale("mig_mode")
+    assert [each.key for each in split.reader.instances] == ["MIG-100", "MIG-102"]
+    split.read(4 * int(Lane.MEDIUM.value))
+    assert split.reader.instances == ()
+
+
+def test_an_instance_that_stays_is_asked_no_more_than_whether_it_does(split: Split) -> None:
+    split.read(2)
+    split.fake.count()
+    split.read(5 * int(Lane.MEDIUM.value))
+    asked = split.fake.count()
+    assert not asked.keys() & {"nvmlDeviceGetName", "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId"}
+    split.fake.answer("nvmlDeviceGetUUID", UNKNOWN, FIRST)
+    split.read(int(Lane.MEDIUM.value) + 1)
+    assert [each.key for each in split.reader.instances] == ["MIG-100", "MIG-102"], "a stumble is no other instance"
+    split.fake.answer("nvmlDeviceGetUUID", "MIG-new", FIRST)
+    split.read(int(Lane.MEDIUM.value) + 1)
+    assert [each.key for each in split.reader.instances] == ["MIG-new", "MIG-102"]

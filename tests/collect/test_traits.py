@@ -68,7 +68,11 @@ def test_a_mode_that_cannot_be_read_any_more_is_missing() -> None:
     fake = FakeNvml()
     found = traits(fake, 1)
     fake.answer(CALLS["mig_mode"], UNKNOWN)
-    found.read(Lane.MEDIUM.value + 1)
+    for turn in (1, 2):
+        found.read(turn * (Lane.MEDIUM.value + 1))
+        assert "mig_mode" in found.values
+        assert found.problems["mig_mode"].code is ProblemCode.STALE
+    found.read(3 * (Lane.MEDIUM.value + 1))
     assert "mig_mode" not in found.values
     assert found.problems["mig_mode"].code is ProblemCode.UNKNOWN
 

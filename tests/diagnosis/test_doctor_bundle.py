@@ -87,6 +87,10 @@ def test_nothing_tells_whose_machine_it_is(tmp_path: Path) -> None:
         "HF_TOKEN": "hf_secretsecretsecret",
         "NCCL_SOCKET_IFNAME": "eth0",
         "MY_OWN": "private",
+        "BUILD_REQUESTEDFOR": "Lovelace",
+        "SLURM_JOB_NODELIST": "acme-gpu[01-04]",
+        "SLURM_JOB_ACCOUNT": "acme-llm",
+        "SLURM_NTASKS": "16",
         "HOME": "/home/ada",
     }
     root = tmp_path / "root/etc"
@@ -95,14 +99,28 @@ def test_nothing_tells_whose_machine_it_is(tmp_path: Path) -> None:
     (root / "hostname").write_text("gpubox\n")
     (root / "os-release").write_text("PRETTY_NAME=Ubuntu\nHOME_OF=/data/people/bob/x bob gpubox 192.168.7.9\n")
     text, removed = bundle(tmp_path, facts(frame, Environment=environment(**variables)))
-    told = ("ada", "node7", "bob", "gpubox", "192.168.7.9", UUID, "hunter2", "secret_project", "hf_secret", "private")
+    told = (
+        "ada",
+        "node7",
+        "bob",
+        "gpubox",
+        "192.168.7.9",
+        UUID,
+        "hunter2",
+        "secret_project",
+        "hf_secret",
+        "private",
+        "Lovelace",
+    )
+    assert "acme" not in text
+    assert "SLURM_NTASKS=16" in text
     assert [word for word in told if word in text] == []
     assert "NCCL_SOCKET_IFNAME=eth0" in text
     assert "torch==2.13.0+cu130" in text
     assert "PRETTY_NAME=Ubuntu" in text
     assert {"user", "host", "address", "UUID", "home folder"} <= set(removed.counts)
-    assert removed.variables == 3
-    assert "3 environment variables" in str(removed)
+    assert removed.variables == 6
+    assert "6 environment variables" in str(removed)
 
 
 def test_its_documents_can_still_be_read(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """What the doctor's child tells of a driver library and of a torch: stand-ins that work, refuse, crash and hang."""
 
 import os
+import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -159,3 +161,35 @@ def test_a_torch_that_cannot_be_imported(tmp_path: Path) -> None:
     found = Children().ask(Path(sys.executable), ["torch"], PATIENCE_SECONDS, environment)
     assert "libcudart.so.13" in found.error("import")
     assert found.get("available") is None
+
+
+@pytest.mark.parametrize("left_out", ["all", "GPU-cccccccc-0000"])
+def test_a_torch_that_tells_no_uuids_computes_on_no_gpu_where_any_is_to_be_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_out: str
+) -> None:
+    monkeypatch.setitem(globals(), "TORCH", re.sub(r'uuid="[^"]*", ', "", TORCH))
+    found = torch(tmp_path, "True", "--leave-out", left_out)
+    assert [each["uuid"] for each in found.value("devices", "devices")] == ["", ""]
+    assert not [step for step in found.done if step.startswith(("kernel", "cublas", "cudnn"))]
+
+
+def test_all_gpus_are_left_out_at_a_word(tmp_path: Path) -> None:
+    found = torch(tmp_path, "True", "--leave-out", "all")
+    assert not [step for step in found.done if step.startswith(("kernel", "cublas", "cudnn"))]
+    assert found.value("nccl", "version") == "2.29.7"
+
+
+def test_pins_of_other_systems_are_no_pins_here(tmp_path: Path) -> None:
+    folder = tmp_path / "torch-2.13.0.dist-info"
+    folder.mkdir()
+    here, elsewhere = platform.machine(), "another_machine"
+    (folder / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0\n"
+        f'Requires-Dist: nvidia-here==1; platform_machine == "{here}"\n'
+        f'Requires-Dist: nvidia-elsewhere==1; platform_machine == "{elsewhere}"\n'
+        'Requires-Dist: triton==1; python_version < "3.0"\n'
+    )
+    found = torch(tmp_path, "True")
+    pins = {pin[1] for pin in found.value("packages", "pins") if pin[0] == "torch"}
+    assert "nvidia-here" in pins
+    assert not pins & {"nvidia-elsewhere", "triton"}

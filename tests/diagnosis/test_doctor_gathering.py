@@ -1,5 +1,6 @@
 """The doctor's facts: read from a machine that is laid out in a folder, and told by children that hang or crash."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -8,8 +9,10 @@ import pytest
 
 from gpumon.core.exits import CommandError
 from gpumon.core.model import DeviceState
+from gpumon.core.problems import Problem, ProblemCode
 from gpumon.diagnosis.doctor.facts import Python, Steps
 from gpumon.jobs.interpreter import Interpreter, every_interpreter
+from gpumon.operations.doctor import files
 from gpumon.operations.doctor.asking import Children, own_python
 from gpumon.operations.doctor.files import driver_files, kernel_errors
 from gpumon.operations.doctor.limits import host_limits
@@ -269,7 +272,26 @@ def test_no_gpu_is_touched_where_none_may_be(tmp_path: Path) -> None:
     frame = machine(devices=(gpu(0), gpu(1)))
     (asked,) = ask_pythons(Children(), found, frame, PATIENCE_SECONDS, was_named=True, tries_gpus=False).asked
     words = asked.steps.value("python", "words")
-    assert words[words.index("--leave-out") + 1] == f"{gpu(0).uuid},{gpu(1).uuid}"
+    assert words[words.index("--leave-out") + 1] == "all"
+
+
+def test_none_is_touched_either_where_nvml_does_not_tell_them(tmp_path: Path) -> None:
+    found = [answering(tmp_path / "a", "/x")]
+    silent = Problem(ProblemCode.UNRESPONSIVE, "NVML did not answer.")
+    (asked,) = ask_pythons(Children(), found, silent, PATIENCE_SECONDS, was_named=True, tries_gpus=False).asked
+    words = asked.steps.value("python", "words")
+    assert words[words.index("--leave-out") + 1] == "all"
+
+
+def test_a_journal_that_shows_nothing_of_the_kernel_was_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hint = "No journal files were opened due to insufficient permissions."
+    script = tmp_path / "journalctl"
+    script.write_text(f'#!/bin/sh\ncase "$*" in *quiet*) ;; *) echo "{hint}" >&2 ;; esac\nexit 1\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert files._journal() is None
 
 
 def test_every_place_is_looked_at_and_a_program_once(tmp_path: Path) -> None:

@@ -157,3 +157,13 @@ def test_what_mends_this_cause_stands_first(cause: MemoryCause, code: str) -> No
 def test_rows_are_for_what_is_known() -> None:
     assert dict(figure_rows(MemoryMessage(asked=GIB))) == {"asked for": "1.00 GiB"}
     assert dict(figure_rows(READ_NEW))["held by other processes"] == "41.0 GiB"
+
+
+def test_a_message_that_was_cut_before_what_the_process_held_comes_to_no_cause() -> None:
+    cut = (
+        "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 5 has a total capacity of 79.11 GiB of which 3.12 GiB is"
+        " free."
+    )
+    message = read_memory_message(cut)
+    assert message is not None
+    assert memory_cause(message) is MemoryCause.UNKNOWN

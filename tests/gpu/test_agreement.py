@@ -294,12 +294,12 @@ def test_every_field_agrees(load: str) -> None:
 
 
 def assert_power_cap(frames: Sequence[Frame]) -> None:
-    """At its power limit a GPU says so, and only then."""
-    for frame in frames[2:]:
-        for device in frame.devices:
-            watts, limit = device.get("power_watts"), device.get("power_limit_watts")
-            if watts is not None and limit is not None and watts > 0.985 * limit:
-                assert "sw_power_cap" in (device.throttle_reasons or ())
+    """At its power limit a GPU says so. Dense products bring a chip of a server there; others end the test here."""
+    devices = [device for frame in frames[2:] for device in frame.devices]
+    capped = [each for each in devices if each.readings["power_watts"] > 0.985 * each.readings["power_limit_watts"]]
+    if not capped:
+        pytest.skip("the products do not reach the power limit of this chip")
+    assert all("sw_power_cap" in (each.throttle_reasons or ()) for each in capped)
 
 
 def test_nvlink_rates_are_those_of_the_copy() -> None:

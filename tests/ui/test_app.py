@@ -10,6 +10,7 @@ from textual.events import Resize
 from textual.geometry import Size
 from textual.pilot import Pilot
 from textual.widget import Widget
+from textual.widgets import Footer
 
 from gpumon.core.frames import encode
 from gpumon.core.model import DeviceState, Frame
@@ -17,6 +18,7 @@ from gpumon.core.problems import Problem, ProblemCode
 from gpumon.streams import replay
 from gpumon.streams.base import Rewound
 from gpumon.ui.app import THEMES, GpumonApp
+from gpumon.ui.screens import drawn
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.help import HELP, HelpScreen
 from gpumon.ui.screens.overview import OverviewScreen
@@ -550,6 +552,27 @@ async def test_no_driver_is_explained_and_it_starts_by_itself() -> None:
         await pilot.pause()
         assert " ada " in screen_text(app)
         assert NO_DRIVER.reason not in screen_text(app)
+
+
+@pytest.mark.parametrize("width", [drawn._ROOMY_WIDTH - 1, drawn._ROOMY_WIDTH])
+async def test_every_key_of_the_overview_has_room_where_it_is_said_to_have(width: int) -> None:
+    app = app_on(FakeLive())
+    async with app.run_test(size=(width, 40)) as pilot:
+        await pilot.pause()
+        assert app.screen.query_one(Footer).max_scroll_x == 0
+
+
+async def test_where_keys_are_typed_in_the_title_offers_none() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        stream.put(builders.frame(devices=(builders.device(throttle_reasons=("hw_thermal_slowdown",)),)))
+        await pilot.pause()
+        assert "! 1 alert (a)" in screen_text(app)
+        await pilot.press("e")
+        await pilot.pause()
+        assert "! 1 alert " in screen_text(app)
+        assert "(a)" not in screen_text(app).splitlines()[0]
 
 
 async def test_a_driver_that_goes_away_leaves_the_rows_and_says_so() -> None:

@@ -82,9 +82,17 @@ def test_a_full_disk_leaves_no_half_a_table(folders: Path, tmp_path: Path, monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(operation, "write_table", full)
-    with pytest.raises(CommandError, match=r"neither here nor in .*No space left on device"):
+    with pytest.raises(CommandError, match=r"neither here nor where .*No space left on device"):
         save(TABLE, "gpumon-gpu0")
     assert not list(itertools.chain(folders.iterdir(), (tmp_path / "state" / "gpumon").iterdir()))
+
+
+def test_a_user_without_a_home_can_save_here(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(operation, "results_file", homeless)
+    assert save(TABLE, "gpumon-gpu0").parent == folders
 
 
 # What is in it

@@ -93,6 +93,35 @@ async def test_the_machine_is_asked_where_there_is_a_driver(
         assert "of 140 GiB used; by process: 4000" in screen_text(app)
 
 
+async def test_the_machine_is_asked_about_one_text_at_a_time(
+    driver_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver_files.mkdir()
+    asked: list[str] = []
+    goes_on = threading.Event()
+
+    def with_no_evidence(found: Explanation) -> Explanation:
+        asked.append(found.matches[0].error.id)
+        goes_on.wait(10)
+        return found
+
+    monkeypatch.setattr(explain_module, "with_evidence", with_no_evidence)
+    app = app_on(FakeLive())
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.press("e")
+        await paste(pilot, SAMPLE)
+        await explained(pilot, "oom")
+        await until(pilot, lambda: asked == ["oom"], "it is asked")
+        screen = screen_of(pilot)
+        for text in (ASSERT, SHAPES):
+            screen.action_clear()
+            await paste(pilot, text)
+            await explained(pilot, {ASSERT: "device-assert", SHAPES: "shape"}[text])
+        assert asked == ["oom"], "the others wait"
+        goes_on.set()
+        await until(pilot, lambda: asked == ["oom", "shape"], "then about what is there by now")
+
+
 # Lines
 
 

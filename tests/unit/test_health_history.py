@@ -385,3 +385,13 @@ def test_the_copies_of_the_recording_are_information_where_sm_activity_is_read()
     assert (alert.severity, alert.device_index) == (Severity.INFO, 6)
     assert "multiprocessors have work for 0 % of the time" in alert.detail
     assert {alert.severity for alert in seen.values()} == {Severity.INFO}
+
+
+def test_what_cannot_be_seen_meanwhile_was_not_seen_all_the_time() -> None:
+    narrow = {"pcie_width": 8, "utilization_gpu_percent": 99}
+    health = HealthHistory()
+    for second in range(46):
+        seen = second in {0, 44, 45}
+        readings = narrow if seen else {"pcie_width": None, "utilization_gpu_percent": 99}
+        found = health.check(at(second, device(readings=readings)))
+        assert "pcie_degraded" not in {alert.id for alert in found}, second

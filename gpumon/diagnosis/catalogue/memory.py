@@ -40,7 +40,7 @@ _OUT_OF_MEMORY: Final = KnownError(
     patterns=(
         Pattern(
             "CUDA out of memory. Tried to allocate",
-            rf"CUDA out of memory\. Tried to allocate (?P<requested>{SIZE})(?:\.? \(?GPU (?P<gpu>\d{{1,4}}))?",
+            rf"CUDA out of memory\. Tried to allocate {SIZE}(?:\.? \(?GPU (?P<gpu>\d{{1,4}}))?",
         ),
     ),
     causes=(

@@ -45,10 +45,12 @@ def _is_backend(value: str) -> str:
 
 def _is_power_of_two(value: str) -> str:
     parts = [value]
-    if value.startswith("["):
+    is_list = value.startswith("[")
+    if is_list:
         found = [_OPTION.fullmatch(part) for part in value[1:-1].split(",")]
         parts = [part[1] if part else "" for part in found]
-    right = all(part.isdecimal() and int(part).bit_count() == 1 for part in parts)
+    fewest_bits = 0 if is_list else 1  # in a list, 0 leaves sizes as they are
+    right = all(part.isdecimal() and fewest_bits <= int(part).bit_count() <= 1 for part in parts)
     return "" if right else "it takes a power of two, or a list such as [256:1,512:2,>:4]"
 
 

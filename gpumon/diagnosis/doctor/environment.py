@@ -74,7 +74,7 @@ _CUDA: Final = (
     _Remark("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", _is_on, "allows TF32 whatever the program says: fp32 gets less exact"),
     _Remark(
         "NVIDIA_VISIBLE_DEVICES",
-        lambda value: value in {"void", "none"},
+        lambda value: value == "none",  # with CDI void stands there, and all is well
         "tells the container toolkit to give the container no GPU",
         "Start the container with --gpus all.",
     ),

@@ -1,6 +1,7 @@
 """Checks of a Python: its torch, whether that starts CUDA, and whether it computes."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from gpumon.core.model import Frame
@@ -9,7 +10,7 @@ from gpumon.diagnosis.checks import Check, Finding, fail, ok, skip, warn
 from gpumon.diagnosis.doctor.facts import Python, Pythons
 from gpumon.diagnosis.doctor.fit import WHEELS, architectures, cuda_of, fits_driver, no_cuda, not_reached
 from gpumon.diagnosis.doctor.order import devices
-from gpumon.diagnosis.doctor.rule import Facts, gpus_of
+from gpumon.diagnosis.doctor.rule import Facts, gpus_of, judged
 from gpumon.diagnosis.doctor.wheels import loaded_twice, mixed
 from gpumon.diagnosis.doctor.wording import counted, sentences
 
@@ -46,7 +47,7 @@ def python_checks(facts: Facts) -> Iterator[Check]:
     yield found(pythons).named(FOUND)
     for number, python in enumerate((each for each in pythons.asked if each.has_torch), 1):
         for name, judge in PYTHON_JUDGES:
-            yield judge(python, frame).named(f"python{number}.{name}")
+            yield judged(partial(judge, python, frame)).named(f"python{number}.{name}")
 
 
 def found(pythons: Pythons) -> Finding:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.diagnosis.checks import Check, Finding, skip
+from gpumon.diagnosis.checks import Check, Finding, skip, warn
 
 Facts = Mapping[type, object]
 """What was gathered, by its type; a `Problem` in its place says why it could not be."""
@@ -33,7 +33,15 @@ class Rule(NamedTuple):
             fact = facts[need]
             if isinstance(fact, Problem) and need not in self.may_lack:
                 return skip(fact.reason).named(self.id)
-        return self.judge(*(facts[need] for need in self.needs)).named(self.id)
+        return judged(lambda: self.judge(*(facts[need] for need in self.needs))).named(self.id)
+
+
+def judged(judge: Callable[[], Finding]) -> Finding:
+    """What a check finds; one that fails itself costs itself alone."""
+    try:
+        return judge()
+    except Exception as error:  # noqa: BLE001 - the others are to be made all the same
+        return warn(f"The check itself failed: {type(error).__name__}.", "Report it with: gpumon doctor --bundle FILE.")
 
 
 @dataclass(frozen=True, slots=True)

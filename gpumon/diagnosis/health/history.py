@@ -73,7 +73,7 @@ class _Standing:
         if self.rule is None:
             return 0.0
         if device is None or not self.rule.can_tell(device, limits, has_readings=frame.is_fresh(device)):
-            return UNKNOWN_SECONDS if self.alert.severity is not Severity.INFO else CLEAR_SECONDS
+            return UNKNOWN_SECONDS if self.is_loud else CLEAR_SECONDS
         return self.rule.clear_seconds if self.shown else 0.0
 
 

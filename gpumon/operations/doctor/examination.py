@@ -154,6 +154,13 @@ class Examination:
         )
 
     def _run(self) -> None:
+        try:
+            self._gather_all()
+        finally:
+            self._over.set()
+            self.inbox.ring()
+
+    def _gather_all(self) -> None:
         deadlines = {each.kind: self._begin(each) for each in self._gatherers if each.after is None}
         while deadlines and not self._over.is_set():
             try:
@@ -165,8 +172,6 @@ class Examination:
                 continue  # it comes too late: its checks are made
             self._settle(kind, fact)
             deadlines |= {each.kind: self._begin(each) for each in self._gatherers if each.after is kind}
-        self._over.set()
-        self.inbox.ring()
 
     def _begin(self, gatherer: _Gatherer) -> float:
         """Starts a gatherer in a thread of its own; returns when its time is up."""
@@ -220,7 +225,7 @@ def _gathered(gather: Callable[[], object]) -> object:
         return gather()
     except CommandError as error:
         return error.problem
-    except OSError as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it costs the checks that need this fact, and no others
         return Problem(ProblemCode.UNKNOWN, f"It could not be read: {safe_text(str(error), 200)}.")
 
 

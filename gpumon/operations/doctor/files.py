@@ -27,7 +27,7 @@ _CONTAINER_GROUPS: Final = re.compile(r"docker|kubepods|containerd|libpod|lxc")
 _FABRIC_MANAGER: Final = "nv-fabricmanage"
 _PERSISTENCE_DAEMON: Final = "nvidia-persiste"
 """As the kernel has their names, cut at fifteen characters."""
-_JOURNAL: Final = ("journalctl", "--dmesg", "--boot", "--quiet", "--no-pager", "--grep", "NVRM: Xid")
+_JOURNAL: Final = ("journalctl", "--dmesg", "--boot", "--no-pager", "--grep", "NVRM: Xid")
 _JOURNAL_SECONDS: Final = 5.0
 _RECORD_BYTES: Final = 1 << 16
 _UNREADABLE: Final = Problem(

@@ -34,7 +34,9 @@ def ask_pythons(
         tries_gpus: Whether anything may run on a GPU.
     """
     words = ["torch"]
-    left_out = [] if isinstance(frame, Problem) else sorted(_left_out(frame, tries_gpus=tries_gpus))
+    left_out = [] if isinstance(frame, Problem) else sorted(_left_out(frame))
+    if not tries_gpus:
+        left_out = ["all"]
     if left_out:
         words += ["--leave-out", ",".join(left_out)]
     answers: dict[int, Python] = {}
@@ -56,10 +58,9 @@ def ask_pythons(
     return Pythons(tuple(distinct.values()), was_named)
 
 
-def _left_out(frame: Frame, *, tries_gpus: bool) -> set[str]:
+def _left_out(frame: Frame) -> set[str]:
     """UUIDs of the GPUs that nothing is to be tried on."""
-    devices = [device for device in frame.devices if not tries_gpus or not _has_room(device)]
-    return {device.uuid for device in devices if device.uuid is not None}
+    return {device.uuid for device in frame.devices if device.uuid is not None and not _has_room(device)}
 
 
 def _has_room(device: Device) -> bool:

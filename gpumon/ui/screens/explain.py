@@ -51,6 +51,7 @@ class ExplainScreen(DrawnScreen[None]):
         self._pause: Timer | None = None
         self._is_reading = False
         self._is_outdated = False
+        self._is_asking = False
 
     def compose(self) -> ComposeResult:
         yield TextLines(id="title")
@@ -74,7 +75,8 @@ class ExplainScreen(DrawnScreen[None]):
         else:
             lines = reading_lines(room) if self._is_reading else hint_lines(room)
         with self.app.batch_update():
-            self.query_one("#title", TextLines).show([title_line(self._title, "", scene, width)])
+            title = title_line(self._title, "", scene, width, key=self.focused is not self._area)
+            self.query_one("#title", TextLines).show([title])
             table.show([TableRow(str(number), each) for number, each in enumerate(lines)])
 
     @on(TextArea.Changed)
@@ -121,15 +123,27 @@ class ExplainScreen(DrawnScreen[None]):
             self._read()
         else:
             self._keep(found)
-            if found.matches and DRIVER_FILES.exists():
-                self._workshop.in_background(lambda: (found, with_evidence(found)), self._take_evidence)
+            self._ask_machine()
+
+    def _ask_machine(self) -> None:
+        """Has this machine asked about the errors; while it is being asked about others, as soon as that is done."""
+        found = self.found
+        if found is None or not found.matches or self._is_asking or not DRIVER_FILES.exists():
+            return
+        self._is_asking = True
+        self._workshop.in_background(lambda: (found, with_evidence(found)), self._take_evidence)
 
     def _take_evidence(self, told: tuple[Explanation, Explanation]) -> None:
         """This machine was asked; the text may be another one by now."""
+        self._is_asking = False
         found, with_more = told
-        if self.is_attached and self.found is found:
+        if not self.is_attached:
+            return
+        if self.found is found:
             self.found = with_more
             self.post_message(SceneWanted())
+        else:
+            self._ask_machine()
 
     def _keep(self, found: Explanation | None) -> None:
         self.found = found

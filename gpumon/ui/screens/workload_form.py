@@ -94,7 +94,8 @@ class WorkloadForm(DrawnScreen[list[BoardRun]]):
     def show(self, scene: Scene) -> None:
         """Draws what changes while the form is open: free memory, and devices that become free."""
         title = f"{self._workload.name}  {self._workload.purpose}"
-        self.query_one("#title", TextLines).show([title_line(title, "", scene, self.size.width)])
+        types = isinstance(self.focused, Input)
+        self.query_one("#title", TextLines).show([title_line(title, "", scene, self.size.width, key=not types)])
         offers = {offer.key: offer for offer in gpu_offers(self._workshop.board, scene.frame.devices)}
         offers[CPU.key] = cpu_offer(self._workshop.board, self._workload)
         for number, before in enumerate(self._offers):

@@ -8,7 +8,6 @@ from textual.widgets import Button, Input
 from gpumon.core.metrics import METRICS
 from gpumon.core.store import HISTORY_BUCKETS
 from gpumon.diagnosis.checks import FailedError, SkippedError
-from gpumon.diagnosis.health import RULES
 from gpumon.jobs.catalogue import Catalogue
 from gpumon.jobs.parameters import ParameterKind
 from gpumon.ui.screens.cost import CostScreen
@@ -80,14 +79,14 @@ async def cost(walk: Walk) -> str:
 
 
 async def health(walk: Walk) -> str:
-    """Every alert has its row, and the rules that cannot tell say so."""
+    """Every alert has its row."""
     async with walk.opened("a", HealthScreen, "health") as screen:
         walk.app.draw_anew()
         standing = walk.app.feed.scene()
         rows = screen.query_one("#alerts", LineTable).rows
         if standing is None or len(rows) != len(standing.alerts) + len(standing.alerts_over):
             raise FailedError(f"{len(rows)} rows for the alerts that stand and that are over")
-        return f"{len(standing.alerts)} alerts, {len(standing.alerts_over)} over, {len(RULES)} rules"
+        return f"{len(standing.alerts)} alerts, {len(standing.alerts_over)} over"
 
 
 async def help_page(walk: Walk) -> str:

@@ -15,13 +15,13 @@ _LEAST_TITLE: Final = 8
 """Cells that alerts leave to what is shown."""
 
 
-def title_line(what: str, more: str, scene: Scene, width: int) -> Line:
+def title_line(what: str, more: str, scene: Scene, width: int, *, key: bool = True) -> Line:
     """What is shown at the left, and alerts, the source and how it stands at the right.
 
     ``more`` stands between them where it fits. Notes give way to what is shown, warnings do not.
     """
     right = f"{scene.source} "
-    counted = alerts_text(scene.alerts)
+    counted = alerts_text(scene.alerts, key=key)
     least = _LEAST_TITLE if counted.startswith("!") else width_of(what)
     if counted and least + 2 + width_of(f"{counted}  {right}") <= width:
         right = f"{counted}  {right}"
@@ -31,13 +31,14 @@ def title_line(what: str, more: str, scene: Scene, width: int) -> Line:
     return (Span(f"{left}{middle}{' ' * gap}{right}", Role.HEADING),)
 
 
-def alerts_text(alerts: Sequence[Alert]) -> str:
+def alerts_text(alerts: Sequence[Alert], *, key: bool = True) -> str:
     """How many alerts there are, or how many notes where there is nothing worse, and the key that leads to them."""
+    leads = " (a)" if key else ""
     above = sum(alert.severity is not Severity.INFO for alert in alerts)
     if above:
-        return f"! {above} alert{'s' if above > 1 else ''} (a)"
+        return f"! {above} alert{'s' if above > 1 else ''}{leads}"
     notes = sum(is_note(alert) for alert in alerts)
-    return f"{notes} note{'s' if notes > 1 else ''} (a)" if notes else ""
+    return f"{notes} note{'s' if notes > 1 else ''}{leads}" if notes else ""
 
 
 def is_note(alert: Alert) -> bool:

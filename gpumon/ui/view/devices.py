@@ -30,7 +30,14 @@ SLOWED_BY_FAULT: Final = frozenset(
     {"hw_thermal_slowdown", "hw_power_brake_slowdown", "hw_slowdown", "sw_thermal_slowdown"}
 )
 _MEMORY_NEARLY_FULL: Final = 0.95
-_AT_EVERY_TICK: Final = ("utilization_gpu_percent", "memory_used_bytes", "power_watts", "temperature_celsius")
+_MARKED_STALE: Final = (
+    "utilization_gpu_percent",
+    "memory_used_bytes",
+    "power_watts",
+    "temperature_celsius",
+    "throttle_reasons",
+    "processes",
+)
 """One of these that is stale makes the row so."""
 
 
@@ -153,7 +160,7 @@ def _state(row: DeviceRow, _: int) -> Span:
     text, slowed = throttle_text(reasons or ())
     if slowed:
         return Span(f"!{text}", Role.WARNING)
-    if any(map(device.is_stale, _AT_EVERY_TICK)):
+    if any(map(device.is_stale, _MARKED_STALE)):
         return Span("STALE", Role.WARNING)
     if _nothing_computes(device):
         return Span("no SM work", Role.DIM)
