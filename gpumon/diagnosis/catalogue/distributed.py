@@ -7,6 +7,8 @@ from gpumon.diagnosis.catalogue.shared import (
     KERNEL_LOG,
     NO_CONTEXT_YET,
     NO_MEMORY_MATTER,
+    ONE_PROCESS_A_GPU,
+    ROOM_FOR_LIBRARIES,
     literal,
     names,
 )
@@ -82,10 +84,7 @@ _CUDA: Final = KnownError(
     ),
     fixes=(
         FIRST_RANK,
-        Fix(
-            "Leave room beside PyTorch's cache.",
-            "import torch\n\ntorch.cuda.set_per_process_memory_fraction(0.9)",
-        ),
+        ROOM_FOR_LIBRARIES,
         _NCCL_DEBUG,
         Fix(
             "As a test, do without NCCL's newer ways to get memory.",
@@ -119,7 +118,7 @@ _USAGE: Final = KnownError(
     ),
     fixes=(
         _GPU_OF_RANK,
-        Fix("Start as many processes as there are GPUs.", "torchrun --nproc-per-node=gpu train.py"),
+        ONE_PROCESS_A_GPU,
         Fix("Compare the versions on all machines.", "python -c 'import torch; print(torch.cuda.nccl.version())'"),
     ),
     empty_cache=NO_MEMORY_MATTER,

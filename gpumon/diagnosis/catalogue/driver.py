@@ -5,7 +5,9 @@ from typing import Final
 from gpumon.diagnosis.catalogue.shared import (
     BELOW_PYTORCH,
     KERNEL_LOG,
+    LOWER_POWER,
     NO_MEMORY_MATTER,
+    REBOOT_MACHINE,
     RESET_GPU,
     XID_CATALOG,
     literal,
@@ -41,7 +43,7 @@ _MISMATCH: Final = KnownError(
         "A container brings libraries of another driver.",
     ),
     fixes=(
-        Fix("Reboot the machine.", "sudo reboot"),
+        REBOOT_MACHINE,
         Fix(
             "Compare what is loaded with what is installed.",
             "cat /sys/module/nvidia/version; modinfo -F version nvidia",
@@ -146,7 +148,7 @@ _LOST: Final = KnownError(
             "sudo ipmitool chassis power cycle",
         ),
         KERNEL_LOG,
-        Fix("Lower the power limit, which shows whether power is the cause.", "sudo nvidia-smi -i 0 -pl 250"),
+        LOWER_POWER,
         Fix("Seat the card and its cables anew, or try another slot."),
         Fix("If it comes back, collect a report for the vendor.", "sudo nvidia-bug-report.sh"),
     ),

@@ -6,6 +6,9 @@ from gpumon.diagnosis.catalogue.shared import (
     CONTEXT_IS_DEAD,
     CUDA_ERRORS,
     KERNEL_LOG,
+    LINKS,
+    REBOOT_MACHINE,
+    RELOAD_UVM,
     RESET_GPU,
     RESTART,
     XID_CATALOG,
@@ -62,7 +65,7 @@ _NVLINK: Final = KnownError(
     ),
     fixes=(
         Fix("Start all ranks anew, and look for the one that failed first."),
-        Fix("See the state of the links and their error counters.", "nvidia-smi nvlink -s; nvidia-smi nvlink -e"),
+        LINKS,
         Fix("End all work on the machine and reset all of its GPUs together.", "sudo nvidia-smi --gpu-reset"),
         Fix(
             "To confirm that it is the links, do without them for one run.",
@@ -87,12 +90,9 @@ _UNKNOWN: Final = KnownError(
         "The GPU was lost; then the kernel log has an Xid.",
     ),
     fixes=(
-        Fix(
-            "Load the module anew; nothing may use the GPUs meanwhile.",
-            "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm",
-        ),
+        RELOAD_UVM,
         KERNEL_LOG,
-        Fix("Reboot the machine.", "sudo reboot"),
+        REBOOT_MACHINE,
     ),
     empty_cache="Cannot help: the driver is in a bad state, and the call most likely fails as well.",
     sources=(CUDA_ERRORS, "https://github.com/pytorch/pytorch/issues/49081"),

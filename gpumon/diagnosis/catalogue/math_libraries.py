@@ -7,6 +7,7 @@ from gpumon.diagnosis.catalogue.shared import (
     LAUNCH_BLOCKING,
     NO_MEMORY_MATTER,
     OWN_LIBRARIES,
+    ROOM_FOR_LIBRARIES,
     VERSIONS,
     WHO_HOLDS,
     literal,
@@ -21,10 +22,6 @@ _CUDNN_CODE: Final = "https://github.com/pytorch/pytorch/blob/main/torch/backend
 _WHICH_LIBRARIES: Final = Fix(
     "See whether another package has brought a second version of NVIDIA's libraries.",
     "pip list | grep -i nvidia; echo $LD_LIBRARY_PATH",
-)
-_ROOM_FOR_LIBRARIES: Final = Fix(
-    "Leave room beside PyTorch's cache.",
-    "import torch\n\ntorch.cuda.set_per_process_memory_fraction(0.9)",
 )
 
 _CUBLAS_START: Final = KnownError(
@@ -41,7 +38,7 @@ _CUBLAS_START: Final = KnownError(
     ),
     fixes=(
         WHO_HOLDS,
-        _ROOM_FOR_LIBRARIES,
+        ROOM_FOR_LIBRARIES,
         Fix(
             "Make the handle while there is room, before the large tensors.",
             "torch.ones(8, 8, device=device).mm(torch.ones(8, 8, device=device))",

@@ -78,6 +78,21 @@ RESET_GPU: Final = Fix(
     "sudo nvidia-smi --gpu-reset -i 0",
 )
 
+LINKS: Final = Fix("See the state of the links and their error counters.", "nvidia-smi nvlink -s; nvidia-smi nvlink -e")
+LOWER_POWER: Final = Fix(
+    "Lower the power limit, which shows whether power is the cause.", "sudo nvidia-smi -i 0 -pl 250"
+)
+ONE_PROCESS_A_GPU: Final = Fix("Start as many processes as there are GPUs.", "torchrun --nproc-per-node=gpu train.py")
+REBOOT_MACHINE: Final = Fix("Reboot the machine.", "sudo reboot")
+RELOAD_UVM: Final = Fix(
+    "Load the module anew; nothing may use the GPUs meanwhile.",
+    "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm",
+)
+ROOM_FOR_LIBRARIES: Final = Fix(
+    "Leave room beside PyTorch's cache.",
+    "import torch\n\ntorch.cuda.set_per_process_memory_fraction(0.9)",
+)
+
 
 def literal(text: str) -> Pattern:
     """A wording that is distinctive as it stands."""

@@ -8,6 +8,7 @@ from gpumon.diagnosis.catalogue.shared import (
     KERNEL_LOG,
     NO_CONTEXT_YET,
     PYTORCH_INSTALL,
+    RELOAD_UVM,
     VERSIONS,
     cuda_error,
     literal,
@@ -91,10 +92,7 @@ _BAD_START: Final = KnownError(
     ),
     fixes=(
         Fix("Make the device files.", "sudo nvidia-modprobe -c 0 -u"),
-        Fix(
-            "Load the module anew; nothing may use the GPUs meanwhile.",
-            "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm",
-        ),
+        RELOAD_UVM,
         Fix("Start the container again, or reboot the machine."),
         Fix("Set CUDA_VISIBLE_DEVICES before the program starts.", "CUDA_VISIBLE_DEVICES=0 python train.py"),
     ),

@@ -19,7 +19,6 @@ MEMORY_ERRORS: Final = Fix(
     "See how many errors were counted, and whether a row waits to be remapped.",
     "nvidia-smi -q -d ECC,ROW_REMAPPER",
 )
-LINKS: Final = Fix("See the state of the links and their error counters.", "nvidia-smi nvlink -s; nvidia-smi nvlink -e")
 NEIGHBOURS: Final = Fix("Read the Xids of the same second: the first of them counts.", "sudo dmesg -T | grep -i xid")
 
 

@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from gpumon.diagnosis.catalogue.shared import LAUNCH_BLOCKING, SANITIZER
+from gpumon.diagnosis.catalogue.shared import LAUNCH_BLOCKING, LINKS, LOWER_POWER, SANITIZER
 from gpumon.diagnosis.catalogue.xid import (
-    LINKS,
     NEIGHBOURS,
     REBOOT,
     REPLACE,
@@ -116,7 +115,7 @@ _OF_LINKS: Final = (
                 "sudo reboot",
             ),
             Fix("Look for errors of the bus just before.", "sudo dmesg -T | grep -i -E 'pcie|aer'"),
-            Fix("Lower the power limit, which shows whether power is the cause.", "sudo nvidia-smi -i 0 -pl 250"),
+            LOWER_POWER,
             REPLACE,
         ),
     ),
