@@ -125,7 +125,8 @@ def test_status_agrees_with_nvidia_smi_under_a_matmul() -> None:
         assert_agreement()
         found = status()["devices"][0]
         assert found["utilization_gpu_percent"] > 90
-        assert found["alerts"] == [], "a healthy GPU at full load is no alarm"
+        loud = [alert for alert in found["alerts"] if alert["severity"] != "info"]
+        assert loud == [], "a healthy GPU at full load is no alarm"
 
 
 def test_processes_agree_with_nvidia_smi() -> None:

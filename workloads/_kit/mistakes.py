@@ -22,14 +22,14 @@ import torch
 
 cap = {OOM_CAP_BYTES >> 20} << 20  # what this demonstration takes at most
 torch.cuda.set_per_process_memory_fraction(cap / torch.cuda.mem_get_info()[1])
-rows = torch.ones(32, 8 << 20, dtype=torch.uint8)
+rows = torch.ones(32, 2 << 20)
 total = 0
 for part in rows.split(32):
     total += int(part.to("cuda").sum())
 print(total)
 """,
         r"CUDA out of memory\. Tried to allocate",
-        str(32 * (8 << 20)),
+        str(32 * (2 << 20)),
         wrong="rows.split(32)",
         mended="rows.split(4)",
         memory_bytes=OOM_CAP_BYTES,
