@@ -2,7 +2,9 @@
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -28,6 +30,13 @@ def nvml_mock(tmp_path_factory: pytest.TempPathFactory) -> NvmlMock:
 def old_nvml_mock(tmp_path_factory: pytest.TempPathFactory) -> NvmlMock:
     """The stand-in of a driver of about 2020, without the second versions of calls."""
     return _built(tmp_path_factory, old=True)
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder with a name so short that a socket in it has a path that the kernel takes: 107 bytes at most."""
+    with tempfile.TemporaryDirectory(prefix="gpumon-", dir="/tmp") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

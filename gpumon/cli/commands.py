@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from gpumon import __version__
+from gpumon.cli.attach import attach
 from gpumon.cli.doctor import doctor
 from gpumon.cli.explain import explain
 from gpumon.cli.group import Commands, configured, handed_down, thresholds
+from gpumon.cli.memory import memory
 from gpumon.cli.options import (
     NumberRange,
     debug_option,
@@ -21,6 +23,8 @@ from gpumon.cli.options import (
     since_option,
     speed_option,
 )
+from gpumon.cli.snapshot import snapshot
+from gpumon.cli.watch import watch
 from gpumon.core.exits import CommandError, ExitCode
 from gpumon.streams.base import Stream
 
@@ -89,16 +93,21 @@ def demo(speed: float, history: float, theme: str, mouse: bool) -> None:
 @debug_option
 def status(as_json: bool) -> None:
     """Print one look at this machine's GPUs."""
-    from gpumon.operations.status import document, look
-
     limits = thresholds()
-    frame = look()
     if as_json:
-        click.echo(json.dumps(document(frame, limits), indent=2, ensure_ascii=False))
-    elif frame.devices:
-        from gpumon.ui.report import report
+        from gpumon.operations.sight import look_with_probes
+        from gpumon.operations.status import document
 
-        click.echo(report(frame, limits))
+        frame, probes, _ = look_with_probes()
+        click.echo(json.dumps(document(frame, limits, probes), indent=2, ensure_ascii=False))
+    else:
+        from gpumon.operations.status import look
+
+        frame = look()
+        if frame.devices:
+            from gpumon.ui.report import report
+
+            click.echo(report(frame, limits))
     problem = frame.problems.get("driver")
     if problem is not None:
         raise CommandError(problem, ExitCode.NOT_THERE)
@@ -289,4 +298,8 @@ def _show(stream: Stream, theme: str, mouse: bool, history: float) -> NoReturn:
     os._exit(code)  # all is given back; an ordinary exit would still wait for threads that wait for the driver
 
 
+gpumon.add_command(attach)
 gpumon.add_command(doctor)
+gpumon.add_command(memory)
+gpumon.add_command(snapshot)
+gpumon.add_command(watch)

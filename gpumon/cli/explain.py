@@ -4,10 +4,11 @@ import io
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import wrap
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from gpumon.diagnosis.narrative import Section, TextBlock
 
 _WIDEST: Final = 100
+_LONGEST_PATH: Final = 4096
 _HINT: Final = "Paste the error, then press Ctrl-D on a line of its own."
 
 
@@ -43,37 +45,77 @@ _HINT: Final = "Paste the error, then press Ctrl-D on a line of its own."
     envvar="GPUMON_EXPLAIN_ID",
     help="Explain the known error of this name, such as oom or xid-79.",
 )
+@click.option(
+    "--oom",
+    "is_newest",
+    is_flag=True,
+    envvar="GPUMON_EXPLAIN_OOM",
+    help="Explain the newest file that a probe of yours left when memory ran out.",
+)
 @debug_option
-def explain(file: Path | None, as_json: bool, is_live: bool | None, as_list: bool, error_id: str | None) -> int:
+def explain(  # noqa: PLR0917 - click passes them by name
+    file: Path | None,
+    as_json: bool,
+    is_live: bool | None,
+    as_list: bool,
+    error_id: str | None,
+    is_newest: bool,
+) -> int:
     """Read the log or traceback FILE, or standard input, and say what its errors mean.
 
     It tells the first cause from what only followed it, reads the figures of the message, and ranks what mends it.
     The log may be of any size, compressed, colored, wrapped, and of several ranks. For example:
     python train.py 2>&1 | gpumon explain
 
+    FILE may as well be what gpumon's probe leaves when a process runs out of memory; --oom takes the newest of these.
+
     Exits with 0 if it knows an error in it, with 1 if not.
     """
-    if sum((file is not None, as_list, error_id is not None)) > 1:
-        raise click.UsageError("Give a FILE, --list or --id, not several of them.")
+    if sum((file is not None, as_list, error_id is not None, is_newest)) > 1:
+        raise click.UsageError("Give a FILE, --list, --id or --oom, not several of them.")
     if as_list:
         _say_list(as_json=as_json)
         return ExitCode.OK
     if error_id is not None:
         _say_entry(error_id, as_json=as_json)
         return ExitCode.OK
+    if is_newest:
+        return _say_newest(is_live, as_json=as_json)
     return _say_explanation(_with_evidence(_explained(file), is_live), as_json=as_json)
 
 
 def _explained(file: Path | None) -> "Explanation":
-    from gpumon.diagnosis.explain import explain as read
+    from gpumon.diagnosis.explain import explain_source
     from gpumon.diagnosis.source import log_pieces, open_log
 
     if file is not None and str(file) != "-":
         with open_log(file) as opened:
-            return read(log_pieces(opened, str(file)))
+            return explain_source(log_pieces(opened, str(file)), str(file))
     if sys.stdin.isatty():
         click.echo(_HINT, err=True)
-    return read(log_pieces(io.BufferedReader(io.FileIO(0, closefd=False)), "Standard input"))
+    name = "Standard input"
+    return explain_source(log_pieces(io.BufferedReader(io.FileIO(0, closefd=False)), name), name)
+
+
+def _say_newest(is_live: bool | None, *, as_json: bool) -> int:
+    """The newest file that a probe has left, with its name and how many there are."""
+    from gpumon.diagnosis.oom import explain_oom
+    from gpumon.diagnosis.oom_file import read_oom_file
+    from gpumon.diagnosis.source import log_pieces, open_log
+    from gpumon.operations.oom_files import oom_files
+
+    files = oom_files()
+    if not files:
+        reason = "No process of yours has left a file on running out of memory."
+        problem = Problem(ProblemCode.NOT_FOUND, reason, "The probe leaves one: gpumon watch -- python train.py")
+        raise CommandError(problem, ExitCode.NOT_THERE)
+    name = safe_text(str(files[-1]), _LONGEST_PATH)
+    with open_log(files[-1]) as opened:
+        explanation = explain_oom(read_oom_file(log_pieces(opened, name), name))
+    if not as_json:
+        click.echo(f"{'The only file' if len(files) == 1 else f'The newest of {len(files)} files'}: {name}\n")
+    more = {"file": name, "files": len(files)}
+    return _say_explanation(_with_evidence(explanation, is_live), as_json=as_json, more=more)
 
 
 def _with_evidence(explanation: "Explanation", is_live: bool | None) -> "Explanation":
@@ -84,12 +126,14 @@ def _with_evidence(explanation: "Explanation", is_live: bool | None) -> "Explana
     return with_evidence(explanation) if is_wanted else explanation
 
 
-def _say_explanation(explanation: "Explanation", *, as_json: bool) -> int:
+def _say_explanation(
+    explanation: "Explanation", *, as_json: bool, more: Mapping[str, object] = MappingProxyType({})
+) -> int:
     from gpumon.diagnosis.documents import explanation_document
     from gpumon.diagnosis.narrative import NOTHING_FOUND, sections
 
     if as_json:
-        _say_json(explanation_document(explanation))
+        _say_json({**explanation_document(explanation), **more})
     elif explanation.matches:
         _say_sections(sections(explanation))
     else:

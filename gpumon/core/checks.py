@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 from gpumon.core.text import safe_text
 
 TEXT_LIMIT: Final = 512
+_LARGEST_COUNT: Final = 1 << 62
 _LARGEST_INTEGER: Final = 1 << 64  # JSON has no limit, and a longer one overflows where it meets a float
 
 Json = dict[str, Any]
@@ -23,9 +24,9 @@ def as_object(raw: object) -> Json:
 
 def as_tuple(raw: object, item: Callable[[Json], T]) -> tuple[T, ...]:
     """A list of objects, each made into something by ``item``."""
-    if type(raw) is not list:
-        raise TypeError(f"expected a list, found {type(raw).__name__}")
-    return tuple(item(as_object(each)) for each in raw)
+    if raw is None:
+        raise TypeError("expected a list, found null")
+    return tuple(item(as_object(each)) for each in as_list(raw))
 
 
 def as_number(raw: object) -> float | None:
@@ -42,6 +43,34 @@ def as_integer(raw: object) -> int | None:
     if raw is None or (type(raw) is int and abs(raw) <= _LARGEST_INTEGER):
         return raw
     raise TypeError(f"expected a whole number, found {raw!r:.40}")
+
+
+def as_count(raw: object) -> int | None:
+    """A whole number that is not negative, or None for null.
+
+    Raises:
+        ValueError: It is negative, or larger than any count or size.
+    """
+    found = as_integer(raw)
+    if found is not None and not 0 <= found <= _LARGEST_COUNT:
+        raise ValueError(f"{found} cannot be")
+    return found
+
+
+def as_flag(raw: object) -> bool | None:
+    """True or false, or None for null."""
+    if raw is None or type(raw) is bool:
+        return raw
+    raise TypeError(f"expected true or false, found {type(raw).__name__}")
+
+
+def as_list(raw: object) -> list[Any]:
+    """A list; an empty one for null."""
+    if raw is None:
+        return []
+    if type(raw) is not list:
+        raise TypeError(f"expected a list, found {type(raw).__name__}")
+    return raw
 
 
 def as_text(raw: object) -> str | None:

@@ -38,6 +38,7 @@ def _match_document(match: Match) -> dict[str, Any]:
         "memory_cause": None if cause is None else cause.value,
         "figures": dict(match.figures),
         "evidence": dict(match.evidence),
+        **({} if match.story is None else {"story": list(match.story.sentences), "stack": list(match.story.stack)}),
     }
 
 

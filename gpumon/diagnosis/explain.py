@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from typing import Final
 
 from gpumon.core.text import safe_text
@@ -12,6 +13,8 @@ from gpumon.diagnosis.cause import first_cause
 from gpumon.diagnosis.explanation import Explanation, Match
 from gpumon.diagnosis.match import Finder, Hit
 from gpumon.diagnosis.memory_message import read_memory_message
+from gpumon.diagnosis.oom import explain_oom
+from gpumon.diagnosis.oom_file import is_oom_file, read_oom_file
 from gpumon.diagnosis.prefixes import Moment, moment_of
 from gpumon.diagnosis.scan import Block, blocks
 
@@ -48,6 +51,21 @@ def explain_text(text: str) -> Explanation:
     """The same for a text that is there already, such as one that was pasted."""
     data = text.encode("utf-8", "replace")
     return explain(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
+
+
+def explain_source(pieces: Iterator[bytes], name: str) -> Explanation:
+    """The same for what may be a log or a file that a probe has left on running out of memory.
+
+    Args:
+        pieces: What is read, unpacked.
+        name: What it is called in a complaint.
+
+    Raises:
+        CommandError: It is such a file, and cannot be read.
+    """
+    first = next(pieces, b"")
+    whole = chain((first,), pieces)
+    return explain_oom(read_oom_file(whole, name)) if is_oom_file(first) else explain(whole)
 
 
 @cache

@@ -10,6 +10,27 @@ from gpumon.diagnosis.prefixes import Moment
 
 
 @dataclass(frozen=True, slots=True)
+class OomStory:
+    """What only the file tells that a probe leaves when memory runs out.
+
+    Attributes:
+        cause: Why the allocation failed.
+        sentences: Why it is this cause, in figures, and what else there is to see.
+        rows: The figures, by name.
+        fixes: What mends it here, best first.
+        place: Which process, on which GPU, and when.
+        stack: Who asked, innermost first, each as Python writes it.
+    """
+
+    cause: MemoryCause
+    sentences: tuple[str, ...]
+    rows: tuple[tuple[str, str], ...]
+    fixes: tuple[Fix, ...]
+    place: str
+    stack: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Match:
     """A known error that a log has, once for all of its lines.
 
@@ -26,6 +47,7 @@ class Match:
         figures: What the message says in figures and names.
         memory: The figures of an out-of-memory text.
         evidence: What this machine says to it now, by subject.
+        story: What the probe's file tells, for an error that is found in one.
     """
 
     error: KnownError
@@ -40,15 +62,20 @@ class Match:
     figures: Mapping[str, int | str] = field(default_factory=dict)
     memory: MemoryMessage | None = None
     evidence: Mapping[str, str] = field(default_factory=dict)
+    story: OomStory | None = None
 
     @property
     def memory_cause(self) -> MemoryCause | None:
         """Which of the five causes it is, for an out-of-memory error whose figures are there."""
+        if self.story is not None:
+            return self.story.cause
         return None if self.memory is None else memory_cause(self.memory)
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
         """What mends it here, best first."""
+        if self.story is not None:
+            return self.story.fixes
         cause = self.memory_cause
         return self.error.fixes if cause is None else ranked_fixes(cause, self.error.fixes)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from gpumon.diagnosis.explanation import Explanation, Match
+from gpumon.diagnosis.explanation import Explanation, Match, OomStory
 from gpumon.diagnosis.known import Context, Fix, KnownError
 from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence, figure_rows
 
@@ -92,7 +92,9 @@ def _heading(error: KnownError) -> str:
 
 
 def _where(match: Match) -> str:
-    """Its place in the log, and how often it is there."""
+    """Its place in the log, and how often it is there; or which process left the file."""
+    if match.story is not None:
+        return match.story.place
     rank = "" if match.rank is None else f", rank {match.rank}"
     moment = "" if match.moment is None else f", {match.moment.text}"
     ranks = f", on {_ranks_text(match.ranks)}" if len(match.ranks) > 1 else ""
@@ -118,7 +120,9 @@ def _causes(error: KnownError) -> Iterator[TextBlock]:
 
 
 def _figures(match: Match) -> Iterator[Section]:
-    if match.memory is not None:
+    if match.story is not None:
+        yield from _story(match.story)
+    elif match.memory is not None:
         gpu = [("GPU", match.figures["gpu"])] if "gpu" in match.figures else []
         rows = [TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in (*gpu, *figure_rows(match.memory))]
         sentence = cause_sentence(match.memory_cause or MemoryCause.UNKNOWN, match.memory)
@@ -127,6 +131,13 @@ def _figures(match: Match) -> Iterator[Section]:
         names = ((name.replace("_", " "), value) for name, value in match.figures.items())
         rows = [TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in names]
         yield Section("What the message names", tuple(rows))
+
+
+def _story(story: OomStory) -> Iterator[Section]:
+    rows = (TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in story.rows)
+    yield Section("What the numbers say", (*map(_paragraph, story.sentences), *rows))
+    if story.stack:
+        yield Section("Who asked, innermost first", tuple(TextBlock(BlockKind.CODE, call) for call in story.stack))
 
 
 def _evidence(match: Match) -> Iterator[Section]:

@@ -16,7 +16,7 @@ from gpumon.core.model import Device, Frame
 from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text
 from gpumon.core.xids import xid_text
-from gpumon.diagnosis.explanation import Explanation
+from gpumon.diagnosis.explanation import Explanation, Match
 from gpumon.jobs.interpreter import find_interpreter
 from gpumon.operations.doctor.files import kernel_errors
 from gpumon.operations.doctor.limits import host_limits
@@ -85,13 +85,18 @@ def with_evidence(explanation: Explanation, machine: Machine | None = None) -> E
     """
     asked = machine or Machine()
     matches = (
-        replace(match, evidence=dict(_evidence(match.error.id, asked))) if match.is_cause else match
+        replace(match, evidence=dict(_evidence(match, asked))) if match.is_cause else match
         for match in explanation.matches
     )
     return replace(explanation, matches=tuple(matches))
 
 
-def _evidence(error_id: str, machine: Machine) -> Iterator[tuple[str, str]]:
+def _evidence(match: Match, machine: Machine) -> Iterator[tuple[str, str]]:
+    error_id = match.error.id
+    uuid = match.figures.get("gpu_uuid")
+    if uuid is not None and machine.frame is not None:
+        index = next((device.index for device in _devices(machine) if device.uuid == uuid), None)
+        yield f"cuda:{match.figures['gpu']}", "no GPU of this machine" if index is None else f"GPU {index}"
     for ids, witness in WITNESSES:
         if error_id in ids or (witness is _xids and error_id.startswith("xid-")):
             yield from witness(machine)

@@ -68,6 +68,7 @@ class GpumonApp(Doors):
         self._home = Feed(stream, history_seconds, thresholds)
         self._demo: Feed | None = None
         self.workshop = Workshop(self, self._home, self.draw)
+        self.probes = self.board_of(self._home)
 
     @property
     def feed(self) -> Feed:
@@ -126,6 +127,7 @@ class GpumonApp(Doors):
 
     def action_pause(self) -> None:
         self.feed.toggle_pause()
+        self.probes.hold(self.feed.paused)
         self.draw()
 
     def action_faster(self) -> None:
@@ -157,6 +159,7 @@ class GpumonApp(Doors):
             self._home.hide()
             self._demo = Feed(recording, self._history_seconds, self._thresholds)
             recording.inbox.on_arrival(self._ring)
+        self.probes.hold(self.feed.paused)
         self.refresh_bindings()
         self.draw_anew()
 
@@ -172,6 +175,7 @@ class GpumonApp(Doors):
     def close_streams(self) -> None:
         """Closes every stream that was opened, and stops every workload."""
         self.workshop.close()
+        self.probes.close()
         for feed in (self.feed, self._home):
             feed.stream.close()
 

@@ -8,6 +8,8 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from gpumon.streams.base import Adjustable, Seekable, Stream
+from gpumon.ui.screens.details import DetailsScreen
+from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.drawn import DrawnScreen
 from gpumon.ui.screens.health import HealthScreen
 from gpumon.ui.screens.overview import OverviewScreen
@@ -15,6 +17,7 @@ from gpumon.ui.screens.overview import OverviewScreen
 APP_BINDINGS: Final = (
     Binding("q,ctrl+c", "quit", "Quit", id="quit", tooltip="Leave gpumon"),
     Binding("question_mark,f1", "help", "Help", id="help", tooltip="What the screen shows and what the keys do"),
+    Binding("m,M", "memory", "Memory", id="memory", tooltip="Where the GPU's memory is, and what PyTorch does with it"),
     Binding("w", "workloads", "Workloads", id="workloads", tooltip="Run diagnostic workloads and watch them"),
     Binding("a", "alerts", "Alerts", id="alerts", tooltip="What is wrong, since when, and what to do"),
     Binding("e", "explain", "Explain", id="explain", tooltip="Paste an error or a log: what it means, what mends it"),
@@ -44,6 +47,9 @@ APP_BINDINGS: Final = (
     Binding("ctrl+z", "suspend_process", "Suspend", id="suspend", show=False, tooltip="Suspend; fg brings it back"),
 )
 
+ABOUT_A_DEVICE: Final = (OverviewScreen, DeviceScreen, DetailsScreen)
+"""Screens with a device of which more can be shown."""
+
 
 def applies(action: str, stream: Stream, screen: Screen[Any]) -> bool:
     """Whether an action of the app has a use with a stream and on a screen."""
@@ -53,6 +59,8 @@ def applies(action: str, stream: Stream, screen: Screen[Any]) -> bool:
         return isinstance(stream, (Seekable, Adjustable))
     if action in {"demo", "workloads", "explain", "doctor", "cost"}:
         return isinstance(screen, OverviewScreen)
+    if action == "memory":
+        return isinstance(screen, ABOUT_A_DEVICE)
     if action == "alerts":
         return isinstance(screen, DrawnScreen) and not isinstance(screen, HealthScreen)
     return True

@@ -43,8 +43,8 @@ class Feed:
         self.stream = stream
         self.store = Store(history_seconds=history_seconds)
         self.arrived_at = time.monotonic()
-        self.on_frame: Callable[[Frame], None] = lambda _: None
-        """Is told every frame that has been taken in."""
+        self.on_frame: list[Callable[[Frame], None]] = []
+        """Are told every frame that has been taken in."""
         self.frames_taken = 0
         self.frames_merged = 0
         """Frames that nothing was drawn of, because a newer one had come already."""
@@ -93,7 +93,8 @@ class Feed:
             else:
                 self.store.apply(arrival)
                 self._check_health(arrival)
-                self.on_frame(arrival)
+                for tell in tuple(self.on_frame):
+                    tell(arrival)
                 self.frames_taken += 1
                 self.frames_late += (arrival.sweep.seconds or 0.0) > arrival.interval_seconds
         self.frames_merged += max(0, self.frames_taken - before - 1)

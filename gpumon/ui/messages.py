@@ -17,6 +17,13 @@ class JobsHaveNews(Message):
         return isinstance(message, JobsHaveNews)
 
 
+class ProbesHaveNews(Message):
+    """A probe has come, told something or gone, or has answered."""
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, ProbesHaveNews)
+
+
 class SceneWanted(Message):
     """A screen has come to the top or has another size; what it shows is of another moment or shape."""
 

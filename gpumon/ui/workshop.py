@@ -57,7 +57,7 @@ class Workshop:
         self._dialog: LeaveDialog | None = None
         self._asked_for: BoardRun | None = None
         self._looking: set[str] = set()
-        home.on_frame = self._watch
+        home.on_frame.append(self._watch)
 
     def look_around(self) -> None:
         """Looks for workloads, an interpreter and kept results; what is known stays until there is something newer."""

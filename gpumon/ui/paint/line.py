@@ -57,6 +57,18 @@ def clipped(text: str, width: int) -> str:
     return set_cell_size(text, width - 1) + ELLIPSIS if width > 0 else ""
 
 
+def cut(whole: Iterable[Span], width: int) -> Line:
+    """A line of several roles in at most ``width`` cells; one that is cut says so."""
+    found: list[Span] = []
+    for text, role in whole:
+        piece = clipped(text, width)
+        found.append(Span(piece, role))
+        width -= width_of(piece)
+        if piece != text:
+            break
+    return merged(found)
+
+
 def width_of(text: str) -> int:
     """Cells that a text takes."""
     return len(text) if text.isascii() else cell_len(text)

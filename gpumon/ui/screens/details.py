@@ -25,13 +25,13 @@ class DetailsScreen(EntriesScreen[None]):
 
     def __init__(self, key: str, pid: int) -> None:
         super().__init__()
-        self._key = key
+        self.key = key
         self._pid = pid
         self._title = f"PID {pid}"
 
     def show(self, scene: Scene) -> None:
         """Draws the process of a scene; of one that has gone, the last values, and that it has gone."""
-        device = next((each for each in scene.frame.devices if each.key == self._key), None)
+        device = next((each for each in scene.frame.devices if each.key == self.key), None)
         process = None
         if device is not None:
             process = next((each for each in device.processes or () if each.pid == self._pid), None)

@@ -11,7 +11,7 @@ from gpumon.ui.scene import Scene
 
 ResultT = TypeVar("ResultT")
 
-_ROOMY_WIDTH: Final = 132
+_ROOMY_WIDTH: Final = 141
 """From so many columns on every key of the overview has room in the footer with space around it."""
 
 

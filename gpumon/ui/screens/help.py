@@ -21,6 +21,7 @@ KEYS
   tab  arrows    from table to table, and inside one (also j k g G, mouse)
   enter          a GPU over time; every value of the row, its meaning,
                  or why it is missing
+  m              where a GPU's memory is, and what PyTorch does with it
   w              workloads: run diagnoses on a GPU or the CPU, watch them
   a              alerts: what is wrong, since when, what to do
   e              paste an error or a log: what it means, what mends it
@@ -56,6 +57,21 @@ A GPU OVER TIME
                  ┆ workload of gpumon, ! the GPU or an alert, X an Xid
                  error, x the driver
   s              save what the charts show as a CSV file
+  M              where its memory is
+
+A GPU'S MEMORY
+  ▞ ▒ ? ·        the driver's, a process without a probe, nobody's, free
+  ▄ █ ▓          context and libraries; tensors; freed, a stream's yet
+  ░ ▚            cached: can be given back; fragmented: cannot
+                 To see inside a process: gpumon watch -- python train.py
+                 or import gpumon.probe; gpumon.probe.start()
+  left right     the GPU before or after      z x   zoom in and out
+  s              segments: the allocator's memory as a map of its blocks;
+                 there, r reads it again, m shows all of memory_summary()
+  e              have the process give back its cache; it asks first
+  o              why a process ran out of memory
+  chart          ⣿ allocated in ⠒ reserved in ⠐ all that NVML counts;
+                 ▲ peak, R retry: memory was short, X out of memory
 
 A WORKLOAD
   w enter        choose one, set its parameters, start it with F5

@@ -47,6 +47,13 @@ class OverviewScreen(DrawnScreen[None]):
         yield TextLines(id="host")
         yield Footer()
 
+    @property
+    def key(self) -> str | None:
+        """The device under the cursor, or that of the process under it; None while there is none."""
+        table = self._table("processes" if self.focused is self._table("processes") else "devices")
+        chosen = table.rows[table.cursor].key if table.cursor < len(table.rows) else None
+        return chosen.rpartition("/")[0] if chosen is not None and table.id == "processes" else chosen
+
     def show(self, scene: Scene) -> None:
         """Draws a scene."""
         if self.has_class("too-small"):

@@ -21,6 +21,7 @@ STEPS: Final[tuple[tuple[str, Step], ...]] = (
     ("values", figures.values),
     ("overview", screens.overview),
     ("device", screens.device),
+    ("memory", screens.memory),
     ("process", screens.process),
     ("cost", screens.cost),
     ("health", screens.health),

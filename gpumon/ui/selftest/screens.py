@@ -7,9 +7,11 @@ from textual.widgets import Button, Input
 
 from gpumon.core.metrics import METRICS
 from gpumon.core.store import HISTORY_BUCKETS
+from gpumon.core.units import bytes_text
 from gpumon.diagnosis.checks import FailedError, SkippedError
 from gpumon.jobs.catalogue import Catalogue
 from gpumon.jobs.parameters import ParameterKind
+from gpumon.operations.memory import waterfall
 from gpumon.ui.screens.cost import CostScreen
 from gpumon.ui.screens.details import DetailsScreen
 from gpumon.ui.screens.device import DeviceScreen
@@ -17,6 +19,7 @@ from gpumon.ui.screens.doctor import DoctorScreen
 from gpumon.ui.screens.explain import ExplainScreen
 from gpumon.ui.screens.health import HealthScreen
 from gpumon.ui.screens.help import HelpScreen
+from gpumon.ui.screens.memory import MemoryScreen
 from gpumon.ui.screens.metric_choice import MetricChoiceScreen
 from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.screens.workloads import WorkloadsScreen
@@ -54,6 +57,19 @@ async def device(walk: Walk) -> str:
         if empty:
             raise FailedError(f"the chart of {', '.join(empty)} has no points")
         return f"{len(drawn)} charts with points, {len(rows)} rows"
+
+
+async def memory(walk: Walk) -> str:
+    """Every byte of a GPU is told."""
+    walk.table("devices").cursor = _liveliest(walk)
+    async with walk.opened("m", MemoryScreen, "memory") as screen:
+        device = next((each for each in walk.frame.devices if each.key == screen.key), None)
+        if device is None or waterfall(device, {}).problem is not None:
+            raise SkippedError("this GPU does not tell its memory")
+        rows = screen.query_one("#parts", LineTable).rows
+        if not rows or screen.told_bytes != device.get("memory_total_bytes"):
+            raise FailedError(f"{len(rows)} parts of together {screen.told_bytes} bytes")
+        return f"{len(rows)} rows, all {bytes_text(screen.told_bytes)} told"
 
 
 async def process(walk: Walk) -> str:

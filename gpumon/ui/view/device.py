@@ -82,12 +82,13 @@ def chart_lines(drawn: MovingChart, place: int, device: Device, width: int) -> l
     last = len(drawn.rows) - 1
     for row, text in enumerate(drawn.rows):
         label = value_text(drawn.scale.top, metric.unit) if row == 0 else "0" if row == last else ""
-        lines.append((_gutter(label, "┤" if label else "│"), Span(text, role)))
+        lines.append((gutter(label, "┤" if label else "│"), Span(text, role)))
     return lines
 
 
 @lru_cache(maxsize=_MOST_LABELS)
-def _gutter(label: str, border: str) -> Span:
+def gutter(label: str, border: str) -> Span:
+    """What stands left of a row of a chart: its label, and the chart's edge."""
     return Span(f"{clipped(label, GUTTER - 2):>{GUTTER - 2}} {border}", Role.DIM)
 
 
@@ -113,7 +114,7 @@ def _rounded(value: float) -> float:
 def axis_line(window: Window, now_seconds: float) -> Line:
     """The time under all charts."""
     label = f"{_column_text(window.column_seconds)}/col"
-    return line(_gutter(label, "└"), Span(axis_text(window, now_seconds), Role.DIM))
+    return line(gutter(label, "└"), Span(axis_text(window, now_seconds), Role.DIM))
 
 
 def _column_text(seconds: float) -> str:
@@ -130,7 +131,7 @@ def throttle_lines(history: DeviceHistory, window: Window, most: int) -> Iterato
         words = THROTTLE_WORDS[reason]
         role = Role.WARNING if reason in SLOWED_BY_FAULT else Role.PLAIN
         label = f"{words} +{more}" if more > 0 and place == most - 1 else words
-        yield line(_gutter(label, "│"), Span(cells, role))
+        yield line(gutter(label, "│"), Span(cells, role))
 
 
 def _held_cells(history: DeviceHistory, reason: str, window: Window) -> str:
@@ -155,7 +156,7 @@ def event_lines(history: DeviceHistory, window: Window) -> Iterator[Line]:
     free = cells[begin:]
     if len(free) >= len(text) and not "".join(free).strip():
         cells[begin : begin + len(text)] = text
-    yield line(_gutter("events", "│"), Span("".join(cells), Role.WARNING))
+    yield line(gutter("events", "│"), Span("".join(cells), Role.WARNING))
 
 
 def heading_line(shown: int, wanted: int, width: int) -> Line:

@@ -1,0 +1,56 @@
+"""The file that a snapshot is read from, plain or compressed."""
+
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+from gpumon.snapshots.machine import UnreadableError
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_PEEK_BYTES: Final = 64
+_BUFFER_BYTES: Final = 1 << 20
+
+
+class SnapshotFile:
+    """A file that is open already.
+
+    Args:
+        descriptor: Where it is open.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._raw = io.FileIO(descriptor, closefd=False)
+        self.size_bytes = os.fstat(descriptor).st_size
+        file = io.BufferedReader(self._raw, _BUFFER_BYTES)
+        packed = file.peek(2)[:2] == _GZIP_MAGIC
+        self._source = io.BufferedReader(gzip.GzipFile(fileobj=file), _BUFFER_BYTES) if packed else file
+
+    @property
+    def read_bytes(self) -> int:
+        """How much of the file was read, as it lies on the disk."""
+        return self._raw.tell()
+
+    def peek(self) -> bytes:
+        """How it begins."""
+        return self._guarded(lambda: self._source.peek(_PEEK_BYTES)[:_PEEK_BYTES])
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, decompressed.
+
+        Raises:
+            UnreadableError: They cannot be read, or are damaged.
+        """
+        return self._guarded(lambda: self._source.read(size))
+
+    def _guarded(self, read: Callable[[], bytes]) -> bytes:
+        try:
+            return read()
+        except EOFError:
+            raise UnreadableError("is cut off: its compressed data has no end") from None
+        except (zlib.error, gzip.BadGzipFile):
+            raise UnreadableError("is damaged: its compressed data is wrong") from None
+        except OSError as error:
+            raise UnreadableError(f"cannot be read: {os.strerror(error.errno or 0).lower()}") from None

@@ -1,0 +1,120 @@
+"""`gpumon attach` as a shell runs it: what it says, its exit codes, and that it leaves nothing behind."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import GPUMON, is_one_line, run, shell
+from tests.probe.pythons import PYTHON314, needs_python314
+
+FOR_EVER = "import time; print('on', flush=True)\nwhile True: time.sleep(0.02)"
+SLEEPY = "import time; print('on', flush=True); time.sleep(3); print('awake', flush=True); time.sleep(0.2)"
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """One in which sockets and scripts have folders of their own."""
+    folder = tempfile.mkdtemp(prefix="gpumon-", dir="/tmp")
+    unset = {"GPUMON_PROBE", "PYTHON_DISABLE_REMOTE_DEBUG"}
+    inherited = {name: value for name, value in os.environ.items() if name not in unset}
+    yield {**inherited, "GPUMON_PROBE_DIR": folder, "TMPDIR": str(tmp_path)}
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def start(environment: dict[str, str]) -> Iterator[Start]:
+    """Starts programs; each has said its first line when it is returned."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(python: str, code: str) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen([python, "-c", code], stdout=pipe, stderr=pipe, text=True, env=environment)
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "on\n"
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def wait_for(folder: Path, *, is_there: bool) -> None:
+    """Waits until a script is there, or is gone."""
+    deadline = time.monotonic() + 20
+    while any(folder.glob("gpumon-attach-*/script.py")) != is_there:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("line", ["", "x", "0", "-5", "1.5", "1 2", "1 --timeout nan", "1 --timeout -1"])
+def test_wrong_usage(environment: dict[str, str], line: str) -> None:
+    done = run("attach", *line.split(), env=environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Usage: gpumon attach" in done.stderr
+
+
+def test_itself(environment: dict[str, str]) -> None:
+    done = shell('exec "$@" $$', "attach", env=environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is gpumon itself" in done.stderr
+
+
+@pytest.mark.parametrize("pid", [str((1 << 22) + 1), "99999999999999999999"])
+def test_no_such_process(environment: dict[str, str], pid: str) -> None:
+    done = run("attach", pid, env=environment)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert is_one_line(done.stderr)
+    assert f"no process {pid}" in done.stderr
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python is new enough")
+def test_an_old_python(environment: dict[str, str], start: Start) -> None:
+    done = run("attach", str(start(sys.executable, FOR_EVER).pid), env=environment)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert is_one_line(done.stderr)
+    assert "gpumon watch -- " in done.stderr
+
+
+@needs_python314
+def test_it_says_what_to_do_next(environment: dict[str, str], start: Start) -> None:
+    process = start(PYTHON314, FOR_EVER)
+    done = run("attach", str(process.pid), env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"The probe runs in process {process.pid} (")
+    assert done.stdout.endswith("\nOpen gpumon and press m.\n")
+    again = run("attach", str(process.pid), env=environment)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert again.stdout.startswith(f"There is a probe already in process {process.pid} (")
+    elsewhere = run("attach", str(process.pid), env={**environment, "GPUMON_PROBE_DIR": "/none"})
+    assert f"Open gpumon with GPUMON_PROBE_DIR={environment['GPUMON_PROBE_DIR']} and press m." in elsewhere.stdout
+
+
+@needs_python314
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+def test_ended_while_it_waits(
+    environment: dict[str, str], start: Start, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    process = start(PYTHON314, SLEEPY)
+    with subprocess.Popen([GPUMON, "attach", str(process.pid)], env=environment, stderr=subprocess.PIPE) as waiting:
+        wait_for(tmp_path, is_there=True)
+        time.sleep(0.5)
+        waiting.send_signal(number)
+        _, error = waiting.communicate(timeout=20)
+    assert (waiting.returncode, error.strip()) == (code, b"")
+    if number is signal.SIGINT:
+        wait_for(tmp_path, is_there=False)
+        assert process.poll() is None
+    assert process.communicate(timeout=30) == ("awake\n", "")
+    assert list(tmp_path.glob("gpumon-attach-*")) == []

@@ -1,0 +1,109 @@
+"""`gpumon watch`: it becomes the command, which does not notice."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpumon.cli.watch import SITE, watched_environment
+from tests.probe.children import FAKE_TORCH, Program, environment, waited
+
+HELD = "import sys, torch; torch.cuda.allocate(0, 1); print('ready', flush=True); sys.stdin.readline()"
+
+
+@pytest.fixture
+def tmp_path(short_path: Path) -> Path:
+    return short_path
+
+
+def watched(folder: Path, *command: str, **more: str) -> "subprocess.Popen[str]":
+    own = {**environment(folder), "PYTHONPATH": str(FAKE_TORCH), **more}
+    return subprocess.Popen(
+        [sys.executable, "-m", "gpumon", "watch", *command],
+        env=own,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+
+
+def test_the_program_has_a_probe_and_the_pid_of_the_command(tmp_path: Path) -> None:
+    with watched(tmp_path, "--", sys.executable, "-c", HELD) as process:
+        program = Program(process, tmp_path)
+        assert program.hear() == "ready"
+        assert program.probe().until("hello")["pid"] == process.pid
+        assert program.end() == (0, "", "")
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 77])
+def test_the_exit_code_is_the_commands(tmp_path: Path, code: int) -> None:
+    with watched(tmp_path, "sh", "-c", f"echo out; echo err >&2; exit {code}") as process:
+        assert process.communicate() == ("out\n", "err\n")
+        assert process.returncode == code
+
+
+def test_options_of_the_command_are_its_own(tmp_path: Path) -> None:
+    with watched(
+        tmp_path, sys.executable, "-c", "import sys; print(sys.argv[1:])", "--json", "--help", "-x"
+    ) as process:
+        assert process.communicate()[0] == "['--json', '--help', '-x']\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_a_signal_ends_the_command_as_ever(tmp_path: Path, number: signal.Signals) -> None:
+    code = "import signal, sys; signal.signal(2, signal.SIG_DFL); print('ready', flush=True); sys.stdin.readline()"
+    with watched(tmp_path, "--", sys.executable, "-c", code) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert process.wait(20) == -number
+
+
+def test_what_python_ignores_the_command_does_not(tmp_path: Path) -> None:
+    with watched(tmp_path, "--", "grep", "SigIgn", "/proc/self/status") as process:
+        ignored = int(process.communicate()[0].split()[1], 16)
+    assert not ignored & (1 << (signal.SIGPIPE - 1))
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("--", "no-such-command-at-all"), "There is no command no-such-command-at-all."),
+        (("--", "script"), "cannot be run: Exec format error."),
+    ],
+)
+def test_a_command_that_cannot_run_is_a_sentence(tmp_path: Path, command: tuple[str, ...], said: str) -> None:
+    script = tmp_path / "script"
+    script.write_bytes(b"\x00")
+    script.chmod(0o755)
+    with watched(tmp_path, *command, PATH=f"{tmp_path}:{os.environ['PATH']}") as process:
+        _, err = process.communicate()
+    assert (process.returncode, "Traceback" in err) == (3, False)
+    assert said in err
+
+
+def test_without_a_command_it_is_wrong_usage(tmp_path: Path) -> None:
+    with watched(tmp_path) as process:
+        assert "Missing argument" in process.communicate()[1]
+        assert process.returncode == 2
+
+
+def test_pythonpath_is_kept_and_the_probe_comes_first_and_once() -> None:
+    once = watched_environment({"PYTHONPATH": "/a::/b", "X": "y"})
+    assert once == {"PYTHONPATH": f"{SITE}:/a:/b", "X": "y"}
+    assert watched_environment(once) == once
+    assert watched_environment({})["PYTHONPATH"] == str(SITE)
+
+
+def test_children_of_a_shell_are_watched_too(tmp_path: Path) -> None:
+    with watched(tmp_path, "sh", "-c", f'{sys.executable} -c "{HELD}"; exit 5') as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        assert waited(lambda: list((tmp_path / "sockets").glob("*.sock")))
+        process.communicate("\n")
+        assert process.returncode == 5

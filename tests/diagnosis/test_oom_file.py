@@ -1,0 +1,490 @@
+"""What a probe leaves when memory runs out: it is read and never trusted, and the cause that it comes to is right."""
+
+import copy
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpumon.core.exits import CommandError, ExitCode
+from gpumon.core.problems import ProblemCode
+from gpumon.diagnosis.documents import explanation_document
+from gpumon.diagnosis.explain import explain_source, explain_text
+from gpumon.diagnosis.explanation import Match, OomStory
+from gpumon.diagnosis.memory_cause import MemoryCause
+from gpumon.diagnosis.narrative import sections
+from gpumon.diagnosis.oom_file import MOST_BYTES, is_oom_file
+from gpumon.diagnosis.source import log_pieces, open_log
+from tests.diagnosis.oom_documents import (
+    ALLOCATED,
+    FRAGMENTED,
+    FULL,
+    GIB,
+    INACTIVE,
+    KIB,
+    MIB,
+    MOST,
+    PENDING,
+    TOTAL,
+    Json,
+    document,
+    history,
+    pieces,
+    segment,
+    steps,
+    used,
+)
+
+HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e[/][bold red]\n"
+
+
+def match_of(told: Json) -> Match:
+    data = json.dumps(told).encode()
+    cause = explain_source(iter([data[:100], data[100:]]), "oom.json").cause
+    assert cause is not None
+    return cause
+
+
+def story_of(told: Json) -> OomStory:
+    story = match_of(told).story
+    assert story is not None
+    return story
+
+
+def refusal(data: bytes) -> CommandError:
+    with pytest.raises(CommandError) as caught:
+        explain_source(iter([data]), "oom.json")
+    assert caught.value.exit_code is ExitCode.USAGE
+    assert caught.value.problem.reason.startswith("oom.json cannot be read: ")
+    assert str(caught.value).isprintable()
+    return caught.value
+
+
+def changed(told: Json, *path: str | int, value: object) -> Json:
+    """A document with another value in a place."""
+    copied = copy.deepcopy(told)
+    place: Any = copied
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return copied
+
+
+# The cause
+
+
+def test_fragmentation_is_proven_by_its_pieces() -> None:
+    story = story_of(FRAGMENTED)
+    assert story.cause is MemoryCause.FRAGMENTATION
+    assert story.sentences[0] == (
+        "Fragmentation: PyTorch keeps 5.86 GiB that no tensor uses, but in 600 pieces, the largest of 10.0 MiB; the "
+        "2.00 GiB asked for must be in one."
+    )
+    assert "expandable_segments:True" in story.fixes[0].code
+
+
+def test_fragmentation_below_a_cap_is_fragmentation() -> None:
+    story = story_of(document([used(3 * GIB), pieces(100, 16 * MIB)], 64 * MIB, limit=6 * GIB + 200 * MIB))
+    assert story.cause is MemoryCause.FRAGMENTATION
+    assert any("limited itself to 6.20 GiB" in sentence for sentence in story.sentences)
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "fix"),
+    [
+        ({"pool": [0, 3]}, "6.00 GiB free in private pools, those of CUDA graphs", "share one pool"),
+        ({"stream": 0x55AA}, "6.00 GiB free in pools of other streams", "on one stream"),
+        ({"is_large": False}, "6.00 GiB free in segments for blocks of the other kind", ""),
+    ],
+)
+def test_fragmentation_that_is_only_apparent_says_where_the_memory_is(place: Json, words: str, fix: str) -> None:
+    elsewhere = segment(8 * GIB, [[6 * GIB, 0, INACTIVE]], **place)
+    story = story_of(document([used(71 * GIB), elsewhere], 2 * GIB))
+    assert story.cause is MemoryCause.FRAGMENTATION
+    assert story.sentences[0].startswith(f"Fragmentation only in appearance: PyTorch keeps {words}")
+    assert fix in story.fixes[0].text
+
+
+def test_a_small_request_is_not_served_from_large_segments() -> None:
+    story = story_of(document([used(73 * GIB), pieces(300, 10 * MIB)], 2 * MIB, request=request(2 * MIB, 0)))
+    assert story.cause is MemoryCause.FRAGMENTATION
+    assert "of the other kind" in story.sentences[0]
+
+
+def test_a_neighbour_is_told_from_the_own_context() -> None:
+    story = story_of(document([used(18 * GIB)], 4 * GIB, others=60 * GIB))
+    assert story.cause is MemoryCause.NEIGHBOUR
+    assert "60.5 GiB are held outside of this process's PyTorch" in story.sentences[0]
+    assert "nvidia-smi" in story.fixes[0].code
+
+
+def test_a_neighbour_weighs_more_than_what_a_graph_keeps() -> None:
+    graph = segment(8 * GIB, [[6 * GIB, 0, INACTIVE]], pool=[0, 1])
+    assert story_of(document([used(11 * GIB), graph], 2 * GIB, others=60 * GIB)).cause is MemoryCause.NEIGHBOUR
+
+
+@pytest.mark.parametrize("asked", [4 * GIB, 100 * GIB])
+def test_a_request_that_is_too_big(asked: int) -> None:
+    story = story_of(document([used(MOST)], asked))
+    assert story.cause is MemoryCause.TOO_BIG
+    assert "accumulation_steps" in story.fixes[0].code
+
+
+def test_small_requests_of_a_job_that_does_not_grow_are_too_big_or_a_leak_too_slow_to_be_seen() -> None:
+    story = story_of(document([used(MOST)], 20 * MIB))
+    assert story.cause is MemoryCause.TOO_BIG
+    assert any("a leak may be too slow" in sentence for sentence in story.sentences)
+    assert "loss.item()" in story.fixes[-1].code
+
+
+def test_one_step_that_is_larger_than_those_before() -> None:
+    story = story_of(document([used(70 * GIB)], 12 * GIB, history=history(steps(10 * GIB, 40 * GIB))))
+    assert story.cause is MemoryCause.TOO_BIG
+    told = [sentence for sentence in story.sentences if "larger than those before" in sentence]
+    assert len(told) == 1
+    assert told[0].startswith("In the 60 s before, tensors had held 40.0 GiB at most; then 82.0 GiB were wanted")
+
+
+@pytest.mark.parametrize("asked", [20 * MIB, 2 * GIB])
+def test_a_leak_has_a_rate(asked: int) -> None:
+    grown = history(steps(50 * GIB, 70 * GIB, growth=100 * MIB), retries=1)
+    story = story_of(document([used(MOST)], asked, history=grown))
+    assert story.cause is MemoryCause.LEAK
+    assert re.search(r"steadily in the last 60 s, by about [56]\.\d\d GiB a minute; without that", story.sentences[0])
+    assert any("nothing left 2 times" in sentence for sentence in story.sentences)
+    assert "memory_allocated" in story.fixes[0].code
+
+
+def test_a_slow_leak_is_one() -> None:
+    slow = history(steps(78 * GIB, 78 * GIB + 99 * MIB, growth=MIB))
+    assert story_of(document([used(MOST)], 2 * MIB, history=slow)).cause is MemoryCause.LEAK
+
+
+@pytest.mark.parametrize("period", [0.31, 0.52, 1.0, 1.99, 2.008, 3.4, 7.7])
+@pytest.mark.parametrize("growth", [0, 60 * MIB])
+def test_a_leak_is_told_from_steps_of_any_length(period: float, growth: int) -> None:
+    grown = history(steps(50 * GIB, 60 * GIB, growth, period))
+    found = story_of(document([used(MOST)], 512 * MIB, history=grown)).cause
+    assert found is (MemoryCause.LEAK if growth else MemoryCause.TOO_BIG)
+
+
+@pytest.mark.parametrize(
+    "grown",
+    [
+        history(lambda seconds: 10 * GIB if seconds < 30 else 70 * GIB),
+        history(lambda seconds: int(seconds * GIB), seconds=8),
+        history(steps(10 * GIB, 78 * GIB)),
+    ],
+    ids=["a phase began", "watched for a moment", "steps"],
+)
+def test_growth_that_is_not_steady_is_no_leak(grown: list[Json]) -> None:
+    assert story_of(document([used(MOST)], 4 * GIB, history=grown)).cause is MemoryCause.TOO_BIG
+
+
+def test_a_model_that_is_being_loaded_does_not_leak() -> None:
+    told = document([used(MOST)], 512 * MIB, history=history(lambda seconds: int(seconds * 1.3 * GIB)))
+    loading = [["/opt/env/lib/python3.12/site-packages/torch/nn/modules/module.py", 930, "_apply"], *told["stack"]]
+    assert story_of(told).cause is MemoryCause.LEAK
+    assert story_of({**told, "stack": loading}).cause is MemoryCause.TOO_BIG
+
+
+def test_growth_beside_another_cause_is_told() -> None:
+    grown = history(steps(5 * GIB, 15 * GIB, growth=50 * MIB))
+    story = story_of(document([used(18 * GIB)], 4 * GIB, others=60 * GIB, history=grown))
+    assert story.cause is MemoryCause.NEIGHBOUR
+    assert any("more room only puts the end off" in sentence for sentence in story.sentences)
+
+
+def test_a_cap() -> None:
+    story = story_of(document([used(15 * GIB)], 2 * GIB, limit=16 * GIB))
+    assert story.cause is MemoryCause.CAP
+    assert story.sentences[0].startswith("Cap: the process has limited itself to 16.0 GiB and held 15.0 GiB")
+    assert "set_per_process_memory_fraction" in story.fixes[0].code
+
+
+def test_no_cap_is_to_blame_for_what_no_gpu_could_hold() -> None:
+    story = story_of(document([used(15 * GIB)], 100 * GIB, limit=16 * GIB))
+    assert story.cause is MemoryCause.TOO_BIG
+    assert story.sentences[0] == "Too big: it asked for 100 GiB at once, and the whole GPU has 80.0 GiB."
+
+
+def test_a_cap_that_was_not_reached_is_none() -> None:
+    assert story_of(document([used(18 * GIB)], 4 * GIB, limit=76 * GIB, others=60 * GIB)).cause is MemoryCause.NEIGHBOUR
+
+
+def test_expandable_segments_that_are_on_are_not_recommended() -> None:
+    grown = segment(78 * GIB, [[5 * MIB, 0, INACTIVE], [20 * MIB, 20 * MIB, ALLOCATED]] * 900, is_expandable=True)
+    told = document([grown], 2 * GIB, expandable_segments=True)
+    told["statistics"]["inactive_split_bytes"] = None
+    story = story_of(told)
+    assert story.cause is MemoryCause.FRAGMENTATION
+    assert "900 pieces, the largest of 5.00 MiB" in story.sentences[0]
+    assert any("on already" in sentence for sentence in story.sentences)
+    assert not any("expandable_segments" in fix.code for fix in story.fixes)
+
+
+def test_only_the_device_that_ran_out_counts() -> None:
+    other = pieces(600, 10 * MIB, ordinal=1)
+    told = document([used(MOST)], 4 * GIB)
+    told["segments"] = [other, *told["segments"]]
+    assert story_of(told).cause is MemoryCause.TOO_BIG
+
+
+def test_out_of_memory_in_the_first_second() -> None:
+    story = story_of(document([used(MOST)], 4 * GIB, history=[]))
+    assert story.cause is MemoryCause.TOO_BIG
+    assert any("had not watched for long enough" in sentence for sentence in story.sentences)
+    small = story_of(document([used(MOST)], 20 * MIB, history=[]))
+    assert small.cause is MemoryCause.LEAK
+    assert small.sentences[0].startswith("Leak, or a job just too big")
+
+
+def test_what_waits_for_a_stream_is_told() -> None:
+    waiting = segment(79 * GIB, [[3 * GIB, 0, PENDING]])
+    assert any(
+        "3.00 GiB were freed and still wait" in each for each in story_of(document([waiting], 4 * GIB)).sentences
+    )
+
+
+def test_a_library_beside_pytorch_is_told() -> None:
+    story = story_of(document([used(76 * GIB)], 8 * GIB, others=2 * GIB))
+    assert story.cause is MemoryCause.TOO_BIG
+    assert any(sentence.startswith("2.50 GiB are held outside of PyTorch") for sentence in story.sentences)
+    assert "Nobody else" not in story.sentences[0]
+
+
+def test_memory_that_is_free_after_all_was_given_back_by_somebody() -> None:
+    story = story_of(document([used(30 * GIB), pieces(600, 10 * MIB)], 2 * GIB, others=30 * GIB))
+    assert story.cause is MemoryCause.UNKNOWN
+    assert story.sentences[0].startswith("A moment after the 2.00 GiB asked for could not be had, 7.78 GiB were free")
+
+
+def test_the_other_backend_has_no_pieces() -> None:
+    told = document([], 4 * GIB, backend="cudaMallocAsync", request=request(4 * GIB, GIB))
+    told["statistics"] = {"ordinal": 0, "allocated_bytes": 60 * GIB, "reserved_bytes": 78 * GIB}
+    found = match_of(told)
+    assert (found.error.id, found.memory_cause) == ("oom-async-backend", MemoryCause.TOO_BIG)
+    assert any("snapshot" in fix.code for fix in found.error.see_more)
+
+
+# What is missing
+
+
+@pytest.mark.parametrize("name", sorted(FRAGMENTED["statistics"]))
+def test_a_statistic_that_is_missing_comes_from_the_segments(name: str) -> None:
+    for value in ({}, {name: None}):
+        kept = {key: each for key, each in FRAGMENTED["statistics"].items() if key != name} | value
+        assert story_of({**FRAGMENTED, "statistics": kept}).cause is MemoryCause.FRAGMENTATION
+
+
+def test_without_any_statistics_the_segments_do() -> None:
+    assert story_of({**FRAGMENTED, "statistics": None}).cause is MemoryCause.FRAGMENTATION
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_without_all_segments_the_statistics_do(is_cut: bool) -> None:
+    story = story_of({**FRAGMENTED, "segments": FRAGMENTED["segments"][:1] if is_cut else [], "cut": is_cut})
+    assert story.cause is MemoryCause.FRAGMENTATION
+    assert "in pieces of which none is as large" in story.sentences[0]
+    assert any("more blocks than the file can hold" in sentence for sentence in story.sentences) is is_cut
+
+
+@pytest.mark.parametrize("name", ["limit_bytes", "free_bytes"])
+def test_a_request_without_its_surroundings(name: str) -> None:
+    cause = story_of(changed(FULL, "request", name, value=None)).cause
+    assert cause is (MemoryCause.UNKNOWN if name == "free_bytes" else MemoryCause.TOO_BIG)
+
+
+def test_a_document_with_the_least_there_can_be() -> None:
+    least: Json = {"schema": 1, "kind": "gpumon-oom", "time_seconds": 0}
+    least |= {"process": {}, "device": {"ordinal": 3}, "request": {"bytes": MIB}}
+    assert story_of(least).cause is MemoryCause.UNKNOWN
+    assert match_of(least).text == "cuda:3"
+
+
+# What it is told like
+
+
+def test_it_is_told_like_every_error() -> None:
+    explanation = explain_source(iter([json.dumps(FRAGMENTED).encode()]), "oom.json")
+    told = sections(explanation)
+    assert [section.heading for section in told] == [
+        "CUDA out of memory [oom]",
+        "What the numbers say",
+        "Who asked, innermost first",
+        "Go on or start again",
+        "What mends it, best first",
+        "What torch.cuda.empty_cache() does",
+        "To see more",
+        "Source",
+    ]
+    texts = [block.text for section in told for block in section.blocks]
+    assert texts[1] == 'File "/home/ada/train/model.py", line 88, in forward'
+    assert texts[2].startswith("Process 4242, rank 0 of 2, 2026-")
+    assert texts[2].endswith(", PyTorch 2.11.0+cu130: python train.py --batch 64")
+    assert "largest piece of that\t10.0 MiB" in texts
+    assert "gpumon snapshot snapshot.pickle" in texts
+    assert any(text.endswith("it could give back 0 B.") for text in texts)
+    assert not any("site-packages/torch/" in text for text in texts)
+
+
+def test_the_document_has_the_public_names() -> None:
+    told = explanation_document(explain_source(iter([json.dumps(FRAGMENTED).encode()]), "oom.json"))
+    (match,) = told["matches"]
+    assert (match["id"], match["memory_cause"], match["rank"]) == ("oom", "fragmentation", 0)
+    assert match["figures"]["asked_bytes"] == 2 * GIB
+    assert match["figures"]["largest_piece_bytes"] == 10 * MIB
+    assert match["figures"]["gpu_uuid"] == "GPU-1b2c"
+    assert match["story"][0].startswith("Fragmentation: ")
+    assert match["stack"][0].endswith("in forward")
+    assert "story" not in explanation_document(explain_text("CUDA error: device-side assert triggered"))["matches"][0]
+
+
+# What is not to be trusted
+
+
+def strings(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for each in value.items():
+            yield from strings(list(each))
+    elif isinstance(value, list):
+        for each in value:
+            yield from strings(each)
+    elif isinstance(value, str):
+        yield value
+
+
+def test_hostile_strings_are_data() -> None:
+    told = {
+        **FRAGMENTED,
+        "torch_version": HOSTILE,
+        "process": {**FRAGMENTED["process"], "argv": [HOSTILE] * 3},
+        "device": {**FRAGMENTED["device"], "name": HOSTILE, "uuid": HOSTILE},
+        "settings": {"PYTORCH_" + HOSTILE: HOSTILE},
+        "stack": [[HOSTILE, 1, HOSTILE]],
+    }
+    explanation = explain_source(iter([json.dumps(told).encode()]), "oom.json")
+    texts = [block.text for section in sections(explanation) for block in section.blocks]
+    for text in (*texts, *strings(explanation_document(explanation))):
+        assert text.replace("\n", "").replace("\t", "").isprintable()
+    assert any("[/][bold red]" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("request", "bytes"), -1),
+        (("request", "bytes"), True),
+        (("request", "bytes"), 1 << 70),
+        (("request",), []),
+        (("device", "ordinal"), None),
+        (("device", "total_bytes"), "80 GiB"),
+        (("time_seconds",), 1e300),
+        (("time_seconds",), float("nan")),
+        (("process", "argv"), [7]),
+        (("settings",), {"PYTORCH_ALLOC_CONF": 1}),
+        (("history",), {"seconds_before": 1}),
+        (("history", 0, "seconds_before"), -1e308),
+        (("stack", 0), ["train.py"]),
+        (("segments", 0, "blocks", 0), [1, 2, 3]),
+        (("segments", 0, "blocks", 0), [1, 2]),
+        (("segments", 0, "pool"), [0, 0, 0]),
+        (("segments", 0, "is_large"), 1),
+        (("statistics", "reserved_bytes"), 1.5),
+    ],
+)
+def test_a_wrong_value_is_one_sentence(path: tuple[str | int, ...], value: object) -> None:
+    error = refusal(json.dumps(changed(FRAGMENTED, *path, value=value)).encode())
+    assert error.problem.code is ProblemCode.DAMAGED
+
+
+@pytest.mark.parametrize("name", ["schema", "time_seconds", "process", "device", "request"])
+def test_what_must_be_there(name: str) -> None:
+    raw = json.dumps({key: value for key, value in FRAGMENTED.items() if key != name})
+    assert f"'{name}' is missing" in str(refusal(raw.encode()))
+
+
+@pytest.mark.parametrize(
+    ("rest", "why"),
+    [
+        (b"", "it ends too early"),
+        (b', "stack": ' + b"[" * 200_000, "nested too deep"),
+        (b', "x": 1' + b"0" * 5000 + b"}", "Exceeds the limit"),
+        (b', "x": "\xff\xfe"}', "decode"),
+        (b', "x": [' + b"[]," * 500_000 + b"1]}", "too many parts"),
+        (b"," + b" " * MOST_BYTES, "more than 16 MiB"),
+    ],
+)
+def test_what_is_no_document_is_one_sentence(rest: bytes, why: str) -> None:
+    error = refusal(b'{"schema": 1, "kind": "gpumon-oom"' + rest)
+    assert why in str(error)
+
+
+def test_a_newer_file_names_its_schema_and_the_way_out() -> None:
+    error = refusal(json.dumps({**FRAGMENTED, "schema": 2}).encode())
+    assert error.problem.code is ProblemCode.NEWER_SCHEMA
+    assert "schema 2, and this gpumon reads schema 1." in error.problem.reason
+    assert "the version of gpumon whose probe has left it" in error.problem.remedy
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.99])
+def test_a_file_whose_end_is_missing(tmp_path: Path, share: float) -> None:
+    told = {**FRAGMENTED, "stack": [[f"{number**9}.py", number, "step"] for number in range(5000)]}
+    whole = gzip.compress(json.dumps(told).encode())
+    path = tmp_path / "oom.json.gz"
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with open_log(path) as opened, pytest.raises(CommandError) as caught:
+        explain_source(log_pieces(opened, "oom.json"), "oom.json")
+    assert "it ends too early" in str(caught.value)
+
+
+def test_a_file_that_unpacks_without_end_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "oom.json.gz"
+    with gzip.open(path, "wb", compresslevel=1) as packed:
+        packed.write(b'{"schema": 1, "kind": "gpumon-oom", "x": "')
+        for _ in range(256):
+            packed.write(b"x" * MIB)
+    with open_log(path) as opened:
+        unpacked = log_pieces(opened, "oom.json")
+        with pytest.raises(CommandError) as caught:
+            explain_source(unpacked, "oom.json")
+        assert sum(map(len, unpacked)) > 200 * MIB  # the rest of it, which nobody had taken
+    assert "more than 16 MiB" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"schema": 1}',
+        '{"kind": "other"}',
+        '{"a": {"kind": "gpumon-oom"}}',
+        'x {"kind": "gpumon-oom"}',
+        '["kind", "gpumon-oom"]',
+    ],
+)
+def test_other_documents_are_logs(text: str) -> None:
+    assert not is_oom_file(text.encode())
+    assert explain_source(iter([text.encode()] if text else []), "log") == explain_text(text)
+
+
+def test_a_document_that_somebody_has_laid_out_anew() -> None:
+    assert is_oom_file(json.dumps(FRAGMENTED, indent=4).encode())
+
+
+def test_as_many_blocks_as_a_file_may_have() -> None:
+    holes = segment(60 * GIB, [[512 * KIB, 0, INACTIVE], [MIB, MIB, ALLOCATED]] * 24_999)
+    told = document([holes, used(MOST - 60 * GIB)], 4 * GIB)
+    assert sum(len(each["blocks"]) for each in told["segments"]) == 50_000
+    assert "12.2 GiB that no tensor uses, but in 24,999 pieces" in story_of(told).sentences[0]
+    each_alone = [used(MIB, is_large=False, address=number) for number in range(50_000)]
+    assert story_of(document([*each_alone, used(30 * GIB)], 4 * GIB)).cause is MemoryCause.TOO_BIG
+
+
+def request(asked: int, free: int, limit: int = TOTAL) -> Json:
+    return {"bytes": asked, "limit_bytes": limit, "free_bytes": free}

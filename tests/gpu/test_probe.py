@@ -1,0 +1,329 @@
+"""On real GPUs: what a probe tells is what the process itself prints, and with the driver's figures it adds up."""
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpumon.core.model import Frame
+from gpumon.operations.memory import PartKind, Waterfall, waterfall
+from gpumon.operations.status import look
+from gpumon.probe.client import Answer, Ask, Probe, ProbeWatcher
+from tests.probe.children import PATIENCE, waited
+from tests.terminal import Terminal
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(180), pytest.mark.xdist_group("gpu")]
+
+REPOSITORY = Path(__file__).parents[2]
+MIB, GIB = 1 << 20, 1 << 30
+TRAINING = """
+import json, os, sys, torch
+device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+torch.cuda.set_device(device)
+layer = torch.nn.TransformerEncoderLayer(2048, 16, 8192, batch_first=True, device=device)
+model = torch.nn.TransformerEncoder(layer, 8)
+optimizer = torch.optim.AdamW(model.parameters())
+def train(size):
+    loss = model(torch.randn(size, 256, 2048, device=device)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+def say():
+    torch.cuda.synchronize()
+    held = [torch.cuda.memory_allocated(), torch.cuda.memory_reserved(), torch.cuda.max_memory_allocated()]
+    print(json.dumps(held), flush=True)
+for size in (64, 16, 32):
+    train(size)
+say()
+for line in sys.stdin:
+    exec(line)
+"""
+FRAGMENTED = """
+import torch
+torch.cuda.init()
+total = torch.cuda.get_device_properties(0).total_memory
+pieces = [torch.empty(2 << 30, dtype=torch.uint8, device="cuda") for _ in range(int(0.9 * total) >> 31)]
+count = len(pieces)
+del pieces
+halves = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(count)]
+more = []
+while True:
+    more.append(torch.empty(1536 << 20, dtype=torch.uint8, device="cuda"))
+"""
+NEIGHBOUR = """
+import sys, torch
+held = torch.empty(int(0.6 * torch.cuda.get_device_properties(0).total_memory), dtype=torch.uint8, device="cuda")
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+CROWDED = """
+import torch
+want = int(0.55 * torch.cuda.get_device_properties(0).total_memory)
+torch.empty(want, dtype=torch.uint8, device="cuda")
+"""
+
+
+@pytest.fixture
+def tmp_path(short_path: Path) -> Path:
+    return short_path
+
+
+class Job:
+    """A program under `gpumon watch`, whose probe is to be found in a folder of the test's."""
+
+    def __init__(self, folder: Path, code: str, more: Mapping[str, str]) -> None:
+        self.folder = folder
+        command = [sys.executable, "-m", "gpumon", "watch", "--", sys.executable, "-c", code]
+        own = {**os.environ, **places(folder), "PYTHONPATH": paths(), **more}
+        self.process = subprocess.Popen(
+            command, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def say(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> Any:  # noqa: ANN401 - what the program prints
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.stderr and self.process.stderr.read()
+        return json.loads(line)
+
+
+def places(folder: Path) -> dict[str, str]:
+    return {"GPUMON_PROBE_DIR": str(folder / "sockets"), "XDG_STATE_HOME": str(folder / "state")}
+
+
+def paths() -> str:
+    return os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+@contextmanager
+def running(folder: Path, code: str = TRAINING, **more: str) -> Iterator[Job]:
+    job = Job(folder, code, more)
+    try:
+        yield job
+    finally:
+        job.process.kill()
+        job.process.communicate()
+
+
+@contextmanager
+def watching(folder: Path) -> Iterator[ProbeWatcher]:
+    watcher = ProbeWatcher([folder / "sockets"], pace=0.5)
+    watcher.start()
+    try:
+        yield watcher
+    finally:
+        watcher.close()
+
+
+def fresh(watcher: ProbeWatcher, count: int = 1) -> Mapping[int, Probe]:
+    """What the probes tell from now on."""
+    now = time.monotonic()
+
+    def told() -> Mapping[int, Probe] | None:
+        new = {
+            pid: each for pid, each in watcher.probes.items() if each.reading and each.reading.monotonic_seconds > now
+        }
+        return new if len(new) == count and all(each.reading.devices for each in new.values() if each.reading) else None
+
+    found: Mapping[int, Probe] = waited(told)
+    return found
+
+
+def answer_of(watcher: ProbeWatcher, number: int) -> Any:  # noqa: ANN401 - what was asked for
+    """The result of what was asked."""
+    arrived: list[Answer] = []
+
+    def came() -> Answer | None:
+        arrived.extend(each for each in watcher.inbox.drain() if isinstance(each, Answer))
+        return next((each for each in arrived if each.id == number), None)
+
+    answer: Answer = waited(came)
+    assert answer.result is not None, answer.problem
+    return answer.result
+
+
+def gpu_count() -> int:
+    return len(look().gpus)
+
+
+def sizes(told: Waterfall) -> dict[PartKind, int]:
+    found = dict.fromkeys(PartKind, 0)
+    for part in told.parts:
+        found[part.kind] += part.bytes
+    return found
+
+
+def of_gpu(frame: Frame, probes: Mapping[int, Probe], index: int = 0) -> Waterfall:
+    told = waterfall(frame.gpus[index], probes)
+    print("\n".join(f"{part.kind.value:16} {part.pid or '':>8} {part.bytes / MIB:12.1f} MiB" for part in told.parts))
+    print(*told.notes, sep="\n")
+    return told
+
+
+@pytest.mark.parametrize("setting", ["", "expandable_segments:True", "backend:cudaMallocAsync"])
+def test_the_figures_are_those_of_the_process_and_nothing_is_left_over(tmp_path: Path, setting: str) -> None:
+    with running(tmp_path, PYTORCH_CUDA_ALLOC_CONF=setting) as job, watching(tmp_path) as watcher:
+        allocated, reserved, peak = job.hear()
+        probes = fresh(watcher)
+        (probe,) = probes.values()
+        assert probe.reading is not None
+        (told,) = probe.reading.devices
+        assert (told.allocated_bytes, told.reserved_bytes, told.allocated_peak_bytes) == (allocated, reserved, peak)
+        frame = look()
+        found = sizes(of_gpu(frame, probes))
+        used = frame.gpus[0].get("memory_used_bytes")
+        assert used is not None
+        assert sum(found.values()) == frame.gpus[0].get("memory_total_bytes")
+        assert found[PartKind.ALLOCATED] == allocated
+        assert found[PartKind.UNOWNED] < 0.01 * used
+        assert 0.1 * GIB < found[PartKind.CONTEXT] < 2 * GIB
+        print(f"unowned {found[PartKind.UNOWNED] / MIB:.1f} MiB of {used / MIB:.0f}")
+        assert probe.reading.cost is not None
+        print(probe.reading.cost)
+
+
+def test_two_ranks_on_two_gpus(tmp_path: Path) -> None:
+    if gpu_count() < 2:
+        pytest.skip("it takes two GPUs")
+    with ExitStack() as stack:
+        jobs = [
+            stack.enter_context(running(tmp_path, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2"))
+            for rank in range(2)
+        ]
+        watcher = stack.enter_context(watching(tmp_path))
+        printed = [job.hear() for job in jobs]
+        probes = fresh(watcher, 2)
+        frame = look()
+        by_rank = {each.process.rank: each for each in probes.values()}
+        for rank, (allocated, reserved, _) in enumerate(printed):
+            reading = by_rank[rank].reading
+            assert reading is not None
+            assert [(each.allocated_bytes, each.reserved_bytes) for each in reading.devices] == [(allocated, reserved)]
+            found = sizes(of_gpu(frame, probes, rank))
+            assert found[PartKind.ALLOCATED] == allocated
+            assert found[PartKind.UNOWNED] < 0.01 * (frame.gpus[rank].get("memory_used_bytes") or 0)
+
+
+def test_emptying_the_cache_gives_back_what_was_promised(tmp_path: Path) -> None:
+    with running(tmp_path) as job, watching(tmp_path) as watcher:
+        job.hear()
+        job.say("model(torch.randn(64, 256, 2048, device=device)).sum().item(); say()")
+        job.hear()
+        ((pid, probe),) = fresh(watcher).items()
+        assert probe.reading is not None
+        promised = probe.reading.devices[0].releasable_bytes
+        before = look().gpus[0].get("memory_used_bytes")
+        emptied = answer_of(watcher, watcher.ask(pid, Ask.EMPTY_CACHE))
+        assert emptied.before[0].reserved_bytes - emptied.after[0].reserved_bytes == promised
+        after = look().gpus[0].get("memory_used_bytes")
+        assert promised is not None
+        assert before is not None
+        assert after is not None
+        print(f"promised {promised / MIB:.1f} MiB, the driver's memory in use fell by {(before - after) / MIB:.1f} MiB")
+        assert promised > GIB
+        assert before - after == pytest.approx(promised, abs=4 * MIB)
+        job.say("train(8); say()")
+        assert job.hear()
+
+
+def test_the_cache_is_emptied_from_the_screen(tmp_path: Path) -> None:
+    environment = {**os.environ, **places(tmp_path), "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    with running(tmp_path) as job:
+        job.hear()
+        with Terminal([sys.executable, "-m", "gpumon", "--interval", "0.5"], environment, 50, 160) as terminal:
+            terminal.wait_for(r"Python|python", PATIENCE)
+            terminal.send("m")
+            terminal.wait_for(r"tensors", PATIENCE)
+            terminal.wait_for(r"fragmented", PATIENCE)
+            before = look().gpus[0].get("memory_used_bytes") or 0
+            terminal.send("e")
+            print(terminal.wait_for(r"Empty the cache", PATIENCE))
+            terminal.send("y")
+            screen = terminal.wait_for(r"The driver agrees", PATIENCE)
+            print(screen)
+            terminal.send("n")
+            terminal.wait_for(r"tensors", PATIENCE)
+            terminal.send("s")
+            print(terminal.wait_for(r"largest hole", PATIENCE))
+            terminal.send("m")
+            print(terminal.wait_for(r"PyTorch CUDA memory summary", PATIENCE))
+            terminal.send("q")
+            assert terminal.wait_exit() == 0
+        fell = before - (look().gpus[0].get("memory_used_bytes") or 0)
+        told = re.search(r"([\d.]+) GiB came back", screen)
+        assert told is not None
+        assert fell / GIB == pytest.approx(float(told[1]), rel=0.01)
+        job.say("train(8); say()")
+        assert job.hear()
+
+
+def explained(folder: Path) -> dict[str, Any]:
+    """What gpumon says of the file that was left."""
+    (path,) = (folder / "state" / "gpumon" / "oom").glob("oom-*.json.gz")
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    print({key: document[key] for key in ("request", "device")}, len(document["segments"]), path.stat().st_size)
+    command = [sys.executable, "-m", "gpumon", "explain", "--no-live", "--json", str(path)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": paths()}
+    )
+    told = json.loads(done.stdout)
+    matches: list[dict[str, Any]] = told["matches"]
+    return matches[0]
+
+
+def test_fragmentation_is_explained_from_the_file(tmp_path: Path) -> None:
+    if any(device.processes for device in look().gpus):
+        pytest.skip("it takes a GPU that nobody else uses")
+    with running(tmp_path, FRAGMENTED) as job:
+        _, err = job.process.communicate(timeout=PATIENCE * 4)
+        assert job.process.returncode == 1
+        assert (
+            err.strip()
+            .splitlines()[-1]
+            .startswith("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50")
+        )
+    told = explained(tmp_path)
+    assert (told["id"], told["memory_cause"]) == ("oom", "fragmentation")
+
+
+def test_a_neighbour_is_explained_from_the_file(tmp_path: Path) -> None:
+    if any(device.processes for device in look().gpus):
+        pytest.skip("it takes a GPU that nobody else uses")
+    holding = subprocess.Popen(
+        [sys.executable, "-c", NEIGHBOUR], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holding.stdout is not None
+        assert holding.stdout.readline() == "ready\n"
+        with running(tmp_path, CROWDED) as job:
+            job.process.communicate(timeout=PATIENCE * 4)
+            assert job.process.returncode == 1
+    finally:
+        holding.kill()
+        holding.communicate()
+    told = explained(tmp_path)
+    assert (told["id"], told["memory_cause"]) == ("oom", "neighbour")
+
+
+def test_the_segments_and_the_summary_are_told(tmp_path: Path) -> None:
+    with running(tmp_path) as job, watching(tmp_path) as watcher:
+        _, reserved, _ = job.hear()
+        ((pid, _),) = fresh(watcher).items()
+        told = answer_of(watcher, watcher.ask(pid, Ask.SEGMENTS))
+        assert sum(each.size_bytes for each in told.segments) == reserved
+        print(f"{len(told.segments)} segments in {told.seconds * 1e3:.2f} ms")
+        time.sleep(0.5)
+        assert "PyTorch CUDA memory summary" in answer_of(watcher, watcher.ask(pid, Ask.SUMMARY, ordinal=0))

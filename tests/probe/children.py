@@ -1,0 +1,162 @@
+"""Programs with a probe in them: real processes, with a stand-in for torch, under any Python."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gpumon.cli.watch import watched_environment
+
+FAKE_TORCH = Path(__file__).with_name("fake_torch")
+PATIENCE = 20.0
+
+
+@cache
+def pythons() -> list[str]:
+    """The interpreters to try: this one, those on PATH by their versions, and those that GPUMON_TEST_PYTHONS names."""
+    named = [f"python3.{minor}" for minor in range(8, 15)] + os.environ.get("GPUMON_TEST_PYTHONS", "").split(os.pathsep)
+    found = {_version(path): path for path in filter(None, map(shutil.which, named))}
+    return [sys.executable, *(path for version, path in sorted(found.items()) if version not in {"", _version()})]
+
+
+def _version(python: str = sys.executable) -> str:
+    """Its version, empty if it cannot be started: what stands on PATH may only be a shim."""
+    asked = [python, "-c", "import sys; print(*sys.version_info[:2])"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """Of a program that is watched; its sockets and files are in the folder."""
+    base = {name: value for name, value in os.environ.items() if not name.startswith(("GPUMON_", "PYTHON", "XDG_"))}
+    own = {
+        "GPUMON_PROBE_DIR": str(folder / "sockets"),
+        "GPUMON_PROBE_DEBUG": str(folder / "complaints"),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "PYTHONPATH": str(FAKE_TORCH),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    return watched_environment({**base, **own, **more})
+
+
+def complaints(folder: Path) -> str:
+    """What has gone wrong in the probe, other than that somebody hung up."""
+    path = folder / "complaints"
+    return path.read_text() if path.exists() else ""
+
+
+def sockets(folder: Path) -> list[Path]:
+    return sorted((folder / "sockets").glob("*.sock"))
+
+
+class Probe:
+    """A connection to a program's probe."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.connection.settimeout(PATIENCE)
+        self.connection.connect(str(path))
+        self._lines = self.connection.makefile("rb")
+
+    def line(self) -> dict[str, Any]:
+        """The next line."""
+        text = self._lines.readline()
+        assert text, "the probe has hung up"
+        told: dict[str, Any] = json.loads(text)
+        return told
+
+    def until(self, event: str) -> dict[str, Any]:
+        """The next line of a kind."""
+        return next(told for told in iter(self.line, None) if told["event"] == event)
+
+    def ask(self, what: str, **more: object) -> dict[str, Any]:
+        """The answer; a probe that rests is asked again."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            self.send({"ask": what, "id": 1, **more})
+            answer = self.until("answer")
+            if "in a moment" not in answer["reason"]:
+                return answer
+            time.sleep(0.05)
+        raise AssertionError("no answer")
+
+    def send(self, request: object) -> None:
+        self.connection.sendall(json.dumps(request).encode() + b"\n")
+
+    def close(self) -> None:
+        self._lines.close()
+        self.connection.close()
+
+
+class Program:
+    """A program that runs, with its standard streams."""
+
+    def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
+        self.process = process
+        self.folder = folder
+
+    def say(self, text: str) -> None:
+        """Lets it go on from where it reads a line."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def probe(self) -> Probe:
+        """A connection to its probe, which may not be there yet."""
+        return Probe(self.socket())
+
+    def socket(self, pid: int | None = None) -> Path:
+        wanted = self.process.pid if pid is None else pid
+        path: Path = waited(
+            lambda: next((each for each in sockets(self.folder) if each.name.startswith(f"{wanted}-")), None)
+        )
+        return path
+
+    def end(self) -> tuple[int, str, str]:
+        """Exit code, and what it printed."""
+        out, err = self.process.communicate("", PATIENCE)
+        return self.process.returncode, out, err
+
+
+@contextmanager
+def running(folder: Path, code: str, *, python: str = sys.executable, **more: str) -> Iterator[Program]:
+    """A program."""
+    command = [python, "-c", code]
+    with subprocess.Popen(
+        command,
+        env=environment(folder, **more),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+    ) as process:
+        try:
+            yield Program(process, folder)
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+
+
+def waited(look: Any) -> Any:  # noqa: ANN401 - whatever is waited for
+    """What is there as soon as it is there."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not come")

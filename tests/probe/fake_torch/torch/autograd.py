@@ -1,0 +1,1 @@
+"""Another part of it."""

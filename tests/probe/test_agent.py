@@ -1,0 +1,541 @@
+"""What runs inside somebody's process: it tells, it answers, and it never disturbs."""
+
+import contextlib
+import gzip
+import itertools
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpumon.probe import agent
+from tests.probe.children import (
+    FAKE_TORCH,
+    PATIENCE,
+    Probe,
+    Program,
+    complaints,
+    environment,
+    pythons,
+    running,
+    sockets,
+    waited,
+)
+
+GIB = 1 << 30
+HOLDING = f"""
+import sys, torch
+first = torch.cuda.allocate(1, {GIB})
+second = torch.cuda.allocate(1, {2 * GIB})
+second["used"] = False
+print("ready", flush=True)
+sys.stdin.readline()
+print("done")
+"""
+OUT_OF_MEMORY = f"""
+import sys, torch
+def step():
+    torch.cuda.allocate(0, {100 * GIB})
+torch.cuda.allocate(0, {GIB})
+for number in range(int(sys.argv[1]) if len(sys.argv) > 1 else 1):
+    try:
+        step()
+    except torch.OutOfMemoryError as error:
+        print(error, flush=True)
+sys.stdin.readline()
+"""
+
+
+def read_file(path: Path) -> dict[str, object]:
+    told: dict[str, object] = json.loads(gzip.decompress(path.read_bytes()))
+    return told
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_it_tells_what_the_allocator_keeps(tmp_path: Path, python: str) -> None:
+    with running(tmp_path, HOLDING, python=python, RANK="3", LOCAL_RANK="1", WORLD_SIZE="8") as program:
+        assert program.hear() == "ready"
+        probe = program.probe()
+        hello, told = probe.line(), probe.line()
+        assert (hello["schema"], hello["event"], hello["pid"]) == (1, "hello", program.process.pid)
+        assert (hello["rank"], hello["local_rank"], hello["world_size"]) == (3, 1, 8)
+        assert told["event"] == "statistics"
+        assert (told["state"], told["backend"], told["torch_version"]) == ("live", "native", "2.11.0+cu130")
+        (device,) = told["devices"]
+        assert device["ordinal"] == 1, "only where there is a context"
+        assert device["uuid"] == "GPU-00000001-0000-0000-0000-000000000000"
+        assert (device["allocated_bytes"], device["reserved_bytes"]) == (GIB, 3 * GIB)
+        assert (device["allocated_peak_bytes"], device["segments_count"]) == (3 * GIB, 2)
+        assert told["pinned"] == {"allocated_bytes": 4096, "active_bytes": 1024}
+        assert probe.line()["event"] == "statistics", "it goes on telling"
+        assert program.end() == (0, "done\n", "")
+    assert sockets(tmp_path) == []
+    assert complaints(tmp_path) == ""
+
+
+def test_it_answers(tmp_path: Path) -> None:
+    with running(tmp_path, HOLDING) as program:
+        probe = program.probe()
+        segments = probe.ask("segments")
+        assert [(each["ordinal"], each["size_bytes"], each["blocks"]) for each in segments["segments"]] == [
+            (1, GIB, [[GIB, GIB, 0]]),
+            (1, 2 * GIB, [[2 * GIB, 2 * GIB, 2]]),
+        ]
+        assert not segments["cut"]
+        assert "device ID 1" in probe.ask("summary", ordinal=1)["text"]
+        emptied = probe.ask("empty_cache")
+        assert [each["reserved_bytes"] for each in (*emptied["before"], *emptied["after"])] == [3 * GIB, GIB]
+        assert not probe.ask("summary", ordinal="x")["ok"]
+        unknown = probe.ask("os.system")
+        assert (unknown["ok"], unknown["reason"]) == (False, "ValueError: This probe does not know that.")
+
+
+def test_it_reads_as_often_as_is_asked_but_not_more_than_it_may(tmp_path: Path) -> None:
+    with running(tmp_path, HOLDING) as program:
+        probe = program.probe()
+        probe.send({"ask": "pace", "interval_seconds": 0.1})
+        times = [probe.until("statistics")["monotonic_seconds"] for _ in range(8)][2:]
+        told = probe.until("statistics")
+        pauses = [after - before for before, after in itertools.pairwise(times)]
+        assert min(pauses) >= 0.09
+        assert max(pauses) < 5
+        assert told["cost"]["seconds"] > 0
+        assert told["cost"]["reads"] >= 8
+
+
+def test_a_program_without_torch_or_without_cuda_has_no_thread_and_no_socket(tmp_path: Path) -> None:
+    code = "import os, sys; {}; print(len(os.listdir('/proc/self/task')), len(sys.meta_path))"
+    for doing in ("pass", "import torch"):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(doing)],
+            env=environment(tmp_path),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        plain = subprocess.run([sys.executable, "-c", code.format("pass")], capture_output=True, text=True, check=True)
+        extra = int(doing == "pass")  # what waits for torch
+        threads, finders = map(int, done.stdout.split())
+        assert (threads, finders - extra) == tuple(map(int, plain.stdout.split())), done.stderr
+    assert sockets(tmp_path) == []
+
+
+def test_the_users_own_sitecustomize_runs(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text("import sys\nsys.seen = __name__, __file__\n")
+    own = {**environment(tmp_path), "PYTHONPATH": f"{environment(tmp_path)['PYTHONPATH']}:{tmp_path / 'own'}"}
+    code = "import sys; print(*sys.seen, sys.modules['sitecustomize'].__file__)"
+    done = subprocess.run([sys.executable, "-c", code], env=own, capture_output=True, text=True, check=True)
+    path = str(tmp_path / "own" / "sitecustomize.py")
+    assert done.stdout.split() == ["sitecustomize", path, path]
+
+
+def test_it_can_be_started_by_hand_and_is_seen_before_torch_is_there(tmp_path: Path) -> None:
+    code = """
+import sys
+import gpumon.probe
+gpumon.probe.start()
+gpumon.probe.start()
+print("started", flush=True)
+sys.stdin.readline()
+import torch
+print("imported", flush=True)
+sys.stdin.readline()
+torch.cuda.allocate(0, 1)
+sys.stdin.readline()
+gpumon.probe.stop()
+sys.stdin.readline()
+"""
+    repository = str(Path(agent.__file__).parents[2])
+    env = {**environment(tmp_path), "PYTHONPATH": f"{repository}:{FAKE_TORCH}"}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        program = Program(process, tmp_path)
+        probe = program.probe()
+        assert probe.until("statistics")["state"] == "waiting_for_torch"
+        assert len(sockets(tmp_path)) == 1
+        program.say("")
+        assert [waited(lambda: probe.until("statistics")["state"] == "waiting_for_cuda")]
+        program.say("")
+        assert [waited(lambda: probe.until("statistics")["state"] == "live")]
+        program.say("")
+        waited(lambda: not sockets(tmp_path))
+        assert process.poll() is None
+        process.kill()
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_out_of_memory_leaves_a_file_before_the_traceback(tmp_path: Path, python: str) -> None:
+    with running(tmp_path, OUT_OF_MEMORY, python=python) as program:
+        assert program.hear() == f"CUDA out of memory. Tried to allocate {100 * GIB} bytes."
+        (path,) = (tmp_path / "state" / "gpumon" / "oom").glob("oom-*.json.gz")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        told = read_file(path)
+        assert (told["schema"], told["kind"], told["backend"]) == (1, "gpumon-oom", "native")
+        assert told["request"] == {"bytes": 100 * GIB, "limit_bytes": 80 * GIB, "free_bytes": 79 * GIB}
+        assert told["device"] == {
+            "ordinal": 0,
+            "total_bytes": 80 * GIB,
+            "uuid": "GPU-00000000-0000-0000-0000-000000000000",
+            "name": "NVIDIA Fake",
+        }
+        stack = told["stack"]
+        assert isinstance(stack, list)
+        assert [each[2] for each in stack] == ["allocate", "step", "<module>"]
+        assert isinstance(told["segments"], list)
+        assert len(told["segments"]) == 1
+        statistics = program.probe().until("statistics")
+        assert statistics["oom_files"] == [str(path)]
+        assert program.end()[0] == 0
+
+
+def test_a_program_that_runs_out_of_memory_on_purpose_leaves_few_files(tmp_path: Path) -> None:
+    code = OUT_OF_MEMORY.replace("int(sys.argv[1]) if len(sys.argv) > 1 else 1", "50")
+    with running(tmp_path, code) as program:
+        assert [program.hear() for _ in range(50)]
+        assert len(list((tmp_path / "state" / "gpumon" / "oom").iterdir())) == 3
+        assert program.end()[::2] == (0, "")
+
+
+@pytest.mark.parametrize("state", ["/proc/none", "/dev/null"])
+def test_without_a_home_to_write_to_the_file_lies_by_the_sockets(tmp_path: Path, state: str) -> None:
+    with running(tmp_path, OUT_OF_MEMORY, XDG_STATE_HOME=state) as program:
+        program.hear()
+        assert len(list((tmp_path / "sockets" / "oom").glob("oom-*.json.gz"))) == 1
+
+
+def test_a_full_disk_leaves_nothing_and_the_program_its_own_error(tmp_path: Path) -> None:
+    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n" + OUT_OF_MEMORY
+    with running(tmp_path, code) as program:
+        assert program.hear().startswith("CUDA out of memory.")
+        assert program.end() == (0, "", "")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "complaints"]
+
+
+def test_old_files_make_room(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "gpumon" / "oom"
+    folder.mkdir(parents=True)
+    for number in range(12):
+        (folder / f"oom-{1_700_000_000 + number}-1-1.json.gz").write_bytes(b"")
+    (folder / "mine.txt").write_text("mine")
+    with running(tmp_path, OUT_OF_MEMORY) as program:
+        program.hear()
+    left = sorted(path.name for path in folder.iterdir())
+    assert len(left) == 11
+    assert left[0] == "mine.txt"
+    assert left[1] == "oom-1700000003-1-1.json.gz"
+
+
+def test_a_forked_child_does_not_speak_as_its_parent(tmp_path: Path) -> None:
+    code = """
+import os, sys, torch
+print("ready", flush=True)
+sys.stdin.readline()
+child = os.fork()
+if child == 0:
+    print("child", os.getpid(), flush=True)
+    torch.cuda.allocate(0, 1)
+    import time; time.sleep(60)
+torch.cuda.allocate(1, 1)
+print("parent", os.getpid(), flush=True)
+sys.stdin.readline()
+os.kill(child, 9); os.waitpid(child, 0)
+"""
+    with running(tmp_path, code) as program:
+        program.hear()
+        program.say("")
+        pids = dict(program.hear().split() for _ in range(2))
+        assert int(pids["parent"]) == program.process.pid
+        for who, ordinal in (("parent", 1), ("child", 0)):
+            probe = Probe(program.socket(int(pids[who])))
+            assert probe.until("hello")["pid"] == int(pids[who])
+            assert [each["ordinal"] for each in probe.until("statistics")["devices"]] == [ordinal]
+        program.say("")
+        assert program.end()[0] == 0
+
+
+def test_a_fork_after_cuda_leaves_the_parents_socket_alone(tmp_path: Path) -> None:
+    code = """
+import os, sys, torch
+torch.cuda.allocate(0, 1)
+print("ready", flush=True)
+sys.stdin.readline()
+child = os.fork()
+if child == 0:
+    sys.exit(0)
+os.waitpid(child, 0)
+print("over", flush=True)
+sys.stdin.readline()
+"""
+    with running(tmp_path, code) as program:
+        program.hear()
+        before = program.probe()
+        program.say("")
+        assert program.hear() == "over"
+        assert before.until("statistics")["state"] == "live"
+        assert program.probe().until("hello")["pid"] == program.process.pid
+
+
+def test_spawned_workers_have_their_own(tmp_path: Path) -> None:
+    script = tmp_path / "spawning.py"
+    script.write_text("""
+import multiprocessing, os, sys
+def work(rank):
+    import time, torch
+    torch.cuda.allocate(rank, 1)
+    time.sleep(60)
+if __name__ == "__main__":
+    workers = [multiprocessing.get_context("spawn").Process(target=work, args=(rank,)) for rank in range(2)]
+    for each in workers:
+        each.start()
+    print(*(each.pid for each in workers), flush=True)
+    sys.stdin.readline()
+    for each in workers:
+        each.kill()
+""")
+    with subprocess.Popen(
+        [sys.executable, str(script)],
+        env=environment(tmp_path),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        program = Program(process, tmp_path)
+        for ordinal, pid in enumerate(program.hear().split()):
+            probe = Probe(program.socket(int(pid)))
+            assert [each["ordinal"] for each in probe.until("statistics")["devices"]] == [ordinal]
+        program.say("")
+        assert process.wait(PATIENCE) == 0
+
+
+def test_an_exec_ends_it_and_the_new_program_has_its_own(tmp_path: Path) -> None:
+    code = f"""
+import os, sys, torch
+torch.cuda.allocate(0, 1)
+print("first", flush=True)
+sys.stdin.readline()
+os.execv(sys.executable, [sys.executable, "-c", {HOLDING!r}])
+"""
+    with running(tmp_path, code) as program:
+        program.hear()
+        first = program.socket()
+        program.say("")
+        assert program.hear() == "ready"
+        second = waited(lambda: next((each for each in sockets(tmp_path) if each != first), None))
+        with socket.socket(socket.AF_UNIX) as stale, pytest.raises(ConnectionRefusedError):
+            stale.connect(str(first))
+        assert second.name.startswith(f"{program.process.pid}-")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_signals_are_the_programs_own(tmp_path: Path, number: signal.Signals) -> None:
+    code = f"""
+import signal, sys, torch
+signal.pthread_sigmask(signal.SIG_BLOCK, [{int(number)}])
+torch.cuda.allocate(0, 1)
+print("ready", flush=True)
+print(int(signal.sigwait([{int(number)}])), flush=True)
+"""
+    with running(tmp_path, code) as program:
+        assert program.hear() == "ready"
+        program.probe().until("statistics")
+        program.process.send_signal(number)
+        assert program.hear() == str(int(number)), "a thread that takes signals would have ended the program"
+        assert program.end() == (0, "", "")
+
+
+HOSTILE = {
+    "garbage": b"\xff\xfe\x00garbage\n",
+    "nested": b"[" * 4000 + b"\n",
+    "endless": b"x" * 100_000,
+    "pace of nothing": b'{"ask":"pace","interval_seconds":NaN}\n{"ask":"pace","interval_seconds":-1e999}\n',
+    "pace too large for a float": b'{"ask":"pace","interval_seconds":1' + b"0" * 400 + b"}\n",
+    "wrong types": b'{"ask":["pace"],"id":{"a":[1]}}\n{"ask":"pace","interval_seconds":"soon"}\n{"ask":null}\n[]\n7\n',
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_client_harms_nobody(tmp_path: Path, what: str) -> None:
+    with running(tmp_path, HOLDING) as program:
+        program.hear()
+        hostile, other = program.probe(), program.probe()
+        with contextlib.suppress(OSError):  # it hangs up in the middle
+            hostile.connection.sendall(HOSTILE[what])
+        assert other.until("statistics")["state"] == "live"
+        assert other.ask("summary", ordinal=1)["ok"]
+        assert program.end() == (0, "done\n", "")
+
+
+def test_one_who_does_not_listen_costs_nothing(tmp_path: Path) -> None:
+    with running(tmp_path, HOLDING) as program:
+        deaf, other = program.probe(), program.probe()
+        deaf.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        for probe in (deaf, other):
+            probe.send({"ask": "pace", "interval_seconds": 0.1})
+        for number in range(200):
+            deaf.send({"ask": "summary", "id": number, "ordinal": 1})
+        assert len([other.until("statistics") for _ in range(20)]) == 20
+
+
+def test_so_many_may_listen_and_no_more(tmp_path: Path) -> None:
+    with running(tmp_path, HOLDING) as program:
+        program.hear()
+        listening = [program.probe() for _ in range(8)]
+        assert all(each.until("hello") for each in listening)
+        with pytest.raises((AssertionError, OSError)):
+            program.probe().line()
+        listening[0].close()
+        waited(lambda: _answers(program.socket()))
+
+
+def _answers(path: Path) -> bool:
+    probe = Probe(path)
+    try:
+        return bool(probe.line()["event"] == "hello")
+    except (AssertionError, OSError):
+        return False
+    finally:
+        probe.close()
+
+
+def test_a_torch_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    code = f"""
+import sys, torch
+def broken(ordinal):
+    raise RuntimeError("not this one")
+torch._C._cuda_memoryStats = broken
+{HOLDING}"""
+    with running(tmp_path, code) as program:
+        told = program.probe().until("statistics")
+        assert (told["state"], told["reason"]) == ("failed", "RuntimeError: not this one")
+        assert program.end()[0] == 0
+
+
+def test_cuda_malloc_async_keeps_other_books(tmp_path: Path) -> None:
+    code = f"""
+import torch
+def no_observers(observer):
+    raise RuntimeError("cudaMallocAsync does not yet support attachOutOfMemoryObserver.")
+torch._C._cuda_attach_out_of_memory_observer = no_observers
+{HOLDING}"""
+    with running(tmp_path, code, FAKE_TORCH_BACKEND="cudaMallocAsync") as program:
+        told = program.probe().until("statistics")
+        (device,) = told["devices"]
+        assert (told["state"], told["backend"]) == ("live", "cudaMallocAsync")
+        assert (device["allocated_bytes"], device["active_bytes"], device["ooms_count"]) == (GIB, None, None)
+
+
+@pytest.mark.parametrize("setting", ["expandable_segments:True", "max_split_size_mb:64,expandable_segments: True"])
+def test_expandable_segments_are_told_and_have_no_books_of_splits(tmp_path: Path, setting: str) -> None:
+    with running(tmp_path, HOLDING, PYTORCH_CUDA_ALLOC_CONF=setting) as program:
+        probe = program.probe()
+        assert probe.until("hello")["settings"] == {"PYTORCH_CUDA_ALLOC_CONF": setting}
+        told = probe.until("statistics")
+        assert told["expandable_segments"] is True
+        assert told["devices"][0]["inactive_split_bytes"] is None
+
+
+def test_torch_built_for_the_cpu_is_told_to_one_who_asked_for_a_probe(tmp_path: Path) -> None:
+    code = """
+import sys, torch
+del torch._C._cuda_memoryStats
+sys.path.insert(0, sys.argv[1])
+import gpumon.probe
+gpumon.probe.start()
+sys.stdin.readline()
+"""
+    repository = str(Path(agent.__file__).parents[2])
+    with running(tmp_path, code.replace("sys.argv[1]", repr(repository))) as program:
+        assert program.probe().until("statistics")["state"] == "cpu_only"
+
+
+def test_it_can_be_turned_off(tmp_path: Path) -> None:
+    with running(tmp_path, HOLDING, GPUMON_PROBE="0") as program:
+        program.hear()
+        assert program.end()[0] == 0
+    assert not (tmp_path / "sockets").exists()
+
+
+def test_a_socket_that_somebody_removes_comes_back(tmp_path: Path) -> None:
+    with running(tmp_path, HOLDING) as program:
+        program.hear()
+        path = program.socket()
+        path.unlink()
+        assert program.socket() != path
+
+
+# Folders
+
+
+def test_a_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    assert agent.usable(str(tmp_path / "new"))
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
+def test_folders_that_others_could_have_laid_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "mine").mkdir(0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    (tmp_path / "file").write_text("")
+    assert not any(agent.usable(str(tmp_path / name)) for name in ("open", "link", "file"))
+    assert not agent.usable(str(tmp_path / "none" / "none"))
+    if os.getuid() == 0:
+        (tmp_path / "theirs").mkdir(0o700)
+        os.chown(tmp_path / "theirs", 12345, 12345)
+        assert not agent.usable(str(tmp_path / "theirs"))
+
+
+def test_it_goes_to_the_next_folder(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "run").mkdir(0o700)
+    more = {"GPUMON_PROBE_DIR": str(tmp_path / "open"), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
+    with running(tmp_path, HOLDING, **more) as program:
+        program.hear()
+        (path,) = waited(lambda: list((tmp_path / "run" / "gpumon").glob("*.sock")))
+        assert path.name.startswith(str(program.process.pid))
+        assert list((tmp_path / "open").iterdir()) == []
+
+
+def test_a_path_too_long_for_a_socket_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir(0o700)
+    more = {"GPUMON_PROBE_DIR": str(tmp_path / ("x" * 120)), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
+    with running(tmp_path, HOLDING, **more) as program:
+        program.hear()
+        assert waited(lambda: list((tmp_path / "run" / "gpumon").glob("*.sock")))
+
+
+def test_another_users_connection_is_refused(tmp_path: Path) -> None:
+    if os.getuid() != 0 or not Path("/usr/bin/python3").exists():
+        pytest.skip("it takes a second user, and an interpreter that everybody can start")
+    code = """
+import os, sys
+os.setuid(12345)
+import torch
+torch.cuda.allocate(0, 1)
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+    tmp_path.chmod(0o777)
+    for parent in tmp_path.parents[:3]:
+        parent.chmod(parent.stat().st_mode | 0o011)
+    with running(tmp_path, code, python="/usr/bin/python3") as program:
+        if program.hear() != "ready":
+            pytest.skip("another user may not read this checkout")
+        path = program.socket()
+        asking = "import socket, sys, os; os.setuid(int(sys.argv[2])); s = socket.socket(socket.AF_UNIX)\n"
+        asking += "try:\n s.connect(sys.argv[1]); print(len(s.recv(100)))\nexcept OSError as e: print(e.strerror)"
+        path.chmod(0o777)
+        path.parent.chmod(0o711)
+        for uid, expected in (("12345", "100"), ("23456", "0"), ("0", "100")):
+            command = ["/usr/bin/python3", "-c", asking, str(path), uid]
+            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
+            assert done.stdout.strip() == expected, uid

@@ -1,0 +1,622 @@
+"""Probes are found, listened to and asked; whatever one does, it costs itself and nobody else."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpumon.core.allocator import EmptiedCache
+from gpumon.core.problems import ProblemCode
+from gpumon.operations.empty_cache import explain_emptied
+from gpumon.operations.memory import PartKind, waterfall
+from gpumon.probe import connection as connections
+from gpumon.probe import places
+from gpumon.probe.client import ProbeWatcher
+from gpumon.probe.folder import opened, socket_names
+from gpumon.probe.news import Ask, Probe, SegmentMap
+from tests.builders import device, process
+from tests.probe.children import complaints, running
+from tests.probe.conftest import Watch
+from tests.probe.scripted import (
+    DEVICE,
+    GIB,
+    SEGMENT,
+    answer,
+    greet,
+    hello,
+    line,
+    listening,
+    requests,
+    statistics,
+    until_gone,
+)
+
+PID = os.getpid()
+OPEN = Path("/proc/self/fd")
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+
+MANY = """
+import os, socket, sys
+folder, count, words, user = sys.argv[1:]
+for place in range(int(count)):
+    if not os.fork():
+        path = f"{folder}/{os.getpid()}-{place:08x}"
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path + ".part")
+        os.rename(path + ".part", path + ".sock")
+        os.setuid(int(user))
+        listener.listen()
+        print("up", flush=True)
+        held = []
+        while True:
+            held.append(listener.accept()[0])
+            held[-1].sendall(words.encode())
+print("parent", flush=True)
+sys.stdin.read()
+"""
+
+
+class Children:
+    """Probes in processes of their own."""
+
+    def __init__(self, folder: Path, count: int, uid: int | None = None) -> None:
+        words = (hello() + statistics()).decode()
+        user = str(os.getuid() if uid is None else uid)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", MANY, str(folder), str(count), words, user],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        for _ in range(count + 1):
+            self._process.stdout.readline()
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, 9)
+        self._process.communicate()
+
+
+def test_a_probe_comes_tells_and_goes(folder: Path, watch: Watch) -> None:
+    with listening(folder):
+        watched = watch()
+        probe = watched.reading()
+        assert (probe.pid, probe.process.own_pid) == (PID, 7)
+        assert probe.reading is not None
+        assert probe.reading.devices[0].reserved_bytes == 40 * GIB
+        assert 0 <= probe.age_seconds(time.monotonic()) < 5
+    watched.until(lambda: watched.news and isinstance(watched.news[-1], Probe) and not watched.news[-1].connected)
+    assert not watched.watcher.probes
+    come = [each for each in watched.news if isinstance(each, Probe)]
+    assert [each.reading is None for each in come] == [True, False, False]
+    assert [each.connected for each in come] == [True, True, False]
+    assert watched.watcher.problems == ()
+
+
+def test_without_any_folder_nothing_happens(tmp_path: Path, watch: Watch) -> None:
+    watched = watch(tmp_path / "none")
+    assert watched.watcher.settle(5)
+    assert watched.watcher.probes == {}
+    assert watched.watcher.problems == ()
+
+
+def test_a_watcher_without_probes_hardly_does_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Path] = []
+
+    def look(folder: Path) -> AbstractContextManager[int]:
+        looks.append(folder)
+        return opened(folder)
+
+    monkeypatch.setattr(places, "opened", look)
+    watcher = ProbeWatcher([tmp_path / "none", tmp_path])
+    watcher.start()
+    time.sleep(1.5)
+    watcher.close()
+    assert len(looks) <= 4
+
+
+def test_a_folder_that_comes_later_is_found(tmp_path: Path, watch: Watch) -> None:
+    late = tmp_path / "late"
+    watched = watch(late)
+    assert watched.watcher.settle(5)
+    late.mkdir(mode=0o700)
+    with listening(late):
+        watched.reading()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda folder: folder.chmod(0o777), "open to other users"),
+        pytest.param(lambda folder: os.chown(folder, 65534, 0), "another user", marks=needs_root),
+        (lambda folder: (folder.rename(f"{folder}2"), folder.symlink_to(f"{folder}2")), "a link"),
+    ],
+)
+def test_a_folder_that_is_not_trusted_is_told_and_left_alone(
+    folder: Path, watch: Watch, spoil: Callable[[Path], None], words: str
+) -> None:
+    with listening(folder):
+        spoil(folder)
+        watched = watch()
+        assert words in watched.problem()
+        assert watched.watcher.probes == {}
+
+
+def test_a_folder_that_is_mended_is_looked_into(folder: Path, watch: Watch) -> None:
+    folder.chmod(0o777)
+    with listening(folder):
+        watched = watch()
+        watched.problem()
+        folder.chmod(0o700)
+        watched.reading()
+        watched.until(lambda: not watched.watcher.problems)
+
+
+@needs_root
+def test_a_socket_behind_which_another_user_listens_is_refused(folder: Path, watch: Watch) -> None:
+    children = Children(folder, 1, 65534)
+    try:
+        watched = watch()
+        assert "another user listens there" in watched.problem()
+        assert watched.watcher.probes == {}
+    finally:
+        children.kill()
+
+
+def test_stale_sockets_are_removed(folder: Path, watch: Watch) -> None:
+    stale = folder / "12-0123abcd.sock"
+    with socket.socket(socket.AF_UNIX) as abandoned:
+        abandoned.bind(str(stale))
+    watched = watch()
+    watched.until(lambda: not stale.exists())
+    assert watched.watcher.problems == ()
+
+
+def test_the_pace_is_told_at_once_and_when_it_changes(folder: Path, watch: Watch) -> None:
+    heard: list[dict[str, Any]] = []
+
+    def listen(connection: socket.socket) -> None:
+        connection.sendall(hello() + statistics())
+        with connection.makefile("rb") as told:
+            heard.extend(map(json.loads, told))
+
+    with listening(folder, listen):
+        watched = watch(pace=0.5)
+        watched.reading()
+        watched.watcher.set_pace(2.0)
+        time.sleep(0.2)
+    watched.until(lambda: len(heard) == 2)
+    assert [each["interval_seconds"] for each in heard] == [0.5, 2.0]
+
+
+def answering(**bodies: Mapping[str, Any]) -> Callable[[socket.socket], None]:
+    def behave(connection: socket.socket) -> None:
+        connection.sendall(hello() + statistics())
+        for asked in requests(connection):
+            connection.sendall(answer(asked["id"], **bodies[asked["ask"]]))
+
+    return behave
+
+
+def test_what_is_asked_is_answered(folder: Path, watch: Watch) -> None:
+    bodies: dict[str, dict[str, Any]] = {
+        "summary": {"text": "|===|\n|   |"},
+        "segments": {"segments": [SEGMENT] * 3000, "cut": False, "seconds": 0.01},
+        "empty_cache": {"before": [DEVICE], "after": [{**DEVICE, "reserved_bytes": 34 * GIB}], "seconds": 0.02},
+    }
+    with listening(folder, answering(**bodies)):
+        watched = watch()
+        watched.reading()
+        summary = watched.answer(watched.watcher.ask(PID, "summary", ordinal=0))
+        segments = watched.answer(watched.watcher.ask(PID, Ask.SEGMENTS))
+        emptied = watched.answer(watched.watcher.ask(PID, Ask.EMPTY_CACHE))
+    assert (summary.pid, summary.ask, summary.result, summary.problem) == (PID, Ask.SUMMARY, "|===|\n|   |", None)
+    assert isinstance(segments.result, SegmentMap)
+    assert len(segments.result.segments) == 3000
+    assert isinstance(emptied.result, EmptiedCache)
+
+
+def test_what_cannot_be_answered_says_why(folder: Path, watch: Watch) -> None:
+    with listening(folder, answering(summary={"ok": False, "reason": "No context."}, segments={"segments": 3})):
+        watched = watch()
+        watched.reading()
+        refused = watched.answer(watched.watcher.ask(PID, "summary"))
+        foreign = watched.answer(watched.watcher.ask(PID, "segments"))
+        nobody = watched.answer(watched.watcher.ask(PID + 1, "segments"))
+    assert [str(each.problem and each.problem.reason) for each in (refused, nobody)] == [
+        "No context.",
+        "No probe of this process is connected.",
+    ]
+    assert foreign.problem is not None
+    assert foreign.problem.code is ProblemCode.DAMAGED
+    assert refused.result is foreign.result is nobody.result is None
+
+
+def test_one_request_of_a_kind_waits_at_a_time(folder: Path, watch: Watch) -> None:
+    with listening(folder):
+        watched = watch()
+        watched.reading()
+        first = watched.watcher.ask(PID, "segments")
+        second = watched.answer(watched.watcher.ask(PID, "segments"))
+    gone = watched.answer(first)
+    assert second.problem is not None
+    assert "last request" in second.problem.reason
+    assert gone.problem is not None
+    assert "ended" in gone.problem.reason
+
+
+def test_an_answer_that_is_late_is_told_as_missing_and_passed_over(
+    folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.1)
+    may_answer = threading.Event()
+
+    def behave(connection: socket.socket) -> None:
+        connection.sendall(hello() + statistics())
+        for asked in requests(connection):
+            may_answer.wait(10)
+            connection.sendall(answer(asked["id"], text="late"))
+
+    with listening(folder, behave):
+        watched = watch()
+        watched.reading()
+        late = watched.answer(watched.watcher.ask(PID, "summary"))
+        assert late.problem is not None
+        assert late.problem.code is ProblemCode.UNRESPONSIVE
+        may_answer.set()
+        monkeypatch.setattr(connections, "ANSWER_SECONDS", 10.0)
+        time.sleep(0.2)
+        again = watched.answer(watched.watcher.ask(PID, "summary"))
+        assert again.result == "late"
+
+
+def test_a_probe_that_dies_in_the_middle_of_an_answer_is_gone(folder: Path, watch: Watch) -> None:
+    def behave(connection: socket.socket) -> None:
+        connection.sendall(hello() + statistics())
+        for asked in requests(connection):
+            connection.sendall(answer(asked["id"], text="whole")[:-5])
+            return
+
+    with listening(folder, behave):
+        watched = watch()
+        watched.reading()
+        torn = watched.answer(watched.watcher.ask(PID, "summary"))
+    assert torn.problem is not None
+    assert "ended" in torn.problem.reason
+    watched.until(lambda: any(isinstance(each, Probe) and not each.connected for each in watched.news))
+
+
+def test_a_process_that_is_busy_stays_connected_and_its_reading_grows_old(folder: Path, watch: Watch) -> None:
+    with listening(folder):
+        watched = watch()
+        probe = watched.reading()
+        time.sleep(0.5)
+        (still,) = watched.watcher.probes.values()
+    assert still == probe
+    assert still.connected
+    assert still.age_seconds(time.monotonic()) >= 0.5
+
+
+def test_one_that_never_greets_is_left(folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "GREETING_SECONDS", 0.1)
+    left = threading.Event()
+
+    def behave(connection: socket.socket) -> None:
+        until_gone(connection)
+        left.set()
+
+    with listening(folder, behave):
+        watched = watch()
+        assert "has said nothing" in watched.problem()
+        assert left.wait(5)
+    assert watched.news == []
+
+
+def test_one_that_turns_everybody_away_says_so_and_is_not_pestered(folder: Path, watch: Watch) -> None:
+    met: list[float] = []
+    with listening(folder, lambda _: met.append(time.monotonic())):
+        watched = watch()
+        assert "as many listen to it as it lets in" in watched.problem()
+        watched.until(lambda: len(met) == 2)
+    assert met[1] - met[0] > 0.9
+
+
+def test_a_probe_that_starts_anew_is_found_again(folder: Path, watch: Watch) -> None:
+    watched = watch()
+    for _ in range(3):
+        with listening(folder):
+            watched.reading()
+        watched.until(lambda: not watched.watcher.probes)
+
+
+def test_the_same_socket_is_tried_again_after_a_loss(folder: Path, watch: Watch) -> None:
+    tries: list[int] = []
+
+    def behave(connection: socket.socket) -> None:
+        tries.append(len(tries))
+        connection.sendall(hello() + statistics(monotonic_seconds=len(tries)))
+        if len(tries) > 1:
+            until_gone(connection)
+
+    with listening(folder, behave):
+        watched = watch()
+        watched.until(lambda: len(tries) == 2, 5)
+        watched.reading()
+
+
+def test_two_sockets_of_a_process_count_once(folder: Path, watch: Watch) -> None:
+    with listening(folder), listening(folder):
+        watched = watch()
+        watched.reading()
+        time.sleep(0.2)
+        assert list(watched.watcher.probes) == [PID]
+        assert watched.watcher.problems == ()
+
+
+def test_two_watchers_hear_the_same(folder: Path, watch: Watch) -> None:
+    bodies = {"summary": {"text": "both"}}
+    with listening(folder, answering(**bodies)):
+        one, other = watch(), watch()
+        assert one.reading().reading == other.reading().reading
+        numbers = [(watched, watched.watcher.ask(PID, "summary")) for watched in (one, other)]
+        assert [watched.answer(number).result for watched, number in numbers] == ["both", "both"]
+        one.watcher.close()
+        assert other.answer(other.watcher.ask(PID, "summary")).result == "both"
+
+
+def test_two_hundred_processes_are_heard(folder: Path, watch: Watch) -> None:
+    children = Children(folder, 200)
+    try:
+        watched = watch()
+        watched.until(lambda: len(watched.watcher.probes) == 200, 30)
+        assert watched.watcher.settle(5)
+        assert watched.watcher.problems == ()
+    finally:
+        children.kill()
+    watched.until(lambda: not watched.watcher.probes)
+    watched.until(lambda: not list(folder.iterdir()))
+
+
+def test_there_are_never_more_connections_than_that(
+    folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "MOST_CONNECTIONS", 3)
+    children = Children(folder, 6)
+    try:
+        watched = watch()
+        watched.until(lambda: len(watched.watcher.probes) == 3)
+        assert "the others are not listened to" in watched.problem()
+    finally:
+        children.kill()
+
+
+def flood(word: bytes) -> Callable[[socket.socket], None]:
+    def behave(connection: socket.socket) -> None:
+        connection.sendall(hello())
+        while True:
+            connection.sendall(word)
+
+    return behave
+
+
+def say(*words: bytes) -> Callable[[socket.socket], None]:
+    def behave(connection: socket.socket) -> None:
+        for word in words:
+            connection.sendall(word)
+        until_gone(connection)
+
+    return behave
+
+
+def pour(connection: socket.socket) -> None:
+    """A gigabyte, and nothing in it."""
+    for _ in range(1 << 10):
+        connection.sendall(bytes(1 << 20))
+
+
+MANY_DEVICES = statistics(devices=[{**DEVICE, "ordinal": place} for place in range(10_000)])
+MALICE: dict[str, tuple[Callable[[socket.socket], None], str]] = {
+    "a line that never ends": (flood(b"x" * 65536), "does not end"),
+    "a line that never ends, slowly": (say(hello(), *[b"x" * 1024] * 65), "does not end"),
+    "a gigabyte before a greeting": (pour, "does not end"),
+    "line feeds": (flood(b"\n" * 65536), "cannot be understood"),
+    "no UTF-8": (flood(b"\xff\xfe\n" * 1000), "cannot be understood"),
+    "NaN": (flood(statistics().replace(b"5.5", b"NaN")), "cannot be understood"),
+    "huge numbers": (flood(statistics().replace(b"5.5", b"9" * 5000)), "cannot be understood"),
+    "deep nesting": (flood(b"[" * 60_000 + b"\n"), "cannot be understood"),
+    "ten thousand devices": (say(hello(), MANY_DEVICES), "does not end"),
+    "too many devices": (flood(statistics(devices=[{}] * 65)), "cannot be understood"),
+    "answers to nothing": (flood(answer(1, text="x") * 100), "answers what nobody has asked"),
+    "no greeting": (say(*[statistics()] * 200), "out of their order"),
+    "greetings": (flood(hello()), "out of their order"),
+    "a newer schema": (say(hello(schema=2)), "schema 2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("malice", MALICE)
+def test_a_hostile_probe_is_dropped_and_another_one_heard(folder: Path, watch: Watch, malice: str) -> None:
+    behave, words = MALICE[malice]
+    children = Children(folder, 1)
+    try:
+        with listening(folder, behave):
+            watched = watch()
+            assert words in watched.problem()
+            watched.until(lambda: any(pid != PID for pid in watched.watcher.probes))
+            assert watched.watcher._thread.is_alive()
+    finally:
+        children.kill()
+
+
+def test_a_flood_of_readings_is_taken_at_its_pace(folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = 0
+
+    def behave(connection: socket.socket) -> None:
+        nonlocal sent
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+        connection.sendall(hello())
+        while True:
+            sent += connection.send(statistics() * 100)
+
+    monkeypatch.undo()  # looks once a second, as usual
+    with listening(folder, behave):
+        watcher = ProbeWatcher([folder])
+        watcher.start()
+        time.sleep(2.5)
+        taken = sent
+        assert watcher.probes[PID].connected
+        watcher.close()
+    assert connections.BYTES_A_SECOND <= taken <= 3 * connections.BYTES_A_SECOND + (1 << 20)
+
+
+def test_an_answer_of_a_gigabyte_is_not_kept(folder: Path, watch: Watch) -> None:
+    def behave(connection: socket.socket) -> None:
+        connection.sendall(hello() + statistics())
+        for _ in requests(connection):
+            pour(connection)
+
+    with listening(folder, behave):
+        watched = watch()
+        watched.reading()
+        found = watched.answer(watched.watcher.ask(PID, "summary"))
+        assert found.problem is not None
+        assert "does not end" in watched.problem()
+
+
+def test_a_failure_of_gpumon_itself_is_told_and_survived(
+    folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails = iter([True] * 20)
+
+    def fail(*given: int) -> list[str]:
+        if next(fails, False):
+            raise RuntimeError("on purpose")
+        return original(*given)
+
+    original = socket_names
+    monkeypatch.setattr(places, "socket_names", fail)
+    with listening(folder):
+        watched = watch()
+        assert "RuntimeError: on purpose" in watched.problem()
+        watched.reading()
+        watched.until(lambda: not watched.watcher.problems)
+
+
+def test_closing_leaves_neither_thread_nor_descriptor(folder: Path) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(listening(folder, greet))
+        before = len(list(OPEN.iterdir()))
+        watcher = ProbeWatcher([folder])
+        watcher.start()
+        assert watcher.settle(5)
+        assert "gpumon-probes" in {thread.name for thread in threading.enumerate()}
+        watcher.close()
+        watcher.close()
+        assert watcher.ask(PID, "summary") == 1
+        assert "gpumon-probes" not in {thread.name for thread in threading.enumerate()}
+        deadline = time.monotonic() + 5
+        while len(list(OPEN.iterdir())) > before and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(list(OPEN.iterdir())) <= before
+    never = ProbeWatcher([folder])
+    never.close()
+
+
+def test_an_unknown_request_is_a_fault_of_the_caller(folder: Path) -> None:
+    watcher = ProbeWatcher([folder])
+    with pytest.raises(ValueError, match="format_disk"):
+        watcher.ask(PID, "format_disk")
+    watcher.close()
+
+
+def test_foreign_lines_among_good_ones_are_passed_over(folder: Path, watch: Watch) -> None:
+    with listening(folder, say(b"junk\n", hello(), line({"event": "weather"}), b"{}\n", statistics())):
+        watched = watch()
+        assert watched.reading().pid == PID
+
+
+HOLDING = f"""
+import sys, time, torch
+first = torch.cuda.allocate(1, {GIB})
+second = torch.cuda.allocate(1, {2 * GIB})
+second["used"] = False
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_the_real_agent_is_understood(tmp_path: Path, watch: Watch) -> None:
+    with running(tmp_path, HOLDING, RANK="1") as program:
+        assert program.hear() == "ready"
+        watched = watch(tmp_path / "sockets")
+        probe = watched.reading()
+        assert probe.pid == probe.process.own_pid == program.process.pid
+        assert probe.process.rank == 1
+        reading = probe.reading
+        assert reading is not None
+        assert reading.cost is not None
+        (told,) = reading.devices
+        assert (told.ordinal, told.allocated_bytes, told.reserved_bytes) == (1, GIB, 3 * GIB)
+        answers = {ask: watched.answer(watched.watcher.ask(probe.pid, ask)) for ask in ("summary", "segments")}
+        assert isinstance(answers["segments"].result, SegmentMap)
+        assert sum(segment.size_bytes for segment in answers["segments"].result.segments) == 3 * GIB
+        gpu = device(1, uuid=told.uuid, processes=(process(probe.pid, memory_bytes=4 * GIB),))
+        parts = {part.kind: part.bytes for part in waterfall(gpu, watched.watcher.probes).parts}
+        assert (parts[PartKind.CONTEXT], parts[PartKind.ALLOCATED]) == (GIB, GIB)
+        emptied = watched.answer(watched.watcher.ask(probe.pid, "empty_cache"))
+        assert isinstance(emptied.result, EmptiedCache)
+        assert explain_emptied(emptied.result, 1)[0].startswith("2.00 GiB came back")
+        program.end()
+        watched.until(lambda: not watched.watcher.probes)
+    assert list((tmp_path / "sockets").iterdir()) == []
+    assert complaints(tmp_path) == ""
+
+
+def test_a_process_that_is_stopped_stays_and_goes_on_where_it_was(tmp_path: Path, watch: Watch) -> None:
+    with running(tmp_path, HOLDING) as program:
+        assert program.hear() == "ready"
+        watched = watch(tmp_path / "sockets", pace=0.1)
+        pid = watched.reading().pid
+        program.process.send_signal(signal.SIGSTOP)
+        watched.until(lambda: watched.watcher.probes[pid].age_seconds(time.monotonic()) > 0.5)
+        number = watched.watcher.ask(pid, "summary")
+        time.sleep(0.2)
+        assert watched.watcher.probes[pid].connected
+        program.process.send_signal(signal.SIGCONT)
+        assert watched.answer(number).result
+        watched.until(lambda: watched.watcher.probes[pid].age_seconds(time.monotonic()) < 0.5)
+
+
+def test_a_process_that_is_killed_goes_and_so_does_its_socket(tmp_path: Path, watch: Watch) -> None:
+    with running(tmp_path, HOLDING) as program:
+        assert program.hear() == "ready"
+        watched = watch(tmp_path / "sockets")
+        pid = watched.reading().pid
+        program.process.kill()
+        watched.until(lambda: not watched.watcher.probes)
+        watched.until(lambda: not list((tmp_path / "sockets").iterdir()))
+    assert watched.watcher.problems == ()
+    assert [each.connected for each in watched.news if isinstance(each, Probe) and each.pid == pid][-1] is False
+
+
+def test_a_probe_can_be_stopped_and_started_again(tmp_path: Path, watch: Watch) -> None:
+    code = "import sys, torch; torch.cuda.allocate(0, 1); print('up', flush=True); sys.stdin.readline()"
+    watched = watch(tmp_path / "sockets")
+    pids = set()
+    for _ in range(2):
+        with running(tmp_path, code) as program:
+            assert program.hear() == "up"
+            pids.add(watched.reading().pid)
+            program.end()
+        watched.until(lambda: not watched.watcher.probes)
+    assert len(pids) == 2

@@ -1,0 +1,250 @@
+"""What a probe says comes from a process that may be anything: what is sound is understood, the rest is refused."""
+
+import json
+import unicodedata
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpumon.core.allocator import (
+    AllocatorStatistics,
+    Block,
+    BlockState,
+    EmptiedCache,
+    PinnedMemory,
+    PoolBytes,
+    ProbeCost,
+    ProbedProcess,
+    ProbeReading,
+    ProbeState,
+)
+from gpumon.core.problems import ProblemCode
+from gpumon.probe.news import Ask, SegmentMap
+from gpumon.probe.protocol import MOST_BLOCKS, ProtocolError, Reply, pace_line, parse, request_line, result_of
+from tests.probe.scripted import DEVICE, GIB, SEGMENT, answer, hello, line, statistics
+
+
+def said(raw: bytes) -> Any:  # noqa: ANN401
+    return parse(raw, 4000)
+
+
+def result(ask: Ask, **body: Any) -> Any:  # noqa: ANN401
+    return result_of(ask, said(answer(1, **body)))
+
+
+def test_a_greeting_says_who_it_is_and_the_kernel_which_process() -> None:
+    assert said(hello(pid=7, argv=["python", "a\x1b[2J", "b"])) == ProbedProcess(
+        pid=4000,
+        own_pid=7,
+        command="python a\ufffd[2J b",
+        python_version="3.12.3",
+        rank=3,
+        settings={"PYTORCH_ALLOC_CONF": "expandable_segments:False"},
+    )
+
+
+def test_a_reading_is_understood_in_full() -> None:
+    pinned = {"allocated_bytes": 9, "active_bytes": 8}
+    files = ["/home/a/oom-1-2-3.json.gz", "/etc/passwd", "oom-1-2-3.json.gz", "/a/\x1boom-1-2-3.json.gz"]
+    cost = {"share": 0.0001, "seconds": 2e-5, "reads": 12}
+    reading = said(statistics(pinned=pinned, cost=cost, oom_files=files))
+    assert reading == ProbeReading(
+        state=ProbeState.LIVE,
+        monotonic_seconds=5.5,
+        torch_version="2.11.0+cu130",
+        backend="native",
+        expandable_segments=False,
+        devices=(
+            AllocatorStatistics(**{**DEVICE, "small_pool": PoolBytes(**DEVICE["small_pool"])}),
+        ),
+        pinned=PinnedMemory(9, 8),
+        cost=ProbeCost(0.0001, 2e-5, 12),
+        oom_files=("/home/a/oom-1-2-3.json.gz",),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("state", ProbeState)
+def test_every_state_is_known_and_what_is_not_there_yet_is_missing(state: ProbeState) -> None:
+    reading = said(line({"event": "statistics", "state": state.value, "monotonic_seconds": 1, "reason": "Old."}))
+    assert isinstance(reading, ProbeReading)
+    assert reading.state is state
+    assert reading.devices == ()
+    assert reading.expandable_segments is None
+    assert reading.problem is not None
+    assert reading.problem.reason == "Old."
+
+
+def test_unknown_events_and_keys_are_passed_over() -> None:
+    assert said(line({"event": "weather", "sun": True})) is None
+    assert said(line({"no": "event"})) is None
+    assert said(statistics(sun=True, devices=[{**DEVICE, "sun": {}}])) == said(statistics())
+
+
+def test_a_newer_probe_is_told_apart() -> None:
+    with pytest.raises(ProtocolError) as refused:
+        said(hello(schema=2))
+    assert refused.value.problem.code is ProblemCode.NEWER_SCHEMA
+
+
+HUGE = "9" * 5000
+WRONGS: list[Any] = [-1, True, "1", 1.5, [], {}, 1 << 65, float("nan"), float("inf")]
+
+
+def devices(**changes: Any) -> bytes:  # noqa: ANN401
+    return statistics(devices=[{**DEVICE, **changes}])
+
+
+@pytest.mark.parametrize("wrong", WRONGS)
+@pytest.mark.parametrize("name", ["ordinal", "allocated_bytes", "reserved_bytes", "active_bytes", "ooms_count"])
+def test_a_wrong_figure_is_refused(name: str, wrong: object) -> None:
+    with pytest.raises(ProtocolError):
+        said(devices(**{name: wrong}))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{",
+        b"\xff\xfe",
+        b'{"event":"statistics","state":"\xff"}',
+        b"[" * 50_000,
+        b'{"event":"statistics","state":"live","monotonic_seconds":NaN}',
+        b'{"event":"statistics","state":"live","monotonic_seconds":1e999}',
+        b'{"event":"statistics","state":"live","monotonic_seconds":' + HUGE.encode() + b"}",
+        statistics(state="flying"),
+        statistics(devices={}),
+        statistics(devices=[DEVICE, DEVICE]),
+        statistics(devices=[{"ordinal": place, "allocated_bytes": 0, "reserved_bytes": 0} for place in range(10_000)]),
+        statistics(devices=[{**DEVICE, "reserved_bytes": None}]),
+        statistics(devices=[{**DEVICE, "small_pool": {"allocated_bytes": 1}}]),
+        statistics(expandable_segments=1),
+        statistics(pinned=[]),
+        statistics(cost={"share": "0"}),
+        statistics(oom_files=["/oom-1-2-3.json.gz"] * 17),
+        hello(pid=None),
+        hello(argv="python"),
+        hello(argv=[None]),
+        hello(argv=["x"] * 257),
+        hello(settings={str(place): "" for place in range(65)}),
+        hello(settings={"A": 1}),
+        hello(rank=-1),
+        answer(None),
+        answer("1"),
+        line({"event": "answer", "id": 1}),
+    ],
+)
+def test_what_no_probe_writes_is_refused(raw: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        said(raw)
+
+
+def test_json_that_is_small_and_large_in_memory_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(json, "loads", never)
+    for raw in (b"[" * 1_000_001, b"{" * 1_000_001, b"," * 4_000_001):
+        with pytest.raises(ProtocolError, match="too many parts"):
+            said(raw)
+
+
+def test_a_reason_for_no_result_is_safe_to_show() -> None:
+    reply = said(line({"event": "answer", "id": 3, "ok": False, "reason": "no\x1b[2J"}))
+    assert isinstance(reply, Reply)
+    assert (reply.id, reply.reason) == (3, "no\ufffd[2J")
+    silent = said(line({"event": "answer", "id": 3, "ok": False}))
+    assert silent.reason == "It does not say why."
+
+
+def test_a_summary_keeps_its_lines_and_nothing_else() -> None:
+    assert result(Ask.SUMMARY, text="|===|\n| a\tb\x1b |") == "|===|\n| a b\ufffd |"
+    assert len(result(Ask.SUMMARY, text="x\n" * 5000).split("\n")) == 1000
+
+
+def test_segments_come_by_address_with_their_blocks() -> None:
+    lower = {**SEGMENT, "address": 512, "pool": [0, 3], "blocks": []}
+    found = result(Ask.SEGMENTS, segments=[SEGMENT, lower], cut=True, seconds=0.01)
+    assert isinstance(found, SegmentMap)
+    assert (found.is_cut, found.seconds) == (True, 0.01)
+    assert [segment.address for segment in found.segments] == [512, SEGMENT["address"]]
+    assert found.segments[0].pool == (0, 3)
+    assert found.segments[1].blocks == (
+        Block(1 << 20, BlockState.ALLOCATED, 1000),
+        Block(1 << 19, BlockState.PENDING_FREE),
+        Block(1 << 19, BlockState.INACTIVE),
+    )
+
+
+def test_as_many_blocks_as_a_probe_sends_are_read() -> None:
+    full = {**SEGMENT, "blocks": [[512, 500, 0]] * MOST_BLOCKS}
+    assert len(result(Ask.SEGMENTS, segments=[full]).segments[0].blocks) == MOST_BLOCKS
+
+
+def test_emptying_is_told_by_device() -> None:
+    after = {**DEVICE, "reserved_bytes": 34 * GIB}
+    found = result(Ask.EMPTY_CACHE, before=[DEVICE], after=[after], seconds=0.5)
+    assert isinstance(found, EmptiedCache)
+    assert (found.before[0].reserved_bytes, found.after[0].reserved_bytes) == (40 * GIB, 34 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("ask", "body"),
+    [
+        (Ask.SUMMARY, {}),
+        (Ask.SUMMARY, {"text": 3}),
+        (Ask.SEGMENTS, {"segments": {}}),
+        (Ask.SEGMENTS, {"segments": [None]}),
+        (Ask.SEGMENTS, {"segments": [{}]}),
+        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1, 1]]}]}),
+        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1, 1, 3]]}]}),
+        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1, 1, -1]]}]}),
+        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1 << 63, 1, 0]]}]}),
+        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "blocks": 3}]}),
+        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "pool": [0]}]}),
+        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "is_large": 1}]}),
+        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1, 1, 0]] * (MOST_BLOCKS + 1)}]}),
+        (Ask.EMPTY_CACHE, {"before": [], "after": []}),
+        (Ask.EMPTY_CACHE, {"before": [], "seconds": 1.0}),
+    ],
+)
+def test_a_result_that_is_something_else_is_refused(ask: Ask, body: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError):
+        result(ask, **body)
+
+
+def test_requests_are_as_probes_read_them() -> None:
+    assert json.loads(pace_line(0.5)) == {"ask": "pace", "interval_seconds": 0.5}
+    assert json.loads(pace_line(0.001)) == {"ask": "pace", "interval_seconds": 0.1}
+    assert json.loads(request_line(Ask.SUMMARY, 4, {"ordinal": 1})) == {"ask": "summary", "id": 4, "ordinal": 1}
+    assert request_line(Ask.SEGMENTS, 4, {}).endswith(b"\n")
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda each: st.lists(each, max_size=4) | st.dictionaries(st.text(), each, max_size=4),
+    max_leaves=8,
+)
+
+
+FIRST = ["event", "schema", "pid", "argv", "settings", "state", "devices"]
+NAMES = [*FIRST, "pinned", "cost", "oom_files", "id", "ok", "reason"]
+
+
+@given(event=st.sampled_from([hello, statistics, answer]), name=st.sampled_from(NAMES), value=anything)
+def test_whatever_stands_in_a_field_it_is_understood_or_refused(
+    event: Callable[..., bytes], name: str, value: object
+) -> None:
+    raw = json.loads(event(1) if event is answer else event())
+    try:
+        found = said(line({**raw, name: value}))
+    except ProtocolError as error:
+        shown = error.problem.reason
+    else:
+        shown = found.command if isinstance(found, ProbedProcess) else ""
+    assert not any(unicodedata.category(character) == "Cc" for character in shown)

@@ -1,0 +1,166 @@
+"""Snapshots to test with: a real one, made ones, and ones that were made to do harm."""
+
+import gzip
+import io
+import lzma
+import pickle
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from gpumon.snapshots.assemble import snapshot
+from gpumon.snapshots.loader import Loader
+from gpumon.snapshots.model import DeviceMemory, Snapshot
+
+REAL: Final = Path(__file__).parents[1] / "data" / "snapshot.pickle.xz"
+"""Of a small transformer's training with torch 2.11 on an H200."""
+
+
+def real_bytes() -> bytes:
+    """The real snapshot, as torch wrote it."""
+    return lzma.decompress(REAL.read_bytes())
+
+
+def loaded(data: bytes | dict[str, Any], largest: int = 0) -> Snapshot:
+    """What is kept of a snapshot, read in this process."""
+    written = data if isinstance(data, bytes) else pickle.dumps(data)
+    loader = Loader(io.BytesIO(written))
+    return snapshot(loader, loader.run(), "test", len(written), largest)
+
+
+def device_of(data: bytes | dict[str, Any], largest: int = 0) -> DeviceMemory:
+    """Its only device."""
+    (device,) = loaded(data, largest).devices
+    return device
+
+
+def frame(name: str, line: int = 1, file: str = "/home/user/train.py") -> dict[str, Any]:
+    """A frame as torch writes it."""
+    return {"name": name, "filename": file, "line": line}
+
+
+def event(action: str, address: int, size: int, *names: str, **more: object) -> dict[str, Any]:
+    """An event; its time is to be given as ``time_us``."""
+    frames = [frame(name) for name in names]
+    return {"action": action, "addr": address, "size": size, "stream": 0, "time_us": 0, "frames": frames, **more}
+
+
+def block(address: int, size: int, state: str = "active_allocated", *names: str, **more: object) -> dict[str, Any]:
+    """A block."""
+    frames = [frame(name) for name in names]
+    asked = 0 if state == "inactive" else size
+    return {"address": address, "size": size, "requested_size": asked, "state": state, "frames": frames, **more}
+
+
+def segment(*blocks: dict[str, Any], **more: object) -> dict[str, Any]:
+    """A segment of some blocks."""
+    return {
+        "device": 0,
+        "address": blocks[0]["address"] if blocks else 0,
+        "total_size": sum(each["size"] for each in blocks),
+        "stream": 0,
+        "segment_type": "large",
+        "segment_pool_id": (0, 0),
+        "is_expandable": False,
+        "frames": [],
+        "blocks": list(blocks),
+        **more,
+    }
+
+
+class Calls:
+    """Asks the reader of its pickle to call something."""
+
+    def __init__(self, function: Callable[..., object], *arguments: object) -> None:
+        self._call = (function, arguments)
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return self._call
+
+
+def _nested(depth: int) -> bytes:
+    return b"\x80\x04" + b"]\x94" * depth + b"a" * (depth - 1) + b"."
+
+
+def _laughs() -> bytes:
+    """Lists of lists of lists, each ten times the one before."""
+    text = b"\x80\x04]\x94"
+    for level in range(40):
+        text += b"]\x94(" + b"".join(b"h" + bytes((level,)) for _ in range(10)) + b"e"
+    return text + b"."
+
+
+def _shared_blocks() -> bytes:
+    """Ten thousand times one segment of ten thousand times one block: 50 kB that would be a hundred million blocks."""
+    one = segment(*[block(0, 1)] * 10_000)
+    return pickle.dumps({"segments": [one] * 10_000, "device_traces": []})
+
+
+def _cycle() -> bytes:
+    held: dict[str, Any] = {"segments": []}
+    held["segments"].append(held)
+    held["device_traces"] = held["segments"]
+    return pickle.dumps(held)
+
+
+def hostile(canary: Path) -> dict[str, tuple[bytes, str]]:
+    """Files that must be refused, and a word of why, by what they are.
+
+    Args:
+        canary: A file that is there once something was run.
+    """
+    touch = f"touch {canary}".encode()
+    return {
+        "os.system": (pickle.dumps(Calls(__import__("os").system, touch.decode())), "call functions"),
+        "open": (pickle.dumps(Calls(open, str(canary), "w"), protocol=2), "call functions"),
+        "stack global": (b"\x80\x04\x8c\x05posix\x94\x8c\x06system\x94\x93.", "call functions"),
+        "inside": (pickle.dumps({"segments": [Calls(open, str(canary), "w")]}), "call functions"),
+        "protocol 0": (b"cposix\nsystem\n(S'" + touch + b"'\ntR.", "does not begin"),
+        "persistent id": (b"\x80\x04\x8c\x02id\x94Q.", "call functions"),
+        "extension": (b"\x80\x04\x82\x01.", "call functions"),
+        "build": (b"\x80\x04}\x94}\x94b.", "call functions"),
+        "laughs": (_laughs(), "no segments"),
+        "nested": (_nested(1_000_000), "nested deeper"),
+        "marks": (b"\x80\x04" + b"(" * 1000 + b".", "nested deeper"),
+        "shared blocks": (_shared_blocks(), "more blocks"),
+        "text of 8 GB": (b"\x80\x04\x8d" + struct.pack("<Q", 8 << 30) + b"x" * 100, "claims to hold"),
+        "bytes of 8 GB": (b"\x80\x04\x8e" + struct.pack("<Q", 8 << 30) + b"x" * 100, "claims to hold"),
+        "number of 1 GB": (b"\x80\x04\x8b" + struct.pack("<i", 1 << 30) + b"x" * 100, "claims to hold"),
+        "negative size": (b"\x80\x04\x8b" + struct.pack("<i", -1) + b"x" * 100, "claims to hold"),
+        "far memo": (b"\x80\x04]r\xff\xff\xff\x7f.", "damaged"),
+        "list as key": (b"\x80\x04}\x94(]K\x01u.", "damaged"),
+        "deep tuple as key": (b"\x80\x04})" + b"\x85" * 90_000 + b"K\x01s.", "damaged"),
+        "huge number for a name": (
+            pickle.dumps({"segments": [], "device_traces": [[{"action": 1 << 400_000, "size": 1 << 400_000}]]}),
+            "cannot be true",
+        ),
+        "nothing on the stack": (b"\x80\x04.", "cut off"),
+        "truncated": (real_bytes()[:200_000], "cut off"),
+        "newer": (b"\x80\x06N.", "does not begin"),
+        "text": (b"Epoch 1, loss 0.123\n" * 100, "does not begin"),
+        "empty": (b"", "empty"),
+        "zeros": (b"\0" * 5000, "does not begin"),
+        "other pickle": (pickle.dumps({"model": [1, 2, 3]}), "no segments"),
+        "number": (pickle.dumps(42), "no segments"),
+        "negative size of a block": (
+            pickle.dumps({"segments": [segment(block(0, -5))]}),
+            "cannot be true",
+        ),
+        "size of an event": (
+            pickle.dumps({"segments": [], "device_traces": [[event("alloc", 1, 1 << 80)]]}),
+            "cannot be true",
+        ),
+        "device of a billion": (
+            pickle.dumps({"segments": [segment(block(0, 5), device=1 << 30)]}),
+            "impossible number",
+        ),
+        "gzip of text": (gzip.compress(b"hello" * 100), "does not begin"),
+        "gzip cut off": (gzip.compress(real_bytes())[:20_000], "cut off"),
+        "gzip damaged": (gzip.compress(real_bytes())[:2000] + b"\xff" * 2000, "compressed data is wrong"),
+        "gzip of nothing": (gzip.compress(b"\x80\x04" + b"\0" * (64 << 20)), "damaged"),
+        "JSON": (b'{"schema": 1, "kind": "other"}', "does not begin"),
+        "JSON cut off": (b'{"schema": 1, "kind": "gpumon-oom", "device"', "does not go on"),
+        "JSON nested": (b'{"a":' + b"[" * 100_000, "does not go on"),
+        "JSON of other kinds": (b'{"kind": "gpumon-oom", "device": 5}', "does not have"),
+    }

@@ -1,0 +1,143 @@
+"""`gpumon snapshot` as a shell runs it: what it prints, what it writes, how it ends."""
+
+import gzip
+import json
+import os
+import pickle
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import GPUMON, is_one_line, run, shell
+from tests.perf.snapshot_file import write
+from tests.processes import is_running, tree
+from tests.snapshots.files import block, real_bytes, segment
+from tests.terminal import Terminal
+
+ENVIRONMENT = {**os.environ, "COLUMNS": "100"}
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Path:
+    path = tmp_path / "real.pickle"
+    path.write_bytes(real_bytes())
+    return path
+
+
+def test_text(real: Path) -> None:
+    done = run("snapshot", str(real), "--top", "3", env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "cuda:0  946 MiB in 226 blocks" in done.stdout
+    assert "1.88 GiB in 339 blocks" in done.stdout
+    assert "_init_group optim/adam.py:178, called by step train/train1.py:60" in done.stdout
+    assert "more stacks" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_json(real: Path) -> None:
+    done = run("snapshot", str(real), "--json", "--top", "2", env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert document["schema"] == 1
+    assert len(document["devices"][0]["stacks"]) == 2
+
+
+def test_two_files(real: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.pickle"
+    other.write_bytes(pickle.dumps({"segments": [segment(block(0, 1 << 30, "active_allocated", "greedy"))]}))
+    done = run("snapshot", str(real), str(other), env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"Changed since {real}, in the end: +78.4 MiB" in done.stdout
+    assert "+1.00 GiB   1.00 GiB  greedy user/train.py:1" in done.stdout
+    assert "-292 MiB" in done.stdout
+
+
+def test_a_trace(real: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    done = run("snapshot", str(real), "--perfetto", str(trace), env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{trace} is written, with ")
+    assert json.loads(trace.read_text())["traceEvents"]
+    again = run("snapshot", str(real), "--perfetto", str(trace), env=ENVIRONMENT)
+    assert (again.returncode, is_one_line(again.stderr)) == (2, True)
+    both = run("snapshot", str(real), "--json", "--perfetto", str(tmp_path / "two.json"), env=ENVIRONMENT)
+    assert json.loads(both.stdout)["schema"] == 1
+    assert "two.json is written" in both.stderr
+
+
+@pytest.mark.parametrize(
+    ("data", "word"), [(b"hello", "does not begin"), (real_bytes()[:5000], "cut off"), (gzip.compress(b""), "empty")]
+)
+def test_unreadable(data: bytes, word: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.pickle"
+    path.write_bytes(data)
+    for more in ([], ["--json"]):
+        done = run("snapshot", str(path), *more, env=ENVIRONMENT)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert is_one_line(done.stderr)
+        assert word in done.stderr
+
+
+def test_not_there(tmp_path: Path) -> None:
+    done = run("snapshot", str(tmp_path / "none"), env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert is_one_line(done.stderr)
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "b", "c"], ["a", "--top", "0"]])
+def test_wrong_usage(arguments: list[str]) -> None:
+    assert run("snapshot", *arguments, env=ENVIRONMENT).returncode == 2
+
+
+def test_nothing_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "nothing.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": []}))
+    done = run("snapshot", str(path), env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "holds nothing" in done.stdout
+
+
+def test_where_it_is_started_does_not_matter(real: Path, tmp_path: Path) -> None:
+    """A file called as a module of the standard library, in the user's folder, is never imported."""
+    for name in ("pickle", "json", "gzip", "array", "argparse"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
+    done = shell(f'cd {tmp_path} && "$@"', "snapshot", real.name, "--json", env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["file"] == real.name
+
+
+def test_in_a_terminal(real: Path) -> None:
+    with Terminal([GPUMON, "snapshot", str(real)], os.environ, rows=40, cols=120) as terminal:
+        terminal.wait_for("peak 1.88 GiB")
+        terminal.send("s")
+        terminal.wait_for("87 segments, 2.00 GiB")
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        assert terminal.restored()
+        assert terminal.cooked()
+
+
+def test_what_cannot_be_read_is_told_in_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "bad.pickle"
+    path.write_bytes(b"hello")
+    with Terminal([GPUMON, "snapshot", str(path)], os.environ, rows=40, cols=120) as terminal:
+        terminal.wait_for("no memory snapshot")
+        assert terminal.wait_exit() == 2
+        assert terminal.restored()
+
+
+def test_a_signal_ends_it_and_its_reader(tmp_path: Path) -> None:
+    path = tmp_path / "large.pickle"
+    write(path, 60_000_000)
+    with Terminal([GPUMON, "snapshot", str(path)], os.environ, rows=40, cols=120) as terminal:
+        terminal.wait_for("MiB read")
+        (reader,) = [pid for pid in tree(terminal.pid) if pid != terminal.pid]
+        terminal.signal(signal.SIGTERM)
+        assert terminal.wait_exit() == 128 + signal.SIGTERM
+        assert terminal.restored()
+        deadline = time.monotonic() + 5
+        while is_running(reader):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)

@@ -1,0 +1,191 @@
+"""Loading a snapshot: events taken by pattern are those that pickle reads; every layout of torch's is read."""
+
+import io
+import pickle
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpumon.core.allocator import BlockState
+from gpumon.snapshots import loader as loader_module
+from gpumon.snapshots.loader import Loader
+from gpumon.snapshots.model import Amount, Frame
+from gpumon.snapshots.tables import ACTIONS, Action, Events
+from tests.perf.snapshot_file import write
+from tests.snapshots.files import block, device_of, event, frame, loaded, real_bytes, segment
+
+Told = tuple[int, int, int, int, tuple[Frame, ...]]
+
+
+def by_pickle(data: bytes) -> list[Told]:
+    """The events of the first device, as pickle reads them."""
+    found = []
+    for each in pickle.loads(data)["device_traces"][0]:
+        frames = tuple(Frame(told["name"], told["filename"], told["line"]) for told in each["frames"])
+        action = ACTIONS.get(each["action"], Action.OTHER)
+        found.append((int(action), each["addr"], each["size"], each["time_us"], frames))
+    return found
+
+
+def by_loader(loader: Loader, events: Events) -> list[Told]:
+    """The events, as the loader has taken them."""
+    frames = list(loader.stacks.frames)
+    stacks = [tuple(frames[number] for number in stack) for stack in loader.stacks.stacks]
+    stacks[0] = ()
+    columns = (events.actions, events.addresses, events.sizes, events.times)
+    return [(*row, stacks[stack]) for *row, stack in zip(*columns, events.stacks, strict=True)]  # type: ignore[misc]
+
+
+def count_slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Counts the events that no pattern has taken."""
+    slow: list[str] = []
+    original = Loader._take_event
+
+    def take(loader: Loader, filled: dict[str, Any]) -> None:
+        slow.append(filled["action"])
+        original(loader, filled)
+
+    monkeypatch.setattr(Loader, "_take_event", take)
+    return slow
+
+
+@pytest.mark.parametrize("name", ["real", "made"])
+def test_events_are_those_that_pickle_reads(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = count_slow(monkeypatch)
+    path = tmp_path / "made.pickle"
+    if name == "made":
+        write(path, 2_000_000)
+    data = real_bytes() if name == "real" else path.read_bytes()
+    loader = Loader(io.BytesIO(data))
+    root = loader.run()
+    (listed,) = root["device_traces"]
+    events = loader.events_of(listed)
+    assert events is not None
+    assert by_loader(loader, events) == by_pickle(data)
+    assert len(slow) < 50 + len(events) // 50  # else a gigabyte would take minutes
+
+
+def test_patterns_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_pattern = loaded(real_bytes(), 50)
+    monkeypatch.setattr(loader_module, "_MOST_LOOKS", 0)
+    slow = count_slow(monkeypatch)
+    assert loaded(real_bytes(), 50) == by_pattern
+    assert len(slow) == 5054
+
+
+def test_texts_of_its_own_that_a_later_event_refers_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = count_slow(monkeypatch)
+    events: list[dict[str, Any]] = []
+    for number in range(3000):
+        context = f"context {number}" if number % 3 else events[-1]["compile_context"] if events else "first"
+        more = {"time_us": 5 + number, "compile_context": context}
+        told = event("alloc", 4096 * number, 512, **more)
+        told["frames"] = [frame(f"f{number % 7}")] if number % 2 else []
+        events.append({**{key: value for key, value in told.items() if key != "frames"}, "frames": told["frames"]})
+    data = pickle.dumps({"segments": [], "device_traces": [events]})
+    loader = Loader(io.BytesIO(data))
+    root = loader.run()
+    found = loader.events_of(root["device_traces"][0])
+    assert found is not None
+    assert by_loader(loader, found) == by_pickle(data)
+    assert len(slow) < 3000
+
+
+def test_totals_are_those_of_the_file() -> None:
+    told = pickle.loads(real_bytes())
+    blocks = [each for one in told["segments"] for each in one["blocks"]]
+    held = [each for each in blocks if each["state"] == "active_allocated"]
+    device = device_of(real_bytes())
+    now = sum((use.now for use in device.uses), Amount())
+    assert now == Amount(sum(each["requested_size"] for each in held), len(held))
+    assert len(device.segments) == len(told["segments"])
+    states = Counter(each.state.value for one in device.segments for each in one.blocks)
+    assert states == Counter(each["state"] for each in blocks)
+    assert sum(one.size_bytes for one in device.segments) == sum(one["total_size"] for one in told["segments"])
+
+
+def test_who_holds_what_in_the_end() -> None:
+    snapshot = loaded(real_bytes())
+    told = pickle.loads(real_bytes())
+    traced = {each["addr"]: each["frames"] for each in told["device_traces"][0] if each["action"] == "alloc"}
+    wanted: Counter[tuple[str, ...]] = Counter()
+    for each in (each for one in told["segments"] for each in one["blocks"] if each["state"] == "active_allocated"):
+        frames = each["frames"] or traced.get(each["address"])
+        names = tuple(one["name"] for one in frames or ())
+        missing = "no stack was recorded" if frames is not None else "allocated before the history began"
+        wanted[names or (missing,)] += each["requested_size"]
+    found: Counter[tuple[str, ...]] = Counter()
+    for use in snapshot.devices[0].uses:
+        if use.now.blocks:
+            found[tuple(one.name for one in snapshot.frames_of(use.stack))] += use.now.bytes
+    assert found == wanted
+
+
+def test_a_list_of_segments_alone() -> None:
+    device = device_of(pickle.dumps([segment(block(0, 1024, "active_allocated", "f"))]))
+    assert device.history is None
+    assert "No history was recorded" in device.notes[0]
+    assert [use.now for use in device.uses] == [Amount(1024, 1)]
+
+
+def test_blocks_of_torch_2_0() -> None:
+    old = {
+        "size": 1024,
+        "state": "active_allocated",
+        "history": [{"addr": 5, "real_size": 1000, "frames": [frame("f")]}],
+    }
+    snapshot = loaded({"segments": [segment({**old, "address": 4096}, total_size=2048)]})
+    (use,) = snapshot.devices[0].uses
+    assert use.now == Amount(1000, 1)
+    assert snapshot.frames_of(use.stack) == (Frame("f", "/home/user/train.py", 1),)
+    (found,) = snapshot.devices[0].segments
+    assert [(each.size_bytes, each.requested_bytes) for each in found.blocks] == [(1024, 1000)]
+
+
+def test_what_is_missing_or_unknown_is_passed_over() -> None:
+    bare = {"state": "active_allocated", "size": 512}
+    made = {"segments": [{"blocks": [bare, {"state": "of the future", "size": 1}]}, "no segment", None], "new": [1]}
+    device = device_of({**made, "device_traces": [[{"action": "new"}, {"action": "alloc"}], "no trace"]})
+    assert device.ordinal == 0
+    assert [each.state for each in device.segments[0].blocks] == [BlockState.ALLOCATED, BlockState.INACTIVE]
+    assert device.history is not None
+    assert device.history.events == 2
+
+
+def test_several_devices_keep_their_numbers() -> None:
+    events = [event("alloc", 1, 100, "f", time_us=7)]
+    made = {"segments": [segment(block(9, 64), device=3)], "device_traces": [[], events, [], []]}
+    snapshot = loaded(made)
+    assert [(each.ordinal, each.history is not None) for each in snapshot.devices] == [(1, True), (3, False)]
+
+
+def test_no_segments_with_cuda_malloc_async() -> None:
+    device = device_of({"segments": [], "device_traces": [[event("alloc", 1, 100, "f", time_us=5)]]})
+    assert "cudaMallocAsync" in device.notes[0]
+    assert device.history is not None
+    assert device.history.peak == Amount(100, 1)
+
+
+def test_nothing_at_all() -> None:
+    assert loaded({"segments": [], "device_traces": [[], []]}).devices == ()
+
+
+def test_settings_are_plain() -> None:
+    settings = {"PYTORCH_CUDA_ALLOC_CONF": "a\x1b[2Jb", "max_split_size": -1, "nested": {"1": 2}}
+    assert loaded({"segments": [], "allocator_settings": settings}).settings == {
+        "PYTORCH_CUDA_ALLOC_CONF": "a\ufffd[2Jb",
+        "max_split_size": "-1",
+    }
+
+
+def test_frames_are_made_safe() -> None:
+    evil = {"name": "\x1b]52;c;x\x07[/]", "filename": "\u202e" * 1000, "line": "7"}
+    snapshot = loaded({"segments": [segment({**block(0, 64), "frames": [evil]})]})
+    (use,) = snapshot.devices[0].uses
+    (found,) = snapshot.frames_of(use.stack)
+    assert found.name == "\ufffd]52;c;x\ufffd[/]"
+    assert len(found.file) <= 400
+    assert found.file.isprintable()
+    assert found.line == 0

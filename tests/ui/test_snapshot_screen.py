@@ -1,0 +1,351 @@
+"""The screen of a snapshot: reading it, the tree, the search, the views, the keys, and pictures of them."""
+
+import asyncio
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from gpumon.core.exits import CommandError
+from gpumon.snapshots.model import Snapshot
+from gpumon.snapshots.reading import Progress
+from gpumon.ui.paint.line import plain
+from gpumon.ui.screens.snapshot import SnapshotScreen
+from gpumon.ui.screens.snapshot_help import SnapshotHelpScreen
+from gpumon.ui.screens.snapshot_reading import SnapshotReadingScreen, progress_lines
+from gpumon.ui.snapshot_app import SnapshotApp
+from gpumon.ui.view.snapshot import totals_lines, who_text
+from gpumon.ui.view.snapshot_chart import Axis, course_lines
+from gpumon.ui.view.snapshot_look import View
+from gpumon.ui.widgets.line_table import LineTable
+from tests.perf.snapshot_file import write
+from tests.snapshots.files import block, event, loaded, real_bytes, segment
+from tests.ui.test_snapshots import Compare
+
+PATIENCE_SECONDS = 20.0
+
+
+def shown(found: Snapshot, earlier: Snapshot | None = None, theme: str = "dark") -> SnapshotApp:
+    """The app with a snapshot that was read already."""
+
+    class Read(SnapshotApp):
+        """Needs no file."""
+
+        CSS_PATH = SnapshotApp.CSS_PATH
+
+        def first_screen(self) -> SnapshotScreen:
+            return SnapshotScreen(found, earlier)
+
+    return Read([], theme)
+
+
+def real() -> Snapshot:
+    return loaded(real_bytes())
+
+
+def made() -> Snapshot:
+    """Two devices, one of them with a failed allocation, and a name that an enemy gave."""
+    oom = {"action": "oom", "device_free": 77, "size": 5 << 30, "time_us": 9000, "frames": []}
+    trace = [event("alloc", 0, 1 << 20, "[/]\x1b[2J", "main", time_us=1000), oom]
+    segments = [segment(block(0, 1 << 20)), segment(block(9 << 20, 1 << 30, "active_allocated", "other"), device=1)]
+    return loaded({"segments": segments, "device_traces": [trace]})
+
+
+def lines(app: SnapshotApp) -> list[str]:
+    return [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]
+
+
+def text(app: SnapshotApp) -> str:
+    return "\n".join(lines(app))
+
+
+def table(app: SnapshotApp) -> LineTable:
+    return app.screen.query_one("#rows", LineTable)
+
+
+def rows(app: SnapshotApp) -> list[str]:
+    return [plain(row.line) for row in table(app).rows]
+
+
+def keys(app: SnapshotApp) -> dict[str, str]:
+    """What the footer shows."""
+    return {key: each.binding.description for key, each in app.screen.active_bindings.items() if each.binding.show}
+
+
+async def until(pilot: Pilot[None], is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, "it does not come"
+        await pilot.pause(0.02)
+
+
+async def test_a_file_is_read_then_shown(tmp_path: Path) -> None:
+    path = tmp_path / "real.pickle"
+    path.write_bytes(real_bytes())
+    app = SnapshotApp([path])
+    async with app.run_test(size=(120, 40)) as pilot:
+        assert isinstance(app.screen, SnapshotReadingScreen)
+        await until(pilot, lambda: isinstance(app.screen, SnapshotScreen))
+        await pilot.pause()
+        assert "946 MiB in 226 blocks" in text(app)
+        assert "▼ peak 1.88 GiB" in text(app)
+
+
+async def test_two_files_are_compared(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.pickle", tmp_path / "second.pickle"
+    first.write_bytes(pickle.dumps({"segments": [segment(block(0, 1 << 20, "active_allocated", "old"))]}))
+    second.write_bytes(pickle.dumps({"segments": [segment(block(0, 3 << 20, "active_allocated", "new"))]}))
+    app = SnapshotApp([first, second])
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, SnapshotScreen))
+        await pilot.pause()
+        assert "second.pickle" in lines(app)[0]
+        assert "compared with" in lines(app)[0]
+        assert [row.split()[0] for row in rows(app)] == ["+3.00", "-1.00"]
+
+
+async def test_one_that_cannot_be_read_ends_the_app(tmp_path: Path) -> None:
+    path = tmp_path / "bad.pickle"
+    path.write_bytes(b"hello")
+    app = SnapshotApp([path])
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: not app.is_running or app.failure is not None)
+    assert isinstance(app.failure, CommandError)
+    assert "does not begin as a pickle" in str(app.failure)
+
+
+@pytest.mark.parametrize("key", ["q", "escape", "ctrl+c"])
+async def test_reading_can_be_given_up(key: str, tmp_path: Path) -> None:
+    path = tmp_path / "large.pickle"
+    write(path, 30_000_000)
+    app = SnapshotApp([path])
+    async with app.run_test() as pilot:
+        screen = app.screen
+        assert isinstance(screen, SnapshotReadingScreen)
+        reading = screen._reading
+        assert reading is not None
+        await pilot.press(key)
+    reading.inbox.arrived.wait(PATIENCE_SECONDS)
+    while reading.outcome is None:
+        await asyncio.sleep(0.01)
+    assert isinstance(reading.outcome, CommandError)
+    assert app.failure is None
+
+
+async def test_a_frame_opens_down_to_where_it_parts() -> None:
+    app = shown(real())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("i")
+        assert "innermost first" in text(app)
+        before = len(rows(app))
+        closed = next(place for place, row in enumerate(rows(app)) if "▸" in row)
+        await pilot.press(*["down"] * closed, "enter")
+        assert len(rows(app)) > before
+        await pilot.press("enter")
+        assert len(rows(app)) == before
+        await pilot.press("right")
+        opened = len(rows(app))
+        await pilot.press("right", "down", "down", "left", "left", "left", "left")
+        assert len(rows(app)) <= opened
+
+
+async def test_left_goes_to_the_frame_above() -> None:
+    app = shown(real())
+    async with app.run_test(size=(120, 40)) as pilot:
+        assert rows(app)[0].split()[-2] == "<module>"
+        await pilot.press("down", "down")
+        assert table(app).cursor == 2
+        await pilot.press("left")
+        assert table(app).cursor == 0
+
+
+async def test_the_frame_under_the_cursor_is_named_in_full() -> None:
+    app = shown(real())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("down")
+        assert "/home/user/train/train1.py:60" in lines(app)[-2]
+
+
+async def test_every_view() -> None:
+    app = shown(real(), made())
+    async with app.run_test(size=(160, 50)) as pilot:
+        screen = app.screen
+        assert isinstance(screen, SnapshotScreen)
+        assert screen.look.view is View.DIFFERENCE
+        for key, view in {"e": View.NOW, "p": View.PEAK, "a": View.EVER, "s": View.SEGMENTS}.items():
+            await pilot.press(key)
+            await pilot.pause()
+            assert screen.look.view is view
+            assert f"[{view.value}]" in text(app)
+            assert rows(app)
+            assert table(app).cursor == 0
+        assert "fragmentation 94%" in text(app)
+        assert not {"enter", "i", "slash"} & set(keys(app))
+        await pilot.press("d", "down", "enter", "x", "v")
+
+
+async def test_search_and_leave_it() -> None:
+    app = shown(real())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("i")
+        everything = rows(app)
+        await pilot.press("slash", *"DROPOUT")
+        await pilot.pause()
+        assert len(rows(app)) < len(everything)
+        assert "dropout" in rows(app)[0]
+        assert "3 stacks with 'DROPOUT'" in text(app)
+        assert set(keys(app)) >= {"enter", "escape"}
+        assert "q" not in keys(app)
+        await pilot.press("enter")
+        assert app.focused is table(app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert rows(app) == everything
+
+
+async def test_search_for_nothing_that_is_there() -> None:
+    app = shown(real())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("slash", *"[/nowhere]", "enter", "enter", "left", "right")
+        assert rows(app) == []
+        assert "0 stacks" in text(app)
+
+
+async def test_devices() -> None:
+    app = shown(made())
+    async with app.run_test(size=(120, 40)) as pilot:
+        assert "cuda:0" in text(app)
+        assert "! Out of memory 1 time" in text(app)
+        assert "✗" in text(app)
+        await pilot.press("v")
+        await pilot.pause()
+        assert "cuda:1  1.00 GiB in 1 block" in text(app)
+        assert "No history was recorded" in text(app)
+        assert "at the peak" not in text(app)
+        await pilot.press("p")
+        assert "at the peak" not in text(app)
+    app = shown(real())
+    async with app.run_test() as pilot:
+        assert "v" not in keys(app)
+
+
+async def test_names_are_data() -> None:
+    app = shown(made())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("down")
+        assert "[/]\ufffd[2J" in text(app)
+
+
+async def test_the_chart_over_time() -> None:
+    app = shown(real())
+    async with app.run_test(size=(120, 40)) as pilot:
+        assert "5,054 events" in text(app)
+        await pilot.press("x")
+        await pilot.pause()
+        assert "3.97 s" in text(app)
+        assert "(x: over events)" in text(app)
+
+
+async def test_help_theme_and_quit() -> None:
+    app = shown(real())
+    async with app.run_test(size=(100, 50)) as pilot:
+        await pilot.press("question_mark")
+        assert isinstance(app.screen, SnapshotHelpScreen)
+        assert "fragmentation" in text(app)
+        await pilot.press("escape")
+        assert isinstance(app.screen, SnapshotScreen)
+        theme = app.theme
+        await pilot.press("t")
+        assert app.theme != theme
+        await pilot.press("q")
+    assert app.return_code == 0
+
+
+async def test_a_file_without_anything() -> None:
+    app = shown(loaded({"segments": [], "device_traces": []}))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("e", "p", "s", "i", "v", "x", "enter", "left", "right", "slash", "a", "escape")
+        assert "It holds nothing" in text(app)
+
+
+@pytest.mark.parametrize("size", [(20, 6), (40, 12), (300, 80)])
+async def test_every_size(size: tuple[int, int]) -> None:
+    app = shown(real(), made())
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("p", "down", "enter", "s", "d", "x")
+        await pilot.resize_terminal(60, 20)
+        await pilot.pause()
+        assert max(map(len, lines(app))) <= 60
+
+
+async def test_nothing_is_sent_for_what_is_the_same() -> None:
+    app = shown(real())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, SnapshotScreen)
+        before = [row.line for row in table(app).rows]
+        screen.draw()
+        assert [row.line for row in table(app).rows] == before
+
+
+@pytest.mark.parametrize("axis", list(Axis))
+@pytest.mark.parametrize("width", [30, 80, 200, 3000])
+def test_the_peak_stands_where_it_is(axis: Axis, width: int) -> None:
+    history = real().devices[0].history
+    assert history is not None
+    marks, *drawn, _ = [plain(each) for each in course_lines(history, axis, width, 8)]
+    assert len(drawn) == 8
+    assert all(len(each) == width for each in (marks, *drawn))
+    column = marks.index("▼") - 10
+    assert column == int(axis.share(history, history.peak_event, history.peak_seconds) * (width - 10))
+    top = next(each for each in drawn if each[10:].strip())
+    assert top == drawn[0]
+
+
+def test_there_is_no_chart_where_there_is_no_room() -> None:
+    history = real().devices[0].history
+    assert history is not None
+    assert course_lines(history, Axis.TIME, 25, 8) == []
+
+
+def test_totals_fit_and_say_it_all() -> None:
+    snapshot = real()
+    for width in (30, 80, 160):
+        found = [plain(each) for each in totals_lines(snapshot, snapshot.devices[0], width)]
+        assert max(map(len, found)) <= width
+    assert "fragmentation 94%" in " ".join(found)
+    assert "4.00 MiB allocated before them" in " ".join(found)
+    assert len(totals_lines(snapshot, snapshot.devices[0], 80, is_brief=True)) == 2
+
+
+def test_who_allocated() -> None:
+    snapshot = real()
+    told = {who_text(snapshot.frames_of(use.stack)) for use in snapshot.devices[0].uses}
+    assert "dropout nn/functional.py:1443, called by step train/train1.py:60" in told
+    assert "allocated before the history began" in told
+
+
+def test_progress() -> None:
+    half = [plain(each) for each in progress_lines(Progress(1 << 29, 1 << 30, 12.3), 80)]
+    assert half[1].count("█") == 20
+    assert half[3] == "  512 MiB of 1.00 GiB read, 12.00 s"
+    assert "following its history" in plain(progress_lines(Progress(5, 5, 1), 80)[3])
+    assert progress_lines(Progress(0, 0, 0), 5)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+@pytest.mark.parametrize(
+    ("name", "pressed"),
+    [("peak", ["down", "enter"]), ("segments", ["s"]), ("search", ["i", "slash", *"drop"]), ("difference", ["d"])],
+)
+def test_pictures(snap_compare: Compare, size: tuple[int, int], name: str, pressed: list[str]) -> None:
+    async def press(pilot: Pilot[None]) -> None:
+        await pilot.press(*pressed)
+        await pilot.pause()
+
+    app = shown(real(), made() if name == "difference" else None)
+    assert snap_compare(app, terminal_size=size, run_before=press)
