@@ -20,14 +20,9 @@ COLUMNS: Final = 2000
 """Stretches that the course of a history is kept in."""
 _MOST_OOMS: Final = 1000
 _MICROSECOND: Final = 1e-6
-_FOLLOWED: Final = (
-    int(Action.ALLOC),
-    int(Action.FREE),
-    int(Action.FREE_COMPLETED),
-    int(Action.SEGMENT_ALLOC),
-    int(Action.SEGMENT_FREE),
-)
+_FOLLOWED: Final = (int(Action.ALLOC), int(Action.FREE), int(Action.FREE_COMPLETED))
 """As plain numbers, which are compared twice as fast."""
+_SIGNS: Final = {int(Action.SEGMENT_ALLOC): 1, int(Action.SEGMENT_FREE): -1}
 _NEVER: Final = (1 << 32) - 1
 
 Held = Mapping[int, tuple[int, int]]
@@ -172,7 +167,7 @@ class Replay:
         alive, ever, ends, all_sizes = self._alive, self._ever, self._ends, events.sizes
         actions, addresses, sizes = events.actions[begin:end], events.addresses[begin:end], all_sizes[begin:end]
         level, low, high = allocated.now, allocated.low, allocated.high
-        alloc, free, free_completed, segment_alloc, segment_free = _FOLLOWED
+        alloc, free, free_completed = _FOLLOWED
         for place, (action, address, size) in enumerate(zip(actions, addresses, sizes, strict=True), begin):
             if action == alloc:
                 level += size
@@ -194,10 +189,8 @@ class Replay:
                     level -= size
                 if level < low:  # noqa: PLR1730 - a call would cost a second in a long history
                     low = level
-            elif action == segment_alloc:
-                reserved.add(size)
-            elif action == segment_free:
-                reserved.add(-size)
+            elif action in _SIGNS:
+                reserved.add(_SIGNS[action] * size)
         allocated.now, allocated.low, allocated.high = level, low, high
 
     def _bases(self) -> tuple[int, int]:
