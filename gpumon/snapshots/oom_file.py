@@ -61,7 +61,9 @@ def _snapshot(told: dict[str, Any], name: str, size_bytes: int) -> Snapshot:
         frames=(_UNKNOWN,),
         stacks=((0,),),
         devices=(DeviceMemory(ordinal, segments, (Use(0, now),)),),
-        settings={safe_text(str(key), 80): safe_text(str(value), 200) for key, value in told["settings"].items()},
+        settings={
+            safe_text(str(key), 80): safe_text(str(value), 200) for key, value in (told.get("settings") or {}).items()
+        },
         notes=tuple(notes),
     )
 

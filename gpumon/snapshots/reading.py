@@ -27,8 +27,8 @@ _MEMORY_A_BYTE: Final = 4
 """Memory that a byte of the file may take; an ordinary one takes a third of a byte."""
 _SHARE_OF_FREE: Final = 0.75
 _LEAST_SECONDS: Final = 60
-_BYTES_A_SECOND: Final = 4_000_000
-"""A file that takes longer was made to; an ordinary one is read ten times as fast."""
+_BYTES_A_SECOND: Final = 2_000_000
+"""A file that takes longer was made to; an ordinary one is read twenty times as fast."""
 _PACKED: Final = 20
 """A compressed file may hold so many times its size."""
 _MEMINFO: Final = Path("/proc/meminfo")

@@ -141,7 +141,7 @@ async def test_a_frame_opens_down_to_where_it_parts() -> None:
         await pilot.press("i")
         assert "innermost first" in text(app)
         before = len(rows(app))
-        closed = next(place for place, row in enumerate(rows(app)) if "▸" in row)
+        closed = next(place for place, row in enumerate(rows(app)) if "▶" in row)
         await pilot.press(*["down"] * closed, "enter")
         assert len(rows(app)) > before
         await pilot.press("enter")

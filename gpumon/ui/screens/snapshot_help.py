@@ -1,14 +1,12 @@
 """What the keys of a snapshot's screen do, and what its words mean."""
 
-from typing import ClassVar, Final
+from typing import Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from gpumon.ui.screens.drawn import SteadyScreen
+from gpumon.ui.screens.help import HelpScreen
 
 HELP: Final = """\
 A memory snapshot of PyTorch: who allocated what.
@@ -43,12 +41,8 @@ WORDS
 """
 
 
-class SnapshotHelpScreen(SteadyScreen[None], ModalScreen[None]):
-    """A page of text."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,f1", "dismiss", "Close", id="help.close", tooltip="Close the help"),
-    ]
+class SnapshotHelpScreen(HelpScreen):
+    """A page of text, as the other one looks."""
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():

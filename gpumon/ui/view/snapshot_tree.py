@@ -17,7 +17,7 @@ _BLOCKS: Final = 8
 _BAR: Final = 12
 _ROOMY: Final = 110
 """From so many columns on there is room for bars."""
-_OPEN, _CLOSED, _END = "▾ ", "▸ ", "· "
+_OPEN, _CLOSED, _END = "▼ ", "▶ ", "· "
 _MOST_INDENT_SHARE: Final = 3
 _PARTING: Final = 2
 _ALONE: Final = 1
