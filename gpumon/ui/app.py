@@ -27,7 +27,6 @@ from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.source import change_pace, seek_by
 from gpumon.ui.workshop import Workshop
 
-THEMES: Final = {"dark": "textual-dark", "light": "textual-light", "ansi": "ansi-dark"}
 SEEK_SECONDS: Final = 10.0
 _SILENCE_TICK_SECONDS: Final = 0.5
 _NOTICE_SECONDS: Final = 10.0
@@ -58,10 +57,7 @@ class GpumonApp(Doors):
         notice: str = "",
         thresholds: Thresholds = DEFAULTS,
     ) -> None:
-        super().__init__()
-        self.failure: Exception | None = None
-        """What ended the app, if it was an exception."""
-        self.theme = THEMES[theme]
+        super().__init__(theme)
         self._history_seconds = history_seconds
         self._notice = notice
         self._thresholds = thresholds
@@ -163,10 +159,6 @@ class GpumonApp(Doors):
         self.refresh_bindings()
         self.draw_anew()
 
-    def action_theme(self) -> None:
-        names = list(THEMES.values())
-        self.theme = names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else names[0]
-
     async def action_quit(self) -> None:
         """Leaves at once; the collector is told meanwhile, not waited for."""
         threading.Thread(target=self.close_streams, name="gpumon-close", daemon=True).start()
@@ -197,12 +189,3 @@ class GpumonApp(Doors):
         self._home.take()
         if self._demo is not None:
             self._demo.take()
-
-    def _fatal_error(self) -> None:
-        """Ends without Textual's page-long traceback; the command line says what happened."""
-        self.failure = self._exception if isinstance(self._exception, Exception) else OSError("the terminal is broken")
-        self._close_messages_no_wait()
-
-    def panic(self, *_: object) -> None:
-        """Textual's other way of dying: errors that print themselves, and keys that cannot be read any more."""
-        self._fatal_error()

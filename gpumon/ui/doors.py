@@ -4,7 +4,6 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from textual import on
-from textual.app import App
 
 from gpumon.core.model import Frame
 from gpumon.ui.commands import ABOUT_A_DEVICE
@@ -17,6 +16,7 @@ from gpumon.ui.screens.health import HealthScreen
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.workloads import WorkloadsScreen
 from gpumon.ui.terminal import sent_bytes
+from gpumon.ui.terminal_app import TerminalApp
 from gpumon.ui.workshop import Workshop
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PROBES_AFTER_SECONDS: Final = 0.3
 
 
-class Doors(App[None]):
+class Doors(TerminalApp):
     """An app whose keys open screens."""
 
     workshop: Workshop

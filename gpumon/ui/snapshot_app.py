@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import ClassVar
 
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
@@ -14,14 +13,10 @@ from gpumon.ui import terminal
 from gpumon.ui.screens.snapshot import SnapshotScreen
 from gpumon.ui.screens.snapshot_help import SnapshotHelpScreen
 from gpumon.ui.screens.snapshot_reading import SnapshotReadingScreen
-
-if TYPE_CHECKING:
-    from gpumon.ui.app import GpumonApp
-
-THEMES: Final = {"dark": "textual-dark", "light": "textual-light", "ansi": "ansi-dark"}
+from gpumon.ui.terminal_app import TerminalApp
 
 
-class SnapshotApp(App[None]):
+class SnapshotApp(TerminalApp):
     """Shows one file, or what has changed from the first to the second.
 
     Args:
@@ -40,10 +35,7 @@ class SnapshotApp(App[None]):
     ]
 
     def __init__(self, paths: Sequence[Path], theme: str = "dark") -> None:
-        super().__init__()
-        self.failure: Exception | None = None
-        """What ended the app, if it was an exception."""
-        self.theme = THEMES[theme]
+        super().__init__(theme)
         self._reading = SnapshotReadingScreen(paths, self._show)
 
     def on_mount(self) -> None:
@@ -58,10 +50,6 @@ class SnapshotApp(App[None]):
         """Ends the child that reads, if there is one."""
         self._reading.stop()
 
-    def action_theme(self) -> None:
-        names = list(THEMES.values())
-        self.theme = names[(names.index(self.theme) + 1) % len(names)]
-
     def action_help(self) -> None:
         self.push_screen(SnapshotHelpScreen())
 
@@ -73,15 +61,6 @@ class SnapshotApp(App[None]):
             *earlier, found = outcome
             self.switch_screen(SnapshotScreen(found, earlier[0] if earlier else None))
 
-    def _fatal_error(self) -> None:
-        """Ends without Textual's page-long traceback; the command line says what happened."""
-        self.failure = self._exception if isinstance(self._exception, Exception) else OSError("the terminal is broken")
-        self._close_messages_no_wait()
-
-    def panic(self, *_: object) -> None:
-        """Textual's other way of dying: errors that print themselves, and keys that cannot be read any more."""
-        self._fatal_error()
-
 
 def run(file: Path, file2: Path | None, theme: str, *, mouse: bool) -> int:
     """Opens the screen; returns the exit code when it was left.
@@ -90,5 +69,4 @@ def run(file: Path, file2: Path | None, theme: str, *, mouse: bool) -> int:
         CommandError: A file is not there or cannot be read.
     """
     app = SnapshotApp([file] if file2 is None else [file, file2], theme)
-    # It has of GpumonApp what the terminal's guard asks of an app.
-    return terminal.run(cast("GpumonApp", app), app.stop_reading, mouse=mouse)
+    return terminal.run(app, app.stop_reading, mouse=mouse)

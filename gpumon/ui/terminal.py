@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.driver import Driver
 
-    from gpumon.ui.app import GpumonApp
+    from gpumon.ui.terminal_app import TerminalApp
 
 ORDERLY_SECONDS: Final = 1.0
 _WAKE_SECONDS: Final = 0.02
@@ -67,7 +67,7 @@ def frugal() -> None:
         os.environ.pop(name, None)
 
 
-def run(app: "GpumonApp", close: Callable[[], None], mouse: bool = True) -> int:
+def run(app: "TerminalApp", close: Callable[[], None], mouse: bool = True) -> int:
     """Runs the app until it ends, whatever ends it.
 
     Args:
@@ -119,7 +119,7 @@ class Guard:
         close: Closes what the app reads from.
     """
 
-    def __init__(self, app: "GpumonApp", close: Callable[[], None]) -> None:
+    def __init__(self, app: "TerminalApp", close: Callable[[], None]) -> None:
         self.exit_code = 0
         self._app = app
         self._close = close

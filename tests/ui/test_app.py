@@ -17,12 +17,13 @@ from gpumon.core.model import DeviceState, Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.streams import replay
 from gpumon.streams.base import Rewound
-from gpumon.ui.app import THEMES, GpumonApp
+from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens import drawn
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.help import HELP, HelpScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.source import INTERVALS, SPEEDS
+from gpumon.ui.terminal_app import THEMES
 from gpumon.ui.widgets.line_table import LineTable
 from tests import builders
 from tests.ui.fakes import (
