@@ -11,6 +11,7 @@ import click
 
 from gpumon.cli.options import debug_option, screen_options
 from gpumon.core.exits import ExitCode
+from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
     from gpumon.snapshots.model import Snapshot
@@ -56,17 +57,20 @@ def snapshot(  # noqa: PLR0917 - click passes them by name
 
 
 def _has_screen() -> bool:
-    return sys.stdout.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
+    is_terminal = all(each is not None and each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr))
+    return is_terminal and os.environ.get("TERM", "") not in {"", "dumb"}
 
 
 def _say(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto: Path | None) -> int:
     from gpumon.snapshots import perfetto as trace
-    from gpumon.snapshots.reading import read
+    from gpumon.snapshots.reading import Reading, finished
 
     if perfetto is not None:
         trace.refuse_existing(perfetto)
-    earlier = None if file2 is None else read(file)
-    found = read(file2 or file, trace.MOST_ALLOCATIONS if perfetto is not None else 0)
+    before = None if file2 is None else Reading(file)
+    reading = Reading(file2 or file, trace.MOST_ALLOCATIONS if perfetto is not None else 0)  # both are there
+    earlier = None if before is None else finished(before)
+    found = finished(reading)
     if as_json:
         from gpumon.snapshots.documents import snapshot_document
 
@@ -75,7 +79,8 @@ def _say(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto: P
         _say_text(found, top, earlier)
     if perfetto is not None:
         count = trace.save(found, perfetto)
-        click.echo(f"{perfetto} is written, with {count:,} events. Open it in ui.perfetto.dev.", err=as_json)
+        name = safe_text(str(perfetto), 200)
+        click.echo(f"{name} is written, with {count:,} events. Open it in ui.perfetto.dev.", err=as_json)
     return ExitCode.OK
 
 

@@ -55,5 +55,6 @@ def watch(command: tuple[str, ...]) -> NoReturn:
 
 def watched_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment in which every Python starts with the probe."""
-    others = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each and each != str(SITE)]
+    found = environment.get("PYTHONPATH")
+    others = [each for each in found.split(os.pathsep) if each != str(SITE)] if found else []  # "" is where it runs
     return {**environment, "PYTHONPATH": os.pathsep.join([str(SITE), *others])}

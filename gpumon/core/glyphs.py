@@ -20,7 +20,7 @@ _STAND_INS: Final = {
     **dict.fromkeys("│┃┆▌▐▎▏▕▍▊▉▋", "|"),
     **dict.fromkeys("─━▔┄", "-"),
     **dict.fromkeys("┤├┴┬┼└┘┌┐╭╮╰╯", "+"),
-    **dict(zip("▀░▒▓■□", "'.:%#o", strict=True)),
+    **dict(zip("▀░▒▓■□▚▞", "'.:%#o\\/", strict=True)),
     **dict(zip("▸▶◂◀←→↑↓▲▼⏎", ">><<<>^v^v<", strict=True)),
     **dict(zip("·•…–—µ✓✔✗✘", ":*~--u++xx", strict=True)),
     "°": "'",

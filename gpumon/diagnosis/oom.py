@@ -13,7 +13,7 @@ from gpumon.diagnosis.known import Fix, KnownError
 from gpumon.diagnosis.memory_cause import MemoryCause, ranked_fixes
 from gpumon.diagnosis.oom_cause import OomFindings
 from gpumon.diagnosis.oom_file import OomFile, StackFrame
-from gpumon.diagnosis.oom_sentences import sentences
+from gpumon.diagnosis.oom_sentences import sentences, times_text
 from gpumon.diagnosis.prefixes import Clock, Moment
 
 _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/torch/|^<frozen ")
@@ -30,6 +30,12 @@ with torch.cuda.graph(graph, pool=pool):
 )
 _ONE_STREAM: Final = Fix(
     "Allocate on one stream what takes turns: what was freed on a stream is given out on that stream only."
+)
+_EMPTY_BEFORE_CAPTURE: Final = Fix(
+    "Give back the cache before a CUDA graph is captured; while it is captured, PyTorch cannot.",
+    """\
+torch.cuda.empty_cache()
+graph.capture_begin()""",
 )
 _OPEN_SNAPSHOT: Final = Fix(
     "See in what it has saved who held what when memory ran out.", "gpumon snapshot snapshot.pickle"
@@ -76,14 +82,18 @@ def _error(found: OomFindings) -> KnownError:
 
 def _fixes(found: OomFindings) -> Iterator[Fix]:
     """What mends this case first, then what mends its cause, without what is done already."""
+    idle, is_expandable = found.idle, found.file.is_expandable or False
+    is_in_graphs = found.is_misplaced and 2 * idle.private >= idle.elsewhere
+    if found.is_impossible:
+        yield from BY_ID["oom-1eb"].fixes
     if found.is_misplaced:
-        idle = found.idle
-        yield from (_SHARED_GRAPHS,) if idle.private >= idle.other_streams else ()
+        yield from (_SHARED_GRAPHS,) if idle.private and idle.private >= idle.other_streams else ()
         yield from (_ONE_STREAM,) if idle.other_streams else ()
-    is_expandable = found.file.is_expandable or False
-    if is_expandable and found.cause is MemoryCause.FRAGMENTATION:
+        yield from (_EMPTY_BEFORE_CAPTURE,) if idle.not_given_back else ()
+    elif is_expandable and found.cause is MemoryCause.FRAGMENTATION:
         yield _EQUAL_SIZES
-    ranked = ranked_fixes(found.cause, _entry(found.file).fixes)
+    # What graphs keep they keep: segments that grow give back only what is in no private pool.
+    ranked = ranked_fixes(MemoryCause.TOO_BIG if is_in_graphs else found.cause, _entry(found.file).fixes)
     yield from (fix for fix in ranked if not (is_expandable and "expandable_segments" in fix.code))
     if found.cause is not MemoryCause.LEAK and (found.grows or found.may_leak):
         yield from ranked_fixes(MemoryCause.LEAK, ())
@@ -111,7 +121,7 @@ def _rows(found: OomFindings) -> Iterator[tuple[str, str]]:
     )
     yield from ((name, bytes_text(value)) for name, value in sizes if value is not None)
     if found.trend is not None and found.trend.retries_count is not None:
-        yield "cache given back", f"{found.trend.retries_count} times in the last {found.trend.seconds:.0f} s"
+        yield "cache given back", f"{times_text(found.trend.retries_count)} in the last {found.trend.seconds:.0f} s"
     yield from ((name, value) for name, value in file.settings.items() if name.startswith("PYTORCH") and value)
 
 

@@ -20,7 +20,7 @@ _CONTEXT_BYTES: Final = round(0.8 * (1 << 30))
 _SLACK_BYTES: Final = 256 << 20
 """The driver cannot give away the last of what it calls free."""
 _JUMP: Final = 1.1
-_LOADING: Final = frozenset({"_apply", "load_state_dict", "from_pretrained"})
+_LOADING: Final = frozenset({"_apply", "load_state_dict", "from_pretrained", "load_weights", "persistent_load"})
 """Calls below which memory grows steadily because a model is brought onto the GPU."""
 
 
@@ -102,14 +102,44 @@ class OomFindings:
 
     @property
     def may_leak(self) -> bool:
-        """Whether a little was too much though nothing is seen to grow: a leak may be too slow for a minute."""
-        return self.cause is MemoryCause.TOO_BIG and self.message.asked < self.matters and not self.jumps
+        """Whether as much had fit before, though nothing is seen to grow: a leak may be too slow for a minute."""
+        is_usual = self.trend is not None and not self.grows and not self.jumps
+        return is_usual and self.cause is MemoryCause.TOO_BIG and not self.is_impossible
+
+    @property
+    def wanted(self) -> int:
+        """What tensors would have held with the request."""
+        return (self.message.allocated or 0) + self.message.asked
+
+    @property
+    def fits_alone(self) -> bool:
+        """Whether the GPU could hold that, if nothing were idle and nothing held beyond a context's size."""
+        return self.wanted + min(self.outside or 0, _CONTEXT_BYTES) <= (self.message.total or 0)
 
     @property
     def jumps(self) -> bool:
         """Whether far more was wanted than in the whole minute before."""
-        wanted = (self.message.allocated or 0) + self.message.asked
-        return self.trend is not None and not self.grows and wanted > _JUMP * self.trend.highest_bytes
+        if self.trend is None or self.grows or self.wanted <= _JUMP * self.trend.highest_bytes:
+            return False
+        now, peak = self.message.allocated or 0, self._peak
+        return peak <= now or self.wanted > _JUMP * peak  # readings may all have missed the highest point of a step
+
+    @property
+    def failures(self) -> int:
+        """How often the process has run out of memory, this time included."""
+        kept = self.file.statistics
+        return max(1, (None if kept is None else kept.ooms_count) or 0)
+
+    @property
+    def rescues(self) -> int:
+        """How often in the minute giving back the cache helped, at least; it was given back for each failure, too."""
+        retries = None if self.trend is None else self.trend.retries_count
+        return max(0, (retries or 0) - self.failures)
+
+    @property
+    def lacked_only_growth(self) -> bool:
+        """Whether the request would have been served without what came to stay in the minute."""
+        return self.trend is not None and self.room + self.trend.rise_bytes >= self.message.asked
 
     @cached_property
     def is_misplaced(self) -> bool:
@@ -126,7 +156,7 @@ class OomFindings:
             return MemoryCause.TOO_BIG if self.is_impossible else MemoryCause.UNKNOWN
         if self._would_do(self.idle.scattered):
             return MemoryCause.FRAGMENTATION
-        if self.is_capped and self.room < message.asked:
+        if self.is_capped and self.room < message.asked <= message.free + self.others:
             return MemoryCause.CAP
         return self._cause_of_full_gpu()
 
@@ -138,10 +168,23 @@ class OomFindings:
             return found
         if self._would_do(self.idle.elsewhere):
             return MemoryCause.FRAGMENTATION
-        if self.grows and self.trend is not None and self.room + self.trend.rise_bytes >= message.asked:
+        if self._leaks:
             return MemoryCause.LEAK
         is_full_of_the_same = found is MemoryCause.LEAK and self.trend is not None
         return MemoryCause.TOO_BIG if is_full_of_the_same else found
+
+    @property
+    def _leaks(self) -> bool:
+        """Whether the growth is what was too much: as large a step had fit before, or would have without it."""
+        if self.trend is None or not self.grows or self.trend.is_filling:
+            return False
+        return self.lacked_only_growth or self.wanted <= _JUMP * self.trend.highest_bytes
+
+    @property
+    def _peak(self) -> int:
+        """The most that tensors ever held, as far as the allocator's books say."""
+        kept = self.file.statistics
+        return (None if kept is None else kept.allocated_peak_bytes) or 0
 
     def _would_do(self, idle: int) -> bool:
         """Whether the request would have been served if it could have had this, too."""

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple
 
 from gpumon.core.allocator import AllocatorStatistics, BlockState, Segment
@@ -23,6 +24,7 @@ _LATEST_SECONDS: Final = 1 << 35
 """A later time has a year of five digits."""
 _MOST_WORDS: Final = 64
 _LONGEST_COMMAND: Final = 160
+_MOST_SETTINGS: Final = 32
 
 
 class OomSample(NamedTuple):
@@ -163,7 +165,7 @@ def _oom_file(raw: Json) -> OomFile:
         torch_version=as_text(raw.get("torch_version")),
         is_async=as_text(raw.get("backend")) == "cudaMallocAsync",
         is_expandable=as_flag(raw.get("expandable_segments")),
-        settings={safe_text(name): required(as_text(value)) for name, value in as_object(raw.get("settings")).items()},
+        settings=_settings(as_object(raw.get("settings"))),
         history=tuple(sorted(as_tuple(raw.get("history") or [], _sample), key=lambda each: -each.seconds_before)),
         stack=tuple(_frame(each) for each in as_list(raw.get("stack"))),
         segments=segments,
@@ -186,7 +188,9 @@ def _statistics(raw: Json, ordinal: int, segments: tuple[Segment, ...]) -> Alloc
         reserved,
         active_bytes=as_count(raw.get("active_bytes")),
         inactive_split_bytes=as_count(raw.get("inactive_split_bytes")),
+        allocated_peak_bytes=as_count(raw.get("allocated_peak_bytes")),
         private_pools_bytes=as_count(raw.get("private_pools_bytes")),
+        ooms_count=as_count(raw.get("ooms_count")),
         alloc_retries_count=as_count(raw.get("alloc_retries_count")),
     )
 
@@ -201,6 +205,10 @@ def _sample(raw: Json) -> OomSample:
 def _frame(raw: object) -> StackFrame:
     file, line, function = as_list(raw)
     return StackFrame(required(as_text(file)), as_count(line) or 0, required(as_text(function)))
+
+
+def _settings(raw: Json) -> dict[str, str]:
+    return {safe_text(name): required(as_text(value)) for name, value in islice(raw.items(), _MOST_SETTINGS)}
 
 
 def _command(raw: object) -> str:

@@ -2,7 +2,8 @@
 
 PyTorch serves a request from free blocks of its own stream, of its own pool and of its own kind, small or large, and
 from one block as a whole. That it failed therefore proves that no such block was large enough: where a hole would have
-held the request, the request came on another stream.
+held the request, the request came on another stream. Segments that are idle as a whole it gives back before it fails,
+but not while a CUDA graph is captured.
 """
 
 from collections import defaultdict
@@ -44,7 +45,12 @@ class IdleMemory:
     @property
     def elsewhere(self) -> int:
         """Where this request may not take it."""
-        return self.other_streams + self.private + self.other_kind
+        return self.other_streams + self.private + self.other_kind + self.not_given_back
+
+    @property
+    def not_given_back(self) -> int:
+        """In segments that were idle as a whole and are still there."""
+        return 0 if self.pieces is None else self.releasable or 0
 
 
 def idle_memory(file: OomFile) -> IdleMemory:
@@ -64,7 +70,7 @@ def _by_segments(file: OomFile) -> IdleMemory:
             continue
         if sum(holes) == segment.size_bytes:
             releasable += segment.size_bytes
-        if segment.is_large is wants_large:
+        elif segment.is_large is wants_large:
             streams[segment.stream] += holes
         else:
             other_kind += sum(holes)

@@ -42,10 +42,15 @@ def _neighbour(found: OomFindings) -> str:
 def _leak(found: OomFindings) -> str:
     if found.trend is None:
         return ""
+    asked, highest = bytes_text(found.message.asked), bytes_text(found.trend.highest_bytes)
+    proof = (
+        f"without that the {asked} asked for would have fit"
+        if found.lacked_only_growth
+        else f"steps that held {highest}, nearly what this one wanted, had fit before"
+    )
     return (
         f"Leak: what tensors hold at the least grew steadily in the last {found.trend.seconds:.0f} s, by about "
-        f"{bytes_text(found.trend.bytes_a_minute)} a minute; without that the {bytes_text(found.message.asked)} asked "
-        "for would have fit. Something keeps tensors alive."
+        f"{bytes_text(found.trend.bytes_a_minute)} a minute; {proof}. Something keeps tensors alive."
     )
 
 
@@ -55,9 +60,15 @@ def _too_big(found: OomFindings) -> str:
     if found.is_impossible:
         return f"Too big: it asked for {asked} at once, and the whole GPU has {total}."
     alone = "Nobody else is in the way: the" if found.others < _OTHERS_BYTES else "The"
+    why = (
+        f"The GPU's {total} would hold that: {bytes_text(message.unallocated)} that PyTorch keeps in no tensor and "
+        f"{bytes_text(found.outside)} outside of it make the difference."
+        if found.fits_alone
+        else f"{alone} job needs more than the GPU's {total}."
+    )
     return (
         f"Too big: it asked for {asked} beside the {bytes_text(message.allocated)} that its tensors held already, and "
-        f"{bytes_text(message.free)} were free. {alone} job needs more than the GPU's {total}."
+        f"{bytes_text(message.free)} were free. {why}"
     )
 
 
@@ -87,6 +98,9 @@ def _elsewhere(idle: IdleMemory) -> str:
         "private pools, those of CUDA graphs": idle.private,
         "pools of other streams": idle.other_streams,
         "segments for blocks of the other kind, small or large": idle.other_kind,
+        "idle segments, which it gives back before it fails, but not while a CUDA graph is captured": (
+            idle.not_given_back
+        ),
     }
     parts = sorted(((held, place) for place, held in places.items() if held), reverse=True)
     return "PyTorch keeps " + " and ".join(f"{bytes_text(held)} free in {place}" for held, place in parts)
@@ -94,10 +108,10 @@ def _elsewhere(idle: IdleMemory) -> str:
 
 def _of_the_minute(found: OomFindings) -> Iterator[str]:
     """How it came to this, as far as the last minute shows."""
-    trend, message = found.trend, found.message
+    trend = found.trend
     if trend is None:
         if found.cause in {MemoryCause.LEAK, MemoryCause.TOO_BIG} and not found.is_impossible:
-            yield "The probe had not watched for long enough to see whether memory grew."
+            yield "The probe has too few readings of the minute before to tell whether memory grew."
         return
     if found.grows and found.cause is not MemoryCause.LEAK:
         yield (
@@ -106,23 +120,35 @@ def _of_the_minute(found: OomFindings) -> Iterator[str]:
         )
     if found.may_leak:
         yield (
-            f"In the {trend.seconds:.0f} s before it was not seen to grow, so each step all but fills the GPU; if many "
-            "steps went well, a leak may be too slow to be seen in a minute."
+            f"In the {trend.seconds:.0f} s that were watched before it was not seen to grow: either each step all but "
+            "fills the GPU, or, if many steps went well, a leak is too slow to be seen in a minute."
         )
     if found.jumps:
-        wanted = (message.allocated or 0) + message.asked
         yield (
-            f"In the {trend.seconds:.0f} s before, tensors had held {bytes_text(trend.highest_bytes)} at most; then "
-            f"{bytes_text(wanted)} were wanted: this step is larger than those before, or the first."
+            f"In the {trend.seconds:.0f} s that were watched before, tensors were seen to hold "
+            f"{bytes_text(trend.highest_bytes)} at most; then {bytes_text(found.wanted)} were wanted: it seems that "
+            "this step is larger than those before, or the first."
         )
-    if trend.retries_count:
-        times = "once" if trend.retries_count == 1 else f"{trend.retries_count} times"
-        yield f"In the last minute the driver had nothing left {times}, and giving back the cache helped for a while."
+    if found.rescues:
+        yield (
+            f"In the last minute memory ran short {times_text(found.rescues)} before, and giving back the cache helped "
+            "for a while."
+        )
+
+
+def times_text(count: int) -> str:
+    """How often, in words."""
+    return "once" if count == 1 else f"{count} times"
 
 
 def _besides(found: OomFindings) -> Iterator[str]:
     """What is worth telling whatever the cause is."""
     file, message, idle = found.file, found.message, found.idle
+    if found.failures > 1:
+        yield (
+            f"The process had run out of memory {times_text(found.failures - 1)} before and gone on, as a search for "
+            "the largest batch does."
+        )
     if found.cause is MemoryCause.FRAGMENTATION and file.is_expandable:
         yield "Expandable segments are on already: they mend what is idle in whole pages, and these pieces are smaller."
     if found.cause is not MemoryCause.CAP and found.is_capped:

@@ -17,6 +17,8 @@ _LARGEST_PART: Final = 0.6
 """A rise of which one stretch has more than this share came at once: a phase began, and nothing leaks."""
 _STEP_SECONDS: Final = 2.0
 """What is younger belongs to the step that failed."""
+_WORK_SHARE: Final = 0.05
+"""A fall by more than this share of the rise is a step that ends; loading a model frees less than that in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +30,15 @@ class Trend:
         rise_bytes: By how much the least that tensors held grew from the first stretch to the last one. Within a
             step memory comes and goes; what is there at the lowest point of every step is what stays.
         is_steady: Whether it grew from every stretch to the next.
-        highest_bytes: The most that tensors held before the step that failed.
+        is_filling: Whether it more than doubled and never came down, as while a model is brought onto the GPU.
+        highest_bytes: The most that tensors were seen to hold before the step that failed.
         retries_count: How often the driver had no memory until the cache was given back; None where it is not kept.
     """
 
     seconds: float
     rise_bytes: int
     is_steady: bool
+    is_filling: bool
     highest_bytes: int
     retries_count: int | None
 
@@ -61,10 +65,13 @@ def trend_of(history: Sequence[OomSample], retries_count: int | None) -> Trend |
     if not all(stretches):
         return None
     retries = history[0].alloc_retries_count
+    rise = min(stretches[-1]) - min(stretches[0])
+    falls = (before.allocated_bytes - after.allocated_bytes for before, after in pairwise(history))
     return Trend(
         seconds=begun - ended,
-        rise_bytes=min(stretches[-1]) - min(stretches[0]),
+        rise_bytes=rise,
         is_steady=_is_steady(stretches),
+        is_filling=rise > min(stretches[0]) and max(falls) <= _WORK_SHARE * rise,
         highest_bytes=max(each.allocated_bytes for each in history if each.seconds_before - ended >= _STEP_SECONDS),
         retries_count=None if retries is None or retries_count is None else max(0, retries_count - retries),
     )

@@ -181,6 +181,8 @@ def _notes_of_device(device: Device) -> Iterator[str]:
     if device.processes is None:
         why = device.problems.get("processes")
         yield f"The processes are not known: what they hold is nobody's here. {'' if why is None else why}".rstrip()
+    elif device.is_stale("processes"):
+        yield f"What processes hold is not of this moment. {device.problems['processes']}"
 
 
 def _parts_of_owner(owner: Owner, room: int, notes: list[str]) -> tuple[int, list[Part]]:

@@ -34,7 +34,11 @@ LEAST_INTERVAL, USUAL_INTERVAL, MOST_INTERVAL = 0.1, 1.0, 60.0
 MOST_SHARE = 0.0005
 """Of the process's time, by the probe's own processor time; what the hand-over of the GIL costs comes to that."""
 HISTORY_SECONDS = 60.0
+_HISTORY = ("allocated_bytes", "reserved_bytes", "inactive_split_bytes", "alloc_retries_count")
 
+_GOLDEN_RATIO = 0.6180339887
+_UNEVENNESS = 0.1
+"""By so much of itself a pause may be longer: readings in step with a training would see it at one point only."""
 _PATIENCE_SECONDS = 0.25
 _LONGER_PATIENCE_SECONDS = 1.0
 _IMPATIENT_SECONDS = 60.0
@@ -53,6 +57,7 @@ _FIRST_FILES = 3
 _MOST_STACK = 50
 _MOST_PATH_BYTES = 107
 _MOST_WORDS, _WORD_LENGTH = 32, 256
+_LONGEST_NUMBER = 10
 _SETTINGS = (
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
@@ -70,6 +75,11 @@ _ORDER = ("waiting_for_torch", "cpu_only", "waiting_for_cuda", "live")
 """How far PyTorch is, by what is there."""
 _STATES = {"active_allocated": 0, "active_pending_free": 1, "active_awaiting_free": 1}
 _INACTIVE = 2
+_LOCKED_OBSERVERS = re.compile(r"[01]\.|2\.0\.")
+"""Releases that call observers with the allocator locked: beside a reading, which waits for that lock with the GIL, the
+program would stand still for ever."""
+_REFUSED_SECONDS = 0.25
+"""Pause after a connection that could not be taken in."""
 _LAST_SECONDS = 0.5
 """So long the end of the program waits for the probe's at most; it takes a millisecond."""
 
@@ -82,10 +92,11 @@ class _GoneError(Exception):
 
 
 def socket_folders() -> Iterator[str]:
-    """Where a socket may be, best first."""
+    """Where a socket may be, best first: in the folder that is named, or else in one of the usual ones."""
     named, runtime = os.environ.get("GPUMON_PROBE_DIR"), os.environ.get("XDG_RUNTIME_DIR")
     if named:
         yield named
+        return
     if runtime and is_own(runtime):
         yield os.path.join(runtime, "gpumon")
     yield f"/tmp/gpumon-{os.getuid()}"  # noqa: S108 - it is checked to be one's own
@@ -94,8 +105,21 @@ def socket_folders() -> Iterator[str]:
 def usable(folder: str) -> bool:
     """Makes the folder if need be; whether it is one's own, no link, and closed to others."""
     with contextlib.suppress(OSError):
-        os.mkdir(folder, 0o700)
+        _make(folder)
     return is_own(folder, 0o077)
+
+
+def _make(folder: str) -> None:
+    os.mkdir(folder, 0o700)
+    os.chmod(folder, 0o700)  # the program's umask may keep even its owner out
+
+
+def _make_all(folder: str) -> None:
+    """Makes a folder and those above it, each for its owner alone, whatever the program's umask is."""
+    if not os.path.isdir(folder):
+        _make_all(os.path.dirname(folder))
+        with contextlib.suppress(FileExistsError):  # another rank was faster
+            _make(folder)
 
 
 def is_own(folder: str, forbidden: int = 0) -> bool:
@@ -133,7 +157,7 @@ def process_facts() -> dict[str, Any]:
 def _first_number(variables: Iterable[str]) -> int | None:
     for name in variables:
         text = os.environ.get(name, "")
-        if text.isdigit():
+        if text.isdecimal() and len(text) < _LONGEST_NUMBER:
             return int(text)
     return None
 
@@ -189,7 +213,8 @@ class Torch:
 
     def observe_out_of_memory(self, observer: Callable[[int, int, int, int], None]) -> None:
         """Has PyTorch call the observer before it raises. Only with a context: older releases would make one."""
-        self._library._cuda_attach_out_of_memory_observer(observer)
+        if not _LOCKED_OBSERVERS.match(self.version or ""):
+            self._library._cuda_attach_out_of_memory_observer(observer)
 
     def devices(self) -> list[dict[str, Any]]:
         """The statistics of every device on which this process has a context."""
@@ -335,26 +360,32 @@ class Remains:
         self.files: list[str] = []
         self._torch = torch
         self._history: dict[int, deque[tuple[float, dict[str, Any]]]] = {}
-        self._written_at = 0.0
+        self._tries = 0
+        self._tried_at = 0.0
 
     def remember(self, now: float, devices: list[dict[str, Any]]) -> None:
         """Adds a reading to the last minute's."""
         for device in devices:
             kept = self._history.setdefault(device["ordinal"], deque())
-            kept.append((now, device))
+            kept.append((now, {name: device[name] for name in _HISTORY}))
             while kept[0][0] < now - HISTORY_SECONDS:
                 kept.popleft()
 
     def keep(self, ordinal: int, asked_bytes: int, limit_bytes: int, free_bytes: int) -> None:
-        """Writes the file, on the thread that wants memory and before the traceback unwinds. Nothing leaves it."""
+        """Writes the file, on the thread that wants memory and before the traceback unwinds.
+
+        No error of the probe's leaves it. What comes from the program's own signal handlers, as KeyboardInterrupt and
+        SystemExit do, goes on to the program.
+        """
         try:
             now = time.monotonic()
-            if len(self.files) >= _FIRST_FILES and now - self._written_at < _FILE_SECONDS:
+            if self._tries >= _FIRST_FILES and now - self._tried_at < _FILE_SECONDS:
                 return
-            self._written_at = now
+            self._tries += 1
+            self._tried_at = now
             request = {"bytes": asked_bytes, "limit_bytes": limit_bytes, "free_bytes": free_bytes}
             self._write(self._document(now, ordinal, request))
-        except BaseException:  # the program gets its own error, and none of the probe's
+        except Exception:  # the program gets its own error, and none of the probe's
             _complain()
 
     def _document(self, now: float, ordinal: int, request: dict[str, int]) -> dict[str, Any]:
@@ -363,7 +394,7 @@ class Remains:
         is_native = torch.backend != "cudaMallocAsync"
         segments, is_cut = torch.segments(_MOST_FILE_BLOCKS, {ordinal}) if is_native else ([], False)
         facts = process_facts()
-        names = ("allocated_bytes", "reserved_bytes", "inactive_split_bytes", "alloc_retries_count")
+        history = tuple(self._history.get(ordinal, ()))  # in one step: the probe's thread goes on adding to it
         return {
             "schema": SCHEMA,
             "kind": "gpumon-oom",
@@ -375,10 +406,7 @@ class Remains:
             "request": request,
             "statistics": torch.statistics(ordinal),
             "pinned": torch.pinned(),
-            "history": [
-                {"seconds_before": round(now - seconds, 3), **{name: device[name] for name in names}}
-                for seconds, device in self._history.get(ordinal, ())
-            ],
+            "history": [{"seconds_before": round(now - seconds, 3), **told} for seconds, told in history],
             "settings": facts["settings"],
             "expandable_segments": torch.expandable_segments,
             "stack": _stack(),
@@ -388,16 +416,16 @@ class Remains:
 
     def _write(self, document: dict[str, Any]) -> None:
         data = gzip.compress(json.dumps(document).encode("utf-8", "replace"), 1)
-        name = f"oom-{int(time.time())}-{os.getpid()}-{len(self.files) + 1}.json.gz"
+        name = f"oom-{int(time.time())}-{os.getpid()}-{self._tries}.json.gz"
         for folder in oom_folders():
             path = os.path.join(folder, name)
             try:
-                os.makedirs(folder, 0o700, exist_ok=True)
+                _make_all(folder)
                 _put(path, data)
             except OSError:
                 continue
             self.files.append(path)
-            _prune(folder)
+            _prune(folder, name)
             return
 
 
@@ -409,15 +437,15 @@ def _put(path: str, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.rename(unfinished, path)
-        except OSError:
+        except BaseException:
             os.unlink(unfinished)
             raise
 
 
-def _prune(folder: str) -> None:
-    """Leaves the newest files; their names begin with the time."""
-    names = sorted(name for name in os.listdir(folder) if _FILE_NAME.fullmatch(name))
-    for name in names[:-_MOST_FILES]:
+def _prune(folder: str, newest: str) -> None:
+    """Leaves the newest file and those before it; their names begin with the time, but clocks are set back."""
+    names = sorted(name for name in os.listdir(folder) if _FILE_NAME.fullmatch(name) and name != newest)
+    for name in names[: 1 - _MOST_FILES]:
         os.unlink(os.path.join(folder, name))
 
 
@@ -551,11 +579,17 @@ class Server:
         """It gets its name when it listens already: who finds the name may connect."""
         unfinished = path[: -len(".sock")] + ".part"
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.setblocking(False)
-        listener.bind(unfinished)
-        os.chmod(unfinished, 0o600)
-        listener.listen(_MOST_CLIENTS)
-        os.rename(unfinished, path)
+        try:
+            listener.setblocking(False)
+            listener.bind(unfinished)
+            os.chmod(unfinished, 0o600)
+            listener.listen(_MOST_CLIENTS)
+            os.rename(unfinished, path)
+        except OSError:
+            listener.close()  # or Python would warn of it on the program's own stream
+            with contextlib.suppress(OSError):
+                os.unlink(unfinished)
+            raise
         if self._listener is not None:
             self._listener.close()
         self._listener = listener
@@ -595,7 +629,8 @@ class Server:
     def _accept(self, listener: socket.socket) -> list[tuple[Client, int]]:
         try:
             connection, _ = listener.accept()
-        except OSError:
+        except OSError:  # the program has no descriptor left, and the connection stays there to be taken in
+            time.sleep(_REFUSED_SECONDS)
             return []
         size = struct.calcsize("3i")
         _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
@@ -610,6 +645,13 @@ class Server:
         """Ends a connection."""
         self.clients.pop(client.connection.fileno(), None)
         client.connection.close()
+
+    def let_go(self) -> None:
+        """Closes nothing: the program has, and the numbers may be those of its own files by now."""
+        for client in self.clients.values():
+            client.connection.detach()
+        if self._listener is not None:
+            self._listener.detach()
 
     def forget(self) -> None:
         """Closes everything; in a forked child this leaves the parent's alone."""
@@ -659,7 +701,11 @@ class Agent:
         """Starts the thread."""
         self._bell = os.pipe()
         self._has_ended.acquire()
-        _thread.start_new_thread(self._run, self._bell[:1])
+        try:
+            _thread.start_new_thread(self._run, (self._bell[0], _thread.get_native_id()))
+        except BaseException:
+            self._hang_up()
+            raise
 
     def end(self, seconds: float) -> None:
         """Ends the thread. A program may not end while it is in the middle of something, so this waits for it a little.
@@ -669,7 +715,8 @@ class Agent:
         """
         if self._bell is not None and not self._is_ending:
             self._is_ending = True
-            os.write(self._bell[1], b"!")
+            with contextlib.suppress(OSError):
+                os.write(self._bell[1], b"!")
             if self._has_ended.acquire(timeout=seconds):
                 self._hang_up()
             self.server.remove()
@@ -681,13 +728,14 @@ class Agent:
 
     def _hang_up(self) -> None:
         for descriptor in self._bell or ():
-            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
         self._bell = None
 
-    def _run(self, bell: int) -> None:
+    def _run(self, bell: int, starter: int) -> None:
         """The thread. Nothing leaves it."""
         try:
-            _take_no_signals()
+            _take_no_signals(starter)
             self._wait_for_torch(bell)
             self.server.open()
             while not self._is_ending:
@@ -706,9 +754,21 @@ class Agent:
             if self._is_ending:
                 raise _GoneError
             is_patient = time.monotonic() - self._began > _IMPATIENT_SECONDS
-            poll = select.poll()
-            poll.register(bell, select.POLLIN)
-            poll.poll(1000 * (_LONGER_PATIENCE_SECONDS if is_patient else _PATIENCE_SECONDS))
+            self._hear(bell, _LONGER_PATIENCE_SECONDS if is_patient else _PATIENCE_SECONDS)
+
+    def _hear(self, bell: int, seconds: float) -> None:
+        """Waits for the bell.
+
+        Raises:
+            _GoneError: It rings although nobody has pulled it. Then the program has closed all descriptors, as one does
+                that becomes a daemon, and this one is none or a file of its own by now.
+        """
+        poll = select.poll()
+        poll.register(bell, select.POLLIN)
+        if poll.poll(1000 * seconds) and not self._is_ending:
+            self._bell = None
+            self.server.let_go()
+            raise _GoneError
 
     def _hope(self) -> None:
         """Asks PyTorch, once, to say when it makes its first context."""
@@ -720,6 +780,7 @@ class Agent:
         """Answers until the next reading is due, then reads."""
         for client, events in self.server.wait(self._due - time.monotonic(), bell):
             self._serve(client, events)
+        self._hear(bell, 0.0)
         now = time.monotonic()
         if now < self._due:
             return
@@ -775,7 +836,8 @@ class Agent:
         wanted = min((client.interval or USUAL_INTERVAL for client in self.server.clients.values()), default=None)
         if wanted is None:
             wanted = USUAL_INTERVAL if self.torch.state == "live" else _PATIENCE_SECONDS
-        return max(wanted, spent / MOST_SHARE)
+        unevenness = 1.0 + _UNEVENNESS * (self._reads * _GOLDEN_RATIO % 1.0)
+        return max(wanted, spent / MOST_SHARE) * unevenness
 
     def _serve(self, client: Client, events: int) -> None:
         if not events:  # it is new, or listens again
@@ -842,8 +904,17 @@ def _line(told: dict[str, Any]) -> bytes:
     return json.dumps(told, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
 
 
-def _take_no_signals() -> None:
-    """Signals go to the program's own threads, as if this one were not there."""
+def _take_no_signals(starter: int) -> None:
+    """Signals go to the program's own threads, as if this one were not there.
+
+    Args:
+        starter: The thread that has started this one.
+
+    Raises:
+        _GoneError: They are the same, as gevent has it: its signals are the program's, and a probe would hold it up.
+    """
+    if _thread.get_native_id() == starter:
+        raise _GoneError
     faults = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - faults)
 
@@ -854,14 +925,17 @@ def _complain() -> None:
     if path:
         import traceback
 
-        with open(path, "a", encoding="utf-8") as file:
+        with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:
             traceback.print_exc(file=file)
 
 
 # Beginning and end
 
 _MARK = "_gpumon_probe_pid"
-"""Where a process notes that it has a probe: two copies of this file may have been loaded."""
+"""Where a process notes that it has a probe."""
+_NAME = "_gpumon_probe_agent"
+"""What this module is called as well, so that there is but one, whoever loads it."""
+sys.modules.setdefault(_NAME, sys.modules[__name__])
 _agent = Agent("live")
 _has_hooks = False
 _is_observing = False
@@ -883,7 +957,11 @@ def start(waits_for: str = "waiting_for_torch") -> None:
         _has_hooks = True
         atexit.register(_at_exit)
         os.register_at_fork(after_in_child=_after_fork)
-    _agent.begin()
+    try:
+        _agent.begin()
+    except BaseException:  # there is no descriptor or no thread left
+        del vars(sys)[_MARK]
+        raise
 
 
 def stop() -> None:
@@ -913,7 +991,8 @@ def _observe() -> None:
 
 
 def _out_of_memory(ordinal: int, asked_bytes: int, limit_bytes: int, free_bytes: int) -> None:
-    _agent.remains.keep(ordinal, asked_bytes, limit_bytes, free_bytes)
+    if _MARK in vars(sys):  # PyTorch keeps its observers, even when the probe was stopped
+        _agent.remains.keep(ordinal, asked_bytes, limit_bytes, free_bytes)
 
 
 def _at_exit() -> None:
@@ -924,7 +1003,7 @@ def _after_fork() -> None:
     """A forked child never speaks as its parent. If it makes a CUDA context it gets a probe of its own."""
     try:
         _agent.abandon()
-        if not _agent.torch.on_first_context(begin):
+        if _MARK in vars(sys) and not _agent.torch.on_first_context(begin):
             start("live")
     except Exception:  # a guest leaves silently
         _complain()

@@ -35,7 +35,7 @@ _ENDLESS: Final = Problem(ProblemCode.DAMAGED, "What its probe says does not end
 _LATE: Final = Problem(
     ProblemCode.UNRESPONSIVE,
     f"Its probe has not answered within {ANSWER_SECONDS:.0f} s.",
-    "The process may be in a long call that keeps Python from running; it answers when that returns.",
+    "The process may be in a long call that keeps Python from running; when that returns it does what it was asked.",
 )
 _BUSY: Final = Problem(ProblemCode.UNRESPONSIVE, "It has not answered the last request of this kind yet.")
 _DEAF: Final = Problem(ProblemCode.UNRESPONSIVE, "Its probe does not take requests at the moment.", "Try again.")

@@ -47,10 +47,11 @@ class Peer(NamedTuple):
 
 
 def candidates(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """The folders in which probes of this user may listen, the first choice of a probe first."""
+    """The folders in which probes of this user may listen, the first choice of a probe first; one if it is named."""
     uid = os.getuid()
+    if environ.get("GPUMON_PROBE_DIR"):
+        return (Path(environ["GPUMON_PROBE_DIR"]),)
     found = [
-        *([Path(environ["GPUMON_PROBE_DIR"])] if environ.get("GPUMON_PROBE_DIR") else []),
         *([Path(environ["XDG_RUNTIME_DIR"], "gpumon")] if environ.get("XDG_RUNTIME_DIR") else []),
         Path(f"/run/user/{uid}/gpumon"),
         Path(f"/tmp/gpumon-{uid}"),  # noqa: S108 - it is checked to be one's own

@@ -16,11 +16,12 @@ import gc
 import json
 import os
 import resource
+import signal
 import time
 from typing import Any, Final
 
 from gpumon.snapshots.assemble import snapshot
-from gpumon.snapshots.codec import encoded
+from gpumon.snapshots.codec import MOST_BYTES, encoded
 from gpumon.snapshots.loader import Loader
 from gpumon.snapshots.machine import UnreadableError
 from gpumon.snapshots.model import Snapshot
@@ -28,6 +29,8 @@ from gpumon.snapshots.oom_file import begins_as_json, oom_snapshot
 from gpumon.snapshots.source import SnapshotFile
 
 _PROGRESS_SECONDS: Final = 0.1
+_LOOK_SECONDS: Final = 0.5
+_SPARE_BYTES: Final = 8 << 20
 
 
 class Teller:
@@ -44,8 +47,11 @@ class Teller:
             self.tell({"event": "progress", "read_bytes": read_bytes})
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Writes a line; a parent that has gone ends this process."""
-        sys.stdout.write(json.dumps(message) + "\n")
+        """Writes a line."""
+        line = json.dumps(message) + "\n"
+        if len(line) > MOST_BYTES:
+            line = json.dumps({"event": "refused", "reason": "holds more than gpumon can show"}) + "\n"
+        sys.stdout.write(line)
         sys.stdout.flush()
 
 
@@ -60,10 +66,13 @@ def main() -> None:
     _limit(resource.RLIMIT_AS, options.memory)
     _limit(resource.RLIMIT_CPU, options.seconds)
     _limit(resource.RLIMIT_CORE, 0)
+    _end_with_gpumon()
     gc.disable()  # what is made by the million is kept to the end, and looking through it again and again costs half
     teller = Teller()
+    spare = bytearray(_SPARE_BYTES)
     message = _outcome(teller, options.name, options.largest)
-    if message is None:  # by now there is room for saying so: what was read is gone
+    if message is None:
+        del spare  # what was read may not be gone, and there must be room for saying so
         limit = options.memory >> 20
         message = {"event": "refused", "reason": f"needs more memory to read than the {limit} MiB that it may take"}
     teller.tell(message)
@@ -89,6 +98,18 @@ def _read(teller: Teller, name: str, largest: int) -> Snapshot:
     return snapshot(loader, root, name, file.size_bytes, largest)
 
 
+def _end_with_gpumon() -> None:
+    """Ends this process soon after gpumon was killed: long stretches of the work write nothing that would fail."""
+    parent = os.getppid()
+
+    def look(*_: object) -> None:
+        if os.getppid() != parent:
+            os._exit(1)
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
+
+
 def _limit(what: int, most: int) -> None:
     """Sets a limit, unless a lower one is in force."""
     _, hard = resource.getrlimit(what)
@@ -100,3 +121,5 @@ if __name__ == "__main__":
         main()
     except BrokenPipeError:
         os._exit(1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # at its very end Python takes no signals any more, and it would kill

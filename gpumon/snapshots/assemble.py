@@ -15,7 +15,8 @@ from gpumon.snapshots.replay import Replay, Replayed
 from gpumon.snapshots.tables import EARLIER, NO_STACK, Events, whole
 
 MOST_BLOCKS: Final = 300_000
-_MOST_DEVICES: Final = 1024
+_MOST_DEVICES: Final = 128
+"""PyTorch itself knows no more."""
 _LEAST_BLOCK_BYTES: Final = 8
 _MOST_SETTINGS: Final = 100
 _MOST_NUMBER: Final = 1 << 64

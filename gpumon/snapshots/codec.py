@@ -1,12 +1,14 @@
 """What is kept of a snapshot as JSON, for the pipe between the child that reads the file and gpumon."""
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, Final
 
 from gpumon.core.allocator import Block, BlockState, Segment
 from gpumon.core.timeline import Summary
 from gpumon.snapshots.model import Allocation, Amount, Course, DeviceMemory, Frame, History, OutOfMemory, Snapshot, Use
 
+MOST_BYTES: Final = 64 << 20
+"""Of the line that a snapshot becomes. What gpumon makes of it takes ten times as much."""
 _STATES = tuple(BlockState)
 
 

@@ -1,13 +1,17 @@
 """Keeps of millions of stacks those that matter, and of the frames those that they need."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Final
 
 from gpumon.snapshots.model import NOTHING, DeviceMemory, Frame, Snapshot, Use
 from gpumon.snapshots.tables import Stacks
 
 MOST_USES: Final = 50_000
+MOST_FRAMES: Final = 3_000_000
+"""Frames of all the stacks that are kept, of all devices."""
 _REST: Final = Frame("all other stacks, each smaller than these")
 
 
@@ -23,7 +27,12 @@ def compacted(stacks: Stacks, memories: Sequence[DeviceMemory], empty: Snapshot)
     rest = len(known)
     known.append((len(stacks.frames),))
     all_frames = (*stacks.frames, _REST)
-    shortened = [replace(memory, uses=_shortened(memory.uses, rest)) for memory in memories]
+    room = MOST_FRAMES // max(1, len(memories))
+    counts = [_fitting([len(known[use.stack]) for use in memory.uses], room) for memory in memories]
+    shortened = [
+        replace(memory, uses=_shortened(memory.uses, rest, count))
+        for memory, count in zip(memories, counts, strict=True)
+    ]
     wanted = dict.fromkeys(number for memory in shortened for number in _stacks_in(memory))
     numbers = {old: new for new, old in enumerate(wanted)}
     needed = dict.fromkeys(frame for stack in numbers for frame in known[stack])
@@ -36,13 +45,18 @@ def compacted(stacks: Stacks, memories: Sequence[DeviceMemory], empty: Snapshot)
     )
 
 
-def _shortened(uses: Sequence[Use], rest: int) -> tuple[Use, ...]:
+def _fitting(depths: Sequence[int], room: int) -> int:
+    """How many stacks are kept, from the first one."""
+    return min(MOST_USES, bisect_right(list(accumulate(depths)), room))
+
+
+def _shortened(uses: Sequence[Use], rest: int, count: int) -> tuple[Use, ...]:
     """The largest ones, and the sum of the others."""
-    if len(uses) <= MOST_USES:
+    if len(uses) <= count:
         return tuple(uses)
-    others = uses[MOST_USES:]
+    others = uses[count:]
     now, peak, ever = (sum(amounts, NOTHING) for amounts in zip(*(use[1:] for use in others), strict=True))
-    return (*uses[:MOST_USES], Use(rest, now, peak, ever))
+    return (*uses[:count], Use(rest, now, peak, ever))
 
 
 def _stacks_in(memory: DeviceMemory) -> Iterable[int]:

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from gpumon.snapshots.machine import GUARD_BYTES, Machine, Plain, Source
-from gpumon.snapshots.shapes import NEEDED, Shape
-from gpumon.snapshots.tables import Action, Events, Stacks, action_of, whole
+from gpumon.snapshots.shapes import FRAMES, NEEDED, Shape
+from gpumon.snapshots.tables import Events, Stacks, action_of, whole
 
 _MOST_LOOKS: Final = 16
 _MOST_KEYS: Final = 64
+_INSTEAD_OF_ADDRESS: Final = "device_free"
+"""What an allocation that failed has."""
 
 _Look = tuple[tuple[str, ...], tuple[str, ...]]
 
@@ -65,7 +67,7 @@ class Loader(Machine):
 
     def _take_event(self, filled: dict[str, Any]) -> None:
         action = action_of(filled["action"])
-        address = whole(filled.get("device_free" if action is Action.OOM else "addr"))
+        address = whole(filled.get(_INSTEAD_OF_ADDRESS, filled.get("addr")))
         size, time = whole(filled.get("size")), whole(filled.get("time_us"))
         stack = self.stacks.number(filled.get("frames"))
         self.stack.pop()
@@ -80,26 +82,27 @@ class Loader(Machine):
         if look is None or look in self._looks or len(self._looks) >= _MOST_LOOKS:
             return
         self._looks.add(look)
-        keys, texts = look
-        if keys[-1] == "frames" and not set(texts) & set(NEEDED) and set(NEEDED) <= set(keys):
+        keys, own = look
+        is_alike = set(NEEDED) <= set(keys) and not {*NEEDED, FRAMES} & set(own) and _INSTEAD_OF_ADDRESS not in keys
+        if is_alike and FRAMES not in keys[:-1]:
             places = {each: place for place, each in enumerate(self.memo) if isinstance(each, str) and each in keys}
             if len(places) == len(keys):
-                self._shapes.append(Shape(keys, texts, places, self.memo, self.stacks))
+                self._shapes.append(Shape(keys, own, places, self.memo, self.stacks))
 
     def _look_of(self, filled: dict[str, Any]) -> _Look | None:
-        """The keys of an event, and those whose texts came with it: they follow the event in the memo."""
+        """The keys of an event, and those whose texts and tuples came with it: they follow the event in the memo."""
         begin = max(0, len(self.memo) - _MOST_KEYS)
         kept = next((place for place in range(begin, len(self.memo)) if self.memo[place] is filled), None)
         if kept is None:
             return None
-        own = iter(self.memo[kept + 1 :])
-        expected = next(own, None)
-        texts = []
+        follows = iter(self.memo[kept + 1 :])
+        expected = next(follows, None)
+        own = []
         for key, value in filled.items():
-            if isinstance(value, str) and value is expected:
-                texts.append(key)
-                expected = next(own, None)
-        return tuple(filled), tuple(texts)
+            if isinstance(value, (str, tuple)) and value is expected:
+                own.append(key)
+                expected = next(follows, None)
+        return tuple(filled), tuple(own)
 
     def _events_here(self, stack: list[Plain]) -> Events:
         """The events of the list that the next item goes to.

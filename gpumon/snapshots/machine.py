@@ -193,12 +193,9 @@ class Machine:
 
         def put() -> None:
             place = unpack(self._take(size))[0]
-            if place < len(self.memo):
-                self.memo[place] = self.stack[-1]
-            elif place == len(self.memo):
-                self.memo.append(self.stack[-1])
-            else:
-                raise IndexError(place)  # they are counted without a gap
+            if place != len(self.memo):
+                raise IndexError(place)  # they are counted without a gap, and what is kept is never another thing later
+            self.memo.append(self.stack[-1])
 
         return put
 

@@ -101,7 +101,7 @@ def _slice(snapshot: Snapshot, device: DeviceMemory, number: int, each: Allocati
     frame = snapshot.frames_of(each.stack)[0]
     end = device.history.duration_seconds if each.end_seconds is None else each.end_seconds
     told = {"bytes": each.bytes, "freed": each.end_seconds is not None, "stack": _stack(snapshot, each.stack)}
-    common = {"cat": "allocation", "id": number, "pid": device.ordinal, "tid": 0}
+    common = {"cat": "allocation", "id": f"{device.ordinal}.{number}", "pid": device.ordinal, "tid": 0}
     name = f"{bytes_text(each.bytes)} {frame.name}"
     yield {**common, "ph": "b", "name": name, "ts": each.seconds * _MICROSECONDS, "args": told}
     yield {**common, "ph": "e", "name": name, "ts": end * _MICROSECONDS}

@@ -16,11 +16,10 @@ from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.inbox import Inbox
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_bytes, safe_text
-from gpumon.snapshots.codec import decoded
+from gpumon.snapshots.codec import MOST_BYTES, decoded
 from gpumon.snapshots.model import Snapshot
 
 READER: Final = Path(__file__).with_name("__main__.py")
-_MOST_RESULT_BYTES: Final = 256 << 20
 _MOST_SAID_BYTES: Final = 1 << 16
 _LEAST_MEMORY: Final = 1 << 30
 _MEMORY_A_BYTE: Final = 4
@@ -64,7 +63,8 @@ class Reading:
         self.inbox: Inbox[Progress] = Inbox(size=4)
         self.outcome: Snapshot | CommandError | None = None
         """What came of it, or None while it is read."""
-        self._name = safe_text(str(path), 200)
+        self.name = safe_text(str(path), 200)
+        """Of the file, as it can be shown."""
         self._file = _opened(path)
         self.size_bytes = os.fstat(self._file).st_size
         self._largest = largest
@@ -89,7 +89,7 @@ class Reading:
                 start_new_session=True,
             )
         except OSError as error:
-            raise _unreadable(self._name, f"cannot be read: no process can be started ({error.strerror})") from None
+            raise _unreadable(self.name, f"cannot be read: no process can be started ({error.strerror})") from None
         finally:
             os.close(self._file)
         threading.Thread(target=self._follow, args=(self._process,), name="gpumon-snapshot", daemon=True).start()
@@ -116,7 +116,7 @@ class Reading:
         if available is not None:
             memory = min(memory, int(available * _SHARE_OF_FREE))
         return [
-            f"--name={self._name}",
+            f"--name={self.name}",
             f"--largest={self._largest}",
             f"--memory={memory}",
             f"--seconds={self._deadline_seconds}",
@@ -144,7 +144,7 @@ class Reading:
 
     def _outcome(self, pipe: IO[bytes]) -> Snapshot | CommandError | None:
         """The result, or why there is none; None if the child died."""
-        while line := pipe.readline(_MOST_RESULT_BYTES):
+        while line := pipe.readline(MOST_BYTES):
             try:
                 told: dict[str, Any] = json.loads(line)
             except ValueError:
@@ -153,22 +153,22 @@ class Reading:
                 seconds = time.monotonic() - self._begun
                 self.inbox.put(Progress(told["read_bytes"], self.size_bytes, seconds))
             elif told["event"] == "refused":
-                return _unreadable(self._name, safe_text(told["reason"]))
+                return _unreadable(self.name, safe_text(told["reason"]))
             else:
                 return decoded(told["snapshot"])
         return None
 
     def _death(self, code: int, said: bytes) -> CommandError:
         if self._is_cancelled:
-            return CommandError(Problem(ProblemCode.NOT_READ, f"{self._name} was given up."), ExitCode.BAD_VERDICT)
+            return CommandError(Problem(ProblemCode.NOT_READ, f"{self.name} was given up."), ExitCode.BAD_VERDICT)
         if code == -signal.SIGXCPU:
-            return _unreadable(self._name, f"takes longer to read than {self._deadline_seconds} seconds")
+            return _unreadable(self.name, f"takes longer to read than {self._deadline_seconds} seconds")
         if code < 0:
             why = f"signal {-code} ended the reader, perhaps for want of memory"
-            return _unreadable(self._name, f"could not be read: {why}")
+            return _unreadable(self.name, f"could not be read: {why}")
         lines = said.strip().splitlines()
         why = safe_bytes(lines[-1], 200) if lines else f"exit code {code}"
-        return _unreadable(self._name, f"could not be read: {why}")
+        return _unreadable(self.name, f"could not be read: {why}")
 
 
 def read(path: Path, largest: int = 0) -> Snapshot:
@@ -177,7 +177,15 @@ def read(path: Path, largest: int = 0) -> Snapshot:
     Raises:
         CommandError: It is not there or cannot be read.
     """
-    reading = Reading(path, largest)
+    return finished(Reading(path, largest))
+
+
+def finished(reading: Reading) -> Snapshot:
+    """Reads a file that is open already to its end.
+
+    Raises:
+        CommandError: It cannot be read.
+    """
     reading.start()
     try:
         while reading.outcome is None:

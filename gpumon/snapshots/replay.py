@@ -20,8 +20,6 @@ COLUMNS: Final = 2000
 """Stretches that the course of a history is kept in."""
 _MOST_OOMS: Final = 1000
 _MICROSECOND: Final = 1e-6
-_FOLLOWED: Final = (int(Action.ALLOC), int(Action.FREE), int(Action.FREE_COMPLETED))
-"""As plain numbers, which are compared twice as fast."""
 _SIGNS: Final = {int(Action.SEGMENT_ALLOC): 1, int(Action.SEGMENT_FREE): -1}
 _NEVER: Final = (1 << 32) - 1
 
@@ -102,6 +100,8 @@ class Replay:
         self._events = events
         self._held = held
         self._reserved_bytes = reserved_bytes
+        self._free = Action.FREE if int(Action.FREE) in events.actions else Action.FREE_COMPLETED
+        """What frees: a history may have been told to leave out the requests."""
         self._allocated = _Level()
         self._reserved = _Level()
         self._alive: dict[int, int] = {}
@@ -167,7 +167,7 @@ class Replay:
         alive, ever, ends, all_sizes = self._alive, self._ever, self._ends, events.sizes
         actions, addresses, sizes = events.actions[begin:end], events.addresses[begin:end], all_sizes[begin:end]
         level, low, high = allocated.now, allocated.low, allocated.high
-        alloc, free, free_completed = _FOLLOWED
+        alloc, free = int(Action.ALLOC), int(self._free)  # plain numbers are compared twice as fast
         for place, (action, address, size) in enumerate(zip(actions, addresses, sizes, strict=True), begin):
             if action == alloc:
                 level += size
@@ -179,12 +179,12 @@ class Replay:
                     high = level
                     if level > self._peak:
                         self._peak, self._peak_place, self._peak_reserved = level, place, reserved.now
-            elif action in {free, free_completed}:
+            elif action == free:
                 allocation = alive.pop(address, None)
                 if allocation is not None:
                     ends[allocation] = place
                     level -= all_sizes[allocation]
-                elif action == free:
+                else:
                     self._earlier.append((place, size))
                     level -= size
                 if level < low:  # noqa: PLR1730 - a call would cost a second in a long history

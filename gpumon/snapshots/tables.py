@@ -15,6 +15,7 @@ EARLIER: Final = 1
 """The stack of what was allocated before the history began."""
 _SPECIAL: Final = (Frame("no stack was recorded"), Frame("allocated before the history began"))
 _MOST_FRAMES: Final = 1_000
+"""The innermost ones of a stack that are kept, as of a program that calls itself."""
 _MOST_NAME: Final = 200
 _MOST_PATH: Final = 400
 _MOST_LINE: Final = 1 << 31
@@ -82,6 +83,8 @@ class Stacks:
         self.frames: dict[Frame, int] = {}
         self.stacks: dict[tuple[int, ...], int] = {}
         self.refs: list[StackRef] = []
+        self._told: dict[Frame, int] = {}
+        """Numbers by what the file tells: making texts safe takes long, and each frame comes by the thousand."""
         for frame in _SPECIAL:
             self._stack_of((self._frame_of(frame),))
 
@@ -91,19 +94,20 @@ class Stacks:
             return listed.number
         if not isinstance(listed, (list, tuple)) or not listed:
             return NO_STACK
-        if len(listed) > _MOST_FRAMES:
-            raise UnreadableError("is damaged: a stack in it is deeper than any program's")
-        return self._stack_of(tuple(self._number_of(each) for each in listed if isinstance(each, dict)))
+        return self._stack_of(tuple(self._number_of(each) for each in listed[:_MOST_FRAMES] if isinstance(each, dict)))
 
     def _number_of(self, told: dict[str, Any]) -> int:
         name, path, line = told.get("name"), told.get("filename"), told.get("line")
-        return self._frame_of(
-            Frame(
-                safe_text(name, _MOST_NAME) if isinstance(name, str) else "",
-                safe_text(path, _MOST_PATH) if isinstance(path, str) else "",
-                line if isinstance(line, int) and 0 <= line < _MOST_LINE else 0,
-            )
+        frame = Frame(
+            name if isinstance(name, str) else "",
+            path if isinstance(path, str) else "",
+            line if isinstance(line, int) and 0 <= line < _MOST_LINE else 0,
         )
+        number = self._told.get(frame)
+        if number is None:
+            safe = Frame(safe_text(frame.name, _MOST_NAME), safe_text(frame.file, _MOST_PATH), frame.line)
+            number = self._told[frame] = self._frame_of(safe)
+        return number
 
     def _frame_of(self, frame: Frame) -> int:
         return self.frames.setdefault(frame, len(self.frames))

@@ -7,26 +7,28 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple, Protocol
 
-from gpumon.core.allocator import ProbeState
+from gpumon.core.allocator import ProbedProcess, ProbeState
 from gpumon.core.inbox import Inbox
 from gpumon.core.model import Device, Frame
-from gpumon.core.problems import Problem
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.operations.oom_files import oom_files
 from gpumon.operations.probed import owners_of
-from gpumon.probe.folder import candidates
 from gpumon.probe.news import Answer, Ask, Probe, ProbeNews
 from gpumon.ui.memory_course import MemoryCourse, Series
 
 LOOKED_AT_SECONDS: Final = 0.5
 USUAL_SECONDS: Final = 1.0
 """How often probes tell their statistics, while somebody looks at them and else."""
-_MOST_COURSES: Final = 64
+_MOST_COURSES: Final = 256
 _MOST_OOMS: Final = 20
 _JUST_SECONDS: Final = 120.0
+_ANSWERED_SECONDS: Final = 40.0
+"""By then the watcher has answered for a process that does not."""
+_LOST: Final = Problem(ProblemCode.DROPPED, "The answer is lost: more came than could be taken in.", "Ask again.")
 _OOM_NAME: Final = re.compile(r"oom-(\d{1,11})-(\d{1,10})-\d+\.json\.gz")
 
 Then = Callable[[Answer], None]
@@ -41,6 +43,10 @@ class Watcher(Protocol):
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Why some are not listened to."""
+
+    @property
+    def probes(self) -> Mapping[int, Probe]:
+        """Those that are connected, by PID."""
 
     def start(self) -> None:
         """Begins to look for probes."""
@@ -69,6 +75,15 @@ class OutOfMemory(NamedTuple):
     time_seconds: float
 
 
+class _Asked(NamedTuple):
+    """What a process was asked for, when, and who is to be told."""
+
+    pid: int
+    ask: Ask
+    seconds: float
+    then: Then
+
+
 class ProbeBoard:
     """The probes of this machine.
 
@@ -94,8 +109,10 @@ class ProbeBoard:
         self._probes: dict[int, Probe] = {}
         self._held: tuple[float, dict[int, Probe]] | None = None
         self._courses: dict[tuple[int, str], MemoryCourse] = {}
+        self._whose: dict[int, ProbedProcess] = {}
         self._keys: dict[tuple[int, int], str] = {}
-        self._asked: dict[int, Then] = {}
+        self._asked: dict[int, _Asked] = {}
+        self._lost = 0
         self._pace = USUAL_SECONDS
 
     @property
@@ -145,17 +162,20 @@ class ProbeBoard:
             return
         for news in self._watcher.inbox.drain():
             if isinstance(news, Answer):
-                then = self._asked.pop(news.id, None)
-                if then is not None:
-                    then(news)
-            elif news.connected:
-                self._take_probe(news)
+                self._take_answer(news)
             else:
                 self._take_probe(news)
-                self._forget(news)
+                if not news.connected:
+                    self._forget(news)
+        if self._watcher.inbox.lost != self._lost:  # maybe that somebody has gone
+            self._lost = self._watcher.inbox.lost
+            connected = self._watcher.probes
+            for probe in [probe for pid, probe in self._probes.items() if pid not in connected]:
+                self._forget(probe)
 
     def watch(self, frame: Frame) -> None:
         """Notes what the processes hold by the driver's account, and which device is which to them."""
+        self._give_up()
         if not self._probes:
             return
         for device in frame.devices:
@@ -169,34 +189,55 @@ class ProbeBoard:
     def ask(self, pid: int, ask: Ask, then: Then, **more: Any) -> None:  # noqa: ANN401
         """Asks a process; ``then`` is called with the answer, or with why there is none."""
         if self._watcher is not None:
-            self._asked[self._watcher.ask(pid, ask, **more)] = then
+            self._asked[self._watcher.ask(pid, ask, **more)] = _Asked(pid, ask, self.clock(), then)
 
-    def refusal(self, pid: int) -> str:
-        """Why a process may not be asked to do something, in a sentence; empty if it may."""
-        probe = self._probes.get(pid)
+    def refusal(self, shown: Probe) -> str:
+        """Why a process may not be asked to do something, in a sentence; empty if it may.
+
+        Args:
+            shown: Its probe as it was when the user decided; the PID may be another process's by now.
+        """
+        pid, probe = shown.pid, self._probes.get(shown.pid)
         if probe is None or probe.reading is None or probe.reading.state is not ProbeState.LIVE:
             return f"PID {pid} has gone, or PyTorch in it is not at work."
+        if probe.process != shown.process:
+            return f"PID {pid} has gone; another process has its number now."
         if not self.is_own(pid):
             return f"PID {pid} belongs to another user; only its own user may have it do something."
         return ""
 
+    def _take_answer(self, answer: Answer) -> None:
+        asked = self._asked.pop(answer.id, None)
+        if asked is not None:
+            asked.then(answer)
+
+    def _give_up(self) -> None:
+        """An answer that has not come by now was pushed out of a full inbox."""
+        latest = self.clock() - _ANSWERED_SECONDS
+        for number, asked in [each for each in self._asked.items() if each[1].seconds < latest]:
+            self._take_answer(Answer(asked.pid, number, asked.ask, problem=_LOST))
+
     def _take_probe(self, probe: Probe) -> None:
-        if probe.pid not in self._probes:  # a PID may have belonged to another process before
+        if self._whose.get(probe.pid) != probe.process:  # the PID belonged to another process before
             self._courses = {key: held for key, held in self._courses.items() if key[0] != probe.pid}
+            self._whose[probe.pid] = probe.process
         self._probes[probe.pid] = probe
         reading = probe.reading
         if reading is None:
             return
         for told in reading.devices:
             key = self._keys.get((probe.pid, told.ordinal))
-            if key is not None:
-                self._course(probe.pid, key).tell(probe.arrived_monotonic, told)
+            course = None if key is None else self._course(probe.pid, key)
+            if course is not None:
+                course.tell(probe.arrived_monotonic, told)
         self._note_ooms(probe.pid, reading.oom_files)
 
     def _forget(self, probe: Probe) -> None:
         """A probe has gone. Its process's course stays, and what it may have left without the time to tell it."""
         pid = probe.pid
         del self._probes[pid]
+        kept = {*self._probes, *(owner for owner, _ in self._courses)}
+        self._whose = {owner: process for owner, process in self._whose.items() if owner in kept}
         self._keys = {name: key for name, key in self._keys.items() if name[0] != pid}
         self._in_background(partial(left_files, probe.process.own_pid), partial(self._note_ooms, pid))
 
@@ -205,19 +246,26 @@ class ProbeBoard:
             if owner.statistics is None or owner.probe is None:
                 continue
             course = self._course(owner.pid, device.key)
+            if course is None:
+                return
             if (owner.pid, owner.statistics.ordinal) not in self._keys:
                 self._keys[owner.pid, owner.statistics.ordinal] = device.key
                 course.tell(owner.probe.arrived_monotonic, owner.statistics)
             if owner.memory_bytes is not None:
                 course.add(Series.HELD, seconds, owner.memory_bytes)
 
-    def _course(self, pid: int, key: str) -> MemoryCourse:
+    def _course(self, pid: int, key: str) -> MemoryCourse | None:
+        """A course, begun if need be; for a new one that of a process that has gone makes room, and no other does."""
         found = self._courses.get((pid, key))
-        if found is None:
-            if len(self._courses) >= _MOST_COURSES:
-                del self._courses[next(iter(self._courses))]
-            found = self._courses[pid, key] = MemoryCourse()
-        return found
+        if found is not None:
+            return found
+        if len(self._courses) >= _MOST_COURSES:
+            gone = next((name for name in self._courses if name[0] not in self._probes), None)
+            if gone is None:
+                return None
+            del self._courses[gone]
+        self._courses[pid, key] = MemoryCourse()
+        return self._courses[pid, key]
 
     def _note_ooms(self, pid: int, paths: Iterable[str]) -> None:
         known = {each.path for each in self.ooms}
@@ -231,15 +279,8 @@ class ProbeBoard:
 
 def left_files(own_pid: int) -> list[str]:
     """The files that a process has just left on running out of memory, by the PID that it sees itself under."""
-    state = os.environ.get("XDG_STATE_HOME")
-    folders = [(Path(state) if state else Path.home() / ".local" / "state") / "gpumon" / "oom"]
     newest = time.time() - _JUST_SECONDS
-    found = []
-    for folder in (*folders, *(each / "oom" for each in candidates())):
-        with suppress(OSError):
-            if folder.lstat().st_uid == os.geteuid():
-                found += [str(path) for path in folder.iterdir() if _is_left(path.name, own_pid, newest)]
-    return found
+    return [str(path) for path in oom_files() if _is_left(path.name, own_pid, newest)]
 
 
 def _is_left(name: str, own_pid: int, newest: float) -> bool:

@@ -22,6 +22,9 @@ class SnapshotApp(TerminalApp):
     Args:
         paths: One file or two.
         theme: A key of `THEMES`.
+
+    Raises:
+        CommandError: A file is not there, or may not be read.
     """
 
     TITLE = "gpumon snapshot"

@@ -47,7 +47,8 @@ def test_the_newest_file_of_all_folders(tmp_path: Path, environment: dict[str, s
     write(state, FRAGMENTED, "oom-999-4242-1.json.gz")
     write(state, b"", "notes.txt")
     newest = write(tmp_path / "probe" / "oom", FULL, "oom-1795000007-1-2.json.gz")
-    write(tmp_path / "run" / "gpumon" / "oom", FRAGMENTED, "oom-1795000007-1-1.json.gz")
+    write(tmp_path / "probe" / "oom", FRAGMENTED, "oom-1795000007-1-1.json.gz")
+    write(tmp_path / "run" / "gpumon" / "oom", FRAGMENTED, "oom-1795000009-1-1.json.gz")  # another folder was named
     done = run("explain", "--oom", "--no-live", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"The newest of 4 files: {newest}\n\nCUDA out of memory [oom]\n")

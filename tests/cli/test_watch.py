@@ -94,10 +94,26 @@ def test_without_a_command_it_is_wrong_usage(tmp_path: Path) -> None:
 
 
 def test_pythonpath_is_kept_and_the_probe_comes_first_and_once() -> None:
-    once = watched_environment({"PYTHONPATH": "/a::/b", "X": "y"})
+    once = watched_environment({"PYTHONPATH": "/a:/b", "X": "y"})
     assert once == {"PYTHONPATH": f"{SITE}:/a:/b", "X": "y"}
     assert watched_environment(once) == once
     assert watched_environment({})["PYTHONPATH"] == str(SITE)
+    assert watched_environment({"PYTHONPATH": ""})["PYTHONPATH"] == str(SITE)
+
+
+def test_an_empty_part_of_pythonpath_stays_the_folder_where_it_runs(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "mine.py").write_text("")
+    (tmp_path / "script.py").write_text("import mine; print(mine.__file__)")
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")],
+        env=watched_environment({**os.environ, "PYTHONPATH": ":/none"}),
+        cwd=tmp_path / "here",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{tmp_path / 'here' / 'mine.py'}\n"
 
 
 def test_children_of_a_shell_are_watched_too(tmp_path: Path) -> None:

@@ -1,18 +1,20 @@
 """What a machine says to an error beside what the log says."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from gpumon.core.model import Frame
+from gpumon.core.model import Frame, MigInstance
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.diagnosis.catalogue import BY_ID
-from gpumon.diagnosis.explain import explain_text
+from gpumon.diagnosis.explain import explain_source, explain_text
 from gpumon.operations.evidence import WITNESSES, Machine, with_evidence
 from tests import builders
 from tests.cli.running import run
+from tests.diagnosis.oom_documents import FULL
 from tests.diagnosis.texts import WORDINGS
 from tests.nvml_mock import NvmlMock
 
@@ -40,6 +42,25 @@ def test_who_holds_the_memory() -> None:
     said = evidence("oom", machine())
     assert said["GPU 0 memory"] == "69.3 GiB of 140 GiB used; by process: 4000 69.3 GiB"
     assert "GPU 1 memory" in said
+
+
+@pytest.mark.parametrize(
+    ("uuid", "told"),
+    [
+        ("GPU-AB-1", "GPU 0"),
+        ("GPU-ab-2", "GPU 0:1"),
+        ("GPU-ab", "no GPU of this machine"),
+        ("GPU-", "no GPU of this machine"),
+    ],
+)
+def test_which_gpu_or_instance_it_was(uuid: str, told: str) -> None:
+    instance = MigInstance("GPU-ab-1", position=1)
+    lost, whole = builders.device(1, uuid=None), builders.device(0, uuid="GPU-ab-1")
+    devices = (lost, whole, builders.device(0, uuid="MIG-ab-2", instance=instance))
+    raw = json.dumps({**FULL, "device": {**FULL["device"], "uuid": uuid}}).encode()
+    match = with_evidence(explain_source(iter([raw]), "oom"), machine(frame=builders.frame(devices=devices))).cause
+    assert match is not None
+    assert match.evidence["cuda:0"] == told
 
 
 def test_what_the_gpus_can_do_and_what_torch_has_code_for() -> None:

@@ -5,6 +5,7 @@ import gzip
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -29,6 +30,8 @@ from tests.probe.children import (
 )
 
 GIB = 1 << 30
+REPOSITORY = Path(agent.__file__).parents[2]
+SITE = REPOSITORY / "gpumon" / "probe" / "site"
 HOLDING = f"""
 import sys, torch
 first = torch.cuda.allocate(1, {GIB})
@@ -120,9 +123,8 @@ def test_a_program_without_torch_or_without_cuda_has_no_thread_and_no_socket(tmp
             check=True,
         )
         plain = subprocess.run([sys.executable, "-c", code.format("pass")], capture_output=True, text=True, check=True)
-        extra = int(doing == "pass")  # what waits for torch
         threads, finders = map(int, done.stdout.split())
-        assert (threads, finders - extra) == tuple(map(int, plain.stdout.split())), done.stderr
+        assert (threads, finders - 1) == tuple(map(int, plain.stdout.split())), done.stderr
     assert sockets(tmp_path) == []
 
 
@@ -152,8 +154,7 @@ sys.stdin.readline()
 gpumon.probe.stop()
 sys.stdin.readline()
 """
-    repository = str(Path(agent.__file__).parents[2])
-    env = {**environment(tmp_path), "PYTHONPATH": f"{repository}:{FAKE_TORCH}"}
+    env = {**environment(tmp_path), "PYTHONPATH": f"{REPOSITORY}:{FAKE_TORCH}"}
     with subprocess.Popen(
         [sys.executable, "-c", code], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -451,8 +452,7 @@ import gpumon.probe
 gpumon.probe.start()
 sys.stdin.readline()
 """
-    repository = str(Path(agent.__file__).parents[2])
-    with running(tmp_path, code.replace("sys.argv[1]", repr(repository))) as program:
+    with running(tmp_path, code.replace("sys.argv[1]", repr(str(REPOSITORY)))) as program:
         assert program.probe().until("statistics")["state"] == "cpu_only"
 
 
@@ -469,6 +469,273 @@ def test_a_socket_that_somebody_removes_comes_back(tmp_path: Path) -> None:
         path = program.socket()
         path.unlink()
         assert program.socket() != path
+
+
+# A guest
+
+
+def run(folder: Path, code: str, *options: str, paths: tuple[Path, ...] = (SITE,), **more: str) -> list[str]:
+    """The lines that a program prints, which prints nothing else and ends as it would."""
+    path = os.pathsep.join(map(str, (*paths, FAKE_TORCH, REPOSITORY)))
+    done = subprocess.run(
+        [sys.executable, *options, "-c", code],
+        env={**environment(folder), "PYTHONPATH": path, **more},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_two_gpumon_may_watch_one_program(tmp_path: Path) -> None:
+    other = tmp_path / "other" / "probe"
+    shutil.copytree(SITE.parent, other)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text("import sys\nsys.seen = True\n")
+    code = """
+import sys, torch
+torch.cuda.allocate(0, 1)
+print(sys.seen, len(torch.cuda._observers))
+"""
+    assert run(tmp_path, code, paths=(SITE, other / "site", tmp_path / "own")) == ["True 1"]
+
+
+def test_no_finder_of_the_program_is_passed_over(tmp_path: Path) -> None:
+    code = """
+import sys
+class Finder:
+    seen = []
+    def find_spec(self, name, path=None, target=None):
+        self.seen.append(name)
+place = [type(each).__name__ for each in sys.meta_path].index("_AtImportOfTorch")
+sys.meta_path.insert(place + 1, Finder())
+import torch
+print(*[name for name in Finder.seen if name.startswith("torch")])
+"""
+    assert run(tmp_path, code) == ["torch torch.cuda torch.cuda.memory torch.autograd"]
+
+
+@pytest.mark.parametrize("paths", [(SITE,), ()])
+def test_started_by_hand_and_by_watch_it_is_one(tmp_path: Path, paths: tuple[Path, ...]) -> None:
+    code = """
+import time, sys
+from gpumon import probe
+if len(sys.argv) == 1:
+    probe.start()
+import torch
+torch.cuda.allocate(0, 1)
+time.sleep(0.7)
+probe.stop()
+probe.start()
+time.sleep(0.7)
+import os
+print(len(torch.cuda._observers), len(os.listdir(os.environ["GPUMON_PROBE_DIR"])))
+"""
+    assert run(tmp_path, code, paths=paths) == ["1 1"]
+    assert run(tmp_path, code.replace("== 1", "== 2"), paths=paths) == ["1 1"]
+
+
+def test_when_stopped_it_leaves_nothing_and_nothing_to_children(tmp_path: Path) -> None:
+    code = f"""
+import os, torch
+from gpumon import probe
+torch.cuda.allocate(0, 1)
+probe.stop()
+try:
+    torch.cuda.allocate(0, {100 * GIB})
+except torch.OutOfMemoryError:
+    print(len(torch.cuda._queued_calls), flush=True)
+child = os.fork()
+if child == 0:
+    print(len(torch.cuda._queued_calls), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    assert len(set(run(tmp_path, code))) == 1
+    assert not (tmp_path / "state").exists()
+
+
+def test_without_descriptors_it_neither_fails_nor_spins(tmp_path: Path) -> None:
+    code = """
+import glob, os, resource, socket, sys, time, torch
+from gpumon import probe
+torch.cuda.allocate(0, 1)
+names = []
+while not names:
+    time.sleep(0.05)
+    names = glob.glob(os.environ["GPUMON_PROBE_DIR"] + "/*.sock")
+client = socket.socket(socket.AF_UNIX)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+held = []
+try:
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+client.connect(names[0])
+before = time.process_time()
+time.sleep(1)
+print(time.process_time() - before < 0.2)
+for each in held:
+    os.close(each)
+print(client.recv(5))
+probe.stop()
+while True:
+    try:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        break
+probe.start()
+os.close(held.pop()), os.close(held.pop()), os.close(held.pop())
+probe.start()
+print("_gpumon_probe_pid" in vars(sys))
+"""
+    assert run(tmp_path, code) == ["True", "b'{\"sch'", "True"]
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o177, 0o777])
+def test_its_folders_are_its_owners_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    code = f"""
+import os, torch
+os.umask({umask})
+torch.cuda.allocate(0, 1)
+try:
+    torch.cuda.allocate(0, {100 * GIB})
+except torch.OutOfMemoryError:
+    pass
+"""
+    run(tmp_path, code, XDG_STATE_HOME=str(tmp_path / "home" / "state"))
+    made = [tmp_path / "sockets", *(tmp_path / "home" / each for each in ("", "state", "state/gpumon/oom"))]
+    assert {stat.S_IMODE(each.stat().st_mode) for each in made} == {0o700}
+
+
+@pytest.mark.parametrize("option", ["-Xdev", "-Werror"])
+def test_where_no_socket_can_be_it_is_silent(tmp_path: Path, option: str) -> None:
+    code = """
+import gc, os, socket, time, torch
+rename = os.rename
+def full(*names):
+    raise OSError(28, "No space left on device")
+os.rename = full
+torch.cuda.allocate(0, 1)
+time.sleep(0.5)
+gc.collect()
+print(os.listdir(os.environ["GPUMON_PROBE_DIR"]))
+"""
+    assert run(tmp_path, code, option) == ["[]"]
+
+
+def test_a_file_that_cannot_be_written_is_not_tried_for_each_error(tmp_path: Path) -> None:
+    code = f"""
+import torch
+tries = []
+def full(ordinal):
+    tries.append(ordinal)
+    raise OSError(28, "No space left on device")
+torch.cuda.allocate(0, 1)
+torch._C._cuda_memoryStats = full
+torch._C._cuda_hasPrimaryContext = lambda ordinal: False
+for _ in range(50):
+    try:
+        torch.cuda.allocate(0, {100 * GIB})
+    except torch.OutOfMemoryError:
+        pass
+print(len(tries))
+"""
+    assert run(tmp_path, code) == ["3"]
+
+
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "SystemExit")])
+def test_what_a_signal_raises_during_the_file_reaches_the_program(
+    tmp_path: Path, number: signal.Signals, expected: str
+) -> None:
+    code = f"""
+import os, signal, sys, torch
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+torch.cuda.allocate(0, 1)
+snapshot = torch.cuda.memory.memory_snapshot
+def interrupted():
+    os.kill(os.getpid(), {int(number)})
+    return snapshot()
+torch.cuda.memory.memory_snapshot = interrupted
+try:
+    torch.cuda.allocate(0, {100 * GIB})
+except BaseException as error:
+    print(type(error).__name__)
+"""
+    assert run(tmp_path, code) == [expected]
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_a_program_that_closes_all_its_descriptors_loses_no_file_to_it(tmp_path: Path) -> None:
+    code = """
+import os, sys, time
+from gpumon import probe
+probe.start()
+time.sleep(0.3)
+if len(sys.argv) == 2 and os.fork():
+    os.wait()
+    os._exit(0)
+time.sleep(0.3)
+os.closerange(3, 100)
+files = [open(f"{os.environ['HOME']}/{number}", "w+") for number in range(6)]
+before = time.process_time()
+time.sleep(2)
+print(time.process_time() - before < 0.2)
+probe.stop()
+for each in files:
+    each.write("mine")
+    each.close()
+    print(open(each.name).read())
+"""
+    for more in ("2", "1"):
+        said = run(tmp_path, code.replace("== 2", f"== {more}"), paths=(), HOME=str(tmp_path))
+        assert said == ["True", *["mine"] * 6]
+
+
+def test_with_green_threads_it_keeps_away(tmp_path: Path) -> None:
+    code = """
+import _thread, signal, torch
+def at_once(function, arguments):
+    function(*arguments)
+_thread.start_new_thread = at_once
+torch.cuda.allocate(0, 1)
+print(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+"""
+    assert run(tmp_path, code) == ["set()"]
+    assert sockets(tmp_path) == []
+
+
+@pytest.mark.parametrize(("version", "observers"), [("1.13.1", 0), ("2.0.1+cu118", 0), ("2.1.0", 1), ("2.10.0a0", 1)])
+def test_releases_that_lock_the_allocator_for_observers_get_none(tmp_path: Path, version: str, observers: int) -> None:
+    code = f"""
+import torch
+torch.__version__ = {version!r}
+torch.cuda.allocate(0, 1)
+print(len(torch.cuda._observers))
+"""
+    assert run(tmp_path, code) == [str(observers)]
+
+
+def test_a_clock_that_was_ahead_does_not_cost_the_newest_file(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "gpumon" / "oom"
+    folder.mkdir(parents=True)
+    for number in range(12):
+        (folder / f"oom-{4_000_000_000 + number}-1-1.json.gz").write_bytes(b"")
+    with running(tmp_path, OUT_OF_MEMORY) as program:
+        program.hear()
+        (path,) = program.probe().until("statistics")["oom_files"]
+    assert Path(path).exists()
+    assert len(list(folder.iterdir())) == 10
+
+
+@pytest.mark.parametrize("rank", ["\u00b2", "9" * 5000, "-1", ""], ids=["high", "endless", "negative", "empty"])
+def test_a_rank_that_is_no_number_is_none(monkeypatch: pytest.MonkeyPatch, rank: str) -> None:
+    monkeypatch.setenv("RANK", rank)
+    assert agent.process_facts()["rank"] is None
 
 
 # Folders
@@ -493,24 +760,36 @@ def test_folders_that_others_could_have_laid_are_refused(tmp_path: Path) -> None
         assert not agent.usable(str(tmp_path / "theirs"))
 
 
+def usual_sockets(pid: int) -> list[Path]:
+    return list(Path(f"/tmp/gpumon-{os.getuid()}").glob(f"{pid}-*.sock"))
+
+
 def test_it_goes_to_the_next_folder(tmp_path: Path) -> None:
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(0o777)
-    (tmp_path / "run").mkdir(0o700)
-    more = {"GPUMON_PROBE_DIR": str(tmp_path / "open"), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
-    with running(tmp_path, HOLDING, **more) as program:
+    (tmp_path / "gpumon").mkdir()
+    (tmp_path / "gpumon").chmod(0o777)
+    with running(tmp_path, HOLDING, GPUMON_PROBE_DIR="", XDG_RUNTIME_DIR=str(tmp_path)) as program:
         program.hear()
-        (path,) = waited(lambda: list((tmp_path / "run" / "gpumon").glob("*.sock")))
-        assert path.name.startswith(str(program.process.pid))
-        assert list((tmp_path / "open").iterdir()) == []
+        assert waited(lambda: usual_sockets(program.process.pid))
+        assert program.end()[0] == 0
+        assert list((tmp_path / "gpumon").iterdir()) == usual_sockets(program.process.pid) == []
 
 
 def test_a_path_too_long_for_a_socket_is_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir(0o700)
-    more = {"GPUMON_PROBE_DIR": str(tmp_path / ("x" * 120)), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
-    with running(tmp_path, HOLDING, **more) as program:
+    (tmp_path / ("x" * 120)).mkdir(0o700)
+    with running(tmp_path, HOLDING, GPUMON_PROBE_DIR="", XDG_RUNTIME_DIR=str(tmp_path / ("x" * 120))) as program:
         program.hear()
-        assert waited(lambda: list((tmp_path / "run" / "gpumon").glob("*.sock")))
+        assert waited(lambda: usual_sockets(program.process.pid))
+        assert program.end()[0] == 0
+
+
+def test_no_other_folder_is_taken_than_the_one_that_is_named(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with running(tmp_path, HOLDING, GPUMON_PROBE_DIR=str(tmp_path / "open")) as program:
+        program.hear()
+        waited(lambda: "_GoneError" in complaints(tmp_path))
+        assert list((tmp_path / "open").iterdir()) == usual_sockets(program.process.pid) == []
+        assert program.end() == (0, "done\n", "")
 
 
 def test_another_users_connection_is_refused(tmp_path: Path) -> None:

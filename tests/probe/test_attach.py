@@ -434,6 +434,7 @@ def unprobed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This process as one into which a probe can be loaded."""
     monkeypatch.delattr(sys, "_gpumon_probe_pid", raising=False)
     monkeypatch.setattr(sys, "_gpumon_probe_pid", None, raising=False)
+    monkeypatch.delitem(sys.modules, inside.NAME, raising=False)
     yield
     sys.modules.pop(inside.NAME, None)
 

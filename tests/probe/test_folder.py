@@ -19,7 +19,8 @@ def test_every_folder_of_this_user_is_looked_into_once() -> None:
     usual = (Path(f"/run/user/{uid}/gpumon"), Path(f"/tmp/gpumon-{uid}"))
     assert candidates({}) == usual
     assert candidates({"GPUMON_PROBE_DIR": "", "XDG_RUNTIME_DIR": ""}) == usual
-    assert candidates({"GPUMON_PROBE_DIR": "/x", "XDG_RUNTIME_DIR": "/y"}) == (Path("/x"), Path("/y/gpumon"), *usual)
+    assert candidates({"XDG_RUNTIME_DIR": "/y"}) == (Path("/y/gpumon"), *usual)
+    assert candidates({"GPUMON_PROBE_DIR": "/x", "XDG_RUNTIME_DIR": "/y"}) == (Path("/x"),)
     assert candidates({"XDG_RUNTIME_DIR": f"/run/user/{uid}"}) == usual
 
 

@@ -129,6 +129,7 @@ def hostile(canary: Path) -> dict[str, tuple[bytes, str]]:
         "number of 1 GB": (b"\x80\x04\x8b" + struct.pack("<i", 1 << 30) + b"x" * 100, "claims to hold"),
         "negative size": (b"\x80\x04\x8b" + struct.pack("<i", -1) + b"x" * 100, "claims to hold"),
         "far memo": (b"\x80\x04]r\xff\xff\xff\x7f.", "damaged"),
+        "memo written again": (b"\x80\x02}q\x00X\x01\x00\x00\x00aq\x01X\x01\x00\x00\x00bq\x01s.", "damaged"),
         "list as key": (b"\x80\x04}\x94(]K\x01u.", "damaged"),
         "deep tuple as key": (b"\x80\x04})" + b"\x85" * 90_000 + b"K\x01s.", "damaged"),
         "huge number for a name": (
@@ -150,6 +151,10 @@ def hostile(canary: Path) -> dict[str, tuple[bytes, str]]:
         "size of an event": (
             pickle.dumps({"segments": [], "device_traces": [[event("alloc", 1, 1 << 80)]]}),
             "cannot be true",
+        ),
+        "a thousand devices": (
+            pickle.dumps({"segments": [segment(block(0, 5), device=number) for number in range(1000)]}),
+            "impossible number",
         ),
         "device of a billion": (
             pickle.dumps({"segments": [segment(block(0, 5), device=1 << 30)]}),

@@ -86,6 +86,26 @@ def test_not_there(tmp_path: Path) -> None:
     assert is_one_line(done.stderr)
 
 
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_second_file_that_is_missing_is_told_before_the_first_is_read(more: list[str], tmp_path: Path) -> None:
+    first = tmp_path / "first.pickle"
+    first.write_bytes(b"no snapshot, which would be told first")
+    done = run("snapshot", str(first), str(tmp_path / "second.pickle"), *more, env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "There is no file" in done.stderr
+    with Terminal([GPUMON, "snapshot", str(first), str(tmp_path / "second")], os.environ, rows=24, cols=80) as terminal:
+        terminal.wait_for("There is no file")
+        assert terminal.wait_exit() == 3
+
+
+@pytest.mark.parametrize("redirection", ["< /dev/null", "2> /dev/null"])
+def test_half_a_terminal_gets_the_text(real: Path, redirection: str) -> None:
+    command = ["sh", "-c", f"{GPUMON} snapshot {real} --top 3 {redirection}"]
+    with Terminal(command, {**os.environ, "COLUMNS": "100"}, rows=60, cols=100) as terminal:
+        terminal.wait_for("more stacks")
+        assert terminal.wait_exit() == 0
+
+
 @pytest.mark.parametrize("arguments", [[], ["a", "b", "c"], ["a", "--top", "0"]])
 def test_wrong_usage(arguments: list[str]) -> None:
     assert run("snapshot", *arguments, env=ENVIRONMENT).returncode == 2

@@ -3,12 +3,14 @@
 import io
 import pickle
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpumon.core.allocator import BlockState
+from gpumon.snapshots import compact
 from gpumon.snapshots import loader as loader_module
 from gpumon.snapshots.loader import Loader
 from gpumon.snapshots.model import Amount, Frame
@@ -23,9 +25,9 @@ def by_pickle(data: bytes) -> list[Told]:
     """The events of the first device, as pickle reads them."""
     found = []
     for each in pickle.loads(data)["device_traces"][0]:
-        frames = tuple(Frame(told["name"], told["filename"], told["line"]) for told in each["frames"])
+        frames = tuple(Frame(told["name"], told["filename"], told["line"]) for told in each.get("frames", ()))
         action = ACTIONS.get(each["action"], Action.OTHER)
-        found.append((int(action), each["addr"], each["size"], each["time_us"], frames))
+        found.append((int(action), each.get("device_free", each["addr"]), each["size"], each["time_us"], frames))
     return found
 
 
@@ -91,6 +93,41 @@ def test_texts_of_its_own_that_a_later_event_refers_to(monkeypatch: pytest.Monke
     assert found is not None
     assert by_loader(loader, found) == by_pickle(data)
     assert len(slow) < 3000
+
+
+def without_frames(told: dict[str, Any], number: int) -> dict[str, Any]:
+    """An event that was recorded without a stack, every third one."""
+    return told if number % 3 else {key: value for key, value in told.items() if key != "frames"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda told, number: {**told, "pool_id": (number % 2 << 8, 0)},
+        lambda told, number: {**told, "pool_id": (0, -1 - number // 3000), "compile_context": f"context {number}"},
+        without_frames,
+        lambda told, number: without_frames({**told, "pool_id": (0, number)}, 3),
+        lambda told, number: {**told, "frames": told["frames"][:1]},
+        lambda told, number: {**told, "device_free": 7} if number % 2 else told,
+    ],
+)
+def test_events_of_other_kinds(change: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = count_slow(monkeypatch)
+    shared = [frame(f"f{number}") for number in range(9)]
+    plain = [
+        {**event("alloc", 4096 * number, 512 + number, time_us=5 + number), "frames": shared[: number % 9]}
+        for number in range(3000)
+    ]
+    events = [change(told, number) for number, told in enumerate(plain)]
+    events = [dict(sorted(told.items(), key=lambda item: item[0] == "frames")) for told in events]
+    data = pickle.dumps({"segments": [], "device_traces": [events], "again": [told.get("pool_id") for told in events]})
+    loader = Loader(io.BytesIO(data))
+    root = loader.run()
+    found = loader.events_of(root["device_traces"][0])
+    assert found is not None
+    assert by_loader(loader, found) == by_pickle(data)
+    assert root["again"] == [told.get("pool_id") for told in events]
+    assert len(slow) < (1600 if "device_free" in events[1] else 100)
 
 
 def test_totals_are_those_of_the_file() -> None:
@@ -178,6 +215,22 @@ def test_settings_are_plain() -> None:
         "PYTORCH_CUDA_ALLOC_CONF": "a\ufffd[2Jb",
         "max_split_size": "-1",
     }
+
+
+def test_of_a_stack_without_end_the_innermost_frames_are_kept() -> None:
+    deep = [frame("f", number) for number in range(3000)]
+    snapshot = loaded({"segments": [segment({**block(0, 64), "frames": deep})]})
+    (use,) = snapshot.devices[0].uses
+    assert [each.line for each in snapshot.frames_of(use.stack)] == list(range(1000))
+
+
+def test_of_many_deep_stacks_the_largest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact, "MOST_FRAMES", 10)
+    blocks = [block(number, 100 - number, "active_allocated", f"f{number}", "g", "h") for number in range(5)]
+    snapshot = loaded({"segments": [segment(*blocks)]})
+    found = [(snapshot.frames_of(use.stack)[0].name, use.now) for use in snapshot.devices[0].uses]
+    assert found[:3] == [("f0", Amount(100, 1)), ("f1", Amount(99, 1)), ("f2", Amount(98, 1))]
+    assert found[3:] == [("all other stacks, each smaller than these", Amount(97 + 96, 2))]
 
 
 def test_frames_are_made_safe() -> None:

@@ -172,3 +172,12 @@ def test_failed_allocations_are_in_the_trace_and_in_the_document() -> None:
     assert [each["name"] for each in perfetto.trace_events(snapshot)].count("out of memory") == 1
     (found,) = snapshot_document(snapshot, 5)["devices"][0]["history"]["ooms"]
     assert (found["requested_bytes"], found["free_bytes"]) == (5 << 30, 77)
+
+
+def test_slices_of_two_devices_are_not_taken_for_each_other() -> None:
+    traces = [[event("alloc", 1, 100 + device, "f", time_us=7)] for device in range(2)]
+    events = list(perfetto.trace_events(loaded({"segments": [], "device_traces": traces}, 5)))
+    assert all({"ph", "pid"} <= each.keys() and (each["ph"] == "M" or each["ts"] >= 0) for each in events)
+    begun = [(each["id"], each["pid"]) for each in events if each["ph"] == "b"]
+    assert begun == [(each["id"], each["pid"]) for each in events if each["ph"] == "e"]
+    assert len({name for name, _ in begun}) == 2

@@ -5,8 +5,12 @@ import json
 import os
 import pickle
 import resource
+import shlex
 import signal
+import subprocess
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -108,6 +112,36 @@ def test_it_can_be_given_up(tmp_path: Path) -> None:
     assert isinstance(outcome, CommandError)
     assert "was given up" in str(outcome)
     assert time.monotonic() - begun < 1
+
+
+def test_the_reader_does_not_outlive_gpumon(tmp_path: Path) -> None:
+    """Where what it tells goes to a file, nothing that it writes fails."""
+    path, told = tmp_path / "large.pickle", tmp_path / "told"
+    write(path, 60_000_000)
+    reader = shlex.join([sys.executable, str(reading_module.READER), "--memory=4000000000", "--seconds=60"])
+    subprocess.run(["sh", "-c", f"{reader} < {path} > {told} & echo $!; sleep 0.5"], check=True, stdout=subprocess.PIPE)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while readers_of(path):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert '"result"' not in told.read_text()
+
+
+def readers_of(path: Path) -> list[str]:
+    """The processes that have a file open."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/fd/0"):
+        with suppress(OSError):
+            found += [str(each)] if each.readlink() == path else []
+    return found
+
+
+def test_more_than_gpumon_can_show_is_refused(real: Path) -> None:
+    code = "from gpumon.snapshots import __main__ as reader; reader.MOST_BYTES = 5000; reader.main()"
+    command = [sys.executable, "-c", code, "--memory=1000000000", "--seconds=60"]
+    with real.open("rb") as file:
+        done = subprocess.run(command, check=True, stdin=file, capture_output=True, timeout=PATIENCE_SECONDS)
+    assert json.loads(done.stdout.splitlines()[-1]) == {"event": "refused", "reason": "holds more than gpumon can show"}
 
 
 def test_it_tells_how_far_it_is(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ class FakeWatcher:
     def __init__(self) -> None:
         self.inbox: Inbox[ProbeNews] = Inbox()
         self.problems: tuple[Problem, ...] = ()
+        self.probes: dict[int, Probe] = {}
         self.asked: list[tuple[int, Ask, dict[str, Any]]] = []
         self.paces: list[float] = []
         self.started = 0

@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpumon.core.allocator import EmptiedCache, ProbeState
-from gpumon.core.model import Switch
+from gpumon.core.model import DeviceState, Switch
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.probe.news import Ask, SegmentMap
 from gpumon.ui.app import GpumonApp
@@ -425,6 +425,21 @@ async def test_the_summary_in_full(training: Training) -> None:
         assert "! It is gone." in screen_text(training.app)
 
 
+async def test_rows_are_made_once_for_a_map_and_a_width(training: Training) -> None:
+    async with training.app.run_test(size=(120, 40)) as pilot:
+        screen = await opened_segments(training, pilot)
+        training.watcher.answer(SegmentMap(segments(), is_cut=False, seconds=0.0))
+        await pilot.pause()
+        table = screen.query_one("#segments", LineTable)
+        drawn = table.rows
+        training.app.draw()
+        assert table.rows is drawn
+        await pilot.resize_terminal(100, 40)
+        await pilot.pause()
+        assert len(table.rows) == len(drawn)
+        assert table.rows is not drawn
+
+
 async def test_an_answer_that_comes_when_the_screen_is_closed_is_dropped(training: Training) -> None:
     async with training.app.run_test(size=(120, 40)) as pilot:
         await opened_segments(training, pilot)
@@ -505,6 +520,45 @@ async def test_a_process_of_another_user_one_that_has_gone_and_one_that_fails(tr
         await pilot.pause()
         assert "PID 4000 has gone" in screen_text(training.app)
         assert len(training.watcher.asked) == 1
+
+
+async def test_figures_from_before_the_answer_do_not_tell_what_came_back(training: Training) -> None:
+    async with training.app.run_test(size=(100, 30)) as pilot:
+        dialog = await opened_dialog(training, pilot)
+        await pilot.press("y")
+        training.watcher.answer(EmptiedCache((statistics(),), (statistics(reserved_bytes=50 * GIB),), 0.1))
+        await pilot.pause()
+        later = training.seconds + 1
+        for old in (
+            {"state": DeviceState.UNRESPONSIVE, "age_seconds": 9.0},
+            {"age_seconds": 1.2},
+            {"problems": {"memory_used_bytes": Problem(ProblemCode.STALE, "Of 1 s ago.")}},
+        ):
+            training.stream.put(moment(later, gpu(32 * GIB, **old), builders.device(1)))
+            await pilot.pause()
+            assert dialog.phase is Phase.ANSWERED
+            assert "river" not in screen_text(training.app)
+        training.stream.put(moment(later, gpu(22 * GIB), builders.device(1)))
+        await pilot.pause()
+        assert "The driver agrees" in screen_text(training.app)
+
+
+async def test_a_process_that_does_not_answer_may_do_it_yet(training: Training) -> None:
+    async with training.app.run_test(size=(100, 30)) as pilot:
+        await opened_dialog(training, pilot)
+        await pilot.press("y")
+        training.watcher.answer(problem=Problem(ProblemCode.UNRESPONSIVE, "It has not answered."))
+        await pilot.pause()
+        assert "Nothing is known to be done. It has not answered." in screen_text(training.app)
+
+
+async def test_what_is_asked_and_the_buttons_are_in_sight_on_a_small_screen(training: Training) -> None:
+    async with training.app.run_test(size=(60, 10)) as pilot:
+        await opened_dialog(training, pilot)
+        text = screen_text(training.app)
+        assert "Have PID 4000 rank 0 call torch.cuda.empty_cache()?" in text
+        assert "Leave it (n)" in text
+        assert "Empty the cache (y)" in text
 
 
 # Out of memory

@@ -89,7 +89,7 @@ def test_a_pid_that_comes_again_is_another_process() -> None:
     board.take()
     assert board.probes == {}
     assert board.course(PID, key) is before, "it may still be looked at"
-    watcher.inbox.put(probe(PID, statistics()))
+    watcher.inbox.put(probe(PID, statistics(), process={"command": "python another.py"}))
     board.take()
     assert board.course(PID, key) is None
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from gpumon.core.allocator import Segment
 from gpumon.core.exits import CommandError
+from gpumon.core.holes import SegmentLayout
 from gpumon.snapshots.model import Snapshot
 from gpumon.snapshots.reading import Progress
 from gpumon.ui.paint.line import plain
@@ -133,6 +135,33 @@ async def test_reading_can_be_given_up(key: str, tmp_path: Path) -> None:
         await asyncio.sleep(0.01)
     assert isinstance(reading.outcome, CommandError)
     assert app.failure is None
+
+
+async def test_an_empty_table_says_why() -> None:
+    app = shown(real(), real())
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert "Nothing has changed." in text(app)
+        await pilot.press("p")
+        assert "Nothing" not in text(app)
+        await pilot.press("slash", "z", "z", "z")
+        await pilot.pause()
+        assert "No stack has 'zzz' in a frame." in text(app)
+
+
+async def test_blocks_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = []
+    original = SegmentLayout.__init__
+
+    def count(layout: SegmentLayout, segments: list[Segment], ordinal: int) -> None:
+        counted.append(layout)
+        original(layout, segments, ordinal)
+
+    app = shown(real())
+    async with app.run_test(size=(80, 24)) as pilot:
+        monkeypatch.setattr(SegmentLayout, "__init__", count)
+        await pilot.press("down", "enter", "i", "e", "p", "slash", "s", "t", "e", "p")
+        await pilot.pause()
+    assert not counted
 
 
 async def test_a_frame_opens_down_to_where_it_parts() -> None:

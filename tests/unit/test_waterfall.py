@@ -231,6 +231,8 @@ def test_a_driver_without_the_second_version_keeps_its_share_among_nobodys() -> 
 def test_figures_that_are_old_are_told() -> None:
     stale = gpu(problems={"memory_used_bytes": Problem(ProblemCode.STALE, "Of 3 s ago.")})
     assert waterfall(stale, {}).notes == ("Of 3 s ago.",)
+    stumbled = gpu(problems={"processes": Problem(ProblemCode.STALE, "Of 3 s ago.")})
+    assert waterfall(stumbled, {}).notes == ("What processes hold is not of this moment. Of 3 s ago.",)
     hung = gpu(state=DeviceState.UNRESPONSIVE, age_seconds=30.0)
     assert "30s old" in waterfall(hung, {}).notes[0]
 

@@ -1,6 +1,7 @@
 """Has a process empty its cache: the question, the wait for its answer, and what came back."""
 
 from enum import Enum
+from math import inf
 from typing import ClassVar
 
 from textual import on
@@ -11,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
 from gpumon.core.allocator import EmptiedCache
-from gpumon.core.model import Device
+from gpumon.core.model import Device, Frame
 from gpumon.operations.empty_cache import explain_emptied
 from gpumon.operations.probed import Owner
 from gpumon.probe.news import Answer, Ask
@@ -19,7 +20,7 @@ from gpumon.ui.messages import SceneWanted
 from gpumon.ui.probes import ProbeBoard
 from gpumon.ui.scene import Scene
 from gpumon.ui.screens.drawn import DrawnScreen
-from gpumon.ui.view.empty_cache import asked_text, question
+from gpumon.ui.view.empty_cache import asked_text, failed_text, question
 
 
 class Phase(Enum):
@@ -52,9 +53,11 @@ class EmptyCacheDialog(DrawnScreen[None], ModalScreen[None]):
     def __init__(self, board: ProbeBoard, owner: Owner, device: Device) -> None:
         super().__init__()
         assert owner.statistics is not None
+        assert owner.probe is not None
         self.phase = Phase.QUESTION
         self._board = board
         self._owner = owner
+        self._probe = owner.probe
         self._told = owner.statistics
         self._key = device.key
         self._used_before: float | None = None
@@ -73,14 +76,14 @@ class EmptyCacheDialog(DrawnScreen[None], ModalScreen[None]):
                 yield Button("Empty the cache (y)", id="yes", variant="warning", compact=True)
 
     def show(self, scene: Scene) -> None:
-        """Follows what happens; the driver's figure counts from the first frame after the answer on."""
+        """Follows what happens; the driver's figure counts from its first reading after the answer on."""
         device = next((each for each in scene.frame.devices if each.key == self._key), None)
-        used = None if device is None else device.get("memory_used_bytes")
+        used, read_at = _used(scene.frame, device)
         if self.phase is Phase.QUESTION:
             self._used_before = used
         elif self.phase is Phase.ASKED:
             self._say(asked_text(self._owner, self._board.clock() - self._asked_at))
-        elif self.phase is Phase.ANSWERED and scene.frame.monotonic_seconds > self._answered_at:
+        elif self.phase is Phase.ANSWERED and read_at > self._answered_at:
             self.phase = Phase.TOLD
             self._say(self._outcome(used))
 
@@ -103,7 +106,7 @@ class EmptyCacheDialog(DrawnScreen[None], ModalScreen[None]):
 
     def _ask(self) -> None:
         """Asks the process, unless it has gone meanwhile."""
-        refusal = self._board.refusal(self._owner.pid)
+        refusal = self._board.refusal(self._probe)
         self.query_one("#yes").display = False
         self.query_one("#no", Button).label = "Close (n)"
         self.query_one("#no").focus()
@@ -127,7 +130,7 @@ class EmptyCacheDialog(DrawnScreen[None], ModalScreen[None]):
             self._say(self._outcome(None))
         else:
             self.phase = Phase.TOLD
-            self._say(f"Nothing was done. {answer.problem or ''}\n")
+            self._say(failed_text(answer.problem))
 
     def _outcome(self, used_after: float | None) -> str:
         assert self._emptied is not None
@@ -138,3 +141,10 @@ class EmptyCacheDialog(DrawnScreen[None], ModalScreen[None]):
         if text != self._said:
             self._said = text
             self.query_one("#said", Static).update(text)
+
+
+def _used(frame: Frame, device: Device | None) -> tuple[float | None, float]:
+    """Memory of a device in use, and the moment of which that is in monotonic seconds; one not of now is not known."""
+    if device is None or not frame.is_fresh(device) or device.is_stale("memory_used_bytes"):
+        return None, -inf
+    return device.get("memory_used_bytes"), frame.monotonic_seconds - (device.age_seconds or 0.0)

@@ -238,9 +238,9 @@ class MemoryScreen(DrawnScreen[None]):
         from gpumon.ui.screens.empty_cache import EmptyCacheDialog  # it is seldom opened
 
         chosen = self.chosen
-        if chosen is None or self._device is None:
+        if chosen is None or chosen.probe is None or self._device is None:
             return
-        refusal = self._board.refusal(chosen.pid)
+        refusal = self._board.refusal(chosen.probe)
         if refusal:
             self.notify(refusal, severity="warning", markup=False)
         else:

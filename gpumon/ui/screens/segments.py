@@ -20,7 +20,7 @@ from gpumon.ui.screens.drawn import DrawnScreen
 from gpumon.ui.view.around import title_line
 from gpumon.ui.view.memory_words import waiting_words, who_text
 from gpumon.ui.view.segments import heading_line, segment_rows, summary_lines
-from gpumon.ui.widgets.line_table import MARGIN, LineTable
+from gpumon.ui.widgets.line_table import MARGIN, LaterRow, LineTable, TableRow
 from gpumon.ui.widgets.text_line import TextLines
 
 _MILLISECONDS: Final = 1000
@@ -52,6 +52,8 @@ class SegmentsScreen(DrawnScreen[None]):
         self._owner = owner
         self._ordinal = owner.statistics.ordinal
         self._title = f"Segments of {who_text(owner)} on GPU {device.label}"
+        self._rows: list[TableRow | LaterRow] = []
+        self._rows_of: tuple[SegmentLayout | None, int] = (None, 0)
         self._told: SegmentMap | None = None
         self._told_at = 0.0
         self._asked_at: float | None = None
@@ -73,14 +75,20 @@ class SegmentsScreen(DrawnScreen[None]):
     def show(self, scene: Scene) -> None:
         """Draws what the process told last."""
         width = self.size.width
-        row_width = width - MARGIN - 1
         shown = self.layout_shown
         with self.app.batch_update():
             self._lines("title").show([title_line(self._title, "", scene, width)])
             self._lines("state").show([self._state(width)])
             self._lines("summary").show([] if shown is None else summary_lines(shown, width))
             self._lines("segments-heading").show([] if shown is None else [heading_line(width)])
-            self.query_one("#segments", LineTable).show([] if shown is None else list(segment_rows(shown, row_width)))
+            self.query_one("#segments", LineTable).show(self._rows_for(shown, width - MARGIN - 1))
+
+    def _rows_for(self, shown: SegmentLayout | None, width: int) -> list[TableRow | LaterRow]:
+        """The rows, which are made once for a map and a width: of thousands of blocks every moment has the same."""
+        if self._rows_of != (shown, width):
+            self._rows_of = (shown, width)
+            self._rows = [] if shown is None else list(segment_rows(shown, width))
+        return self._rows
 
     def _state(self, width: int) -> Line:
         """How old the map is, what it cost and whether it is whole; or what is waited for."""

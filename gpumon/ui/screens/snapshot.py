@@ -10,7 +10,7 @@ from textual.widgets import Footer, Input
 from gpumon.core.holes import SegmentLayout
 from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text
-from gpumon.snapshots.model import History, Snapshot
+from gpumon.snapshots.model import DeviceMemory, History, Snapshot
 from gpumon.ui.paint.line import Line, Role, Span, clipped, line
 from gpumon.ui.screens.drawn import SteadyScreen
 from gpumon.ui.view import segments
@@ -86,6 +86,7 @@ class SnapshotScreen(SteadyScreen[None]):
         self.look = Look(snapshot, earlier)
         self._rows: list[TreeRow] = []
         self._segments: dict[int, SegmentLayout] = {}
+        self._told: dict[tuple[int, int, bool], list[Line]] = {}
 
     def compose(self) -> ComposeResult:
         yield TextLines(id="title")
@@ -116,11 +117,17 @@ class SnapshotScreen(SteadyScreen[None]):
             if device is None:
                 self._lines("totals").show([line(" It holds nothing: no device had memory, and nothing was recorded.")])
                 return
-            is_brief = height < _ROOMY_HEIGHT
-            self._lines("totals").show(totals_lines(self.look.snapshot, device, width, is_brief=is_brief))
+            self._lines("totals").show(self._totals(device, width, is_brief=height < _ROOMY_HEIGHT))
             self._lines("course").show(self._course(device.history, width, height))
             self._lines("views").show([self.look.heading(width)])
             self._draw_rows(width)
+
+    def _totals(self, device: DeviceMemory, width: int, *, is_brief: bool) -> list[Line]:
+        """They are counted once: there may be blocks by the hundred thousand."""
+        key = (device.ordinal, width, is_brief)
+        if key not in self._told:
+            self._told = {key: totals_lines(self.look.snapshot, device, width, is_brief=is_brief)}
+        return self._told[key]
 
     def _course(self, history: History | None, width: int, height: int) -> list[Line]:
         if history is None or height < _LEAST_CHART_HEIGHT:
@@ -137,7 +144,8 @@ class SnapshotScreen(SteadyScreen[None]):
         else:
             tree = self.look.tree
             self._rows = tree.rows()
-            self._lines("headings").show([heading_line(tree, width)])
+            told = [] if self._rows else [line(Span(f" {self.look.nothing}", Role.DIM))]
+            self._lines("headings").show([heading_line(tree, width), *told])
             table.show(tree_rows(tree, self._rows, room))
         self.show_frame()
 

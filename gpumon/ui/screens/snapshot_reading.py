@@ -11,7 +11,6 @@ from textual.message import Message
 from textual.widgets import Footer
 
 from gpumon.core.exits import CommandError
-from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text
 from gpumon.snapshots.model import Snapshot
 from gpumon.snapshots.reading import Progress, Reading
@@ -33,6 +32,9 @@ class SnapshotReadingScreen(SteadyScreen[None]):
     Args:
         paths: The files.
         then: Is called with what they hold, or with why one of them cannot be read.
+
+    Raises:
+        CommandError: One of them is not there, or may not be read.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -47,11 +49,11 @@ class SnapshotReadingScreen(SteadyScreen[None]):
 
     def __init__(self, paths: Sequence[Path], then: Then) -> None:
         super().__init__()
-        self._waiting = list(paths)
+        self._waiting = [Reading(path) for path in paths]
         self._then = then
         self._found: list[Snapshot] = []
         self._reading: Reading | None = None
-        self._path = Path()
+        self._name = ""
         self._progress = Progress(0, 0, 0.0)
 
     def compose(self) -> ComposeResult:
@@ -97,10 +99,9 @@ class SnapshotReadingScreen(SteadyScreen[None]):
         if not self._waiting:
             self._end(self._found)
             return
-        self._path = self._waiting.pop(0)
+        self._reading = reading = self._waiting.pop(0)
+        self._name = reading.name
         try:
-            reading = Reading(self._path)
-            self._reading = reading
             reading.start()
         except CommandError as error:
             self._end(error)
@@ -124,7 +125,7 @@ class SnapshotReadingScreen(SteadyScreen[None]):
 
     def _draw(self) -> None:
         width = self.size.width
-        title = clipped(f" Snapshot  {safe_text(str(self._path), 200)}", width).ljust(width)
+        title = clipped(f" Snapshot  {self._name}", width).ljust(width)
         with self.app.batch_update():
             self.query_one("#title", TextLines).show([line(Span(title, Role.HEADING))])
             self.query_one("#progress", TextLines).show(progress_lines(self._progress, width))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpumon.core.allocator import AllocatorStatistics
+from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.units import bytes_text
 from gpumon.operations.probed import Owner
 from gpumon.ui.paint.line import clipped
@@ -52,6 +53,13 @@ def _stays(owner: Owner, told: AllocatorStatistics) -> Iterator[str]:
 
 def _row(size: str, words: str) -> str:
     return f"  {size:>15}  {words}"
+
+
+def failed_text(problem: Problem | None) -> str:
+    """Why nothing is told of what came back. A process that was asked and has not answered may do it yet."""
+    if problem is None or problem.code is not ProblemCode.UNRESPONSIVE:
+        return f"Nothing was done. {problem or ''}\n"
+    return f"Nothing is known to be done. {problem}\n"
 
 
 def asked_text(owner: Owner, seconds: float) -> str:

@@ -86,6 +86,13 @@ class Look:
             self._trees[key] = tree
         return tree
 
+    @property
+    def nothing(self) -> str:
+        """What is said where the tree is empty."""
+        if self.wanted:
+            return f"No stack has {self.wanted!r} in a frame."
+        return "Nothing has changed." if self.view is View.DIFFERENCE else "Nothing was allocated."
+
     def heading(self, width: int) -> Line:
         """Which view it is, among those that there are."""
         spans = [Span(" ")]
