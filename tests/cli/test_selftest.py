@@ -1,6 +1,7 @@
 """The headless test mode: what it finds well on a machine that is well, and that it finds what is not."""
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -183,3 +184,9 @@ async def test_it_touches_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_module, "Examination", examination)
     await failures(builders.frame())
     assert [wish is not None and wish.tries_gpus for wish in wishes] == [False]
+
+
+async def test_nothing_goes_on_afterwards() -> None:
+    before = {thread.name for thread in threading.enumerate()}
+    await failures(builders.frame())
+    assert {thread.name for thread in threading.enumerate() if thread.name.startswith("gpumon-")} <= before

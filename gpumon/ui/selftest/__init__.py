@@ -41,7 +41,7 @@ async def selftest(stream: Stream, size: tuple[int, int], theme: str, pictures: 
     """Walks the app and returns the checks; ends within `DEADLINE_SECONDS` whatever hangs.
 
     Args:
-        stream: Where frames come from; started by the caller.
+        stream: Where frames come from; started by the caller, and closed in the end.
         size: Columns and rows.
         theme: The app's theme.
         pictures: Folder in which a picture of each screen is saved, or None.
@@ -53,6 +53,8 @@ async def selftest(stream: Stream, size: tuple[int, int], theme: str, pictures: 
         await asyncio.wait_for(_walk(walk), DEADLINE_SECONDS)
     except asyncio.TimeoutError:
         walk.checks.append(Check("deadline", Status.FAIL, f"not done after {DEADLINE_SECONDS:.0f} s"))
+    finally:
+        app.close_streams()
     return walk.checks
 
 
