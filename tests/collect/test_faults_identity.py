@@ -36,6 +36,7 @@ async def drawn(*frames: Frame) -> tuple[list[str], list[str]]:
         await pilot.pause()
         assert all(len(line) == WIDTH for line in screen_lines(app))
         assert app.failure is None
+    app.close_streams()
     return top, end
 
 

@@ -123,7 +123,8 @@ def test_a_watcher_without_probes_hardly_does_anything(tmp_path: Path, monkeypat
     watcher.start()
     time.sleep(1.5)
     watcher.close()
-    assert len(looks) <= 4
+    own = [folder for folder in looks if tmp_path in {folder, folder.parent}]
+    assert 2 <= len(own) <= 4
 
 
 def test_a_folder_that_comes_later_is_found(tmp_path: Path, watch: Watch) -> None:
@@ -519,11 +520,11 @@ def test_closing_leaves_neither_thread_nor_descriptor(folder: Path) -> None:
         watcher = ProbeWatcher([folder])
         watcher.start()
         assert watcher.settle(5)
-        assert "gpumon-probes" in {thread.name for thread in threading.enumerate()}
+        assert watcher._thread in threading.enumerate()
         watcher.close()
         watcher.close()
         assert watcher.ask(PID, "summary") == 1
-        assert "gpumon-probes" not in {thread.name for thread in threading.enumerate()}
+        assert watcher._thread not in threading.enumerate()
         deadline = time.monotonic() + 5
         while len(list(OPEN.iterdir())) > before and time.monotonic() < deadline:
             time.sleep(0.01)
