@@ -286,6 +286,11 @@ class Frame:
         return device.state is DeviceState.OK and device.age_seconds is not None and device.age_seconds <= limit
 
 
+def bare_uuid(uuid: str) -> str:
+    """A UUID without its kind, ``GPU-`` or ``MIG-``: CUDA does not tell that of an instance as NVML does."""
+    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
+
+
 TRAITS: Final[Mapping[str, Callable[[str], str]]] = {
     "compute_capability": str,
     "vbios_version": str,

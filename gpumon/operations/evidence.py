@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.exits import CommandError
-from gpumon.core.model import Device, Frame
+from gpumon.core.model import Device, Frame, bare_uuid
 from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text
 from gpumon.core.xids import xid_text
@@ -95,8 +95,8 @@ def _evidence(match: Match, machine: Machine) -> Iterator[tuple[str, str]]:
     error_id = match.error.id
     uuid = match.figures.get("gpu_uuid")
     if uuid is not None and machine.frame is not None:
-        known = {_bare(device.uuid): device.label for device in _devices(machine) if device.uuid is not None}
-        label = known.get(_bare(str(uuid)))
+        known = {bare_uuid(device.uuid): device.label for device in _devices(machine) if device.uuid is not None}
+        label = known.get(bare_uuid(str(uuid)))
         yield f"cuda:{match.figures['gpu']}", "no GPU of this machine" if label is None else f"GPU {label}"
     for ids, witness in WITNESSES:
         if error_id in ids or (witness is _xids and error_id.startswith("xid-")):
@@ -158,11 +158,6 @@ def _xids(machine: Machine) -> Iterator[tuple[str, str]]:
         yield "kernel log", f"{len(machine.xids)} since boot, the latest: {'; '.join(latest)}"
     else:
         yield "kernel log", "no Xid since boot"
-
-
-def _bare(uuid: str) -> str:
-    """A UUID without its kind: CUDA does not tell whether it is a GPU's or that of an instance (MIG)."""
-    return uuid.lower().partition("-")[2]
 
 
 def _devices(machine: Machine) -> tuple[Device, ...]:

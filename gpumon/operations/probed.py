@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gpumon.core.allocator import AllocatorStatistics
-from gpumon.core.model import Device, Process
+from gpumon.core.model import Device, Process, bare_uuid
 from gpumon.core.problems import ProblemCode
 from gpumon.core.units import bytes_text
 from gpumon.probe.news import Probe
@@ -77,7 +77,7 @@ def _statistics(device: Device, probe: Probe, is_listed: bool, notes: list[str])
     """What a probe says of a device; an old PyTorch does not tell which device it speaks of."""
     told = () if probe.reading is None else probe.reading.devices
     for each in told:
-        if each.uuid is not None and device.uuid is not None and _bare(each.uuid) == _bare(device.uuid):
+        if each.uuid is not None and device.uuid is not None and bare_uuid(each.uuid) == bare_uuid(device.uuid):
             return each
     unnamed = [each for each in told if each.uuid is None]
     if not is_listed or not unnamed:
@@ -139,8 +139,3 @@ def _unowned(device: Device) -> float:
 def _is_unseen(process: Process) -> bool:
     problem = process.problems.get("command")
     return problem is not None and problem.code is ProblemCode.PROCESS_NOT_VISIBLE
-
-
-def _bare(uuid: str) -> str:
-    """A UUID without NVML's prefix; CUDA tells that of an instance (MIG) without it."""
-    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")

@@ -6,7 +6,9 @@ Its blocks have no stacks: those would have cost the process too much. The only 
 import json
 from typing import Any, Final
 
-from gpumon.core.allocator import Block, BlockState, Segment
+from gpumon.core.allocator import BlockState
+from gpumon.core.allocator_document import segment_of
+from gpumon.core.checks import as_tuple
 from gpumon.core.text import safe_text
 from gpumon.snapshots.machine import Source, UnreadableError
 from gpumon.snapshots.model import Amount, DeviceMemory, Frame, Snapshot, Use
@@ -14,7 +16,6 @@ from gpumon.snapshots.tables import whole
 
 _MOST_BYTES: Final = 64 << 20
 _MOST_FRAMES: Final = 50
-_STATES: Final = (BlockState.ALLOCATED, BlockState.PENDING_FREE, BlockState.INACTIVE)
 _UNKNOWN: Final = Frame("the probe keeps no stacks of blocks")
 
 
@@ -45,7 +46,7 @@ def oom_snapshot(source: Source, name: str) -> Snapshot:
 def _snapshot(told: dict[str, Any], name: str, size_bytes: int) -> Snapshot:
     device, asked = told.get("device") or {}, told.get("request") or {}
     ordinal = whole(device.get("ordinal"))
-    segments = tuple(_segment(each) for each in told.get("segments") or [])
+    segments = as_tuple(told.get("segments") or [], segment_of)
     held = [b for segment in segments for b in segment.blocks if b.state is BlockState.ALLOCATED]
     now = Amount(sum(block.requested_bytes for block in held), len(held))
     frames = tuple(_frame(each) for each in (told.get("stack") or [])[:_MOST_FRAMES])
@@ -65,20 +66,6 @@ def _snapshot(told: dict[str, Any], name: str, size_bytes: int) -> Snapshot:
             safe_text(str(key), 80): safe_text(str(value), 200) for key, value in (told.get("settings") or {}).items()
         },
         notes=tuple(notes),
-    )
-
-
-def _segment(told: dict[str, Any]) -> Segment:
-    pool = told["pool"]
-    return Segment(
-        ordinal=whole(told["ordinal"]),
-        address=whole(told["address"]),
-        size_bytes=whole(told["size_bytes"]),
-        stream=whole(told["stream"]),
-        pool=(whole(pool[0]), whole(pool[1])),
-        is_large=told["is_large"] is True,
-        is_expandable=told["is_expandable"] is True,
-        blocks=tuple(Block(whole(size), _STATES[code], whole(wanted)) for size, wanted, code in told["blocks"]),
     )
 
 

@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from textual.pilot import Pilot
 from gpumon.core.allocator import EmptiedCache, ProbeState
 from gpumon.core.model import DeviceState, Switch
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.diagnosis.explanation import Explanation
 from gpumon.probe.news import Ask, SegmentMap
 from gpumon.ui.app import GpumonApp
+from gpumon.ui.screens import oom
 from gpumon.ui.screens.allocator_summary import AllocatorSummaryScreen
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.empty_cache import EmptyCacheDialog, Phase
@@ -567,6 +570,13 @@ async def test_what_is_asked_and_the_buttons_are_in_sight_on_a_small_screen(trai
 async def test_a_file_that_was_left_is_explained(
     training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def with_evidence(found: Explanation) -> Explanation:
+        return replace(
+            found, matches=tuple(replace(each, evidence={"held by": "PID 77 now"}) for each in found.matches)
+        )
+
+    monkeypatch.setattr(oom, "DRIVER_FILES", tmp_path)
+    monkeypatch.setattr(oom, "with_evidence", with_evidence)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     told = oom_documents.document([oom_documents.pieces(40, 512 * MIB)], 2 * GIB)
@@ -579,10 +589,14 @@ async def test_a_file_that_was_left_is_explained(
         assert isinstance(screen, OomScreen)
         for _ in range(40):
             await pilot.pause(0.05)
-            if screen.found is not None:
+            if "PID 77 now" in str(screen.found):
                 break
         await pilot.pause()
         assert "What the numbers say" in screen_text(training.app)
+        await pilot.press("end")
+        await pilot.pause()
+        assert isinstance(screen.found, Explanation)
+        assert screen.found.matches[0].evidence == {"held by": "PID 77 now"}
         await pilot.press("escape")
         assert isinstance(training.app.screen, MemoryScreen)
 

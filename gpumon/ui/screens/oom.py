@@ -11,6 +11,7 @@ from gpumon.core.exits import CommandError
 from gpumon.diagnosis.explain import explain_source
 from gpumon.diagnosis.explanation import Explanation
 from gpumon.diagnosis.source import log_pieces, open_log
+from gpumon.operations.evidence import DRIVER_FILES, with_evidence
 from gpumon.ui.messages import SceneWanted
 from gpumon.ui.paint.line import Line, Role, Span, line
 from gpumon.ui.paint.text import wrapped
@@ -74,10 +75,14 @@ class OomScreen(DrawnScreen[None]):
         return [*explanation_lines(self.found, room), (), line(Span(f"From {self._ran_out.path}", Role.DIM))]
 
     def _take(self, found: Explanation | str) -> None:
-        """It was read; the screen may have been closed meanwhile."""
+        """It was read, or this machine was asked besides; the screen may have been closed meanwhile."""
+        is_first = self.found is None
         self.found = found
-        if self.is_attached:
-            self.post_message(SceneWanted())
+        if not self.is_attached:
+            return
+        self.post_message(SceneWanted())
+        if is_first and isinstance(found, Explanation) and DRIVER_FILES.exists():
+            self._workshop.in_background(lambda: with_evidence(found), self._take)
 
 
 def explained(path: str) -> Explanation | str:
