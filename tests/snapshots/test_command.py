@@ -68,7 +68,9 @@ def test_a_trace(real: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "word"), [(b"hello", "does not begin"), (real_bytes()[:5000], "cut off"), (gzip.compress(b""), "empty")]
+    ("data", "word"),
+    [(b"hello", "does not begin"), (real_bytes()[:5000], "cut off"), (gzip.compress(b""), "empty")],
+    ids=["text", "cut", "gzip of nothing"],  # two workers that collect in different seconds must agree
 )
 def test_unreadable(data: bytes, word: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.pickle"
