@@ -1,3 +1,3 @@
-"""gpumon: a diagnostic terminal monitor for NVIDIA GPU machines that train PyTorch models."""
+"""gpumon: a diagnostic terminal monitor for NVIDIA GPU hosts that train PyTorch models."""
 
 __version__ = "0.1.0"

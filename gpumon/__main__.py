@@ -1,4 +1,4 @@
-"""Runs the command line as ``python -m gpumon``."""
+"""Run the command line as ``python -m gpumon``."""
 
 from gpumon.cli import main
 

@@ -61,7 +61,7 @@ def device(index: int = 0, **changes: Any) -> Device:  # noqa: ANN401
 
 
 def frame(**changes: Any) -> Frame:  # noqa: ANN401
-    """A machine of two GPUs at second 100 of its clock."""
+    """A host with two GPUs at second 100 of its clock."""
     values: dict[str, Any] = {
         "time_seconds": 1_800_000_000.0,
         "monotonic_seconds": 100.0,

@@ -1,7 +1,9 @@
 """Fixtures that several folders of tests share."""
 
+import gc
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,14 +12,33 @@ import pytest
 from hypothesis import settings
 
 from tests.nvml_mock import NvmlMock, build, compiler
+from tests.perf.snapshot_file import write as write_snapshot
+
+_MAX_ID_LENGTH = 80
 
 for size in ("COLUMNS", "LINES"):  # pytest-xdist and some shells set them, and then they count for more than a terminal
     os.environ.pop(size, None)
 os.environ["XDG_CONFIG_HOME"] = os.devnull  # what the user has configured is of no concern here
 
+sys.dont_write_bytecode = False  # hundreds of processes would compile gpumon again, and every worker all tests
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 settings.register_profile("repeatable", derandomize=True)
 settings.register_profile("searching")
 settings.load_profile(os.environ.get("GPUMON_HYPOTHESIS", "repeatable"))
+
+gc.set_threshold(10_000, 20, 20)  # thousands of tests stay in memory, and every complete collection visits them
+
+
+def pytest_collection_finish() -> None:
+    """Exclude from garbage collection what stays until the end: modules, and the tests themselves."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shorten the ids of tests whose parameter is a long text: every report of a test repeats its id."""
+    return f"{val[:_MAX_ID_LENGTH]!r}" if isinstance(val, str | bytes) and len(val) > _MAX_ID_LENGTH else None
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +51,14 @@ def nvml_mock(tmp_path_factory: pytest.TempPathFactory) -> NvmlMock:
 def old_nvml_mock(tmp_path_factory: pytest.TempPathFactory) -> NvmlMock:
     """The stand-in of a driver of about 2020, without the second versions of calls."""
     return _built(tmp_path_factory, old=True)
+
+
+@pytest.fixture(scope="session")
+def large_snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A memory snapshot that takes seconds to read."""
+    path = tmp_path_factory.mktemp("snapshot") / "large.pickle"
+    write_snapshot(path, 30_000_000)
+    return path
 
 
 @pytest.fixture

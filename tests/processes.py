@@ -10,17 +10,17 @@ PROC = Path("/proc")
 
 
 def tree(pid: int) -> list[int]:
-    """A process and all its descendants, those in sessions of their own included."""
-    found, todo = [], [pid]
+    """A process and all its descendants, including those in other sessions."""
+    result, todo = [], [pid]
     while todo:
         parent = todo.pop()
-        found.append(parent)
+        result.append(parent)
         try:
             for task in (PROC / str(parent) / "task").iterdir():
                 todo += [int(child) for child in (task / "children").read_text().split()]
         except OSError:
             continue
-    return found
+    return result
 
 
 def is_running(pid: int) -> bool:

@@ -29,7 +29,7 @@ MARK: Final = "GPUMON_TEST_TERMINAL"
 """Environment variable by which every descendant is found again, even one that has left its session."""
 
 _QUERY: Final = re.compile(rb"\x1b\[0?c|\x1b\[6n|\x1b\[\?(\d+)\$p")
-_LONGEST_QUERY: Final = 16
+_MAX_QUERY: Final = 16
 _MODE: Final = re.compile(rb"\x1b\[\?([\d;]+)([hl])")
 _ENTERED_MODES: Final = (b"1049", b"1047", b"47", b"1000", b"1002", b"1003", b"1015", b"1006", b"1004", b"2004")
 _NOT_OF_PYTE: Final = re.compile(
@@ -50,7 +50,7 @@ _DEFAULTED: Final = (
 
 
 class Terminal:
-    """A program in a terminal of its own. As a context manager it leaves no process behind.
+    """A program in its own terminal. As a context manager it leaves no process behind.
 
     Args:
         argv: The program.
@@ -127,6 +127,11 @@ class Terminal:
         """What the terminal shows, a line each, without trailing blanks."""
         self._draw(len(self._raw))
         return "\n".join(line.rstrip() for line in self._screen.display)
+
+    def forget(self) -> None:
+        """Skip the output that is not drawn yet; the program must then redraw its complete screen."""
+        self._drawn = len(self._raw)
+        self._screen.reset()
 
     def send(self, keys: str | bytes) -> None:
         """Types."""
@@ -247,11 +252,11 @@ class Terminal:
             self._answered = query.end()
             with suppress(OSError):
                 os.write(self._master, _reply(query))
-        self._answered = max(self._answered, len(self._raw) - _LONGEST_QUERY)
+        self._answered = max(self._answered, len(self._raw) - _MAX_QUERY)
 
 
 def _ended_within(pid: int, seconds: float) -> bool:
-    """Waits for a child's end without polling, so that the time it took can be told."""
+    """Waits for a child's end without polling, so that its time can be measured."""
     descriptor = os.pidfd_open(pid)
     try:
         return bool(select.select([descriptor], [], [], seconds)[0])

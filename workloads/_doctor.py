@@ -1,11 +1,11 @@
-"""Asks the driver, or the torch of a Python, and tells a JSON line a step: one that hangs or crashes costs itself.
+"""Queries the driver, or the torch of a Python, and writes JSON lines for each step, so that a hang costs one step.
 
-    python _doctor.py driver --tell FD --seconds N
-    python _doctor.py torch --tell FD --seconds N [--leave-out UUID,UUID|all]
+    python _doctor.py driver --fd FD --seconds N
+    python _doctor.py torch --fd FD --seconds N [--exclude UUID,UUID|all]
 
-It is run by its path, so that gpumon need not be installed there: Python 3.9 and later, the standard library, and torch
-where that is asked. A CUDA context is made in its own process alone, with a few megabytes, and never on a GPU that is
-to be left out.
+The script is started by its path, so that gpumon need not be installed in that Python (3.9 or later, standard library,
+and torch for the torch steps). It creates a CUDA context only in its own process, with a few megabytes, and never on an
+excluded GPU.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Answer = dict[str, Any]
 _ERROR_TEXT = 500
 
 
-class Tell:
-    """Where the steps are told.
+class StepWriter:
+    """Runs steps and writes their outcomes.
 
     Args:
         descriptor: An open file descriptor.
@@ -34,13 +34,13 @@ class Tell:
     def __init__(self, descriptor: int) -> None:
         self._file = os.fdopen(descriptor, "w")
 
-    def step(self, name: str, ask: Callable[..., Answer], *arguments: Any) -> Optional[Answer]:
-        """Tells that a step begins, and then its answer or its error; returns the answer, or None after an error."""
+    def step(self, name: str, query: Callable[..., Answer], *arguments: Any) -> Optional[Answer]:
+        """Writes that a step begins, then its answer or its error; returns the answer, or None after an error."""
         self._write({"begin": name})
         began = time.monotonic()
         try:
-            answer = ask(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is what the step found
+            answer = query(*arguments)
+        except Exception as error:  # noqa: BLE001 - any error is the outcome of the step
             text = f"{type(error).__name__}: {error}".strip()
             self._write({"step": name, "seconds": _since(began), "error": text[:_ERROR_TEXT]})
             return None
@@ -48,11 +48,11 @@ class Tell:
         return answer
 
     def end(self) -> None:
-        """Tells that all was asked."""
+        """Writes that all steps are done."""
         self._write({"end": True})
 
-    def _write(self, said: Answer) -> None:
-        self._file.write(json.dumps(said) + "\n")
+    def _write(self, event: Answer) -> None:
+        self._file.write(json.dumps(event) + "\n")
         self._file.flush()
 
 
@@ -61,26 +61,26 @@ def _since(began: float) -> float:
 
 
 def main() -> None:
-    """Asks what the command line says."""
+    """Runs the steps of the subject on the command line."""
     parser = argparse.ArgumentParser(prog="_doctor.py", allow_abbrev=False)
     parser.add_argument("subject", choices=("driver", "torch"))
-    parser.add_argument("--tell", type=int, required=True)
+    parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--seconds", type=int, required=True)
-    parser.add_argument("--leave-out", default="")
-    given = parser.parse_args()
-    signal.alarm(given.seconds)  # it ends even if nobody is left to end it
+    parser.add_argument("--exclude", default="")
+    options = parser.parse_args()
+    signal.alarm(options.seconds)  # ends the process even if gpumon was killed
     folder = Path(__file__).resolve().parent
     sys.path.insert(0, str(folder))
-    from _doctor_driver import ask_driver
-    from _doctor_torch import ask_torch
+    from _doctor_driver import query_driver
+    from _doctor_torch import query_torch
 
     sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != folder]
-    tell = Tell(given.tell)
-    if given.subject == "driver":
-        ask_driver(tell.step)
+    writer = StepWriter(options.fd)
+    if options.subject == "driver":
+        query_driver(writer.step)
     else:
-        ask_torch(tell.step, given.leave_out.split(","))
-    tell.end()
+        query_torch(writer.step, options.exclude.split(","))
+    writer.end()
 
 
 if __name__ == "__main__":

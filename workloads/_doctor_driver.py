@@ -1,4 +1,4 @@
-"""What the driver answers to a program that begins to use CUDA, without a context: device nodes, libraries, GPUs."""
+"""The steps for the driver, without a CUDA context: device nodes, libraries, cuInit, GPUs, and peer access."""
 
 from __future__ import annotations
 
@@ -10,55 +10,55 @@ from typing import Any, Callable, Optional
 
 Answer = dict[str, Any]
 Step = Callable[..., Optional[Answer]]
-"""Makes a step: its name, what asks, and with which arguments; returns the answer, or None where that raised."""
+"""Runs a step: its name, the function, and its arguments. Returns the answer, or None if the function raised."""
 
 _LIBRARIES = {"libcuda.so.1": "/libcuda.so", "libnvidia-ml.so.1": "/libnvidia-ml.so"}
-"""What a program asks for, and how the file that it gets is called."""
+"""The library that a program loads, and part of the path of the file that the loader maps."""
 _NODES = ("nvidiactl", "nvidia-uvm")
 _ERROR_TEXT = 500
 
 
-def ask_driver(step: Step) -> None:
-    """Opens the device nodes and starts CUDA, without a context."""
+def query_driver(step: Step) -> None:
+    """Opens the device nodes and initializes CUDA, without a context."""
     step("nodes", _open_nodes)
     step("libraries", _load_libraries)
     cuda = step("version", _driver_version)
     if cuda is None:
         return
-    began = step("init", _init)
-    if began is not None and began["code"] == 0:
+    init = step("init", _init)
+    if init is not None and init["code"] == 0:
         step("devices", _devices)
         step("peers", _peers)
 
 
 def _open_nodes() -> Answer:
-    """Of each device node, how opening it failed, or nothing."""
-    found = {}
+    """For each device node, the error name of opening it; empty for success."""
+    opened = {}
     folder = Path("/dev")
     for path in (*(folder / name for name in _NODES), *sorted(folder.glob("nvidia[0-9]*"))):
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
-            found[str(path)] = ""
+            opened[str(path)] = ""
         except OSError as error:
-            found[str(path)] = errno.errorcode.get(error.errno or 0, str(error.errno))
-    return {"opened": found}
+            opened[str(path)] = errno.errorcode.get(error.errno or 0, str(error.errno))
+    return {"opened": opened}
 
 
 def _load_libraries() -> Answer:
-    """Of each library, the file that the loader takes, or why it takes none."""
-    found = {}
+    """For each library, the file that the loader maps, or why loading fails."""
+    libraries = {}
     for name, part in _LIBRARIES.items():
         try:
             ctypes.CDLL(name)
         except OSError as error:
-            found[name] = {"path": "", "error": str(error)[:_ERROR_TEXT]}
+            libraries[name] = {"path": "", "error": str(error)[:_ERROR_TEXT]}
         else:
-            found[name] = {"path": _mapped(part), "error": ""}
-    return {"libraries": found}
+            libraries[name] = {"path": _mapped(part), "error": ""}
+    return {"libraries": libraries}
 
 
 def _mapped(part: str) -> str:
-    """The file with this in its path that is mapped into this process."""
+    """The file mapped into this process whose path contains ``part``."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     return next((line[line.index("/") :] for line in lines if part in line), "")
 
@@ -69,7 +69,7 @@ def _cuda() -> Any:
 
 def _checked(code: int, call: str) -> None:
     if code:
-        raise RuntimeError(f"{call} answered {_error_name(code)}")
+        raise RuntimeError(f"{call} returned {_error_name(code)}")
 
 
 def _error_name(code: int) -> str:
@@ -97,19 +97,19 @@ def _count() -> int:
 
 def _devices() -> Answer:
     cuda = _cuda()
-    found = []
+    devices = []
     for ordinal in range(_count()):
         name, uuid = ctypes.create_string_buffer(128), (ctypes.c_ubyte * 16)()
         _checked(cuda.cuDeviceGetName(name, 128, ordinal), "cuDeviceGetName")
         _checked(getattr(cuda, "cuDeviceGetUuid_v2", cuda.cuDeviceGetUuid)(uuid, ordinal), "cuDeviceGetUuid")
         digits = bytes(uuid).hex()
         parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
-        found.append({"name": name.value.decode(errors="replace"), "uuid": "GPU-" + "-".join(parts)})
-    return {"devices": found}
+        devices.append({"name": name.value.decode(errors="replace"), "uuid": "GPU-" + "-".join(parts)})
+    return {"devices": devices}
 
 
 def _peers() -> Answer:
-    """Which GPU can reach the memory of which other one; those that cannot."""
+    """The pairs of GPUs without peer access."""
     cuda, count, can = _cuda(), _count(), ctypes.c_int()
     apart = []
     for one in range(count):

@@ -1,4 +1,4 @@
-"""What the torch of this Python answers, from the import to the first kernels."""
+"""The steps for the torch of this Python, from the import to the first kernels."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any, Callable, Optional
 
 Answer = dict[str, Any]
 Step = Callable[..., Optional[Answer]]
-"""Makes a step: its name, what asks, and with which arguments; returns the answer, or None where that raised."""
+"""Runs a step: its name, the function, and its arguments. Returns the answer, or None if the function raised."""
 
 _ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _PIN = re.compile(r"([\w.-]+)(?:\[[^]]*\])?\s*\(?\s*==\s*([^;,)\s]+)\)?\s*(?:;(.*))?", re.ASCII)
-_NOT_HERE = re.compile(r"extra|Windows|win32|Darwin|python_version|python_full_version")
+_OTHER_PLATFORM = re.compile(r"extra|Windows|win32|Darwin|python_version|python_full_version")
 _PINNED = re.compile(r"nvidia[-_]|torch|triton")
 _CUDA_FILE = re.compile(r"/(lib(?:cuda|cudart|cublas|cublasLt|cudnn|nccl|nvrtc|nvJitLink|torch_cuda)\.so[\w.]*)$")
 _PARSER = "_accelerator_setAllocatorSettings"
@@ -26,8 +26,13 @@ _OLDER_PARSER = "_cuda_cudaCachingAllocator_set_allocator_settings"
 _ERROR_TEXT = 500
 
 
-def ask_torch(step: Step, leave_out: list[str]) -> None:
-    """From the interpreter over the import to the first kernels."""
+def query_torch(step: Step, excluded: list[str]) -> None:
+    """Runs all steps.
+
+    Args:
+        step: Runs a step.
+        excluded: UUIDs of GPUs that must not be used, or ``all``.
+    """
     python = step("python", _python)
     if python is None or not python["has_torch"]:
         return
@@ -44,10 +49,10 @@ def ask_torch(step: Step, leave_out: list[str]) -> None:
         step("start", _start_cuda)
         return
     devices = step("devices", _torch_devices)
-    told = devices["devices"] if devices else []
-    used = [place for place, each in enumerate(told) if _may_use(each["uuid"], leave_out)]
-    for place in used:
-        step(f"kernel {place}", _kernel, place)
+    listed = devices["devices"] if devices else []
+    used = [ordinal for ordinal, device in enumerate(listed) if _may_use(device["uuid"], excluded)]
+    for ordinal in used:
+        step(f"kernel {ordinal}", _kernel, ordinal)
     if used:
         step("cublas", _cublas, used[0])
         step("cudnn", _cudnn, used[0])
@@ -55,10 +60,10 @@ def ask_torch(step: Step, leave_out: list[str]) -> None:
     step("libraries", _cuda_libraries)
 
 
-def _may_use(uuid: str, leave_out: list[str]) -> bool:
-    """Whether anything may run on a GPU. A torch that tells no UUIDs cannot say which ones are to be left out."""
-    barred = [each for each in leave_out if each]
-    return not barred or ("all" not in barred and uuid != "" and uuid not in barred)
+def _may_use(uuid: str, excluded: list[str]) -> bool:
+    """Whether kernels may run on a GPU. If this torch reports no UUIDs, any exclusion excludes all GPUs."""
+    names = [name for name in excluded if name]
+    return not names or ("all" not in names and uuid != "" and uuid not in names)
 
 
 def _python() -> Answer:
@@ -71,20 +76,20 @@ def _python() -> Answer:
 
 
 def _packages() -> Answer:
-    """All that is installed, and which versions the packages around torch were built for."""
+    """All installed packages, and the exact versions that the packages around torch require."""
     installed, pins = [], []
-    for each in metadata.distributions():
-        name = str(each.metadata["Name"] or "")
-        installed.append([name, str(each.version)])
+    for package in metadata.distributions():
+        name = str(package.metadata["Name"] or "")
+        installed.append([name, str(package.version)])
         if _PINNED.match(name.lower()):
-            found = (_PIN.fullmatch(needed.strip()) for needed in each.requires or [])
-            pins += [[name, pin[1], pin[2]] for pin in found if pin and _applies(pin[3] or "")]
+            matches = (_PIN.fullmatch(required.strip()) for required in package.requires or [])
+            pins += [[name, pin[1], pin[2]] for pin in matches if pin and _applies(pin[3] or "")]
     return {"installed": sorted(installed), "pins": sorted(pins)}
 
 
 def _applies(marker: str) -> bool:
-    """Whether a requirement is one of this system; what only a parser of markers could tell is left out."""
-    if _NOT_HERE.search(marker):
+    """Whether a requirement applies to this system; a marker that needs a full parser counts as not applicable."""
+    if _OTHER_PLATFORM.search(marker):
         return False
     return "platform_machine" not in marker or platform.machine() in marker
 
@@ -103,12 +108,12 @@ def _import_torch() -> Answer:
 def _build() -> Answer:
     import torch
 
-    flags = getattr(torch._C, "_cuda_getArchFlags", lambda: None)()  # noqa: SLF001 - the public one is empty where CUDA does not start
+    flags = getattr(torch._C, "_cuda_getArchFlags", lambda: None)()  # noqa: SLF001 - the public function returns nothing if CUDA does not initialize
     return {"architectures": (flags or "").split()}
 
 
 def _allocator() -> Answer:
-    """Of each variable that is set, what this torch's own parser says against it."""
+    """For each variable that is set, the error of this torch's parser; empty if it accepts the value."""
     import torch
 
     inner = torch._C  # noqa: SLF001 - there is no public parser
@@ -133,12 +138,12 @@ def _available() -> Answer:
     return {
         "available": available,
         "count": count,
-        "warnings": [str(each.message)[:_ERROR_TEXT] for each in caught],
+        "warnings": [str(warning.message)[:_ERROR_TEXT] for warning in caught],
     }
 
 
 def _start_cuda() -> Answer:
-    """Raises what torch says when it is asked for CUDA."""
+    """Initializes CUDA, which raises the reason if it is not available."""
     import torch
 
     torch.cuda.init()
@@ -148,18 +153,18 @@ def _start_cuda() -> Answer:
 def _torch_devices() -> Answer:
     import torch
 
-    found = []
+    devices = []
     for ordinal in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(ordinal)
         uuid = getattr(properties, "uuid", None)
-        found.append(
+        devices.append(
             {
                 "name": str(properties.name),
                 "uuid": "" if uuid is None else "GPU-" + str(uuid).replace("GPU-", ""),
                 "capability": [int(properties.major), int(properties.minor)],
             }
         )
-    return {"devices": found}
+    return {"devices": devices}
 
 
 def _kernel(ordinal: int) -> Answer:
@@ -179,9 +184,9 @@ def _cudnn(ordinal: int) -> Answer:
     import torch
 
     device = torch.device("cuda", ordinal)
-    folded = torch.nn.functional.conv2d(torch.ones(1, 1, 4, 4, device=device), torch.ones(1, 1, 3, 3, device=device))
+    result = torch.nn.functional.conv2d(torch.ones(1, 1, 4, 4, device=device), torch.ones(1, 1, 3, 3, device=device))
     return {
-        "is_right": float(folded.sum()) == 36,
+        "is_right": float(result.sum()) == 36,
         "is_there": bool(torch.backends.cudnn.is_available()),
         "version": torch.backends.cudnn.version(),
     }

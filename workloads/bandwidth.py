@@ -1,4 +1,4 @@
-"""Bandwidth of the device's own memory: copied, read, written, and in orders that it likes less."""
+"""Bandwidth of device memory: copy, read, write, triad, and strided access."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
-from _kit import NotHereError, Uses, Verdict, Workload, integer, peaks, timing
+from _kit import UnsupportedError, Uses, Verdict, Workload, integer, peaks, timing
 
 if TYPE_CHECKING:
     from _kit.context import Context
 
 _SEED = 20260
 _BATCHES = 5
-_LONGEST_BATCH_SECONDS = 1.0
+_MAX_BATCH_SECONDS = 1.0
 _STRIDE = 32
 _FACTOR = 3
 _FILLING = 7.0
 _CACHES = 4
-"""Buffers are this many times as large as the second-level cache, lest the cache be measured."""
+"""Buffers are at least this many times the size of the L2 cache, so that the cache does not serve the accesses."""
 _CHUNK_ELEMENTS = 4 << 20
 _SPARE_BYTES = 256 << 20
-"""64 MiB for torch's own workspaces, the rest for chunks of the checks, which are done in 64 bits."""
+"""64 MiB for workspaces of torch, the rest for chunks of the checks, which use 64-bit numbers."""
 _LARGEST_SHARE_OF_FREE = 0.9
-_LEAST_SHARE_OF_PEAK = 0.7
+_MIN_SHARE_OF_PEAK = 0.7
 
 
 @dataclass(frozen=True)
 class _Access:
-    """One way to use memory.
+    """One memory access pattern.
 
     Attributes:
-        name: Name of its figure.
-        about: What it does and why it is as fast as it is, for the user.
-        moved_bytes: Bytes that are of use, read and written together.
-        work: Does it once.
-        wrong: How many elements of what ``work`` left are wrong.
+        name: Name of the result.
+        about: What the pattern does and what limits its speed, for the user.
+        moved_bytes: Useful bytes, read and written together.
+        work: Runs the access once.
+        wrong: Returns how many elements are wrong after ``work``.
     """
 
     name: str
@@ -46,12 +46,12 @@ class _Access:
     wrong: Callable[[], int]
 
 
-class Buffers:
-    """Three buffers of small whole numbers, whose sums float32 holds exactly in any order, and what is done with them.
+class AccessBuffers:
+    """Three buffers of small integers, whose sums are exact in float32 in any order, and the accesses to them.
 
     Args:
         context: The run.
-        count: Elements of each.
+        count: Elements per buffer.
     """
 
     def __init__(self, context: Context, count: int) -> None:
@@ -72,44 +72,45 @@ class Buffers:
         self.target.copy_(self.first)
 
     def copy_wrong(self) -> int:
-        """Elements that differ from their source."""
-        return sum(int((self.target[each] != self.first[each]).sum()) for each in self._pieces)
+        """Returns the number of elements that differ from their source."""
+        return sum(int((self.target[piece] != self.first[piece]).sum()) for piece in self._pieces)
 
     def read(self) -> None:
         """Adds all elements in order."""
         self._total = self.first.sum()
 
     def strided_read(self) -> None:
-        """Adds all elements, every 32nd in one pass, so that one pass uses 4 of each 128 bytes."""
+        """Adds all elements, every 32nd in one pass, so that one pass uses 4 of every 128 bytes."""
         self._total = self._torch.stack([self._columns[:, column].sum() for column in range(_STRIDE)]).sum()
 
     def read_wrong(self) -> int:
-        """1 if the sum is wrong: it is made again in pieces and in 64 bits."""
-        expected = sum(float(self.first[each].sum(dtype=self._torch.float64)) for each in self._pieces)
+        """Returns 1 if the sum differs from a sum over pieces in 64 bits."""
+        expected = sum(float(self.first[piece].sum(dtype=self._torch.float64)) for piece in self._pieces)
         return int(self._total is None or float(self._total) != expected)
 
     def write(self) -> None:
-        """Writes the same number everywhere."""
+        """Writes the same number to every element."""
         self.target.fill_(_FILLING)
 
     def write_wrong(self) -> int:
-        """Elements that do not hold the number."""
-        return sum(int((self.target[each] != _FILLING).sum()) for each in self._pieces)
+        """Returns the number of elements with another value."""
+        return sum(int((self.target[piece] != _FILLING).sum()) for piece in self._pieces)
 
     def triad(self) -> None:
         """Adds a multiple of one buffer to another and writes the sum to the third."""
         self._torch.add(self.first, self.second, alpha=_FACTOR, out=self.target)
 
     def triad_wrong(self) -> int:
-        """Elements that differ from the same sum in whole numbers."""
-        whole = self._torch.int32
+        """Returns the number of elements that differ from the same sum in integers."""
+        integer_type = self._torch.int32
         return sum(
             int(
                 (
-                    self.target[each].to(whole) != self.first[each].to(whole) + _FACTOR * self.second[each].to(whole)
+                    self.target[piece].to(integer_type)
+                    != self.first[piece].to(integer_type) + _FACTOR * self.second[piece].to(integer_type)
                 ).sum()
             )
-            for each in self._pieces
+            for piece in self._pieces
         )
 
     def transposed_copy(self) -> None:
@@ -117,7 +118,7 @@ class Buffers:
         self._square(self.target).copy_(self._square(self.first).t())
 
     def transposed_wrong(self) -> int:
-        """Elements that are not where the transposition puts them."""
+        """Returns the number of elements that differ from the transposed source."""
         source, target = self._square(self.first), self._square(self.target)
         step = max(1, _CHUNK_ELEMENTS // self._side)
         return sum(
@@ -133,52 +134,52 @@ class Buffers:
         return buffer[: self._side**2].view(self._side, self._side)
 
 
-def accesses(buffers: Buffers) -> list[_Access]:
-    """All that is measured, in order."""
+def accesses(buffers: AccessBuffers) -> list[_Access]:
+    """Returns all access patterns, in order."""
     size = 4 * buffers.first.numel()
     return [
         _Access("copy", "Copy: a[i] = b[i]. Bytes read and bytes written are counted together.", 2 * size,
                 buffers.copy, buffers.copy_wrong),
-        _Access("read", "Read: all elements are added. Neighbouring threads read neighbouring numbers, so that each "
-                "piece that the memory delivers is used in full: the access is coalesced.", size,
+        _Access("read", "Read: all elements are added. Adjacent threads read adjacent elements, so every sector that "
+                "the memory delivers is used completely: the access is coalesced.", size,
                 buffers.read, buffers.read_wrong),
-        _Access("write", "Write: every element gets the same number.", size, buffers.write, buffers.write_wrong),
-        _Access("triad", f"Triad: a[i] = b[i] + {_FACTOR} c[i]. Two buffers are read and one is written; so little "
-                "arithmetic costs nothing, the memory sets the pace.", 3 * size, buffers.triad, buffers.triad_wrong),
+        _Access("write", "Write: every element gets the same value.", size, buffers.write, buffers.write_wrong),
+        _Access("triad", f"Triad: a[i] = b[i] + {_FACTOR} c[i]. Two buffers are read and one is written. The kernel "
+                "is memory-bound: the arithmetic costs nothing.", 3 * size, buffers.triad, buffers.triad_wrong),
         _Access("strided_read", f"Strided read: the same elements are added, but every {_STRIDE}nd in one pass. Each "
-                "thread needs 4 bytes of a piece of its own; the memory still delivers whole pieces of 32 bytes or "
-                "more, and the rest is thrown away. Only bytes of use are counted.", size,
+                "thread needs 4 bytes of a different sector; the memory delivers complete sectors of 32 bytes or "
+                "more, and the rest is discarded. Only useful bytes are counted.", size,
                 buffers.strided_read, buffers.read_wrong),
-        _Access("transposed_copy", "Transposed copy: columns become rows. Either the reading or the writing jumps a "
-                "whole row ahead with each element.", buffers.transposed_bytes,
+        _Access("transposed_copy", "Transposed copy: columns become rows. Either the reads or the writes jump a "
+                "complete row with each element.", buffers.transposed_bytes,
                 buffers.transposed_copy, buffers.transposed_wrong),
     ]  # fmt: skip
 
 
 def _buffer_bytes(context: Context) -> int:
-    """Size of one buffer: what was asked for, or more where the cache would hold it."""
+    """Returns the size of one buffer in bytes: the requested size, or more if the L2 cache could hold it."""
     cache = 0 if context.chip is None or context.chip.l2_bytes is None else context.chip.l2_bytes
-    wanted = max(context.parameters.size_mebibytes << 20, _CACHES * cache)
-    return int(wanted) // 4096 * 4096
+    size = max(context.parameters.size_mebibytes << 20, _CACHES * cache)
+    return int(size) // 4096 * 4096
 
 
 def _uses(context: Context) -> Uses:
-    """What three buffers take.
+    """Returns the memory of three buffers.
 
     Raises:
-        NotHereError: They do not fit.
+        UnsupportedError: They do not fit.
     """
-    each = _buffer_bytes(context)
-    held = 3 * each + _SPARE_BYTES
+    size = _buffer_bytes(context)
+    required = 3 * size + _SPARE_BYTES
     if not context.on_gpu:
-        return Uses(0, 15, host_memory_bytes=held)
+        return Uses(0, 15, host_memory_bytes=required)
     free = context.free_memory()[0]
-    if held > free * _LARGEST_SHARE_OF_FREE:
-        raise NotHereError(
-            f"Three buffers of {each >> 20} MiB need {held / 2**30:.1f} GiB; {free / 2**30:.1f} GiB are free. "
-            f"Choose smaller buffers; here they have {_CACHES} times the size of the second-level cache at least."
+    if required > free * _LARGEST_SHARE_OF_FREE:
+        raise UnsupportedError(
+            f"Three buffers of {size >> 20} MiB need {required / 2**30:.1f} GiB; {free / 2**30:.1f} GiB are free. "
+            f"Choose smaller buffers. On this GPU they have at least {_CACHES} times the size of the L2 cache."
         )
-    return Uses(held, 10)
+    return Uses(required, 10)
 
 
 def _run(context: Context) -> Verdict:
@@ -186,40 +187,40 @@ def _run(context: Context) -> Verdict:
     if context.on_gpu:
         context.cap_memory(uses.memory_bytes)
     size = _buffer_bytes(context)
-    context.step(f"Three buffers of {size >> 20} MiB are filled with random whole numbers.")
-    ways = accesses(Buffers(context, size // 4))
+    context.step(f"Three buffers of {size >> 20} MiB are filled with random integers.")
+    patterns = accesses(AccessBuffers(context, size // 4))
     rates: dict[str, float] = {}
-    for done, access in enumerate(ways):
+    for done, access in enumerate(patterns):
         if context.stopping:
             break
         context.step(access.about)
-        rates[access.name] = _measure(context, access, done, len(ways))
+        rates[access.name] = _measure(context, access, done, len(patterns))
         wrong = access.wrong()
         context.checked += 1
         if wrong:
-            return context.fail(f"{access.name}: {wrong} elements are wrong after it.")
+            return context.fail(f"{access.name}: {wrong} elements are wrong.")
     return _judge(context, rates)
 
 
-def _measure(context: Context, access: _Access, done: int, ways: int) -> float:
-    """Adds the figure of one way; returns bytes a second."""
+def _measure(context: Context, access: _Access, done: int, total: int) -> float:
+    """Measures one pattern and adds its result; returns bytes per second."""
     access.work()
     context.synchronize()
     once = max(timing.batch_seconds(context, access.work, 1), 1e-9)
-    length = max(1, min(context.parameters.repetitions, int(_LONGEST_BATCH_SECONDS / once)))
+    length = max(1, min(context.parameters.repetitions, int(_MAX_BATCH_SECONDS / once)))
     rates: list[float] = []
     while len(rates) < _BATCHES and not (rates and context.stopping):
         rates.append(length * access.moved_bytes / timing.batch_seconds(context, access.work, length))
         context.metric(access.name, rates[-1] / 1e9, "GB/s")
-        context.progress(done + len(rates) / _BATCHES, ways)
+        context.progress(done + len(rates) / _BATCHES, total)
     limit, source = _limit(context)
     rate = timing.median(rates)
-    context.figure(access.name, rate / 1e9, "GB/s", length * len(rates), limit=limit, limit_source=source)
+    context.result(access.name, rate / 1e9, "GB/s", length * len(rates), limit=limit, limit_source=source)
     return rate
 
 
 def _limit(context: Context) -> tuple[Optional[float], str]:
-    """What bus and clock allow in GB/s, and how that is reckoned."""
+    """Returns the peak bandwidth in GB/s and its formula; None and an empty text if unknown."""
     chip = context.chip
     peak = None if chip is None else peaks.peak_memory_bytes(chip)
     if chip is None or peak is None or chip.memory_clock_hertz is None:
@@ -228,35 +229,35 @@ def _limit(context: Context) -> tuple[Optional[float], str]:
 
 
 def _judge(context: Context, rates: dict[str, float]) -> Verdict:
-    """Looks at the copy; strided access is slow everywhere, and is told beside it."""
+    """Judges the copy; strided access is slow on every GPU and is only reported."""
     if "copy" not in rates:
         return context.fail("Not even a copy was measured.")
     limit, copy = _limit(context)[0], rates["copy"] / 1e9
-    told = f"A copy moves {copy:,.0f} GB/s, read and written together"
+    summary = f"A copy moves {copy:,.0f} GB/s, reads and writes together"
     if limit is not None:
-        told += f": {copy / limit:.0%} of the {limit:,.0f} GB/s that bus and clock allow"
+        summary += f": {copy / limit:.0%} of the peak of {limit:,.0f} GB/s"
     slower = ""
     if "strided_read" in rates:
         slower = (
-            f" Reading every {_STRIDE}nd number is {rates['read'] / rates['strided_read']:.1f} x slower than in order."
+            f" Reading every {_STRIDE}nd element is {rates['read'] / rates['strided_read']:.1f} x slower than in order."
         )
-    right = f" All {context.checked} results are right."
-    if limit is not None and copy / limit < _LEAST_SHARE_OF_PEAK:
+    right = f" All {context.checked} results are correct."
+    if limit is not None and copy / limit < _MIN_SHARE_OF_PEAK:
         return context.warn(
-            f"{told}, where {_LEAST_SHARE_OF_PEAK:.0%} or more is usual. Look for others who use this GPU, and at the "
-            f"memory clock.{slower}{right}"
+            f"{summary}, while {_MIN_SHARE_OF_PEAK:.0%} or more is normal. Check for other processes on this "
+            f"GPU, and check the memory clock.{slower}{right}"
         )
-    return context.ok(f"{told}.{slower}{right}")
+    return context.ok(f"{summary}.{slower}{right}")
 
 
 WORKLOAD = Workload(
     name="bandwidth",
-    purpose="Reads and writes device memory, in order and in strides: how fast is it, and is it right?",
-    needs="One GPU or the CPU, and memory for three buffers.",
+    purpose="Measures the bandwidth of device memory, sequential and strided, and checks the data.",
+    needs="A GPU or the CPU, with memory for three buffers.",
     uses=_uses,
     run=_run,
     parameters=(
         integer("size_mebibytes", 1024, 1, 65536, "Size of each of the three buffers.", unit="MiB", default_cpu=64),
-        integer("repetitions", 50, 1, 1000, "How often each access is done in one of five batches.", default_cpu=3),
+        integer("repetitions", 50, 1, 1000, "Accesses in each of five batches.", default_cpu=3),
     ),
 )

@@ -1,4 +1,4 @@
-"""Memory in pieces: a request fails though enough is free, and whether expandable segments cure that."""
+"""Fragmentation: an allocation fails although enough memory is free; do expandable segments fix it?"""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ if TYPE_CHECKING:
     from _kit.context import Context
 
 MEBIBYTE = 1 << 20
-LEAST_BUDGET_BYTES = 256 * MEBIBYTE
+MIN_BUDGET_BYTES = 256 * MEBIBYTE
 GROWTH_BYTES = 8 * MEBIBYTE
 KEPT_BYTES = 3 * MEBIBYTE
 GAP_BYTES = 4 * MEBIBYTE
-"""Between a batch and the next smaller one; the kept result fits there, and what is left is too little to be split."""
+"""Difference between two batch sizes: the kept result fits into it, and the remainder is too small to split."""
 HOLE_BYTES = 16 * MEBIBYTE
 PAGE_BYTES = 20 * MEBIBYTE
-"""What an expandable segment of the pool for large tensors is mapped and unmapped by."""
-CHEESE_REQUEST_BYTES = 64 * MEBIBYTE
+"""Granularity at which an expandable segment of the large pool is mapped and unmapped."""
+HOLES_REQUEST_BYTES = 64 * MEBIBYTE
 _SPARE_BYTES = 24 * MEBIBYTE
-"""Left of the budget when the cheese is cut: small tensors must fit, and the request must not."""
+"""Rest of the budget next to the tensors: small tensors must fit, and the request must not."""
 MODES = {"default": "expandable_segments:False", "expandable": "expandable_segments:True"}
 PATTERNS = {
-    "growing": "each batch is larger than the last and leaves a small result behind",
-    "cheese": "every second one of many tensors of 16 MiB is let go",
+    "growing": "each batch is larger than the last and leaves a small result allocated",
+    "holes": "every second one of many 16 MiB tensors is freed",
 }
-_GIB_FIGURES = ("reserved", "allocated", "idle", "inactive_split", "largest_hole", "requested")
+_GIB_RESULTS = ("reserved", "allocated", "idle", "inactive_split", "largest_hole", "requested")
 
 
 def growing_sizes(budget: int) -> list[int]:
-    """Sizes in bytes of growing batches that together pass the budget with the last one only.
+    """Returns sizes in bytes of growing batches, whose sum exceeds the budget only with the last one.
 
-    The first is no smaller than two pages of an expandable segment (20 MiB each), so that a hole holds a whole page.
+    The first has at least two pages of an expandable segment (20 MiB each), so that a hole contains a complete page.
     """
     size = max(40 * MEBIBYTE, budget // 16 // (2 * MEBIBYTE) * 2 * MEBIBYTE)
     sizes = [size]
@@ -43,54 +43,54 @@ def growing_sizes(budget: int) -> list[int]:
     return sizes
 
 
-def cheese_count(budget: int) -> int:
-    """How many tensors of 16 MiB are cut, an even number; what is left of the budget is less than the request."""
+def hole_tensor_count(budget: int) -> int:
+    """Returns the number of 16 MiB tensors, an even number; the rest of the budget is smaller than the request."""
     return (budget - _SPARE_BYTES) // (2 * HOLE_BYTES) * 2
 
 
 def outcome(default: dict[str, Any], expandable: dict[str, Any]) -> str:
-    """``cured``, ``not cured``, ``no failure`` without them, or ``worse``: it failed only with them."""
+    """Returns ``fixed``, ``not fixed``, ``no failure``, or ``worse`` (failed only with expandable segments)."""
     if default["failed"]:
-        return "not cured" if expandable["failed"] else "cured"
+        return "not fixed" if expandable["failed"] else "fixed"
     return "worse" if expandable["failed"] else "no failure"
 
 
 def sentence(pattern: str, default: dict[str, Any], expandable: dict[str, Any]) -> str:
-    """What came out for a pattern, in a sentence."""
-    found = outcome(default, expandable)
-    said = f"When {PATTERNS[pattern]}, "
-    if found == "no failure":
-        return said + "no request failed here."
+    """Returns the result of a pattern in a sentence."""
+    result = outcome(default, expandable)
+    text = f"When {PATTERNS[pattern]}, "
+    if result == "no failure":
+        return text + "no allocation failed."
     failed = default if default["failed"] else expandable
-    said += (
-        f"a request for {failed['requested'] / MEBIBYTE:.0f} MiB fails though {failed['idle'] / MEBIBYTE:.0f} MiB of "
-        f"what torch holds are free (largest hole {failed['largest_hole'] / MEBIBYTE:.0f} MiB)"
+    text += (
+        f"an allocation of {failed['requested'] / MEBIBYTE:.0f} MiB fails although {failed['idle'] / MEBIBYTE:.0f} MiB "
+        f"of the reserved memory are free (largest hole {failed['largest_hole'] / MEBIBYTE:.0f} MiB)"
     )
     small = default["failed"] and expandable["largest_hole"] < PAGE_BYTES
-    because = ": they give memory back in pages of 20 MiB, and no hole holds a whole one" if small else ""
+    because = ": they release memory in pages of 20 MiB, and no hole contains a complete page" if small else ""
     endings = {
-        "cured": "; with expandable segments it succeeds.",
-        "not cured": f"; expandable segments do not cure it{because}.",
+        "fixed": "; with expandable segments it succeeds.",
+        "not fixed": f"; expandable segments do not fix this{because}.",
         "worse": ", and only with expandable segments.",
     }
-    return said + endings[found]
+    return text + endings[result]
 
 
 def verdict_of(context: Context, answers: dict[str, dict[str, dict[str, Any]]]) -> Verdict:
-    """The verdict: memory that lost its contents fails; what this torch or driver does otherwise warns."""
+    """Returns the verdict: corrupted tensors fail; an unusual result of this torch or driver warns."""
     if context.cancelled or any(len(answers.get(pattern, {})) < len(MODES) for pattern in PATTERNS):
-        return context.warn("It ended before all patterns were tried.")
-    harmed = [name for name, modes in answers.items() if any(each["harmed"] for each in modes.values())]
-    if harmed:
-        return context.fail(f"Tensors that were kept lost their contents: {', '.join(harmed)}.")
+        return context.warn("Stopped before all patterns were measured.")
+    corrupted = [name for name, modes in answers.items() if any(answer["corrupted"] for answer in modes.values())]
+    if corrupted:
+        return context.fail(f"Tensors lost their contents: {', '.join(corrupted)}.")
     text = " ".join(sentence(name, modes["default"], modes["expandable"]) for name, modes in answers.items())
     if not all(modes["expandable"]["expandable"] for modes in answers.values()):
-        return context.warn(f"{text} This torch or driver did not switch expandable segments on.")
+        return context.warn(f"{text} This torch or driver did not enable expandable segments.")
     growing = answers["growing"]
-    if outcome(growing["default"], growing["expandable"]) == "cured":
+    if outcome(growing["default"], growing["expandable"]) == "fixed":
         return context.ok(text)
     return context.warn(
-        f"{text} Elsewhere expandable segments cure growing batches; this torch or driver is different."
+        f"{text} Expandable segments normally fix growing batches; this torch or driver behaves differently."
     )
 
 
@@ -111,7 +111,7 @@ def _show(context: Context, text: str) -> None:
 
 
 def _state(context: Context, requested: int, text: str) -> dict[str, Any]:
-    """The allocator's state after the last request; bytes and counts."""
+    """Returns the state of the allocator after the last request, in bytes and counts."""
     memory, largest, expandable = context.memory(), 0, False
     for segment in context.torch.cuda.memory_snapshot():
         expandable = expandable or bool(segment.get("is_expandable"))
@@ -132,7 +132,7 @@ def _state(context: Context, requested: int, text: str) -> dict[str, Any]:
 
 
 def _request(context: Context, size: int) -> tuple[Any, str]:
-    """A tensor, or the text of the error: the error itself would hold memory."""
+    """Returns a tensor, or the text of the error: the exception itself would hold memory."""
     expected = getattr(context.torch, "OutOfMemoryError", None) or context.torch.cuda.OutOfMemoryError
     try:
         return _take(context, size), ""
@@ -142,21 +142,21 @@ def _request(context: Context, size: int) -> tuple[Any, str]:
 
 
 def _answer(state: dict[str, Any], kept: list[Any]) -> dict[str, Any]:
-    """The state, and whether the tensors that were kept still hold the number that each was given."""
-    harmed = sum(not bool((tensor == number_in % 251).all()) for number_in, tensor in enumerate(kept))
-    return {**state, "harmed": harmed, "checked": len(kept)}
+    """Returns the state with the number of kept tensors whose contents changed."""
+    corrupted = sum(not bool((tensor == index % 251).all()) for index, tensor in enumerate(kept))
+    return {**state, "corrupted": corrupted, "checked": len(kept)}
 
 
-def _begin(context: Context) -> tuple[int, Any]:
-    """Caps this process; takes the page of the small tensors now, since there may be no room for it later."""
+def _cap(context: Context) -> tuple[int, Any]:
+    """Caps the memory of this process and allocates the page of the small pool now, while there is room for it."""
     budget = context.parameters.limit_mebibytes * MEBIBYTE
     context.cap_memory(budget)
     return budget, _take(context, 1)
 
 
 def growing(context: Context) -> dict[str, Any]:
-    """Batches that grow, each of which pins the memory that it had by a small result in it."""
-    budget, first = _begin(context)
+    """Allocates growing batches; a small result inside each batch keeps its memory from being reused."""
+    budget, first = _cap(context)
     kept: list[Any] = []
     work, text, size = None, "", 0
     for size in growing_sizes(budget):
@@ -164,47 +164,47 @@ def growing(context: Context) -> dict[str, Any]:
             break
         work, text = _request(context, size)
         if text:
-            _show(context, f"A batch of {size // MEBIBYTE} MiB fails, though more than that is free, in pieces.")
+            _show(
+                context, f"A batch of {size // MEBIBYTE} MiB fails, although more than that is free in several holes."
+            )
             break
-        del work  # its place is free, so the next smaller batch goes there, and the kept result behind that
+        del work  # the slightly smaller batch reuses this memory, followed by the kept result
         work = _take(context, size - GAP_BYTES)
         kept.append(_take(context, KEPT_BYTES).fill_(len(kept) % 251))
         del work
-        _show(
-            context, f"A batch of {size // MEBIBYTE} MiB was used and let go; {KEPT_BYTES // MEBIBYTE} MiB were kept."
-        )
+        _show(context, f"A batch of {size // MEBIBYTE} MiB was used and freed; {KEPT_BYTES // MEBIBYTE} MiB are kept.")
     answer = _answer(_state(context, size, text), kept)
     del first
     return answer
 
 
-def cheese(context: Context) -> dict[str, Any]:
-    """One large piece cut into tensors of 16 MiB, of which every second one is let go."""
-    budget, first = _begin(context)
-    count = cheese_count(budget)
-    whole = _take(context, count * HOLE_BYTES)
-    del whole
+def holes(context: Context) -> dict[str, Any]:
+    """Splits one large block into 16 MiB tensors and frees every second one."""
+    budget, first = _cap(context)
+    count = hole_tensor_count(budget)
+    block = _take(context, count * HOLE_BYTES)
+    del block
     tensors = [_take(context, HOLE_BYTES) for _ in range(count)]
-    _show(context, f"{count} tensors of 16 MiB, cut from one piece.")
+    _show(context, f"{count} tensors of 16 MiB, split from one block.")
     kept = tensors[1::2]
     del tensors
-    for number_in, tensor in enumerate(kept):
-        tensor.fill_(number_in % 251)
-    _show(context, "Every second one is let go.")
-    result, text = _request(context, CHEESE_REQUEST_BYTES)
+    for index, tensor in enumerate(kept):
+        tensor.fill_(index % 251)
+    _show(context, "Every second tensor is freed.")
+    result, text = _request(context, HOLES_REQUEST_BYTES)
     ending = "fails: no hole is large enough" if text else "succeeds"
-    _show(context, f"A request for {CHEESE_REQUEST_BYTES // MEBIBYTE} MiB {ending}.")
-    state = _state(context, CHEESE_REQUEST_BYTES, text)
+    _show(context, f"An allocation of {HOLES_REQUEST_BYTES // MEBIBYTE} MiB {ending}.")
+    state = _state(context, HOLES_REQUEST_BYTES, text)
     del result
     answer = _answer(state, kept)
     del first
     return answer
 
 
-def _figures(context: Context, pattern: str, mode: str, answer: dict[str, Any]) -> None:
-    for name in _GIB_FIGURES:
-        context.figure(f"{pattern}_{name}_{mode}", answer[name] / GIBIBYTE, "GiB", 1)
-    context.figure(f"{pattern}_alloc_retries_{mode}", answer["alloc_retries"], "count", 1)
+def _add_results(context: Context, pattern: str, mode: str, answer: dict[str, Any]) -> None:
+    for name in _GIB_RESULTS:
+        context.result(f"{pattern}_{name}_{mode}", answer[name] / GIBIBYTE, "GiB", 1)
+    context.result(f"{pattern}_alloc_retries_{mode}", answer["alloc_retries"], "count", 1)
     context.checked += answer["checked"]
 
 
@@ -215,40 +215,40 @@ def _uses(context: Context) -> Uses:
 
 
 def _run(context: Context) -> Verdict:
-    budget = budget_of(context.parameters.limit_mebibytes * MEBIBYTE, context.free_memory()[0], LEAST_BUDGET_BYTES)
+    budget = budget_of(context.parameters.limit_mebibytes * MEBIBYTE, context.free_memory()[0], MIN_BUDGET_BYTES)
     answers: dict[str, dict[str, dict[str, Any]]] = {}
     total = len(PATTERNS) * len(MODES)
-    for pattern, words in PATTERNS.items():
-        tried: dict[str, dict[str, Any]] = {}
-        answers[pattern] = tried
+    for pattern, description in PATTERNS.items():
+        modes: dict[str, dict[str, Any]] = {}
+        answers[pattern] = modes
         for mode, setting in MODES.items():
             if context.stopping:
                 return verdict_of(context, answers)
-            context.step(f"In a fresh process with {setting}: {words}.")
-            # Both names: the older torch knows only the second.
+            context.step(f"In a new process with {setting}: {description}.")
+            # Older versions of torch read only the second name.
             environment = {"PYTORCH_ALLOC_CONF": setting, "PYTORCH_CUDA_ALLOC_CONF": setting}
             try:
                 answer = context.fresh(pattern, environment, limit_mebibytes=budget // MEBIBYTE)
             except RuntimeError:
-                if context.cancelled:  # the same signal ended the fresh process before it could answer
+                if context.cancelled:  # the same signal ended the new process before its answer
                     return verdict_of(context, answers)
                 raise
-            tried[mode] = answer
-            _figures(context, pattern, mode, answer)
+            modes[mode] = answer
+            _add_results(context, pattern, mode, answer)
             context.progress(sum(map(len, answers.values())), total)
     return verdict_of(context, answers)
 
 
 WORKLOAD = Workload(
     name="fragmentation",
-    purpose="Memory in pieces: a request fails though enough is free, and whether expandable segments cure that.",
-    needs="A GPU with CUDA and 1 GiB of free memory; it takes a quarter of what is free at most, 1 GiB by default.",
-    why_not_cpu="It shows the memory of a GPU and torch's allocator for it, and the CPU has neither.",
+    purpose="Shows an allocation that fails although enough memory is free, and whether expandable segments fix it.",
+    needs="A GPU with CUDA and 1 GiB of free memory; uses at most a quarter of free memory, 1 GiB by default.",
+    why_not_cpu="fragmentation shows GPU memory and the CUDA allocator, which need a GPU.",
     uses=_uses,
     run=_run,
-    parts={"growing": growing, "cheese": cheese},
+    parts={"growing": growing, "holes": holes},
     parameters=(
-        integer("limit_mebibytes", 1024, 256, 16384, "The most it takes, however much is free.", unit="MiB"),
-        number("pause_seconds", 0.1, 0.0, 5.0, "How long each step stays on the screen.", unit="s"),
+        integer("limit_mebibytes", 1024, 256, 16384, "Upper limit of the memory used.", unit="MiB"),
+        number("pause_seconds", 0.1, 0.0, 5.0, "Pause after each step.", unit="s"),
     ),
 )

@@ -1,4 +1,4 @@
-"""A CUDA kernel of one's own, compiled at run time: which block and grid size suits it, at what occupancy."""
+"""A custom CUDA kernel, compiled at run time: the best block and grid size, and its occupancy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from _kit import NotHereError, Uses, Verdict, Workload, integer
+from _kit import UnsupportedError, Uses, Verdict, Workload, integer
 from _kit.peaks import peak_memory_bytes
 from _kit.timing import device_seconds, hold, median
 
@@ -31,19 +31,19 @@ STRIDE_BLOCK = 256
 WRONG_BLOCK = 2048
 _FLOAT_BYTES = 4
 _SPARE_ELEMENTS = 4096
-"""Elements behind the result that no launch may touch."""
+"""Elements after the result that no launch may write."""
 _BYTES_PER_ELEMENT = 18
-"""Two terms, a result and what torch says it is, and a byte or two for comparing them."""
+"""Two operands, the result, the expected result, and two bytes for the comparison."""
 _SLACK_BYTES = 64 << 20
 _REGISTERS_ATTRIBUTE = 4
 _WARP = 32
-_LEAST_OF_TORCH = 0.7
+_MIN_SHARE_OF_TORCH = 0.7
 _HOST_SECONDS_PER_LAUNCH = 40e-6
 
 
 @dataclass
 class Arrays:
-    """What is added, the result with spare elements behind it, what the result should be, and its length."""
+    """The operands, the result followed by spare elements, the expected result, and its number of elements."""
 
     a: Any
     b: Any
@@ -53,42 +53,42 @@ class Arrays:
 
 
 @dataclass
-class Found:
-    """What a run has found.
+class LaunchResults:
+    """The results of a run.
 
     Attributes:
         rates: GB/s by configuration.
-        occupancies: Share of the threads that a multiprocessor can hold, 0 to 1, by configuration, where known.
-        wrong: Sentences on wrong results.
-        computed: Whether an occupancy was computed here and not told by the driver.
+        occupancies: Occupancy, 0 to 1, by configuration, where known.
+        wrong: Sentences about wrong results.
+        is_computed: Whether an occupancy was computed here instead of reported by the driver.
     """
 
     rates: dict[str, float] = field(default_factory=dict)
     occupancies: dict[str, float] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
-    computed: bool = False
+    is_computed: bool = False
 
 
-def elements_of(wanted_millions: int, free_bytes: int) -> int:
-    """How many elements are added: one more than wanted, so that no block size divides it; less if memory is short.
+def elements_of(requested_millions: int, free_bytes: int) -> int:
+    """Returns the number of elements, which no block size divides: requested plus one, or fewer if memory is short.
 
     Raises:
-        NotHereError: A quarter of the free memory does not hold even a million.
+        UnsupportedError: A quarter of free memory holds less than a million elements.
     """
     room = (free_bytes // 4 - _SLACK_BYTES) // _BYTES_PER_ELEMENT // 1_000_000
-    millions = min(wanted_millions, room)
+    millions = min(requested_millions, room)
     if millions < 1:
-        raise NotHereError("There is too little free memory on this GPU to add even a million numbers.")
+        raise UnsupportedError("The free memory of this GPU is not sufficient for a million elements.")
     return millions * 1_000_000 + 1
 
 
 def computed_blocks_per_sm(threads: int, max_threads: int, registers: Optional[int] = None) -> int:
-    """Blocks that one multiprocessor holds at once, from its limits on threads, blocks (32) and registers (65 536).
+    """Returns the resident blocks per multiprocessor from its limits on threads, blocks (32) and registers (65,536).
 
     Args:
-        threads: Threads of a block.
-        max_threads: Threads that a multiprocessor holds at once.
-        registers: Registers of a thread, or None where that is not known.
+        threads: Threads per block.
+        max_threads: Maximum resident threads per multiprocessor.
+        registers: Registers per thread, or None if unknown.
     """
     warps = -(-threads // _WARP)
     blocks = min(32, max_threads // (warps * _WARP))
@@ -99,75 +99,75 @@ def computed_blocks_per_sm(threads: int, max_threads: int, registers: Optional[i
 
 
 def occupancy_of(blocks: int, threads: int, max_threads: int) -> float:
-    """Share of a multiprocessor's threads that ``blocks`` blocks fill, 0 to 1; a warp that is not full counts whole."""
+    """Returns the occupancy of ``blocks`` resident blocks, 0 to 1; a partial warp counts as a full warp."""
     return min(1.0, blocks * (-(-threads // _WARP)) * _WARP / max_threads)
 
 
-def verdict_of(context: Context, found: Found) -> Verdict:
-    """The verdict: a wrong result fails, a best configuration well below torch's own kernel warns."""
-    if found.wrong:
-        return context.fail(" ".join(found.wrong))
-    ours = {name: rate for name, rate in found.rates.items() if name != "torch_add"}
-    if context.cancelled or not ours or "torch_add" not in found.rates:
-        return context.warn("It ended before all launches were measured.")
-    best = max(ours, key=lambda name: ours[name])
-    share = ours[best] / found.rates["torch_add"]
-    said = f"The best launch is {best.replace('_', ' ')}: {ours[best]:.0f} GB/s"
-    if best in found.occupancies:
-        how = "computed from the limits of a multiprocessor" if found.computed else "as the driver tells it"
-        said += f" at an occupancy of {found.occupancies[best]:.0%}, {how}"
-    said += f"; that is {share:.0%} of torch's own a + b."
-    return context.ok(said) if share >= _LEAST_OF_TORCH else context.warn(said)
+def verdict_of(context: Context, results: LaunchResults) -> Verdict:
+    """Returns the verdict: a wrong result fails, a best configuration well below torch's kernel warns."""
+    if results.wrong:
+        return context.fail(" ".join(results.wrong))
+    custom = {name: rate for name, rate in results.rates.items() if name != "torch_add"}
+    if context.cancelled or not custom or "torch_add" not in results.rates:
+        return context.warn("Stopped before all launches were measured.")
+    best = max(custom, key=lambda name: custom[name])
+    share = custom[best] / results.rates["torch_add"]
+    summary = f"The best launch is {best.replace('_', ' ')}: {custom[best]:.0f} GB/s"
+    if best in results.occupancies:
+        source = "computed from the limits of a multiprocessor" if results.is_computed else "reported by the driver"
+        summary += f" at an occupancy of {results.occupancies[best]:.0%}, {source}"
+    summary += f"; that is {share:.0%} of torch.add."
+    return context.ok(summary) if share >= _MIN_SHARE_OF_TORCH else context.warn(summary)
 
 
 def _compiled(context: Context) -> dict[str, Any]:
-    """Both kernels.
+    """Compiles both kernels.
 
     Raises:
-        NotHereError: This torch, or what it stands on, cannot compile at run time.
+        UnsupportedError: This torch or its environment cannot compile kernels at run time.
     """
     torch = context.torch
     compiler = getattr(torch.cuda, "_compile_kernel", None)
     if compiler is None:
-        raise NotHereError(
-            f"torch {torch.__version__} cannot compile a CUDA kernel at run time (torch.cuda._compile_kernel came with "
-            "torch 2.9). Choose a newer torch with --python."
+        raise UnsupportedError(
+            f"torch {torch.__version__} cannot compile a CUDA kernel at run time (torch.cuda._compile_kernel exists "
+            "since torch 2.9). Choose an interpreter with a newer torch with --python."
         )
-    # torch insists on a value before it looks for headers, and these kernels include none.
+    # torch requires a value before it searches for headers; these kernels include none.
     os.environ.setdefault("CUDA_HOME", "/nonexistent")
     try:
         return {name: compiler(SOURCE, name) for name in ("add_one_each", "add_grid_stride")}
     except (ImportError, OSError, AttributeError) as error:
-        raise NotHereError(
-            f"This torch cannot compile a CUDA kernel here: {error}. It needs NVRTC (the package nvidia-cuda-nvrtc), "
+        raise UnsupportedError(
+            f"torch cannot compile a CUDA kernel: {error}. This needs NVRTC (the package nvidia-cuda-nvrtc) "
             "and setuptools."
         ) from error
     except RuntimeError as error:
-        raise NotHereError(f"NVRTC could not compile the kernel: {str(error)[:600]}") from error
+        raise UnsupportedError(f"NVRTC could not compile the kernel: {str(error)[:600]}") from error
 
 
-def _occupancy(context: Context, found: Found, name: str, kernel: Any, grid: int, threads: int) -> None:
-    """Asks the driver how many blocks a multiprocessor holds; computes it where it cannot be asked."""
-    most = context.chip.max_threads_per_sm if context.chip else None
-    if not most:
+def _occupancy(context: Context, results: LaunchResults, name: str, kernel: Any, grid: int, threads: int) -> None:
+    """Gets the resident blocks per multiprocessor from the driver, or computes them if that fails."""
+    max_threads = context.chip.max_threads_per_sm if context.chip else None
+    if not max_threads:
         return
     blocks, registers = ctypes.c_int(), ctypes.c_int()
     handle = getattr(kernel, "func", None)
     try:
         driver = ctypes.CDLL("libcuda.so.1")
-        asked = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
-        told = handle is not None and not asked(ctypes.byref(blocks), handle, threads, ctypes.c_size_t(0))
-        if not told and handle is not None:
+        query = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
+        is_reported = handle is not None and not query(ctypes.byref(blocks), handle, threads, ctypes.c_size_t(0))
+        if not is_reported and handle is not None:
             driver.cuFuncGetAttribute(ctypes.byref(registers), _REGISTERS_ATTRIBUTE, handle)
     except (OSError, AttributeError, ctypes.ArgumentError):
-        told = False
-    if not told:
-        found.computed = True
-    held = blocks.value if told else computed_blocks_per_sm(threads, most, registers.value or None)
-    if context.chip:  # a small grid leaves room that the kernel could use
-        held = min(held, -(-grid // context.chip.sm_count))
-    found.occupancies[name] = occupancy_of(held, threads, most)
-    context.figure(f"occupancy_{name}", found.occupancies[name] * 100, "%", 1)
+        is_reported = False
+    if not is_reported:
+        results.is_computed = True
+    resident = blocks.value if is_reported else computed_blocks_per_sm(threads, max_threads, registers.value or None)
+    if context.chip:  # a small grid does not fill all multiprocessors
+        resident = min(resident, -(-grid // context.chip.sm_count))
+    results.occupancies[name] = occupancy_of(resident, threads, max_threads)
+    context.result(f"occupancy_{name}", results.occupancies[name] * 100, "%", 1)
 
 
 def _arrays(context: Context, count: int) -> Arrays:
@@ -177,8 +177,8 @@ def _arrays(context: Context, count: int) -> Arrays:
     return Arrays(a, b, result, a + b, count)
 
 
-def _check(context: Context, found: Found, name: str, arrays: Arrays, launch: Callable[[], object]) -> None:
-    """Launches once over NaN, and looks whether all of the result and nothing behind it was written."""
+def _check(context: Context, results: LaunchResults, name: str, arrays: Arrays, launch: Callable[[], object]) -> None:
+    """Launches once over NaN and checks that the complete result, and nothing after it, was written."""
     torch = context.torch
     arrays.result.fill_(float("nan"))
     launch()
@@ -187,33 +187,33 @@ def _check(context: Context, found: Found, name: str, arrays: Arrays, launch: Ca
     if not torch.equal(part, arrays.expected):
         differs = part != arrays.expected
         first = int(differs.to(torch.uint8).argmax())
-        found.wrong.append(f"{name}: {int(differs.sum())} sums are wrong, the first at element {first}.")
+        results.wrong.append(f"{name}: {int(differs.sum())} sums are wrong, the first at element {first}.")
     if not bool(torch.isnan(arrays.result[arrays.count :]).all()):
-        found.wrong.append(f"{name}: it wrote behind the end of the result.")
+        results.wrong.append(f"{name}: the kernel wrote past the end of the result.")
     context.checked += 1
 
 
-def _measure(context: Context, found: Found, name: str, arrays: Arrays, launch: Callable[[], object]) -> None:
-    """Checks a launch, then times it."""
-    _check(context, found, name, arrays, launch)
+def _measure(context: Context, results: LaunchResults, name: str, arrays: Arrays, launch: Callable[[], object]) -> None:
+    """Checks a launch, then measures it."""
+    _check(context, results, name, arrays, launch)
     repetitions = context.parameters.repetitions
     hold(context, repetitions * _HOST_SECONDS_PER_LAUNCH)
     seconds = median(device_seconds(context, launch, repetitions))
     rate = 3 * _FLOAT_BYTES * arrays.count / seconds / 1e9
-    found.rates[name] = rate
+    results.rates[name] = rate
     context.metric(name, rate, "GB/s")
     peak = None if context.chip is None else peak_memory_bytes(context.chip)
     limit = None if peak is None else peak / 1e9
-    context.figure(name, rate, "GB/s", repetitions, limit=limit, limit_source="bus width x memory clock")
+    context.result(name, rate, "GB/s", repetitions, limit=limit, limit_source="bus width x memory clock")
 
 
-def _sweep(context: Context, found: Found, kernels: dict[str, Any], arrays: Arrays) -> None:
+def _sweep(context: Context, results: LaunchResults, kernels: dict[str, Any], arrays: Arrays) -> None:
     torch, n = context.torch, arrays.count
     total = len(BLOCKS) + len(BLOCKS_PER_SM) + 1
-    given = [arrays.a, arrays.b, arrays.result, n]
-    context.step(f"torch's own a + b over {n:,} numbers, to compare with.")
+    arguments = [arrays.a, arrays.b, arrays.result, n]
+    context.step(f"torch.add over {n:,} elements, for comparison.")
     inside = arrays.result[:n]
-    _measure(context, found, "torch_add", arrays, lambda: torch.add(arrays.a, arrays.b, out=inside))
+    _measure(context, results, "torch_add", arrays, lambda: torch.add(arrays.a, arrays.b, out=inside))
     sms = context.chip.sm_count if context.chip else 1
     launches = [(f"block_{block}", "add_one_each", -(-n // block), block) for block in BLOCKS]
     launches += [(f"grid_stride_{k}_per_sm", "add_grid_stride", k * sms, STRIDE_BLOCK) for k in BLOCKS_PER_SM]
@@ -221,36 +221,36 @@ def _sweep(context: Context, found: Found, kernels: dict[str, Any], arrays: Arra
         if context.stopping:
             return
         kernel = kernels[kernel_name]
-        context.step(_words(kernel_name, grid, block, n))
-        launch = partial(kernel, grid=(grid, 1, 1), block=(block, 1, 1), args=given)
-        _measure(context, found, name, arrays, launch)
-        _occupancy(context, found, name, kernel, grid, block)
+        context.step(_launch_text(kernel_name, grid, block, n))
+        launch = partial(kernel, grid=(grid, 1, 1), block=(block, 1, 1), args=arguments)
+        _measure(context, results, name, arrays, launch)
+        _occupancy(context, results, name, kernel, grid, block)
         context.progress(done + 2, total)
 
 
-def _words(kernel_name: str, grid: int, block: int, n: int) -> str:
+def _launch_text(kernel_name: str, grid: int, block: int, n: int) -> str:
     if kernel_name == "add_grid_stride":
-        return f"{grid:,} blocks of {block} threads; each thread takes every {grid * block:,}th number."
+        return f"{grid:,} blocks of {block} threads; each thread adds every {grid * block:,}th element."
     return (
-        f"{grid:,} blocks of {block} threads, a thread for each number: {grid * block - n} threads too many, and "
-        "`if (i < n)` keeps them from writing behind the end."
+        f"{grid:,} blocks of {block} threads, one thread per element. {grid * block - n} threads have no element; "
+        "`if (i < n)` prevents them from writing past the end."
     )
 
 
-def _wrong_launch(context: Context, found: Found, kernel: Any, arrays: Arrays) -> None:
-    """A block that no GPU can hold: the launch is refused, and the context lives on."""
-    context.step(f"A launch that is wrong on purpose: {WRONG_BLOCK} threads in a block; 1024 is the most.")
-    given = [arrays.a, arrays.b, arrays.result, arrays.count]
+def _wrong_launch(context: Context, results: LaunchResults, kernel: Any, arrays: Arrays) -> None:
+    """Launches a block that no GPU supports: the launch fails, and the CUDA context survives."""
+    context.step(f"An invalid launch on purpose: {WRONG_BLOCK} threads per block; the maximum is 1024.")
+    arguments = [arrays.a, arrays.b, arrays.result, arrays.count]
     try:
-        kernel(grid=(1, 1, 1), block=(WRONG_BLOCK, 1, 1), args=given)
+        kernel(grid=(1, 1, 1), block=(WRONG_BLOCK, 1, 1), args=arguments)
     except RuntimeError as error:
         context.error(error)
     else:
-        found.wrong.append(f"A block of {WRONG_BLOCK} threads was not refused.")
-    context.step("The refused launch harmed nothing: the next one works.")
+        results.wrong.append(f"A block of {WRONG_BLOCK} threads was accepted.")
+    context.step("The failed launch had no effect: the next one works.")
     grid = -(-arrays.count // STRIDE_BLOCK)
-    launch = partial(kernel, grid=(grid, 1, 1), block=(STRIDE_BLOCK, 1, 1), args=given)
-    _check(context, found, "after the refused launch", arrays, launch)
+    launch = partial(kernel, grid=(grid, 1, 1), block=(STRIDE_BLOCK, 1, 1), args=arguments)
+    _check(context, results, "after the failed launch", arrays, launch)
 
 
 def _uses(context: Context) -> Uses:
@@ -265,25 +265,25 @@ def _run(context: Context) -> Verdict:
     arrays = _arrays(context, count)
     context.step("Compiling a vector addition in CUDA C with NVRTC.")
     kernels = _compiled(context)
-    found = Found()
-    _sweep(context, found, kernels, arrays)
+    results = LaunchResults()
+    _sweep(context, results, kernels, arrays)
     if not context.stopping:
-        _wrong_launch(context, found, kernels["add_one_each"], arrays)
-    ours = [rate for name, rate in found.rates.items() if name != "torch_add"]
-    if ours:
-        context.figure("best", max(ours), "GB/s", context.parameters.repetitions)
-    return verdict_of(context, found)
+        _wrong_launch(context, results, kernels["add_one_each"], arrays)
+    custom = [rate for name, rate in results.rates.items() if name != "torch_add"]
+    if custom:
+        context.result("best", max(custom), "GB/s", context.parameters.repetitions)
+    return verdict_of(context, results)
 
 
 WORKLOAD = Workload(
     name="launch",
-    purpose="A CUDA kernel of one's own, compiled at run time: which block and grid size suits it.",
-    needs="A GPU with CUDA, torch 2.9 or newer with NVRTC; 1.2 GiB of its memory at the default size.",
-    why_not_cpu="It launches a CUDA kernel, and a CPU has no blocks and grids to launch.",
+    purpose="Compiles a custom CUDA kernel at run time and measures block sizes, grid sizes and occupancy.",
+    needs="A GPU with CUDA, torch 2.9 or later with NVRTC, and 1.2 GiB of GPU memory at the default size.",
+    why_not_cpu="launch measures a CUDA kernel, which needs a GPU.",
     uses=_uses,
     run=_run,
     parameters=(
-        integer("elements_millions", 64, 1, 500, "Millions of numbers that are added.", unit="million"),
-        integer("repetitions", 20, 3, 500, "How often each launch is timed."),
+        integer("elements_millions", 64, 1, 500, "Millions of elements.", unit="million"),
+        integer("repetitions", 20, 3, 500, "Timed launches per configuration."),
     ),
 )

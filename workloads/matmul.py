@@ -1,4 +1,4 @@
-"""Stress by matrix products: the same product over and over, every result compared bit by bit with a checked one."""
+"""Matrix multiplication stress test: every result is compared bit by bit with a checked reference."""
 
 from __future__ import annotations
 
@@ -9,36 +9,44 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
-from _kit import NotHereError, Uses, Verdict, Workload, choice, flag, integer, number, peaks, timing
+from _kit import UnsupportedError, Uses, Verdict, Workload, choice, flag, integer, number, peaks, timing
 
 if TYPE_CHECKING:
     from _kit.context import Context
 
 _SEED = 20260
 _CHECKED_ROWS = 8
-_BATCH_SECONDS, _MOST_IN_BATCH, _WARM_UP_SECONDS = 0.2, 2048, 0.5
-_MOST_RESULTS, _MOST_RESULTS_CPU = 16384, 4
+_BATCH_SECONDS, _MAX_IN_BATCH, _WARM_UP_SECONDS = 0.2, 2048, 0.5
+_MAX_RESULTS, _MAX_RESULTS_CPU = 16384, 4
 _CHUNK_BYTES = 32 << 20
-_SPARE_BYTES = 192 << 20  # 64 MiB for the workspaces of cuBLAS, the rest for chunks that are made and compared
-_LARGEST_SHARE_OF_FREE = 0.95
-_LEAST_SIZE_TO_JUDGE = 4096
-_LARGEST_SAG, _LEAST_SECONDS_FOR_SAG = 0.1, 3.0
+_SPARE_BYTES = 192 << 20  # 64 MiB for cuBLAS workspaces, the rest for chunks
+_MAX_SHARE_OF_FREE = 0.95
+_MIN_SIZE_TO_JUDGE = 4096
+_MAX_SLOWDOWN, _MIN_SECONDS_FOR_SLOWDOWN = 0.1, 3.0
 
 
 class _Format(NamedTuple):
-    """``operand_error`` is what a tensor core drops of a product, relatively; ``sum_error`` that of an addition.
+    """How a type is multiplied, and how accurate and fast the result must be.
 
-    A healthy chip comes to ``least_share`` of its peak: torch's integer product reaches 42 % on an H200.
+    Attributes:
+        operand: torch dtype of the operands.
+        result: torch dtype of the result.
+        min_capability: Lowest compute capability.
+        operand_error: Relative rounding error of an operand in a tensor core.
+        sum_error: Relative rounding error of an addition.
+        function: Function of torch.
+        unit: Unit of the throughput.
+        min_share: Share of the peak that a healthy GPU reaches; torch's int8 product reaches 42 % on H200.
     """
 
     operand: str
     result: str
-    least_capability: tuple[int, int]
+    min_capability: tuple[int, int]
     operand_error: float
     sum_error: float
     function: str = "mm"
     unit: str = "TFLOP/s"
-    least_share: float = 0.5
+    min_share: float = 0.5
 
 
 _FORMATS = {
@@ -55,7 +63,14 @@ _ON_CPU = ("fp32", "fp64", "bf16")
 
 @dataclass
 class _Measured:
-    """Of each batch its start and end in seconds after the first's start, and its operations a second."""
+    """Measurements of a run.
+
+    Attributes:
+        batches: Start and end of each batch in seconds since the start of the first, and operations per second.
+        results: Number of compared results.
+        wrong_elements: Number of wrong elements in them.
+        first_wrong: Row and column of the first wrong element.
+    """
 
     batches: list[tuple[float, float, float]] = field(default_factory=list)
     results: int = 0
@@ -64,7 +79,7 @@ class _Measured:
 
 
 class _Products:
-    """Operands, their product as the reference, and the results that are compared with it."""
+    """Operands, their product as a reference, and the results that are compared with it."""
 
     def __init__(self, context: Context, count: int) -> None:
         torch, size, dtype = context.torch, context.parameters.size, context.parameters.dtype
@@ -72,28 +87,28 @@ class _Products:
         self._context, self._size, self._next = context, size, 0
         self._left, self._right = _random_matrix(context, _SEED), _random_matrix(context, _SEED + 1)
         if dtype in ("fp8", "int8"):
-            self._right = self._right.t()  # these functions want the columns of the second operand in one piece
+            self._right = self._right.t()  # these functions require a column-major second operand
         self._multiply = multiplier(context, self._left, self._right)
         self._reference = torch.empty(size, size, dtype=kind, device=context.device)
-        # One block: cuBLAS may choose another algorithm, which rounds otherwise, for a result aligned in another way.
+        # One allocation: cuBLAS picks another algorithm when alignment differs, which rounds differently.
         self._results = torch.empty(count, size, size, dtype=kind, device=context.device).unbind(0)
         self._bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[kind.itemsize]
         self._mask = torch.empty(min(size, _rows(size, 2)), size, dtype=torch.float16, device=context.device)
         self._first_product()
 
     def fill_next(self) -> None:
-        """Computes the product into the result whose turn it is."""
+        """Computes the product into the next result."""
         self._multiply(self._results[self._next])
         self._next = (self._next + 1) % len(self._results)
 
     def flip_one(self) -> None:
-        """Makes one element of the latest result wrong by one bit, in row size / 2 and column size / 3."""
+        """Flips one bit of the latest result, in row size / 2 and column size / 3."""
         self._results[self._next - 1].view(self._bits)[self._size // 2, self._size // 3].bitwise_xor_(1)
 
     def wrong_reference_rows(self) -> int:
-        """How many of some random rows of the reference are not what float64 on the CPU makes of the operands."""
+        """Returns how many of some random rows of the reference differ from a float64 product on the CPU."""
         torch, size, form = self._context.torch, self._size, _FORMATS[self._context.parameters.dtype]
-        rows = random.Random(_SEED).sample(range(size), min(_CHECKED_ROWS, size))  # noqa: S311 - the same every time
+        rows = random.Random(_SEED).sample(range(size), min(_CHECKED_ROWS, size))  # noqa: S311 - reproducible
         left = torch.stack([self._left[row].cpu().to(torch.float64) for row in rows])
         expected = torch.zeros(len(rows), size, dtype=torch.float64)
         step = _rows(size, 8)
@@ -101,15 +116,21 @@ class _Products:
             if self._context.stopping:
                 return 0
             expected += left[:, first : first + step] @ self._right[first : first + step].cpu().to(torch.float64)
-        got = torch.stack([self._reference[row].cpu().to(torch.float64) for row in rows])
-        stored = torch.finfo(self._reference.dtype).eps if form.sum_error else 0.0
-        # Products of numbers of variance 1 are added: the sum is about size ** 0.5, and so are the errors' sums.
-        adding = 8 * form.sum_error * size + 8 * form.operand_error * size**0.5
-        near = (got - expected).abs() <= 2 * (stored + form.operand_error) * expected.abs() + adding
-        return int((~near).any(dim=1).sum())  # a NaN is near to nothing
+        actual = torch.stack([self._reference[row].cpu().to(torch.float64) for row in rows])
+        storage_error = torch.finfo(self._reference.dtype).eps if form.sum_error else 0.0
+        # The sum of `size` products of numbers with variance 1 is about size ** 0.5, and so is the sum of their errors.
+        accumulated_error = 8 * form.sum_error * size + 8 * form.operand_error * size**0.5
+        is_close = (actual - expected).abs() <= 2 * (
+            storage_error + form.operand_error
+        ) * expected.abs() + accumulated_error
+        return int((~is_close).any(dim=1).sum())  # NaN is never close
 
     def _first_product(self) -> None:
-        """Finds out whether torch multiplies this type at all; its own functions differ between versions."""
+        """Computes the reference.
+
+        Raises:
+            UnsupportedError: This version of torch cannot multiply the type; its private functions differ by version.
+        """
         torch, dtype = self._context.torch, self._context.parameters.dtype
         try:
             self._multiply(self._reference)
@@ -117,19 +138,19 @@ class _Products:
         except (TypeError, RuntimeError) as error:
             if _FORMATS[dtype].function == "mm" or type(error) not in (TypeError, RuntimeError, NotImplementedError):
                 raise
-            said = f"torch {torch.__version__} cannot multiply {dtype}: {str(error).strip().splitlines()[0]}"
-            raise NotHereError(f"{said} Use a newer torch, or choose bf16.") from error
+            reason = f"torch {torch.__version__} cannot multiply {dtype}: {str(error).strip().splitlines()[0]}"
+            raise UnsupportedError(f"{reason} Use a newer torch, or choose bf16.") from error
 
     def compare(self, latest: int, measured: _Measured) -> int:
-        """Counts elements of the latest results whose bits differ from the reference's; returns how many results."""
+        """Counts the elements of the latest results that differ from the reference; returns the number of results."""
         results = [self._results[self._next - 1 - back] for back in range(min(latest, len(self._results)))]
         step, right = len(self._mask), self._reference.view(self._bits)
-        pieces = [(each.view(self._bits), first) for each in results for first in range(0, self._size, step)]
+        pieces = [(result.view(self._bits), first) for result in results for first in range(0, self._size, step)]
         counts = []
         for bits, first in pieces:
             mask = self._mask[: min(step, self._size - first)]
             self._context.torch.ne(bits[first : first + step], right[first : first + step], out=mask)
-            # Half numbers are summed in float without a temporary, and exactly up to 2**24; bools would be copied.
+            # A sum of float16 in float32 needs no temporary and is exact up to 2**24; a Boolean mask would be copied.
             counts.append(mask.sum(dtype=self._context.torch.float32))
         wrong = self._context.torch.stack(counts).tolist()
         measured.results += len(results)
@@ -143,12 +164,12 @@ class _Products:
 
 
 def multiplier(context: Context, left: Any, right: Any) -> Callable[[Any], object]:
-    """The function that writes the product of two operands into its argument, in the way of the chosen type."""
+    """Returns the function that writes the product of two operands of the chosen type into its argument."""
     torch, dtype = context.torch, context.parameters.dtype
     one = torch.ones((), dtype=torch.float32, device=context.device)
-    how = {"scale_a": one, "scale_b": one, "out_dtype": torch.bfloat16} if dtype == "fp8" else {}
+    options = {"scale_a": one, "scale_b": one, "out_dtype": torch.bfloat16} if dtype == "fp8" else {}
     function = getattr(torch, _FORMATS[dtype].function)
-    return lambda out: function(left, right, out=out, **how)
+    return lambda out: function(left, right, out=out, **options)
 
 
 def _rows(size: int, element_bytes: int) -> int:
@@ -156,21 +177,21 @@ def _rows(size: int, element_bytes: int) -> int:
 
 
 def _random_matrix(context: Context, seed: int) -> Any:
-    """Random numbers, because a chip that multiplies zeros draws less power; made in chunks, as float."""
+    """Returns random numbers, generated in chunks as float: a GPU that multiplies zeros draws less power."""
     torch, size, form = context.torch, context.parameters.size, _FORMATS[context.parameters.dtype]
     generator = torch.Generator(device=context.device).manual_seed(seed)
-    made = torch.empty(size, size, dtype=getattr(torch, form.operand), device=context.device)
+    matrix = torch.empty(size, size, dtype=getattr(torch, form.operand), device=context.device)
     kind = torch.float64 if form.operand == "float64" else torch.float32
     piece = torch.empty(min(size, _rows(size, kind.itemsize)), size, dtype=kind, device=context.device)
     for first in range(0, size, len(piece)):
         part = piece[: size - first].normal_(generator=generator)
-        made[first : first + len(part)] = part.mul_(40).clamp_(-127, 127) if form.operand == "int8" else part
-    return made
+        matrix[first : first + len(part)] = part.mul_(40).clamp_(-127, 127) if form.operand == "int8" else part
+    return matrix
 
 
 @contextmanager
 def _fp32_precision(context: Context) -> Iterator[None]:
-    """Says whether float32 is multiplied as such or as tf32, and puts it back; the two ways to say so never mix."""
+    """Sets float32 precision to IEEE or TF32 and restores it; the two settings of torch must not be mixed."""
     dtype, settings = context.parameters.dtype, context.torch.backends.cuda.matmul
     name = "fp32_precision" if hasattr(settings, "fp32_precision") else "allow_tf32"
     before = getattr(settings, name)
@@ -183,29 +204,41 @@ def _fp32_precision(context: Context) -> Iterator[None]:
 
 
 def _plan(context: Context) -> tuple[int, Uses]:
-    """How many results there will be, and what all takes; refuses what does not go or fit."""
-    given, torch, chip, form = context.parameters, context.torch, context.chip, _FORMATS[context.parameters.dtype]
-    dtype, size = given.dtype, given.size
+    """Returns the number of results and the resources of the run.
+
+    Raises:
+        UnsupportedError: The type or size is not supported or does not fit.
+    """
+    parameters, torch, chip, form = context.parameters, context.torch, context.chip, _FORMATS[context.parameters.dtype]
+    dtype, size = parameters.dtype, parameters.size
     if size % 16:
-        raise NotHereError(f"A size of {size} is no multiple of 16, as fast products need. Choose {size // 16 * 16}.")
+        raise UnsupportedError(
+            f"The size must be a multiple of 16 for fast kernels; {size} is not. Choose {size // 16 * 16}."
+        )
     if chip is None and dtype not in _ON_CPU:
-        raise NotHereError(f"{dtype} is multiplied on a GPU only. On the CPU choose {', '.join(_ON_CPU)}.")
-    if chip is not None and chip.capability < form.least_capability:
-        has, wants = (".".join(map(str, each)) for each in (chip.capability, form.least_capability))
-        raise NotHereError(f"{chip.name} has compute capability {has}; {dtype} needs {wants}. Choose fp16 or fp32.")
+        raise UnsupportedError(f"{dtype} needs a GPU. On the CPU choose {', '.join(_ON_CPU)}.")
+    if chip is not None and chip.capability < form.min_capability:
+        actual, required = (".".join(map(str, version)) for version in (chip.capability, form.min_capability))
+        raise UnsupportedError(
+            f"{chip.name} has compute capability {actual}; {dtype} needs {required}. Choose fp16 or fp32."
+        )
     if not hasattr(torch, form.operand) or not hasattr(torch, form.function):
-        raise NotHereError(f"torch {torch.__version__} knows no {dtype}. Use torch 2.5 or later, or choose bf16.")
+        raise UnsupportedError(
+            f"torch {torch.__version__} does not support {dtype}. Use torch 2.5 or later, or choose bf16."
+        )
     result = getattr(torch, form.result).itemsize * size**2
     fixed = 2 * getattr(torch, form.operand).itemsize * size**2 + result + _SPARE_BYTES
     if not context.on_gpu:
-        return _MOST_RESULTS_CPU, Uses(0, given.duration + 3, fixed + _MOST_RESULTS_CPU * result)
+        return _MAX_RESULTS_CPU, Uses(0, parameters.duration + 3, fixed + _MAX_RESULTS_CPU * result)
     free = context.free_memory()[0]
-    fitting = (int(free * _LARGEST_SHARE_OF_FREE) - fixed) // result
+    fitting = (int(free * _MAX_SHARE_OF_FREE) - fixed) // result
     if fitting < 1:
-        needs, has = (f"{each / 2**30:.1f} GiB" for each in (fixed + result, free))
-        raise NotHereError(f"{dtype} {size} x {size} needs {needs}; {has} are free. Choose a smaller size.")
-    results = min(fitting, max(1, int(free * given.memory_percent / 100) // result), _MOST_RESULTS)
-    return results, Uses(fixed + results * result, given.duration + 3)
+        required, available = (f"{size_bytes / 2**30:.1f} GiB" for size_bytes in (fixed + result, free))
+        raise UnsupportedError(
+            f"{dtype} {size} x {size} needs {required}; {available} are free. Choose a smaller size."
+        )
+    results = min(fitting, max(1, int(free * parameters.memory_percent / 100) // result), _MAX_RESULTS)
+    return results, Uses(fixed + results * result, parameters.duration + 3)
 
 
 def _run(context: Context) -> Verdict:
@@ -213,96 +246,95 @@ def _run(context: Context) -> Verdict:
     if context.on_gpu:
         context.cap_memory(uses.memory_bytes)
     with _fp32_precision(context):
-        context.step("Random operands are multiplied once; float64 on the CPU checks rows of this reference.")
+        context.step("Random operands are multiplied once; rows of this reference are checked with float64 on the CPU.")
         products = _Products(context, results)
         if wrong_rows := products.wrong_reference_rows():
-            return context.fail(f"{wrong_rows} of {_CHECKED_ROWS} rows that float64 on the CPU checked are wrong.")
+            return context.fail(f"{wrong_rows} of {_CHECKED_ROWS} rows checked with float64 on the CPU are wrong.")
         length = _warm_up(context, products)
-        context.step(f"The product is computed again and again; each of {results} results must be equal bit by bit.")
+        context.step(f"The product is repeated; each of {results} results must equal the reference bit by bit.")
         measured = _measure(context, products, length)
-    return _judge(context, measured) if measured.batches else context.fail("Not one batch was computed.")
+    return _judge(context, measured) if measured.batches else context.fail("No batch was computed.")
 
 
 def _warm_up(context: Context, products: _Products) -> int:
-    """Lets the clocks rise; returns how many products make a batch."""
+    """Runs until the clocks have risen; returns the number of products per batch."""
     length, until = 1, time.monotonic() + _WARM_UP_SECONDS
     while True:
         seconds = max(timing.batch_seconds(context, products.fill_next, length), 1e-9)
         rate = 2 * context.parameters.size**3 * length / seconds
         context.metric("throughput", rate / 1e12, _FORMATS[context.parameters.dtype].unit)
-        length = max(1, min(_MOST_IN_BATCH, round(_BATCH_SECONDS * length / seconds)))
+        length = max(1, min(_MAX_IN_BATCH, round(_BATCH_SECONDS * length / seconds)))
         if context.stopping or time.monotonic() >= until:
             return length
 
 
 def _measure(context: Context, products: _Products, length: int) -> _Measured:
-    measured, given, began = _Measured(), context.parameters, time.monotonic()
-    context.deadline = began + given.duration
+    measured, parameters, run_start = _Measured(), context.parameters, time.monotonic()
+    context.deadline = run_start + parameters.duration
     while not (context.cancelled or (measured.batches and context.stopping)):
-        start = time.monotonic() - began
-        rate = 2 * given.size**3 * length / timing.batch_seconds(context, products.fill_next, length)
-        if given.inject_error and not measured.batches:
+        start = time.monotonic() - run_start
+        rate = 2 * parameters.size**3 * length / timing.batch_seconds(context, products.fill_next, length)
+        if parameters.inject_error and not measured.batches:
             products.flip_one()
         context.checked += products.compare(length, measured)
-        elapsed = time.monotonic() - began
+        elapsed = time.monotonic() - run_start
         measured.batches.append((start, elapsed, rate))
-        context.metric("throughput", rate / 1e12, _FORMATS[given.dtype].unit)
-        context.progress(min(elapsed, given.duration), given.duration)
+        context.metric("throughput", rate / 1e12, _FORMATS[parameters.dtype].unit)
+        context.progress(min(elapsed, parameters.duration), parameters.duration)
     return measured
 
 
 def _judge(context: Context, measured: _Measured) -> Verdict:
-    given, rates = context.parameters, [rate for _, _, rate in measured.batches]
-    what = f"{given.dtype} {given.size} x {given.size}"
-    share, sag = _tell_figures(context, measured, rates)
+    parameters, rates = context.parameters, [rate for _, _, rate in measured.batches]
+    what = f"{parameters.dtype} {parameters.size} x {parameters.size}"
+    share, slowdown = _add_results(context, measured, rates)
     if measured.wrong_elements:
         row, column = measured.first_wrong or (0, 0)
         why = f"{what}: {measured.wrong_elements} elements of {measured.results} results are wrong, the first in "
         why += f"row {row}, column {column} (counted from 0)."
-        return context.fail(why + (" One was flipped on purpose (inject_error)." if given.inject_error else ""))
-    rate = f"{what}: {timing.median(rates) / 1e12:.4g} {_FORMATS[given.dtype].unit}"
-    rate += "" if share is None else f", {share:.0%} of what the chip can do at its highest clock"
-    right = f"All {measured.results} results equal a reference that float64 confirms."
-    least = _FORMATS[given.dtype].least_share
-    if share is not None and share < least and given.size >= _LEAST_SIZE_TO_JUDGE:
-        return context.warn(f"{rate}, where a healthy one comes to {least:.0%} at least. {right}")
-    if context.on_gpu and sag > _LARGEST_SAG and measured.batches[-1][1] >= _LEAST_SECONDS_FOR_SAG:
-        return context.warn(f"{rate}; the last second was {sag:.0%} slower than the first. {right}")
+        return context.fail(why + (" One was flipped on purpose (inject_error)." if parameters.inject_error else ""))
+    rate = f"{what}: {timing.median(rates) / 1e12:.4g} {_FORMATS[parameters.dtype].unit}"
+    rate += "" if share is None else f", {share:.0%} of the peak at the maximum clock"
+    right = f"All {measured.results} results equal the reference, which was checked with float64."
+    min_share = _FORMATS[parameters.dtype].min_share
+    if share is not None and share < min_share and parameters.size >= _MIN_SIZE_TO_JUDGE:
+        return context.warn(f"{rate}, while a healthy GPU reaches at least {min_share:.0%}. {right}")
+    if context.on_gpu and slowdown > _MAX_SLOWDOWN and measured.batches[-1][1] >= _MIN_SECONDS_FOR_SLOWDOWN:
+        return context.warn(f"{rate}; the last second was {slowdown:.0%} slower than the first. {right}")
     return context.ok(f"{rate}. {right}")
 
 
-def _tell_figures(context: Context, measured: _Measured, rates: list[float]) -> tuple[Optional[float], float]:
-    """Adds the figures; returns the share of the peak, None where that is not known, and by how much the rate sank."""
+def _add_results(context: Context, measured: _Measured, rates: list[float]) -> tuple[Optional[float], float]:
+    """Adds the results; returns the share of the peak, or None, and the slowdown from the first to the last second."""
     unit, end = _FORMATS[context.parameters.dtype].unit, measured.batches[-1][1]
     median, count, peak, source = timing.median(rates) / 1e12, len(rates), None, ""
     if context.chip is not None and (peak := peaks.peak_operations(context.chip, context.parameters.dtype)):
-        each = (peaks.operations_per_clock(context.chip, context.parameters.dtype) or 0) // context.chip.sm_count
-        source = (
-            f"{context.chip.sm_count} SMs x {each} operations a clock x {(context.chip.clock_hertz or 0) / 1e6:.0f} MHz"
-        )
-    context.figure("throughput", median, unit, count, limit=peak and peak / 1e12, limit_source=source)
-    first = [rate for _, ended, rate in measured.batches if ended <= 1] or rates[:1]
-    last = [rate for began, _, rate in measured.batches if began >= end - 1] or rates[-1:]
-    context.figure("throughput_first_second", timing.median(first) / 1e12, unit, len(first))
-    context.figure("throughput_last_second", timing.median(last) / 1e12, unit, len(last))
-    context.figure("results_checked", measured.results, "matrices", count)
-    context.figure("wrong_elements", measured.wrong_elements, "elements", measured.results)
+        per_sm = (peaks.operations_per_clock(context.chip, context.parameters.dtype) or 0) // context.chip.sm_count
+        megahertz = (context.chip.clock_hertz or 0) / 1e6
+        source = f"{context.chip.sm_count} SMs x {per_sm} operations per clock x {megahertz:.0f} MHz"
+    context.result("throughput", median, unit, count, limit=peak and peak / 1e12, limit_source=source)
+    first = [rate for _, end_seconds, rate in measured.batches if end_seconds <= 1] or rates[:1]
+    last = [rate for start_seconds, _, rate in measured.batches if start_seconds >= end - 1] or rates[-1:]
+    context.result("throughput_first_second", timing.median(first) / 1e12, unit, len(first))
+    context.result("throughput_last_second", timing.median(last) / 1e12, unit, len(last))
+    context.result("results_checked", measured.results, "matrices", count)
+    context.result("wrong_elements", measured.wrong_elements, "elements", measured.results)
     return peak and median * 1e12 / peak, 1 - timing.median(last) / timing.median(first)
 
 
 WORKLOAD = Workload(
     name="matmul",
-    purpose="Multiplies matrices at full load and compares every result: is the arithmetic right, and how fast is it?",
-    needs="One GPU or the CPU, and a share of the free memory.",
+    purpose="Multiplies matrices at full load, measures the throughput, and compares every result bit by bit.",
+    needs="A GPU or the CPU, and a share of free memory.",
     uses=lambda context: _plan(context)[1],
     run=_run,
     parameters=(
-        choice("dtype", "bf16", tuple(_FORMATS), "Type of the numbers that are multiplied.", default_cpu="fp32"),
+        choice("dtype", "bf16", tuple(_FORMATS), "Data type of the matrices.", default_cpu="fp32"),
         integer(
             "size", 8192, 64, 32768, "Rows and columns of the square matrices, a multiple of 16.", default_cpu=1024
         ),
-        number("duration", 20, 0.1, 86400, "How long the load lasts.", unit="s", default_cpu=5),
-        number("memory_percent", 10, 0.1, 95, "Share of the free GPU memory that the results take at most.", unit="%"),
-        flag("inject_error", False, "Flips one bit of one result, to see that the check finds it."),
+        number("duration", 20, 0.1, 86400, "Duration of the load.", unit="s", default_cpu=5),
+        number("memory_percent", 10, 0.1, 95, "Maximum share of free GPU memory for the results.", unit="%"),
+        flag("inject_error", False, "Flip one bit of one result, to verify the check."),
     ),
 )

@@ -1,6 +1,6 @@
-"""The command line: what can be asked of gpumon, and the exit codes.
+"""The command line: commands, options and exit codes.
 
-The collector is started before the screen's library is imported, so that the first values are there when the screen is.
+The collector starts before the screen's library is imported, so that the first values arrive while the screen opens.
 """
 
 from gpumon.cli.commands import gpumon

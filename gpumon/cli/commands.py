@@ -1,4 +1,4 @@
-"""The commands. What a command needs is imported when it runs, so that each starts fast."""
+"""The commands. Each imports what it needs when it runs, so that every command starts fast."""
 
 import json
 import os
@@ -12,38 +12,40 @@ from gpumon import __version__
 from gpumon.cli.attach import attach
 from gpumon.cli.doctor import doctor
 from gpumon.cli.explain import explain
-from gpumon.cli.group import Commands, configured, handed_down, thresholds
+from gpumon.cli.group import CommandGroup, command_defaults, thresholds, warnings
 from gpumon.cli.memory import memory
 from gpumon.cli.options import (
     NumberRange,
     debug_option,
     history_option,
     interval_option,
+    json_option,
     screen_options,
     since_option,
     speed_option,
 )
 from gpumon.cli.snapshot import snapshot
 from gpumon.cli.watch import watch
-from gpumon.core.exits import CommandError, ExitCode
+from gpumon.core.problems import CommandError, ExitCode
 from gpumon.streams.base import Stream
 
 if TYPE_CHECKING:
     from gpumon.ui.selftest import Check
 
 DEMO_SECONDS: Final = 100.0
-"""Where in the bundled recording the most can be seen."""
+"""The position in the bundled recording at which the screens show the most."""
+_MAX_SIZE: Final = 1000
 
 _EPILOG: Final = (
-    "Exit codes: 0 fine; 1 it ran and the verdict is bad; 2 wrong usage; 3 what it needs is not there "
-    "(no driver, no GPU, no torch); 128+n ended by signal n. Every option can be set in the environment, such as "
-    "GPUMON_INTERVAL or GPUMON_DEMO_SPEED, and all but --yes and --debug in $XDG_CONFIG_HOME/gpumon/config.toml, "
+    "Exit codes: 0 success; 1 completed with a bad verdict; 2 usage error; 3 a prerequisite is missing (no driver, "
+    "no GPU, no torch); 128+n ended by signal n. Every option can be set in the environment, such as "
+    "GPUMON_INTERVAL or GPUMON_DEMO_SPEED, and all except --yes and --debug in $XDG_CONFIG_HOME/gpumon/config.toml, "
     "such as interval = 2."
 )
 
 
 @click.group(
-    cls=Commands,
+    cls=CommandGroup,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GPUMON"},
     epilog=_EPILOG,
@@ -55,12 +57,12 @@ _EPILOG: Final = (
 @debug_option
 @click.pass_context
 def gpumon(context: click.Context, interval: float, history: float, theme: str, mouse: bool) -> None:
-    """Watch the NVIDIA GPUs of this machine, live.
+    """Monitor the NVIDIA GPUs of this host.
 
-    Without a terminal it prints what `gpumon status` prints.
+    Without a terminal, gpumon prints the output of gpumon status.
     """
     if context.invoked_subcommand is not None:
-        context.default_map = {context.invoked_subcommand: handed_down(context, context.invoked_subcommand)}
+        context.default_map = {context.invoked_subcommand: command_defaults(context, context.invoked_subcommand)}
         return
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
         context.invoke(status)
@@ -76,53 +78,56 @@ def gpumon(context: click.Context, interval: float, history: float, theme: str, 
 @screen_options
 @debug_option
 def demo(speed: float, history: float, theme: str, mouse: bool) -> None:
-    """Play the bundled recording of a real machine with eight GPUs."""
+    """Play the bundled recording of a host with eight GPUs."""
     from gpumon.streams.replay import open_demo
 
     _show(open_demo(speed), theme, mouse, history)
 
 
-@gpumon.command(short_help="Print one look at this machine.")
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    envvar="GPUMON_STATUS_JSON",
-    help="One JSON document, missing values null with their reason.",
-)
+@gpumon.command(short_help="Print one sample of all GPUs.")
+@json_option("status", "Print one JSON document; missing values are null, with the reason.")
 @debug_option
 def status(as_json: bool) -> None:
-    """Print one look at this machine's GPUs."""
+    """Print one sample of the GPUs of this host, their processes and alerts."""
     limits = thresholds()
     if as_json:
-        from gpumon.operations.sight import look_with_probes
-        from gpumon.operations.status import document
+        from gpumon.operations.one_shot import sample_with_probes
+        from gpumon.operations.status import status_document
 
-        frame, probes, _ = look_with_probes()
-        click.echo(json.dumps(document(frame, limits, probes), indent=2, ensure_ascii=False))
+        frame, probes, _ = sample_with_probes()
+        click.echo(json.dumps(status_document(frame, limits, probes), indent=2, ensure_ascii=False))
     else:
-        from gpumon.operations.status import look
+        from gpumon.operations.one_shot import sample_frame
 
-        frame = look()
+        frame = sample_frame()
         if frame.devices:
-            from gpumon.ui.report import report
+            from gpumon.present.status_report import status_text
 
-            click.echo(report(frame, limits))
+            click.echo(status_text(frame, limits))
     problem = frame.problems.get("driver")
     if problem is not None:
-        raise CommandError(problem, ExitCode.NOT_THERE)
+        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
 
 
-@gpumon.command(short_help="Record this machine to a file or a pipe.")
+@gpumon.command(short_help="Record this host to a file or a pipe.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @interval_option
-@click.option("--duration", type=NumberRange(0, min_open=True), metavar="SECONDS", help="When to stop.")
-@click.option("--anonymize", is_flag=True, help="Leave out host and user names, UUIDs, folders and arguments.")
+@click.option(
+    "--duration",
+    type=NumberRange(0, min_open=True),
+    metavar="SECONDS",
+    help="How long to record.  [default: until interrupted]",
+)
+@click.option(
+    "--anonymize",
+    is_flag=True,
+    help="Remove host and user names, UUIDs, directories and command-line arguments.",
+)
 @debug_option
 def record(file: Path, interval: float, duration: float | None, anonymize: bool) -> None:
-    """Record this machine to FILE (compressed if it ends in .gz), or to standard output if FILE is -.
+    """Record this host to FILE, compressed if the name ends in .gz, or to standard output if FILE is -.
 
-    To watch another machine: ssh box gpumon record - | gpumon replay -
+    To watch another host: ssh box gpumon record - | gpumon replay -
     """
     from gpumon.operations.record import record as run
     from gpumon.streams.live import LiveStream
@@ -140,58 +145,68 @@ def record(file: Path, interval: float, duration: float | None, anonymize: bool)
 def replay(  # noqa: PLR0917 - click passes them by name
     file: Path, speed: float, since: str | None, history: float, theme: str, mouse: bool
 ) -> None:
-    """Play a recording in the same screen, or frames from standard input if FILE is -."""
-    from gpumon.operations.export import begin_of, open_replay_since
+    """Play the recording FILE on the screens of gpumon, or frames from standard input if FILE is -."""
+    from gpumon.operations.export import open_replay_since, parse_since
 
-    _show(open_replay_since(file, speed, begin_of(since)), theme, mouse, history)
+    _show(open_replay_since(file, speed, parse_since(since)), theme, mouse, history)
 
 
 @gpumon.command(short_help="Write a recording as CSV or JSON lines.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--metrics", metavar="NAME,NAME", help="The columns, by their names in --json; all if not given.")
+@click.option("--metrics", metavar="NAME,NAME", help="Metrics to write, by their names in JSON output.  [default: all]")
 @click.option(
     "--csv/--json",
     "as_csv",
     default=True,
     envvar="GPUMON_EXPORT_CSV",
     show_default=True,
-    help="A table, or a JSON line a GPU and moment.",
+    help="Write a CSV table, or one JSON line per GPU and sample.",
 )
 @since_option
 @debug_option
 def export(file: Path, metrics: str | None, as_csv: bool, since: str | None) -> None:
-    """Write the figures of the recording FILE, or of standard input if FILE is -, to standard output.
+    """Write the metrics of the recording FILE, or of standard input if FILE is -, to standard output.
 
-    What was not measured stays empty. For example: gpumon export run.jsonl.gz --metrics power_watts --since 10m
+    A value that was not measured is an empty cell. Example: gpumon export run.jsonl.gz --metrics power_watts --since
+    10m
     """
-    from gpumon.operations.export import begin_of, chosen_metrics
     from gpumon.operations.export import export as run
+    from gpumon.operations.export import parse_metrics, parse_since
 
-    run(file, chosen_metrics(metrics), begin_of(since), sys.stdout, as_json=not as_csv)
+    run(file, parse_metrics(metrics), parse_since(since), sys.stdout, as_json=not as_csv)
 
 
-@gpumon.command(short_help="Walk every screen headless and check what is there.")
+@gpumon.command(short_help="Open every screen without a terminal and check it.")
 @click.option(
     "--demo",
     "use_demo",
     is_flag=True,
     envvar="GPUMON_SELFTEST_DEMO",
-    help="On the bundled recording instead of this machine.",
+    help="Use the bundled recording instead of this host.",
 )
 @click.option("--size", default="160x50", show_default=True, metavar="COLUMNSxROWS", help="Size of the terminal.")
-@click.option("--theme", type=click.Choice(["dark", "light", "ansi"]), default="dark", show_default=True)
 @click.option(
-    "--screens", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER", help="Save an SVG of each screen."
+    "--theme",
+    type=click.Choice(["dark", "light", "ansi"]),
+    default="dark",
+    show_default=True,
+    help="Color theme.",
 )
-@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_SELFTEST_JSON", help="One JSON document.")
+@click.option(
+    "--screens",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Save an SVG of each screen to this folder.",
+)
+@json_option("selftest")
 @debug_option
 def selftest(use_demo: bool, size: str, theme: str, screens: Path | None, as_json: bool) -> None:
-    """Test the real screen on this machine, without a terminal: open every screen, press every key, check every value.
+    """Test the screens on this host without a terminal: open every screen, press every key, check every value.
 
-    Ends within 45 seconds whatever hangs, and exits 0 or 1.
+    Ends within 45 seconds, even if the driver does not respond, and exits with 0 or 1.
     """
     columns, _, rows = size.partition("x")
-    if not (columns.isdecimal() and rows.isdecimal() and 0 < int(columns) <= 1000 and 0 < int(rows) <= 1000):
+    if not (columns.isdecimal() and rows.isdecimal() and 0 < int(columns) <= _MAX_SIZE and 0 < int(rows) <= _MAX_SIZE):
         raise click.BadParameter(f"{size!r} is not a size such as 160x50.", param_hint="--size")
     if screens is not None:
         screens.mkdir(parents=True, exist_ok=True)
@@ -207,17 +222,17 @@ def selftest(use_demo: bool, size: str, theme: str, screens: Path | None, as_jso
         raise click.exceptions.Exit(ExitCode.BAD_VERDICT)
 
 
-@gpumon.command(short_help="List the workloads that can be run.")
-@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_WORKLOADS_JSON", help="One JSON document.")
+@gpumon.command(short_help="List the workloads.")
+@json_option("workloads")
 @debug_option
 def workloads(as_json: bool) -> None:
-    """List what can be run, with its parameters; files that are no workload are named with the reason."""
-    from gpumon.cli.workloads import listing
+    """List the workloads and their parameters. Files that are not valid workloads are listed with the reason."""
+    from gpumon.cli.workloads import print_workloads
 
-    click.echo(listing(as_json=as_json))
+    print_workloads(as_json=as_json)
 
 
-@gpumon.command(short_help="Run a workload and judge what came out.")
+@gpumon.command(short_help="Run a workload and report its verdict.")
 @click.argument("name")
 @click.option(
     "--device",
@@ -227,7 +242,7 @@ def workloads(as_json: bool) -> None:
     show_default=True,
     metavar="DEVICE",
     envvar="GPUMON_RUN_DEVICE",
-    help="cpu, cuda:N as CUDA numbers them, or cuda:all; may be given several times.",
+    help="cpu, cuda:N in CUDA's order, or cuda:all; can be given several times.",
 )
 @click.option(
     "--set",
@@ -235,12 +250,12 @@ def workloads(as_json: bool) -> None:
     multiple=True,
     metavar="KEY=VALUE",
     envvar="GPUMON_RUN_SET",
-    help="A parameter; see gpumon workloads.",
+    help="A parameter of the workload; see gpumon workloads.",
 )
-@click.option("--duration", type=NumberRange(0, min_open=True), metavar="SECONDS", help="How long it may run.")
-@click.option("--python", metavar="PATH", help="The interpreter with torch; else the first one found that has it.")
-@click.option("--yes", is_flag=True, help="Begin without asking, even where others work on the GPU.")
-@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_RUN_JSON", help="A JSON line an event.")
+@click.option("--duration", type=NumberRange(0, min_open=True), metavar="SECONDS", help="Maximum run time.")
+@click.option("--python", metavar="PATH", help="Python interpreter with torch.  [default: the first one found]")
+@click.option("--yes", is_flag=True, help="Start without confirmation, even if other processes use the GPU.")
+@json_option("run", "Print one JSON line per event.")
 @debug_option
 def run(  # noqa: PLR0917 - click passes them by name
     name: str,
@@ -251,16 +266,17 @@ def run(  # noqa: PLR0917 - click passes them by name
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Run the workload NAME in a process of its own, beside the GPU's own figures.
+    """Run the workload NAME in a separate process while gpumon samples its GPU.
 
-    Exits with 0 if its verdict is good, 1 if it is bad, 3 if it cannot run here.
+    Exits with 0 if the verdict is good, 1 if it is bad, 3 if the workload cannot run here.
     """
-    from gpumon.cli.workloads import Wish, run_wish
+    from gpumon.cli.workloads import RunOptions, run_workloads
 
-    return run_wish(Wish(name, devices, settings, duration, python, yes=yes, as_json=as_json))
+    return run_workloads(RunOptions(name, devices, settings, duration, python, yes=yes, as_json=as_json))
 
 
-gpumon.add_command(explain)
+for _command in (attach, doctor, explain, memory, snapshot, watch):
+    gpumon.add_command(_command)
 
 
 def _selftest(use_demo: bool, size: tuple[int, int], theme: str, screens: Path | None) -> "list[Check]":
@@ -282,24 +298,17 @@ def _selftest(use_demo: bool, size: tuple[int, int], theme: str, screens: Path |
 
 
 def _show(stream: Stream, theme: str, mouse: bool, history: float) -> NoReturn:
-    """Opens the screen; the stream is started first, so that both get ready at once."""
+    """Open the screen. The stream starts first, so that frames arrive while the screen's library is imported."""
     from gpumon.ui import terminal
 
     terminal.require()
-    terminal.frugal()
+    terminal.set_textual_defaults()
     stream.start()
     try:
         from gpumon.ui.app import GpumonApp
 
-        app = GpumonApp(stream, theme, history, notice=configured().warning, thresholds=thresholds())
+        app = GpumonApp(stream, theme, history, notice=" ".join(warnings()), thresholds=thresholds())
         code = terminal.run(app, stream.close, mouse=mouse)
     finally:
         stream.close()
-    os._exit(code)  # all is given back; an ordinary exit would still wait for threads that wait for the driver
-
-
-gpumon.add_command(attach)
-gpumon.add_command(doctor)
-gpumon.add_command(memory)
-gpumon.add_command(snapshot)
-gpumon.add_command(watch)
+    os._exit(code)  # the terminal is restored; a regular exit would wait for threads that wait for the driver

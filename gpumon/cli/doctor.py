@@ -1,4 +1,4 @@
-"""`gpumon doctor`: is this machine fit for PyTorch?"""
+"""`gpumon doctor`: is this host ready for PyTorch?"""
 
 import json
 import shutil
@@ -9,68 +9,68 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.options import debug_option
-from gpumon.core.exits import ExitCode
+from gpumon.core.problems import ExitCode
 
 if TYPE_CHECKING:
     from gpumon.diagnosis.checks import Check
     from gpumon.operations.doctor.examination import Examination
 
-_WIDTH: Final = 110
-_LOOK_SECONDS: Final = 0.5
+_DEFAULT_WIDTH: Final = 110
+_PROGRESS_SECONDS: Final = 0.5
 
 
-@click.command(short_help="Check whether this machine is fit for PyTorch.")
-@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_DOCTOR_JSON", help="One JSON document.")
+@click.command(short_help="Check whether this host is ready for PyTorch.")
+@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_DOCTOR_JSON", help="Print one JSON document.")
 @click.option(
     "--bundle",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write all that was found to a new file for somebody else, without names, addresses and secrets.",
+    help="Write the checks and their facts to a new file for sharing, without names, addresses, or secrets.",
 )
-@click.option("--python", metavar="PATH", help="The interpreter to ask about torch; else every one that can be found.")
+@click.option("--python", metavar="PATH", help="Check only this interpreter. Default: every one that gpumon finds.")
 @debug_option
 def doctor(as_json: bool, bundle: Path | None, python: str | None) -> int:
-    """Check driver, GPUs, machine, environment and the torch of each Python, and say how to mend what is wrong.
+    """Check the driver, GPUs, host, environment, and the PyTorch of each Python, and show how to fix problems.
 
-    Ends within 45 seconds whatever hangs, and exits 0 or 1.
+    Takes at most 45 seconds, even if the driver hangs. Exits with 0, or with 1 if a check failed.
     """
     from gpumon.diagnosis.checks import Status, document, verdict
     from gpumon.operations.doctor.bundle import refuse_existing, save_bundle
-    from gpumon.operations.doctor.examination import Examination, Wish
+    from gpumon.operations.doctor.examination import DoctorOptions, Examination
 
     if bundle is not None:
         refuse_existing(bundle)
-    examination = Examination(Wish(python=python))
+    examination = Examination(DoctorOptions(python=python))
     try:
         examination.start()
-        checks = _followed(examination)
+        checks = _wait_with_progress(examination)
         click.echo(json.dumps(document(checks), indent=2, ensure_ascii=False) if as_json else _text(checks))
         if bundle is not None:
             removed = save_bundle(bundle, examination)
-            click.echo(f"\n{bundle} is written. {removed}\nRead it before you hand it on.", err=as_json)
+            click.echo(f"\nWrote {bundle}. {removed}\nRead the file before you share it.", err=as_json)
     finally:
         examination.close()
     return ExitCode.BAD_VERDICT if verdict(checks) is Status.FAIL else ExitCode.OK
 
 
-def _followed(examination: "Examination") -> "list[Check]":
-    """Waits for the end; on a terminal, says how far it is."""
-    told = ""
+def _wait_with_progress(examination: "Examination") -> "list[Check]":
+    """Waits for the end, and shows the progress if standard error is a terminal."""
+    progress = ""
     while not examination.is_over:
-        examination.inbox.arrived.wait(_LOOK_SECONDS)
+        examination.inbox.arrived.wait(_PROGRESS_SECONDS)
         examination.inbox.drain()
         if sys.stderr.isatty():
-            told = f"{len(examination.checks)} checks made ..."
-            click.echo(f"\r{told}", nl=False, err=True)
-    if told:
-        click.echo(f"\r{' ' * len(told)}\r", nl=False, err=True)
+            progress = f"{len(examination.checks)} checks done ..."
+            click.echo(f"\r{progress}", nl=False, err=True)
+    if progress:
+        click.echo(f"\r{' ' * len(progress)}\r", nl=False, err=True)
     return examination.wait()
 
 
 def _text(checks: "list[Check]") -> str:
-    from gpumon.ui.paint.line import plain
-    from gpumon.ui.view.doctor import doctor_rows, summary
+    from gpumon.present.doctor import doctor_rows, summary
+    from gpumon.present.paint.line import plain
 
-    width = min(max(shutil.get_terminal_size((_WIDTH, 40)).columns, 60), 160)
+    width = min(max(shutil.get_terminal_size((_DEFAULT_WIDTH, 40)).columns, 60), 160)
     lines = [plain(row.line).rstrip() for row in doctor_rows(checks, width, is_over=True)]
     return "\n".join([*lines, "", summary(checks)])

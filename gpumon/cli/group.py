@@ -1,4 +1,4 @@
-"""The group of all commands, and what the configuration file says to each of them."""
+"""The group of all commands: it reads the configuration file, and prints warnings before a command runs."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -6,54 +6,63 @@ import click
 from click.core import ParameterSource
 
 from gpumon.cli.config import Config, load_config
+from gpumon.cli.options import environment_warnings
 
 if TYPE_CHECKING:
-    from gpumon.diagnosis.health import Thresholds
+    from gpumon.diagnosis.alerts import Thresholds
 
 _CONFIG: Final = "gpumon.config"
-"""Where click's context keeps what the file says."""
-_UNSAID: Final = frozenset({ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP})
+"""The key in click's context of the configuration."""
+_DEFAULT_SOURCES: Final = frozenset({ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP})
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """The group of all commands."""
 
-    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Reads the configuration file first: what it says holds where neither an option nor the environment does."""
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the configuration file first: command line and environment take precedence over its values."""
         config = load_config(self)
-        context.default_map = dict(config.options)
-        context.meta[_CONFIG] = config
-        return super().parse_args(context, args)
+        ctx.default_map = dict(config.options)
+        ctx.meta[_CONFIG] = config
+        return super().parse_args(ctx, args)
 
-    def invoke(self, context: click.Context) -> object:
-        """Runs the command; a reader that left is told without a number, by which click would make it an exit of 1."""
-        warning = configured().warning
-        if warning:
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command. A closed pipe is raised without an errno, because click exits with 1 for EPIPE."""
+        for warning in warnings():
             click.echo(f"gpumon: {warning}", err=True)
         try:
-            return super().invoke(context)
+            return super().invoke(ctx)
         except BrokenPipeError:
             raise BrokenPipeError from None
 
 
-def configured() -> Config:
-    """What the file says."""
+def _config() -> Config:
     config: Config = click.get_current_context().meta[_CONFIG]
     return config
 
 
+def warnings() -> list[str]:
+    """What is ignored of the configuration file and of the environment, in sentences."""
+    config_warning = _config().warning
+    return [*([config_warning] if config_warning else []), *environment_warnings(click.get_current_context())]
+
+
 def thresholds() -> "Thresholds":
-    """What it says of health."""
-    from gpumon.diagnosis.health import Thresholds  # late: not every command has a use for it
+    """The alert thresholds of the configuration file."""
+    from gpumon.diagnosis.alerts import Thresholds  # imported late: few commands need it
 
-    return Thresholds.of(configured().health)
+    return Thresholds.of(_config().alerts)
 
 
-def handed_down(context: click.Context, command: str) -> dict[str, Any]:
-    """What was said before a command's name, for the command; GPUMON_THEME is meant for gpumon demo as well.
+def command_defaults(context: click.Context, command_name: str) -> dict[str, Any]:
+    """The defaults of a command: options before its name and variables such as GPUMON_THEME also set its options.
 
-    The file says it more closely in the command's own table than at its top.
+    In the file, the table of the command takes precedence over the top of the file.
     """
-    options = configured().options
-    said = {name: value for name, value in context.params.items() if context.get_parameter_source(name) not in _UNSAID}
-    return {**options, **options.get(command, {}), **said}
+    options = _config().options
+    explicit = {
+        name: value
+        for name, value in context.params.items()
+        if context.get_parameter_source(name) not in _DEFAULT_SOURCES
+    }
+    return {**options, **options.get(command_name, {}), **explicit}

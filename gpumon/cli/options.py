@@ -1,123 +1,175 @@
-"""What several commands take, and how a number is read."""
+"""Options that several commands have, and the types of their values."""
 
 import math
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
-from gpumon.core.durations import HISTORY_SECONDS, LEAST_HISTORY_SECONDS, MOST_HISTORY_SECONDS, duration_seconds
+from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS, MAX_HISTORY_SECONDS, MIN_HISTORY_SECONDS
+from gpumon.core.units import parse_duration
 
 Command = Callable[..., int | None]
 
+_WARNINGS: Final = "gpumon.warnings"
+"""The key in click's context of the warnings about unused variables of the environment."""
+
 
 class NumberRange(click.FloatRange):
-    """A range that does not take "nan", which is neither below nor above anything."""
+    """A range that excludes "nan", which is neither below nor above any limit."""
 
     def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number, in range."""
+        """The number, if it is in the range."""
         number: float = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value!r} is not a number.", param, ctx)
         return number
 
 
-INTERVAL: Final = NumberRange(0.1, 3600)
-SPEED: Final = NumberRange(0.1, 100)
+class Duration(click.ParamType[float]):
+    """A duration such as ``90s``, ``10m``, ``2h`` or ``1d``; a number without a unit is in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds, if they are in the range."""
+        if not isinstance(value, str):
+            return value
+        try:
+            seconds = parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not MIN_HISTORY_SECONDS <= seconds <= MAX_HISTORY_SECONDS:
+            self.fail(f"{value!r} is not between 1m and 7d.", param, ctx)
+        return seconds
+
+
+class SharedOption(click.Option):
+    """An option of `gpumon` itself that also sets the option of the same name of each command.
+
+    An invalid value in the environment is an error only for a command that has the option. For other commands it is a
+    warning: a variable that is meant for the screen must not stop `gpumon status` or `gpumon watch`.
+    """
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """The value; the default for an invalid variable of the environment that the command does not use."""
+        try:
+            return super().handle_parse_result(ctx, opts, args)
+        except click.BadParameter as error:
+            if self._is_used(ctx, args) or ctx.get_parameter_source(str(self.name)) is not ParameterSource.ENVIRONMENT:
+                raise
+            variable = f"{ctx.auto_envvar_prefix}_{self.name}".upper()
+            environment_warnings(ctx).append(f"{variable} is ignored: {error.message}")
+        value = self.type_cast_value(ctx, self.get_default(ctx))
+        ctx.params[str(self.name)] = value
+        ctx.set_parameter_source(str(self.name), ParameterSource.DEFAULT)
+        return value, args
+
+    def _is_used(self, ctx: click.Context, args: list[str]) -> bool:
+        """Whether the command that follows, if any, has this option."""
+        if not isinstance(ctx.command, click.Group) or not args:
+            return True
+        command = ctx.command.commands.get(args[0])
+        return command is None or any(parameter.name == self.name for parameter in command.params)
+
+
+def environment_warnings(context: click.Context) -> list[str]:
+    """The warnings about variables of the environment that the command does not use."""
+    warnings: list[str] = context.meta.setdefault(_WARNINGS, [])
+    return warnings
+
+
+def json_option(command_name: str, text: str = "Print one JSON document.") -> Callable[[Command], Command]:
+    """The option for JSON output.
+
+    Args:
+        command_name: Name of the command, for the environment variable.
+        text: The help text.
+    """
+    return click.option("--json", "as_json", is_flag=True, envvar=f"GPUMON_{command_name.upper()}_JSON", help=text)
 
 
 def screen_options(command: Command) -> Command:
     """The options of every command that opens the screen."""
     command = click.option(
         "--mouse/--no-mouse",
+        cls=SharedOption,
         default=True,
         show_envvar=True,
-        help="Take the mouse; without it, the terminal selects text.",
+        help="Use the mouse; with --no-mouse, the terminal selects text.",
     )(command)
     return click.option(
         "--theme",
+        cls=SharedOption,
         type=click.Choice(["dark", "light", "ansi"]),
         default="dark",
         show_default=True,
         show_envvar=True,
-        help="Colours; ansi takes those of your terminal and sends fewer bytes.",
+        help="Color theme; ansi uses the colors of the terminal and sends fewer bytes.",
     )(command)
 
 
 def debug_option(command: Command) -> Command:
-    """Taken by every command: after a failure people add it at the end of the line."""
-    return click.option("--debug", is_flag=True, expose_value=False, callback=_note_debug, help="Show tracebacks.")(
-        command
-    )
+    """The option of every command for tracebacks: after a failure, users add it at the end of the line."""
+    return click.option(
+        "--debug", is_flag=True, expose_value=False, callback=_note_debug, help="Show a traceback if gpumon fails."
+    )(command)
 
 
 def _note_debug(context: click.Context, _: click.Parameter, value: bool) -> None:
-    """Keeps the wish where `main` finds it when the command and its context have ended."""
+    """Store the flag where `main` reads it after the command and its context have ended."""
     if value:
         context.find_root().ensure_object(list).append("debug")
 
 
 def interval_option(command: Command) -> Command:
-    """How often."""
+    """The option for the time between frames."""
     return click.option(
         "--interval",
-        type=INTERVAL,
+        cls=SharedOption,
+        type=NumberRange(0.1, 3600),
         default=1.0,
         show_default=True,
         show_envvar=True,
         metavar="SECONDS",
-        help="Seconds from frame to frame, 0.1 to 3600.",
+        help="Seconds between samples.",
     )(command)
 
 
 def speed_option(command: Command) -> Command:
-    """How fast a recording plays."""
+    """The option for the speed of a replay."""
     return click.option(
         "--speed",
-        type=SPEED,
+        type=NumberRange(0.1, 100),
         default=1.0,
         show_default=True,
         show_envvar=True,
         metavar="FACTOR",
-        help="Recorded seconds per second, 0.1 to 100.",
+        help="Playback speed; 2 plays twice as fast as recorded.",
     )(command)
 
 
-class Duration(click.ParamType[float]):
-    """A stretch of time such as ``90s``, ``10m``, ``2h`` or ``1d``; a plain number is seconds."""
-
-    name = "duration"
-
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds, in range."""
-        if not isinstance(value, str):
-            return value
-        try:
-            seconds = duration_seconds(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if not LEAST_HISTORY_SECONDS <= seconds <= MOST_HISTORY_SECONDS:
-            self.fail(f"{value!r} is not between 1m and 7d.", param, ctx)
-        return seconds
-
-
 def history_option(command: Command) -> Command:
-    """How much is remembered."""
+    """The option for the length of the history."""
     return click.option(
         "--history",
+        cls=SharedOption,
         type=Duration(),
-        default=HISTORY_SECONDS,
+        default=DEFAULT_HISTORY_SECONDS,
         show_default="1h",
         show_envvar=True,
         metavar="DURATION",
-        help="How much to remember of every figure, such as 30m or 12h: 1m to 7d, coarser with age.",
+        help="How much history to keep, from 1m to 7d; older history has a lower resolution.",
     )(command)
 
 
 def since_option(command: Command) -> Command:
-    """Where in a recording to begin."""
+    """The option for the start in a recording."""
     return click.option(
         "--since",
         metavar="DURATION|TIME",
-        help="Begin so long before the end, such as 10m, or at a time, such as 2026-05-01T14:30.",
+        help="Where to start: a duration before the end, such as 10m, or a time, such as 2026-05-01T14:30.",
     )(command)

@@ -1,4 +1,4 @@
-"""`gpumon snapshot`: what PyTorch's allocator held, when, and who had asked for it."""
+"""`gpumon snapshot`: what PyTorch's allocator held over time, and which stacks allocated it."""
 
 import json
 import os
@@ -10,94 +10,97 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.options import debug_option, screen_options
-from gpumon.core.exits import ExitCode
+from gpumon.core.problems import ExitCode
 from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
     from gpumon.snapshots.model import Snapshot
 
-_WIDTH: Final = 110
-_TOP: Final = 20
-_MOST: Final = 10_000
+_DEFAULT_WIDTH: Final = 110
+_DEFAULT_TOP: Final = 20
+_MAX_TOP: Final = 10_000
 
 
-@click.command(short_help="Open a memory snapshot of PyTorch.")
+@click.command(short_help="Show a PyTorch memory snapshot.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("file2", type=click.Path(path_type=Path), required=False)
-@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_SNAPSHOT_JSON", help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_SNAPSHOT_JSON", help="Print one JSON document.")
 @click.option(
     "--top",
-    type=click.IntRange(1, _MOST),
-    default=_TOP,
+    type=click.IntRange(1, _MAX_TOP),
+    default=_DEFAULT_TOP,
     show_default=True,
     envvar="GPUMON_SNAPSHOT_TOP",
-    help="So many stacks in text and in JSON; the screen has them all.",
+    help="Number of stacks in text and JSON output. The screen shows all of them.",
 )
 @click.option(
     "--perfetto",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the history to a new file for ui.perfetto.dev: the course, and the 20,000 largest allocations.",
+    help="Write the history with the 20,000 largest allocations to a new file for ui.perfetto.dev.",
 )
 @screen_options
 @debug_option
 def snapshot(  # noqa: PLR0917 - click passes them by name
     file: Path, file2: Path | None, as_json: bool, top: int, perfetto: Path | None, theme: str, mouse: bool
 ) -> int:
-    """Open FILE, which torch.cuda.memory._dump_snapshot() wrote: who allocated what, and what was there at the peak.
+    """Show which stacks allocated the memory in FILE, a snapshot from torch.cuda.memory._dump_snapshot().
 
-    With FILE2 it opens that one, and shows what has changed since FILE. Files of gigabytes are read in little memory,
-    compressed ones (.gz) as well, and nothing in them is ever run.
+    With FILE2, show that snapshot and its changes since FILE. Files may be compressed with gzip and may be
+    gigabytes in size: gpumon reads them with little memory, and never executes anything in them.
 
-    Without a terminal, and with --json or --perfetto, there is no screen.
+    Without a terminal, or with --json or --perfetto, the command prints its output and opens no screen.
     """
     if as_json or perfetto is not None or not _has_screen():
-        return _say(file, file2, as_json=as_json, top=top, perfetto=perfetto)
-    return _show(file, file2, theme, mouse=mouse)
+        return _print(file, file2, as_json=as_json, top=top, perfetto=perfetto)
+    return _open_screen(file, file2, theme, mouse=mouse)
 
 
 def _has_screen() -> bool:
-    is_terminal = all(each is not None and each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr))
+    is_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     return is_terminal and os.environ.get("TERM", "") not in {"", "dumb"}
 
 
-def _say(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto: Path | None) -> int:
+def _print(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto: Path | None) -> int:
     from gpumon.snapshots import perfetto as trace
-    from gpumon.snapshots.reading import Reading, finished
+    from gpumon.snapshots.reader import SnapshotReader, read_to_end
 
     if perfetto is not None:
         trace.refuse_existing(perfetto)
-    before = None if file2 is None else Reading(file)
-    reading = Reading(file2 or file, trace.MOST_ALLOCATIONS if perfetto is not None else 0)  # both are there
-    earlier = None if before is None else finished(before)
-    found = finished(reading)
+    # Both files are opened before the first one is read.
+    earlier_reader = None if file2 is None else SnapshotReader(file)
+    reader = SnapshotReader(
+        file2 or file, trace.MAX_ALLOCATIONS if perfetto is not None else 0
+    )  # opens both files first
+    earlier = None if earlier_reader is None else read_to_end(earlier_reader)
+    shown = read_to_end(reader)
     if as_json:
         from gpumon.snapshots.documents import snapshot_document
 
-        click.echo(json.dumps(snapshot_document(found, top, earlier), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(snapshot_document(shown, top, earlier), indent=2, ensure_ascii=False))
     elif perfetto is None:
-        _say_text(found, top, earlier)
+        _print_report(shown, top, earlier)
     if perfetto is not None:
-        count = trace.save(found, perfetto)
+        count = trace.save(shown, perfetto)
         name = safe_text(str(perfetto), 200)
-        click.echo(f"{name} is written, with {count:,} events. Open it in ui.perfetto.dev.", err=as_json)
+        click.echo(f"Wrote {count:,} events to {name}. Open the file in ui.perfetto.dev.", err=as_json)
     return ExitCode.OK
 
 
-def _say_text(found: "Snapshot", top: int, earlier: "Snapshot | None") -> None:
-    from gpumon.ui.paint.line import Role, plain
-    from gpumon.ui.view.snapshot_report import report_lines
+def _print_report(shown: "Snapshot", top: int, earlier: "Snapshot | None") -> None:
+    from gpumon.present.paint.line import Role, plain
+    from gpumon.present.snapshot_report import report_lines
 
-    width = min(max(shutil.get_terminal_size((_WIDTH, 40)).columns, 60), 160)
-    for each in report_lines(found, top, width, earlier):
-        click.secho(plain(each).rstrip(), bold=bool(each) and each[0].role is Role.HEADING)
+    width = min(max(shutil.get_terminal_size((_DEFAULT_WIDTH, 40)).columns, 60), 160)
+    for line in report_lines(shown, top, width, earlier):
+        click.secho(plain(line).rstrip(), bold=bool(line) and line[0].role is Role.HEADING)
 
 
-def _show(file: Path, file2: Path | None, theme: str, *, mouse: bool) -> int:
+def _open_screen(file: Path, file2: Path | None, theme: str, *, mouse: bool) -> int:
     from gpumon.ui import terminal
 
     terminal.require()
-    terminal.frugal()
+    terminal.set_textual_defaults()
     from gpumon.ui.snapshot_app import run
 
     return run(file, file2, theme, mouse=mouse)

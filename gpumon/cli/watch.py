@@ -1,4 +1,4 @@
-"""`gpumon watch`: a command with the probe in every PyTorch process that it starts."""
+"""`gpumon watch`: runs a command with the probe in every PyTorch process that it starts."""
 
 import os
 import shutil
@@ -11,34 +11,34 @@ from typing import Final, NoReturn
 import click
 
 from gpumon.cli.options import debug_option
-from gpumon.core.exits import CommandError, ExitCode
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 
 SITE: Final = Path(__file__).parents[1] / "probe" / "site"
-"""The folder whose ``sitecustomize`` Python runs at its start."""
+"""The folder with the ``sitecustomize`` that Python imports at its start."""
 _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
 
 
 @click.command(
-    short_help="Run a training so that its memory can be seen.",
+    short_help="Run a command with the memory probe.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @debug_option
 def watch(command: tuple[str, ...]) -> NoReturn:
-    """Become COMMAND, with gpumon's probe in every PyTorch process that it starts, children and workers included.
+    """Run COMMAND in place of gpumon, with the probe in every PyTorch process, including child processes and workers.
 
     For example: gpumon watch -- torchrun --nproc-per-node 8 train.py
 
-    The probe shows PyTorch's memory on the screen Memory of a gpumon on this machine, and leaves a file that
-    "gpumon explain --oom" reads when memory runs out. It appears with the first CUDA context of a process. Signals,
-    output and exit code are the command's own; python -I and -E keep the probe out.
+    With the probe, the Memory screen of any gpumon on this host shows the memory of the PyTorch allocator. When memory
+    runs out, the probe writes a file that "gpumon explain --oom" reads. The probe starts with the first CUDA context of
+    a process. Signals, output and exit code are those of the command. python -I and -E disable the probe.
     """
     program = shutil.which(command[0])
     if program is None:
-        reason = f"There is no command {safe_text(command[0], 200)}."
-        raise CommandError(Problem(ProblemCode.NOT_FOUND, reason, "Check its name and PATH."), ExitCode.NOT_THERE)
+        reason = f"Command not found: {safe_text(command[0], 200)}."
+        problem = Problem(ProblemCode.NOT_FOUND, reason, "Check the name of the command and PATH.")
+        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     for name in _IGNORED_BY_PYTHON:
@@ -46,15 +46,17 @@ def watch(command: tuple[str, ...]) -> NoReturn:
         if number is not None:
             signal.signal(number, signal.SIG_DFL)
     try:
-        os.execve(program, command, watched_environment(os.environ))  # noqa: S606 - no shell is wanted
+        os.execve(program, command, watched_environment(os.environ))  # noqa: S606 - the command needs no shell
     except OSError as error:
         reason = f"{safe_text(program, 200)} cannot be run: {error.strerror}."
-        problem = Problem(ProblemCode.NOT_FOUND, reason, "A script needs a first line that names its interpreter.")
-        raise CommandError(problem, ExitCode.NOT_THERE) from None
+        problem = Problem(ProblemCode.NOT_FOUND, reason, "The first line of a script must name its interpreter.")
+        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE) from None
 
 
 def watched_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment in which every Python starts with the probe."""
-    found = environment.get("PYTHONPATH")
-    others = [each for each in found.split(os.pathsep) if each != str(SITE)] if found else []  # "" is where it runs
+    path = environment.get("PYTHONPATH")
+    others = (
+        [folder for folder in path.split(os.pathsep) if folder != str(SITE)] if path else []
+    )  # an empty entry is kept
     return {**environment, "PYTHONPATH": os.pathsep.join([str(SITE), *others])}

@@ -1,1 +1,1 @@
-"""The collector process: reads NVML and /proc, writes one frame a line. It may hang or die; nobody waits for it."""
+"""The collector process: reads NVML and /proc and writes one frame per line. No process waits for it."""

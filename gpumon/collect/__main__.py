@@ -1,6 +1,7 @@
-"""Starts the collector: frames go to standard output, settings come on standard input, whose end is the end.
+"""Start the collector, which writes frames to standard output and ends when standard input is closed.
 
-It is started by path, so that the user's working directory is never on ``sys.path``.
+Settings arrive on standard input. The file is started by path, so that the user's working directory is never on
+``sys.path``.
 """
 
 import sys
@@ -14,34 +15,35 @@ import mmap
 import os
 import traceback
 
-from gpumon.collect.calls import CALLS
-from gpumon.collect.flights import Flights
-from gpumon.collect.host import take_collector_name
+from gpumon.collect.calls import CALLS, CallsInFlight
+from gpumon.collect.host import set_process_name
 from gpumon.collect.loop import Collector
 from gpumon.collect.nvml import Nvml
-from gpumon.core.breadcrumb import BREADCRUMB_BYTES
+from gpumon.core.collector_contract import BREADCRUMB_BYTES
 
 
 def main() -> None:
-    """Runs until the reader or the control pipe goes away."""
+    """Run until the reader of the frames or the writer of the settings is gone."""
     parser = argparse.ArgumentParser(prog="python -m gpumon.collect", description=__doc__)
-    parser.add_argument("--interval", type=float, default=1.0, help="seconds from frame to frame")
-    parser.add_argument("--breadcrumb", type=int, metavar="FD", help="shared memory to note the running call in")
-    parser.add_argument("--drop", action="append", default=[], choices=CALLS, metavar="CALL", help="never call it")
+    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two frames")
+    parser.add_argument("--breadcrumb", type=int, metavar="FD", help="shared memory for the name of the running call")
+    parser.add_argument(
+        "--drop", action="append", default=[], choices=CALLS, metavar="CALL", help="never call this NVML function"
+    )
     options = parser.parse_args()
-    take_collector_name()
+    set_process_name()
     breadcrumb = None if options.breadcrumb is None else mmap.mmap(options.breadcrumb, BREADCRUMB_BYTES)
-    flights = Flights()
-    api = Nvml(breadcrumb, options.drop, flights=flights)
+    in_flight = CallsInFlight()
+    api = Nvml(breadcrumb, options.drop, in_flight=in_flight)
     output, control = sys.stdout.fileno(), sys.stdin.fileno()
     code = 1
     try:
-        code = Collector(api, flights, interval=options.interval, output=output, control=control).run()
-    except Exception:  # noqa: BLE001 - the ordinary way out is not open to it either
+        code = Collector(api, in_flight, interval=options.interval, output=output, control=control).run()
+    except Exception:  # noqa: BLE001 - os._exit below would hide the traceback
         traceback.print_exc()
     finally:
         sys.stderr.flush()
-        os._exit(code)  # the driver library's own exit handlers may wait for a lock that a call in it holds
+        os._exit(code)  # the exit handlers of the driver library may wait for a lock that a hanging call holds
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Which index CUDA gives to each device, from the environment alone: CUDA itself is not touched.
+"""The CUDA index of each device, computed from the environment without a call to CUDA.
 
-CUDA numbers the devices that it shows from 0. It orders them by ``CUDA_DEVICE_ORDER``, and ``CUDA_VISIBLE_DEVICES``
-picks from that order: a list of indices, or of UUIDs that may be cut short. The list ends at its first entry that
-names no device, and one that names a device twice shows none. With MIG, CUDA counts instances, not devices, and shows
-one of them, the first that the list names.
+CUDA numbers its visible devices from 0. ``CUDA_DEVICE_ORDER`` sets their order, and ``CUDA_VISIBLE_DEVICES`` selects
+from that order: a list of indices, or of UUIDs that may be abbreviated. The list ends at its first entry that matches
+no device; a list with a duplicate makes no device visible. In MIG mode, CUDA enumerates instances instead of devices,
+and only the first instance of the list is visible.
 """
 
 import dataclasses
@@ -22,10 +22,10 @@ class Candidate(NamedTuple):
     """A device as NVML lists it.
 
     Attributes:
-        uuid: NVML's UUID, if it is known.
-        kind: What it is; devices of one kind are equally fast. None if that is not known.
-        has_instances: Whether MIG is on, so that CUDA shows parts of it and not the whole.
-        instance: What it is a part of, or None for a whole GPU.
+        uuid: NVML's UUID, if known.
+        kind: Product name; devices of the same kind are equally fast. None if unknown.
+        has_instances: Whether the device is in MIG mode, so that CUDA enumerates its instances.
+        instance: The MIG instance that this is, or None for a GPU.
     """
 
     uuid: str | None
@@ -35,29 +35,31 @@ class Candidate(NamedTuple):
 
 
 CudaIndex = int | Problem
-"""A device's index under CUDA, or why it has none."""
+"""A device's CUDA index, or why the device has none."""
 
 HIDDEN: Final = Problem(
-    ProblemCode.NOT_FOUND, f"{CUDA_VISIBLE_DEVICES} does not show this GPU to programs started from here."
+    ProblemCode.NOT_FOUND, f"{CUDA_VISIBLE_DEVICES} hides this GPU from programs that are started from here."
 )
 TWICE: Final = Problem(
-    ProblemCode.NOT_FOUND, f"{CUDA_VISIBLE_DEVICES} names a GPU twice, so that CUDA shows none.", "Name each GPU once."
+    ProblemCode.NOT_FOUND,
+    f"{CUDA_VISIBLE_DEVICES} lists a GPU twice, so no GPU is visible to CUDA.",
+    "List each GPU once.",
 )
 MIXED: Final = Problem(
     ProblemCode.NOT_READ,
-    "CUDA puts the fastest GPU first, and only CUDA itself knows which of different GPUs it takes for that.",
-    f"Set {CUDA_DEVICE_ORDER}=PCI_BUS_ID to have NVML's order in CUDA too.",
+    "CUDA sorts GPUs of different models by speed, the fastest first, and only CUDA knows the ranking.",
+    f"Set {CUDA_DEVICE_ORDER}=PCI_BUS_ID, so that CUDA uses the same order as NVML.",
 )
-INSTANCES: Final = Problem(ProblemCode.NOT_READ, "With MIG, CUDA counts instances, not GPUs.")
+INSTANCES: Final = Problem(ProblemCode.NOT_READ, "In MIG mode, CUDA enumerates instances, not GPUs.")
 
 _LEADING_NUMBER: Final = re.compile(r"\s*[+]?(\d+)")
 
 
 def cuda_indices(devices: Sequence[Candidate], environment: Mapping[str, str]) -> list[CudaIndex]:
-    """CUDA's index of each device, or why it has none.
+    """The CUDA index of each device, or why the device has none.
 
     Args:
-        devices: All devices, in NVML's order, which is that of the PCI bus, instances among them.
+        devices: All devices and instances in NVML's order, which is the order on the PCI bus.
         environment: Environment of the program that uses CUDA.
     """
     visible = environment.get(CUDA_VISIBLE_DEVICES)
@@ -72,48 +74,48 @@ def cuda_indices(devices: Sequence[Candidate], environment: Mapping[str, str]) -
     return _numbered(devices, list(range(len(devices))) if visible is None else _by_number(len(devices), visible))
 
 
-def _numbered(devices: Sequence[Candidate], shown: Sequence[int]) -> list[CudaIndex]:
-    """The indices, where CUDA shows the GPUs at the positions ``shown``."""
-    if len(set(shown)) < len(shown):
+def _numbered(devices: Sequence[Candidate], visible: Sequence[int]) -> list[CudaIndex]:
+    """The indices, if the devices at the positions ``visible`` are visible, in this order."""
+    if len(set(visible)) < len(visible):
         return [TWICE] * len(devices)
-    found: list[CudaIndex] = [HIDDEN] * len(devices)
-    for index, position in enumerate(shown):
-        found[position] = INSTANCES if devices[position].has_instances else index
-    split = {devices[position].uuid for position in shown if devices[position].has_instances}
+    indices: list[CudaIndex] = [HIDDEN] * len(devices)
+    for index, position in enumerate(visible):
+        indices[position] = INSTANCES if devices[position].has_instances else index
+    split = {devices[position].uuid for position in visible if devices[position].has_instances}
     for position, device in enumerate(devices):
         if device.instance is not None and device.instance.parent in split:
-            found[position] = INSTANCES
-    return found
+            indices[position] = INSTANCES
+    return indices
 
 
 def _by_number(count: int, visible: str) -> list[int]:
-    """Positions that a list of indices names; what stands behind a number does not count, as with ``strtoul``."""
-    shown: list[int] = []
+    """The positions in a list of indices; text after a number is ignored, as by ``strtoul``."""
+    positions: list[int] = []
     for entry in visible.split(","):
         number = _LEADING_NUMBER.match(entry)
         position = count if number is None else int(number[1].lstrip("0")[:10] or "0")
         if position >= count:
             break
-        shown.append(position)
-    return shown
+        positions.append(position)
+    return positions
 
 
 def _by_uuid(devices: Sequence[Candidate], visible: str) -> list[int]:
-    """Positions that a list of UUIDs names; one that fits several devices names none."""
-    shown: list[int] = []
+    """The positions in a list of UUIDs; an abbreviation that matches several devices is invalid."""
+    positions: list[int] = []
     for entry in visible.split(","):
         wanted = entry.strip().lower()
-        fits = [place for place, device in enumerate(devices) if (device.uuid or "").lower().startswith(wanted)]
-        if not wanted.startswith("gpu-") or len(fits) != 1:
+        matches = [index for index, device in enumerate(devices) if (device.uuid or "").lower().startswith(wanted)]
+        if not wanted.startswith("gpu-") or len(matches) != 1:
             break
-        shown += fits
-    return shown
+        positions += matches
+    return positions
 
 
 def _of_instances(devices: Sequence[Candidate], visible: str) -> list[CudaIndex]:
-    """CUDA shows the first instance that the list names, and nothing else."""
+    """Only the first instance of the list is visible."""
     wanted = visible.split(",", maxsplit=1)[0].strip().lower()
-    if not any(device.instance is not None for device in devices):  # none has been found yet
+    if not any(device.instance is not None for device in devices):  # gpumon has not read the instances yet
         return [_before_instances(device, wanted.removeprefix("mig-")) for device in devices]
     return [
         0 if device.instance is not None and wanted in device.instance.names(device.uuid) else HIDDEN
@@ -122,7 +124,7 @@ def _of_instances(devices: Sequence[Candidate], visible: str) -> list[CudaIndex]
 
 
 def _before_instances(device: Candidate, wanted: str) -> CudaIndex:
-    """What is said of a GPU whose instances are not known; the old form of a name tells whose instance is wanted."""
+    """The result for a GPU whose instances are unknown; the old form of a MIG UUID contains the UUID of its GPU."""
     is_another = wanted.startswith("gpu-") and (device.uuid or "").lower() != wanted.partition("/")[0]
     return INSTANCES if device.has_instances and not is_another else HIDDEN
 
@@ -133,10 +135,10 @@ def _are_alike(devices: Sequence[Candidate]) -> bool:
 
 
 class CudaOrder:
-    """Gives devices their CUDA indices, worked out anew only when the devices change.
+    """The CUDA indices of the devices, which are computed again only when the devices change.
 
     Args:
-        environment: That of the programs which are told of.
+        environment: Environment of the programs that use CUDA.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -145,7 +147,7 @@ class CudaOrder:
         self._indices: list[CudaIndex] = []
 
     def number(self, devices: Sequence[Device]) -> tuple[Device, ...]:
-        """The devices, which are all that NVML lists, with the index of each or why it has none."""
+        """The devices, which must be all that NVML lists, each with its index or the reason why it has none."""
         candidates = [_candidate(device) for device in devices]
         if candidates != self._candidates:
             self._candidates = candidates

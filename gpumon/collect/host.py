@@ -1,4 +1,4 @@
-"""The machine around the GPUs, and collectors of earlier runs that still hang in the driver."""
+"""The host: load, memory, uptime, and collectors of earlier runs that still hang in the driver."""
 
 import os
 import platform
@@ -10,36 +10,37 @@ from typing import Final
 
 import psutil
 
+from gpumon.collect.schedule import NEEDS_TWO_SAMPLES
 from gpumon.core.model import Host
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
 
 COLLECTOR_NAME: Final = "gpumon-collect"
-"""Name of a collector process in the process list, at most 15 characters."""
+"""Process name of a collector, at most 15 characters."""
 
 RECHECK_SECONDS: Final = 30.0
-"""Collectors that were left behind are looked at again this often."""
+"""Time between two checks of the collectors that still hang."""
 
-_NOT_TOLD: Final = Problem(ProblemCode.NOT_FOUND, "This machine does not tell it.")
+_NOT_REPORTED: Final = Problem(ProblemCode.NOT_FOUND, "Not reported by this host.")
 
 
 class HostReader:
-    """Reads host load, memory and uptime; CPU is since the previous read."""
+    """Reader of the load, memory and uptime of this host; CPU utilization is an average since the previous read."""
 
     def __init__(self) -> None:
         self._name = safe_text(platform.node(), 64) or None
         self._cpu_count = psutil.cpu_count()
-        self._cpu_primed = False
+        self._has_cpu_sample = False
 
     def read(self) -> Host:
-        """The host now. The first read has no CPU figure: it takes two to tell."""
+        """The host now. The first read has no CPU utilization, which needs two samples."""
         cpu_percent = psutil.cpu_percent()
-        fixed = {"name": self._name, "cpu_count": self._cpu_count}
-        problems = {field: _NOT_TOLD for field, value in fixed.items() if value is None}
-        if not self._cpu_primed:
-            self._cpu_primed = True
+        constants = {"name": self._name, "cpu_count": self._cpu_count}
+        problems = {field: _NOT_REPORTED for field, value in constants.items() if value is None}
+        if not self._has_cpu_sample:
+            self._has_cpu_sample = True
             cpu_percent = None
-            problems["cpu_percent"] = Problem(ProblemCode.NOT_READ, "It takes two readings to tell.")
+            problems["cpu_percent"] = NEEDS_TWO_SAMPLES
         memory = psutil.virtual_memory()
         return Host(
             name=self._name,
@@ -54,20 +55,20 @@ class HostReader:
 
 
 def uptime() -> float:
-    """Seconds since boot, suspended time included, as process start times count it."""
+    """Seconds since boot, including suspended time, on the same clock as process start times."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def take_collector_name() -> None:
-    """Names this process so that a later run can tell it apart, even when it is half dead and has no command line."""
+def set_process_name() -> None:
+    """Set the process name, by which a later run recognizes a collector that hangs and has no command line."""
     with suppress(OSError):
         Path("/proc/self/comm").write_text(COLLECTOR_NAME)
 
 
-class LeftBehind:
-    """This user's collectors whose gpumon has gone and that the driver does not let end.
+class OrphanedCollectors:
+    """Collectors of this user that hang in the driver and whose gpumon has ended.
 
-    All of /proc is searched once: what is left behind later belongs to a gpumon that says so itself.
+    All of /proc is searched once: a collector that hangs later belongs to a gpumon that reports the collector itself.
 
     Args:
         now: Monotonic seconds.
@@ -76,27 +77,27 @@ class LeftBehind:
 
     def __init__(self, now: float, proc: Path = Path("/proc")) -> None:
         self._proc = proc
-        self._pids = left_behind_collectors(proc.glob("[0-9]*"), proc)
+        self._pids = orphaned_collectors(proc.glob("[0-9]*"), proc)
         self._due = now + RECHECK_SECONDS
 
     def problem(self, now: float) -> Problem | None:
-        """What is said of them, or None when none is left; looks again every `RECHECK_SECONDS`."""
+        """The problem that names the collectors, or None without any; checks again every `RECHECK_SECONDS`."""
         if self._pids and now >= self._due:
             self._due = now + RECHECK_SECONDS
-            self._pids = left_behind_collectors((self._proc / str(pid) for pid in self._pids), self._proc)
+            self._pids = orphaned_collectors((self._proc / str(pid) for pid in self._pids), self._proc)
         if not self._pids:
             return None
-        named = ", ".join(map(str, self._pids))
+        pids = ", ".join(map(str, self._pids))
         return Problem(
             ProblemCode.COLLECTOR_LEFT_BEHIND,
-            f"A collector of an earlier gpumon still hangs in the driver (PID {named}).",
-            "It ends when its call returns; if it never does, only a reboot clears it.",
+            f"A collector of an earlier gpumon still hangs in the driver (PID {pids}).",
+            "The collector ends when its driver call returns. If the call never returns, reboot this host.",
         )
 
 
-def left_behind_collectors(folders: Iterable[Path], proc: Path) -> list[int]:
-    """PIDs of those processes among ``folders`` of ``proc`` that are collectors which were left behind."""
-    found = []
+def orphaned_collectors(folders: Iterable[Path], proc: Path) -> list[int]:
+    """PIDs of the orphaned collectors among the process folders of ``proc``."""
+    pids = []
     own = os.getpid()
     for folder in folders:
         try:
@@ -104,10 +105,10 @@ def left_behind_collectors(folders: Iterable[Path], proc: Path) -> list[int]:
                 continue
             parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
             if int(folder.name) != own and _is_stuck(folder) and not _is_gpumon(proc / str(parent)):
-                found.append(int(folder.name))
+                pids.append(int(folder.name))
         except (OSError, ValueError, IndexError):
             continue
-    return sorted(found)
+    return sorted(pids)
 
 
 def _is_gpumon(folder: Path) -> bool:

@@ -1,133 +1,111 @@
-"""Instances of a GPU that is split (MIG): which there are, the memory of each and who holds it.
+"""The MIG instances of a GPU: which ones exist, their memory and their processes.
 
-NVML tells nothing else of an instance: no utilization, no power, no clocks. It is found by its position, and positions
-may be empty. Instances are made and destroyed while the driver runs, so they are looked for again every ten seconds.
+NVML reports nothing else about an instance: no utilization, no power, no clocks. An instance is found by its position,
+and positions may be empty. Instances are created and destroyed while the driver is loaded, so gpumon searches for them
+every ten seconds.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
 from gpumon.collect import nvml
-from gpumon.collect.identity import Questions
-from gpumon.collect.lanes import LaneReadings, retry_after
+from gpumon.collect.attributes import IdentityQueries
 from gpumon.collect.nvml import Handle, Nvml, ReadingError
-from gpumon.collect.owners import OwnersReader, fresh
-from gpumon.collect.patience import Patience
+from gpumon.collect.process_lists import ProcessListReader, current_readings
 from gpumon.collect.processes import ProcessTable
-from gpumon.collect.readers import MEMORY_READER, Lane
+from gpumon.collect.readers import MEMORY_READER, MetricsReader
+from gpumon.collect.schedule import Period, PolledValue
 from gpumon.core.metrics import METRICS
-from gpumon.core.model import TRAITS, Device, MigInstance
+from gpumon.core.model import DEVICE_ATTRIBUTES, Device, MigInstance
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
 
-NOT_TOLD: Final = Problem(
+NOT_OF_INSTANCE: Final = Problem(
     ProblemCode.NOT_SUPPORTED,
-    "NVML does not tell it of an instance (MIG); the row of its GPU shows what it tells of the whole chip.",
+    "NVML does not report this value for a MIG instance; the row of the GPU shows the value of the complete chip.",
 )
-_OF_THE_WHOLE: Final = frozenset({"mig_mode", "mig_mode_pending"})
-_UNTOLD: Final = dict.fromkeys((*METRICS, "throttle_reasons", *_OF_THE_WHOLE), NOT_TOLD)
-_EMPTY: Final = frozenset({nvml.ERROR_NOT_FOUND, nvml.ERROR_INVALID_ARGUMENT})
-"""How NVML says that there is no instance at a position."""
+_OF_GPU_ONLY: Final = frozenset({"mig_mode", "mig_mode_pending"})
+_MISSING: Final = dict.fromkeys((*METRICS, "throttle_reasons", *_OF_GPU_ONLY), NOT_OF_INSTANCE)
+_SHARED_FIELDS: Final = tuple(field for field in DEVICE_ATTRIBUTES if field not in _OF_GPU_ONLY)
+"""Attributes that an instance has in common with its GPU."""
+_EMPTY_POSITION: Final = frozenset({nvml.ERROR_NOT_FOUND, nvml.ERROR_INVALID_ARGUMENT})
+"""NVML's return codes for a position without an instance."""
 
 
-class _Opened:
-    """What reads one instance.
-
-    Args:
-        api: The choke point.
-        handle: NVML's handle of the instance.
-        position: Where it was found.
-        processes: Facts of processes.
-    """
+class _Instance:
+    """The readers of one instance."""
 
     def __init__(self, api: Nvml, handle: Handle, position: int, processes: ProcessTable) -> None:
-        self._lanes = LaneReadings(api, handle, (MEMORY_READER,))
-        self._owners = OwnersReader(api, handle, processes)
+        self._metrics = MetricsReader(api, handle, (MEMORY_READER,))
+        self._processes = ProcessListReader(api, handle, processes)
         self._api = api
         self._handle = handle
         self.position = position
-        questions = Questions(api, handle)
-        self._uuid = questions.ask("uuid", "nvmlDeviceGetUUID", safe_text)
-        self._name = questions.ask("name", "nvmlDeviceGetName", safe_text)
-        self._part = questions.ask("gpu_instance_id", "nvmlDeviceGetGpuInstanceId", int)
-        self._share = questions.ask("compute_instance_id", "nvmlDeviceGetComputeInstanceId", int)
-        self._problems = questions.problems
+        queries = IdentityQueries(api, handle)
+        self._uuid = queries.query("uuid", "nvmlDeviceGetUUID", safe_text)
+        self._name = queries.query("name", "nvmlDeviceGetName", safe_text)
+        self._gpu_instance_id = queries.query("gpu_instance_id", "nvmlDeviceGetGpuInstanceId", int)
+        self._compute_instance_id = queries.query("compute_instance_id", "nvmlDeviceGetComputeInstanceId", int)
+        self._problems = queries.problems
 
-    def is_at(self, handle: Handle) -> bool:
-        """Whether a handle is of this very instance, and nothing is left to be asked of it."""
+    def has_handle(self, handle: Handle) -> bool:
+        """Whether a handle belongs to this instance, and every identity query of the instance has succeeded."""
         if self._problems or nvml.address(handle) != nvml.address(self._handle):
             return False
-        return Questions(self._api, handle).ask("uuid", "nvmlDeviceGetUUID", safe_text) in {None, self._uuid}
+        return IdentityQueries(self._api, handle).query("uuid", "nvmlDeviceGetUUID", safe_text) in {None, self._uuid}
 
-    def read(self, whole: Device, now: float, uptime: float) -> Device:
-        """The instance of ``whole``; raises what `LaneReadings.read` raises."""
-        readings, problems = self._lanes.read(now)
-        owners = self._owners.read(now, uptime, fresh(readings, problems))
-        if owners.unattributed_bytes is not None:
-            readings["memory_unattributed_bytes"] = owners.unattributed_bytes
-        untold = {field: problem for field, problem in _UNTOLD.items() if field not in readings}
-        traits = [field for field in TRAITS if field not in _OF_THE_WHOLE]
-        told = {field: whole.problems[field] for field in (*traits, "architecture") if field in whole.problems}
+    def read(self, gpu: Device, now: float, uptime: float) -> Device:
+        """The instance of ``gpu``; raises what `MetricsReader.read` raises."""
+        readings, problems = self._metrics.read(now)
+        processes = self._processes.read(now, uptime, current_readings(readings, problems))
+        if processes.unattributed_bytes is not None:
+            readings["memory_unattributed_bytes"] = processes.unattributed_bytes
+        missing = {field: problem for field, problem in _MISSING.items() if field not in readings}
+        inherited = {field: gpu.problems[field] for field in (*_SHARED_FIELDS, "architecture") if field in gpu.problems}
         return Device(
-            index=whole.index,
+            index=gpu.index,
             uuid=self._uuid,
-            instance=MigInstance(whole.key, self.position, self._part, self._share),
-            pci_bus_id=whole.pci_bus_id,
+            instance=MigInstance(gpu.key, self.position, self._gpu_instance_id, self._compute_instance_id),
+            pci_bus_id=gpu.pci_bus_id,
             name=self._name,
-            architecture=whole.architecture,
+            architecture=gpu.architecture,
             readings=readings,
-            processes=owners.processes,
-            problems={**untold, **told, **problems, **owners.problems, **self._problems},
-            **{field: getattr(whole, field) for field in traits},
+            processes=processes.processes,
+            problems={**missing, **inherited, **problems, **processes.problems, **self._problems},
+            **{field: getattr(gpu, field) for field in _SHARED_FIELDS},
         )
 
 
 class InstancesReader:
-    """The instances of one GPU.
+    """Reader of the MIG instances of one GPU.
 
     Args:
         api: The choke point.
         handle: NVML's handle of the GPU.
-        processes: Facts of processes, shared by all devices.
+        processes: Facts about processes, shared by all devices.
     """
 
     def __init__(self, api: Nvml, handle: Handle, processes: ProcessTable) -> None:
         self._api = api
         self._handle = handle
         self._processes = processes
-        self._opened: tuple[_Opened, ...] = ()
-        self._due = 0.0
-        self._patience = Patience()
-        self._problem: Problem | None = None
+        self._instances = PolledValue[tuple[_Instance, ...] | None](Period.TEN_SECONDS)
 
     def find(self, now: float) -> Problem | None:
-        """Looks for the instances when it is time to; returns why they are not known, if they are not.
+        """Search for the instances when the search is due; return why they are unknown or stale, if they are.
 
         Raises:
             DeviceLostError: The GPU is gone.
             DriverGoneError: The driver is gone.
         """
-        if now < self._due:
-            return self._problem
-        try:
-            self._opened = tuple(self._look())
-        except ReadingError as failed:
-            excuse = self._patience.excuse(failed.problem)
-            if excuse is None:
-                self._opened = ()
-            self._problem = excuse if self._opened else failed.problem
-            self._due = now + retry_after(failed.problem, Lane.MEDIUM)
-        else:
-            self._patience.succeeded()
-            self._problem = None
-            self._due = now + Lane.MEDIUM.value
-        return self._problem
+        self._instances.poll(now, lambda: tuple(self._find()) or None)
+        return self._instances.problem
 
-    def read(self, whole: Device, now: float, uptime: float) -> Iterator[Device]:
-        """The instances that were found, of a GPU that was read at ``now``; one that was destroyed is left out.
+    def read(self, gpu: Device, now: float, uptime: float) -> Iterator[Device]:
+        """The instances of a GPU that was read at ``now``, without those that were destroyed since the last search.
 
         Args:
-            whole: The GPU.
+            gpu: The GPU.
             now: Monotonic seconds.
             uptime: Seconds since boot.
 
@@ -135,24 +113,25 @@ class InstancesReader:
             DeviceLostError: The GPU is gone.
             DriverGoneError: The driver is gone.
         """
-        for opened in self._opened:
+        for instance in self._instances.value or ():
             try:
-                yield opened.read(whole, now, uptime)
-            except ReadingError:  # not one call knows its handle any more
-                self._due = now
-                self._opened = tuple(each for each in self._opened if each is not opened)
+                yield instance.read(gpu, now, uptime)
+            except ReadingError:  # every call rejected the handle: the instance was destroyed
+                self._instances.due = now
+                remaining = tuple(other for other in self._instances.value or () if other is not instance)
+                self._instances.value = remaining or None
 
-    def _look(self) -> Iterator[_Opened]:
-        """The instances that there are; one that was there before is asked no more than whether it is the same."""
-        before = {opened.position: opened for opened in self._opened}
+    def _find(self) -> Iterator[_Instance]:
+        """The instances that exist. A known instance is kept after a check that it is still the same one."""
+        known = {instance.position: instance for instance in self._instances.value or ()}
         for position in range(self._api.call("nvmlDeviceGetMaxMigDeviceCount", self._handle)):
             try:
                 handle = self._api.call("nvmlDeviceGetMigDeviceHandleByIndex", self._handle, position)
-            except ReadingError as failed:
-                if failed.code not in _EMPTY:
+            except ReadingError as error:
+                if error.code not in _EMPTY_POSITION:
                     raise
                 continue
-            known = before.get(position)
-            if known is None or not known.is_at(handle):
-                known = _Opened(self._api, handle, position, self._processes)
-            yield known
+            instance = known.get(position)
+            if instance is None or not instance.has_handle(handle):
+                instance = _Instance(self._api, handle, position, self._processes)
+            yield instance

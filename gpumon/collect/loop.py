@@ -1,6 +1,6 @@
-"""The collector's main loop: asks for a sweep at every tick, and writes a frame whatever became of it.
+"""The collector's main loop: requests a sweep at every tick and writes a frame, whether the sweep has ended or not.
 
-It makes no driver call itself, so it always comes back: a device that does not answer is a row that says so.
+The loop makes no driver call itself, so it never blocks: a device that does not respond is a row with that state.
 """
 
 import dataclasses
@@ -14,124 +14,139 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
+from gpumon.collect.calls import Callee, CallInFlight, CallsInFlight
 from gpumon.collect.cuda_order import CudaOrder
-from gpumon.collect.flights import Callee, Flight, Flights
-from gpumon.collect.host import HostReader, LeftBehind
+from gpumon.collect.host import HostReader, OrphanedCollectors
 from gpumon.collect.nvml import Nvml
+from gpumon.collect.nvml_session import Slot, outage
 from gpumon.collect.processes import ProcessTable
-from gpumon.collect.session import Slot, outage
 from gpumon.collect.sweeper import Sweeper
 from gpumon.collect.xids import Xid
-from gpumon.core.exits import COLLECTOR_OUTDATED
+from gpumon.core.collector_contract import COLLECTOR_OUTDATED
 from gpumon.core.frames import encode
 from gpumon.core.model import Device, DeviceEvent, DeviceState, Frame, Sweep
 from gpumon.core.problems import Problem, ProblemCode
 
-SHORTEST_INTERVAL: Final = 0.1
-LONGEST_INTERVAL: Final = 3600.0
-PATIENCE_SECONDS: Final = 2.0
-_FRESH_SECONDS: Final = 0.05
+MIN_INTERVAL_SECONDS: Final = 0.1
+MAX_INTERVAL_SECONDS: Final = 3600.0
+MAX_SWEEP_SECONDS: Final = 2.0
+"""While a sweep takes longer than this, the collector writes frames with the last readings."""
+_MIN_AGE_SECONDS: Final = 0.05
+
+_DRIVER_NOT_RESPONDING: Final = Problem(
+    ProblemCode.UNRESPONSIVE,
+    "The driver does not respond for this GPU; its values are as old as shown.",
+    "Check the kernel log for an Xid (dmesg | grep -i xid).",
+)
+_HOST_NOT_RESPONDING: Final = Problem(
+    ProblemCode.UNRESPONSIVE,
+    "/proc or the user database does not respond, so gpumon could not read this GPU; its values are as old as shown.",
+)
+_SHARED_UUID: Final = Problem(ProblemCode.INVALID_VALUE, "The driver reports the same UUID for several GPUs.")
+_NO_DEVICES: Final = Problem(
+    ProblemCode.NO_DEVICES,
+    "The NVIDIA driver is loaded but reports no GPU.",
+    "Check lspci | grep -i nvidia and dmesg. gpumon shows a new GPU as soon as the driver reports it.",
+)
 
 
 class ReaderGoneError(Exception):
-    """Nobody reads the frames any more, or the control pipe was closed: the collector ends."""
+    """The reader of the frames is gone, or the control pipe was closed: the collector ends."""
 
 
 class Collector:
-    """Produces frames until its reader goes away.
+    """The producer of frames, until their reader goes away.
 
     Args:
         api: The choke point.
-        flights: The calls under way, the same that ``api`` notes them in.
-        interval: Seconds from frame to frame.
-        output: File descriptor that the frames are written to.
-        control: File descriptor that settings are read from as JSON lines (``interval``, ``look`` with the keys of the
-            devices that somebody looks at, ``count_calls`` while somebody looks at what each call costs), and whose
-            end is the end.
-        processes: Facts of processes.
-        host: The machine.
+        in_flight: The calls in flight, the same object that ``api`` uses.
+        interval: Seconds between two frames.
+        output: File descriptor for the frames.
+        control: File descriptor for settings, one JSON object per line: ``interval`` in seconds, ``look`` with the keys
+            of the devices to sample on demand, ``count_calls`` to add the cost of each call to the frames. When the
+            descriptor reaches its end, the collector ends.
+        processes: Facts about processes.
     """
 
     def __init__(
         self,
         api: Nvml,
-        flights: Flights,
+        in_flight: CallsInFlight,
         *,
         interval: float,
         output: int,
         control: int,
         processes: ProcessTable | None = None,
-        host: HostReader | None = None,
     ) -> None:
         self._api = api
-        self._flights = flights
+        self._in_flight = in_flight
         self._xids: deque[Xid] = deque()
-        self._sweeper = Sweeper(api, processes or ProcessTable(flights), flights, self._xids)
-        self._host = host or HostReader()
+        self._sweeper = Sweeper(api, processes or ProcessTable(in_flight), in_flight, self._xids)
+        self._host = HostReader()
         self._cuda_order = CudaOrder(os.environ)
         self._output = output
         self._control = control
         self._control_buffer = b""
-        self._left_behind: LeftBehind | None = None
+        self._orphans: OrphanedCollectors | None = None
         self._counts_calls = False
-        self._refused = 0
+        self._invalid_count = 0
         self.interval = clamp_interval(interval)
 
     @property
     def call_deadline(self) -> float:
-        """Seconds after which a driver call counts as one that does not return: half the interval, 0.25 to 1."""
+        """Seconds after which a driver call counts as hanging: half the interval, at least 0.25 and at most 1."""
         return min(max(self.interval / 2, 0.25), 1.0)
 
     def run(self) -> int:
-        """Writes frames until the reader is gone or the driver was replaced; returns the exit code."""
+        """Write frames until the reader is gone or the driver was replaced; return the exit code of the process."""
         os.set_blocking(self._output, False)
-        next_tick = self._flights.clock()
+        next_tick = self._in_flight.clock()
         try:
             while True:
                 frame = self.tick()
                 if self._sweeper.outdated:
                     return COLLECTOR_OUTDATED
                 self._write(frame)
-                if self._left_behind is None:  # not before the first frame: it takes a look at every process
-                    self._left_behind = LeftBehind(self._flights.clock())
-                next_tick = max(next_tick + self.interval, self._flights.clock())
+                if self._orphans is None:  # after the first frame, because this reads all of /proc
+                    self._orphans = OrphanedCollectors(self._in_flight.clock())
+                next_tick = max(next_tick + self.interval, self._in_flight.clock())
                 next_tick = self._sleep_until(next_tick)
         except ReaderGoneError:
             return 0
 
     def tick(self) -> Frame:
-        """Sweeps the devices and returns the frame; a sweep still under way is waited for, not joined by another."""
+        """Sweep the devices and return the frame; if a sweep is still running, wait for that one."""
         if self._sweeper.done.is_set():
             self._sweeper.request()
         stuck = self._await_sweep()
         return self._frame(stuck)
 
-    def _await_sweep(self) -> Flight | None:
-        """Waits for the sweep's end; returns the call that it is stuck in if it does not come.
+    def _await_sweep(self) -> CallInFlight | None:
+        """Wait for the end of the sweep; return the call that blocks the sweep, if one does.
 
-        A slow sweep that still moves is waited for: the period stretches, and its frame is whole. Only one that takes
-        longer than `PATIENCE_SECONDS` gets frames in between, in which the ages tell.
+        The loop waits for a slow sweep that makes progress: the interval becomes longer and the frame is complete.
+        After `MAX_SWEEP_SECONDS` it writes frames during the sweep, which show the age of each device's readings.
         """
         deadline = self.call_deadline
-        started = self._flights.clock()
+        started = self._in_flight.clock()
         while not self._sweeper.done.wait(deadline / 4):
-            waited = self._flights.clock() - started
+            waited = self._in_flight.clock() - started
             stuck = self._sweeper.stuck(deadline)
             if stuck is not None and not self._sweeper.replace(stuck):
                 return stuck
-            if waited >= (PATIENCE_SECONDS if stuck is None else max(self.interval, 2 * deadline)):
+            if waited >= (MAX_SWEEP_SECONDS if stuck is None else max(self.interval, 2 * deadline)):
                 return None
         return None
 
-    def _frame(self, stuck: Flight | None) -> Frame:
-        now = self._flights.clock()
+    def _frame(self, stuck: CallInFlight | None) -> Frame:
+        now = self._in_flight.clock()
         session = self._sweeper.session
         slots = self._sweeper.slots
-        told = (self._device(device, slot, now, stuck) for slot in slots for device in slot.devices)
-        devices = tuple(told) or tuple(self._sweeper.outage_devices)
+        rows = (self._device(device, slot, now, stuck) for slot in slots for device in slot.devices)
+        devices = tuple(rows) or tuple(self._sweeper.outage_devices)
         seconds = self._sweeper.last_seconds
-        devices = self._cuda_order.number(_with_keys_of_their_own(devices))
-        self._refused += sum(map(_refused, devices))
+        devices = self._cuda_order.number(_without_shared_uuids(devices))
+        self._invalid_count += sum(map(_invalid_values, devices))
         return Frame(
             time_seconds=time.time(),
             monotonic_seconds=now,
@@ -146,14 +161,14 @@ class Collector:
                 self._api.errors,
                 self._sweeper.threads_stuck,
                 self._api.costs() if self._counts_calls else (),
-                self._refused,
+                self._invalid_count,
             ),
             events=tuple(self._events(devices)),
             problems=self._problems(devices, stuck, now),
         )
 
-    def _device(self, last: Device, slot: Slot, now: float, stuck: Flight | None) -> Device:
-        """What is told of a device of a slot, or of an instance of it, after its ``last`` reading."""
+    def _device(self, last: Device, slot: Slot, now: float, stuck: CallInFlight | None) -> Device:
+        """The row of a device or an instance of a slot, from its ``last`` reading."""
         age = None if slot.read_at is None else round(now - slot.read_at, 1)
         fatal = slot.fatal
         if fatal is not None and fatal.code is ProblemCode.GPU_LOST:
@@ -162,53 +177,55 @@ class Collector:
         if fatal is not None:
             return _unresponsive(device, fatal)
         if slot.quarantined:
-            return _unresponsive(device, _DRIVER_SILENT)
-        old = device.age_seconds is None or device.age_seconds > self.call_deadline
-        if stuck is not None and old and device.state is not DeviceState.LOST:
-            return _unresponsive(device, _DRIVER_SILENT if stuck.callee is Callee.DRIVER else _HOST_SILENT)
+            return _unresponsive(device, _DRIVER_NOT_RESPONDING)
+        is_old = device.age_seconds is None or device.age_seconds > self.call_deadline
+        if stuck is not None and is_old and device.state is not DeviceState.LOST:
+            return _unresponsive(
+                device, _DRIVER_NOT_RESPONDING if stuck.callee is Callee.DRIVER else _HOST_NOT_RESPONDING
+            )
         return device
 
     def _events(self, devices: tuple[Device, ...]) -> Iterator[DeviceEvent]:
-        """What came of the devices since the last frame."""
+        """The events of the devices since the last frame."""
         keys = {device.index: device.key for device in devices if device.instance is None}
         while self._xids:
             xid = self._xids.popleft()
             key = keys.get(xid.device_index, f"index:{xid.device_index}")
             yield DeviceEvent(key, xid.number, round(xid.time_seconds, 3), round(xid.monotonic_seconds, 3))
 
-    def _problems(self, devices: tuple[Device, ...], stuck: Flight | None, now: float) -> dict[str, Problem]:
+    def _problems(self, devices: tuple[Device, ...], stuck: CallInFlight | None, now: float) -> dict[str, Problem]:
         session = self._sweeper.session
         problems = {} if session is None else dict(session.problems)
         if stuck is not None and all(device.state is not DeviceState.OK for device in devices):
-            subject, problem = _silence(stuck, now)
+            subject, problem = _no_response(stuck, now)
             problems[subject] = problem
         elif self._sweeper.problem is not None:
             problems["driver"] = self._sweeper.problem
         elif session is not None and not devices:
             problems["driver"] = _NO_DEVICES
-        left_behind = None if self._left_behind is None else self._left_behind.problem(now)
-        if left_behind is not None:
-            problems["left_behind"] = left_behind
+        orphans = None if self._orphans is None else self._orphans.problem(now)
+        if orphans is not None:
+            problems["left_behind"] = orphans
         return problems
 
     def _sleep_until(self, tick: float) -> float:
-        """Sleeps until ``tick``, taking settings meanwhile; returns the tick, moved if the interval was changed.
+        """Sleep until ``tick`` and apply settings meanwhile; return the tick, which a new interval moves.
 
-        Settings that wait are taken even when the tick has passed: a driver so slow that there is no time left to
-        sleep must not make gpumon deaf.
+        Pending settings are applied even when the tick has passed: a driver so slow that there is no time to sleep must
+        not keep gpumon from changing its settings.
         """
         while True:
-            left = tick - self._flights.clock()
+            left = tick - self._in_flight.clock()
             if select.select([self._control], [], [], max(0.0, left))[0]:
-                before = self.interval
-                self._take_settings()
-                if self.interval != before:
-                    tick = min(tick, self._flights.clock() + self.interval)
+                old_interval = self.interval
+                self._read_settings()
+                if self.interval != old_interval:
+                    tick = min(tick, self._in_flight.clock() + self.interval)
             elif left <= 0:
                 return tick
 
     def _write(self, frame: Frame) -> None:
-        """Writes a whole line; waits for a slow reader, but not for one that is gone."""
+        """Write a complete line; wait for a slow reader, but not for one that is gone."""
         rest = memoryview(encode(frame).encode() + b"\n")
         while rest:
             try:
@@ -216,60 +233,41 @@ class Collector:
             except BlockingIOError:
                 readable, _, _ = select.select([self._control], [self._output], [])
                 if readable:
-                    self._take_settings()
+                    self._read_settings()
             except BrokenPipeError:
                 raise ReaderGoneError from None
 
-    def _take_settings(self) -> None:
+    def _read_settings(self) -> None:
         data = os.read(self._control, 4096)
         if not data:
             raise ReaderGoneError
         *lines, self._control_buffer = (self._control_buffer + data).split(b"\n")
         for line in lines:
             with suppress(ValueError, TypeError):  # a setting of another version
-                self._take_setting(json.loads(line))
+                self._apply_setting(json.loads(line))
 
-    def _take_setting(self, setting: dict[str, Any]) -> None:
+    def _apply_setting(self, setting: dict[str, Any]) -> None:
         if "interval" in setting:
             self.interval = clamp_interval(float(setting["interval"]))
         if "look" in setting:
-            self._sweeper.attention.keys = frozenset(key for key in setting["look"] if isinstance(key, str))
+            self._sweeper.budget.keys = frozenset(key for key in setting["look"] if isinstance(key, str))
         if "count_calls" in setting:
             self._counts_calls = setting["count_calls"] is True
 
 
-_DRIVER_SILENT: Final = Problem(
-    ProblemCode.UNRESPONSIVE,
-    "The driver does not answer for this GPU; its values are as old as shown.",
-    "Look for an Xid in the kernel log (dmesg | grep -i xid).",
-)
-_HOST_SILENT: Final = Problem(
-    ProblemCode.UNRESPONSIVE,
-    "/proc or the directory of users does not answer, so this GPU could not be read; its values are as old as shown.",
-)
-
-
-def _refused(device: Device) -> int:
-    """How many values of a device and of its processes cannot be true."""
-    told = chain(device.problems.values(), *(process.problems.values() for process in device.processes or ()))
-    return sum(problem.code is ProblemCode.INVALID_VALUE for problem in told)
-
-
-_SHARED_UUID: Final = Problem(ProblemCode.INVALID_VALUE, "The driver gives several GPUs the same UUID.")
-_NO_DEVICES: Final = Problem(
-    ProblemCode.NO_DEVICES,
-    "The NVIDIA driver runs but sees no GPU.",
-    "Check lspci | grep -i nvidia and dmesg; a GPU that is added is noticed at once.",
-)
+def _invalid_values(device: Device) -> int:
+    """Number of invalid values of a device and its processes."""
+    problems = chain(device.problems.values(), *(process.problems.values() for process in device.processes or ()))
+    return sum(problem.code is ProblemCode.INVALID_VALUE for problem in problems)
 
 
 def clamp_interval(seconds: float) -> float:
-    """The interval that is used for one that was asked for."""
-    return min(max(SHORTEST_INTERVAL, seconds), LONGEST_INTERVAL)  # in this order NaN is the shortest one
+    """The requested interval within the limits."""
+    return min(max(MIN_INTERVAL_SECONDS, seconds), MAX_INTERVAL_SECONDS)  # in this order NaN becomes the minimum
 
 
-def _with_keys_of_their_own(devices: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Takes a UUID that several devices claim from all of them: it would mix their histories."""
+def _without_shared_uuids(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    """Remove a UUID that several devices report, because it would mix their histories."""
     count = Counter(device.uuid for device in devices if device.uuid is not None)
     if len(count) == sum(count.values()):
         return devices
@@ -282,24 +280,26 @@ def _with_keys_of_their_own(devices: tuple[Device, ...]) -> tuple[Device, ...]:
 
 
 def _aged(device: Device, age: float | None) -> Device:
-    """The device with the age of its readings, which is nothing to speak of right after they were taken."""
-    if age is None or (device.state is DeviceState.OK and age < _FRESH_SECONDS):
+    """The device with the age of its readings; a healthy device that was just read has none."""
+    if age is None or (device.state is DeviceState.OK and age < _MIN_AGE_SECONDS):
         return device
     problems = {field: problem for field, problem in device.problems.items() if field != "age_seconds"}
     return dataclasses.replace(device, age_seconds=age, problems=problems)
 
 
 def _unresponsive(device: Device, problem: Problem) -> Device:
-    """The device as one that somebody does not let us read."""
+    """The device in the state UNRESPONSIVE."""
     problems = {**device.problems, "state": problem}
     return dataclasses.replace(device, state=DeviceState.UNRESPONSIVE, problems=problems)
 
 
-def _silence(stuck: Flight, now: float) -> tuple[str, Problem]:
-    """Who keeps everything waiting, and what is said of it."""
-    since = f"{stuck.call} has not returned for {now - stuck.started:.0f} s."
+def _no_response(stuck: CallInFlight, now: float) -> tuple[str, Problem]:
+    """What blocks every device, and the problem of that."""
+    duration = f"{stuck.call} has not returned for {now - stuck.started:.0f} s."
     if stuck.callee is Callee.DRIVER:
-        remedy = "Look for an Xid in the kernel log (dmesg | grep -i xid); a driver that stays so needs a reboot."
-        return "driver", Problem(ProblemCode.UNRESPONSIVE, f"The NVIDIA driver does not answer: {since}", remedy)
-    remedy = "Look for processes in state D (ps -eo pid,stat,comm) and whether names are found (getent passwd $USER)."
-    return "processes", Problem(ProblemCode.UNRESPONSIVE, f"This machine says nothing of processes: {since}", remedy)
+        remedy = "Check the kernel log for an Xid (dmesg | grep -i xid). If the driver stays blocked, reboot this host."
+        return "driver", Problem(ProblemCode.UNRESPONSIVE, f"The NVIDIA driver does not respond: {duration}", remedy)
+    remedy = "Check for processes in state D (ps -eo pid,stat,comm) and whether getent passwd $USER returns."
+    return "processes", Problem(
+        ProblemCode.UNRESPONSIVE, f"/proc or the user database does not respond: {duration}", remedy
+    )

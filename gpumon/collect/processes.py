@@ -1,46 +1,77 @@
-"""What /proc says of the processes that NVML lists: owner, command line, host CPU and memory, age.
+"""Facts from /proc about the processes that NVML lists: owner, command line, host CPU and memory, age.
 
-One file is read a process each time; owner and command line only when a process is seen for the first time. psutil
-reads two and takes twice as long, 25 instead of 12 microseconds: at a thousand processes a percent of a core.
+gpumon reads one file per process and sweep, and the owner and the command line only for a new process. psutil reads two
+files and takes twice as long, 25 instead of 12 microseconds, which is one percent of a core for a thousand processes.
+
+A PID is a process only within a PID namespace. In the initial namespace, NVML's PIDs are those of /proc. In any other
+namespace (a container), drivers before 545 return PIDs of the host, which may belong to another process here; newer
+drivers translate PIDs to the namespace of the caller. There, a process is identified only if the driver translates and
+the process has an NVIDIA device file open.
 """
 
 import os
 import pwd
+import re
 from collections.abc import Iterable
+from enum import Enum
 from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpumon.collect.flights import Callee, Flights
+from gpumon.collect.calls import Callee, CallsInFlight
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_bytes
 
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _COMMAND_BYTES: Final = 4096
-_PID_MAX_LIMIT: Final = 1 << 22  # the kernel's own; pid_max may be lower here than where the driver counts
+_PID_MAX_LIMIT: Final = 1 << 22
+"""The kernel's limit (PID_MAX_LIMIT); pid_max may be lower in this namespace than in the driver's."""
+
+INITIAL_PID_NAMESPACE: Final = "pid:[4026531836]"
+"""The link /proc/self/ns/pid in the initial PID namespace; the kernel fixes this inode (PROC_PID_INIT_INO)."""
+
+FIRST_TRANSLATING_DRIVER: Final = 545
+"""Since this driver branch NVML returns PIDs of the caller's PID namespace and omits processes outside it."""
 
 NOT_VISIBLE: Final = Problem(
     ProblemCode.PROCESS_NOT_VISIBLE,
-    "No such process in this /proc: it has ended, runs in another PID namespace, or is hidden from this user.",
+    "No such process in /proc: the process has ended, runs in another PID namespace, or is hidden from this user.",
 )
-NOT_ANSWERING: Final = Problem(ProblemCode.UNRESPONSIVE, "/proc does not answer for this process.")
-IMPOSSIBLE_PID: Final = Problem(ProblemCode.INVALID_VALUE, "The driver answered with a PID that cannot exist.")
+UNPROVEN: Final = Problem(
+    ProblemCode.PROCESS_NOT_VISIBLE,
+    "gpumon runs in its own PID namespace (a container) and cannot prove which process this PID belongs to.",
+    "Run gpumon in the host's PID namespace (docker run --pid=host, or hostPID: true in Kubernetes).",
+)
+NOT_RESPONDING: Final = Problem(ProblemCode.UNRESPONSIVE, "/proc does not respond for this process.")
+IMPOSSIBLE_PID: Final = Problem(ProblemCode.INVALID_VALUE, "The driver returned a PID that cannot exist.")
 
-NOT_YET: Final = Problem(ProblemCode.NOT_READ, "There are many processes: this one is read in a moment.")
+NOT_YET: Final = Problem(
+    ProblemCode.NOT_READ, "There are many processes; gpumon reads this one in one of the next frames."
+)
 
-READS_A_TICK: Final = 500
-"""More processes than that take turns: each read costs 12 microseconds, and more on a busy host."""
+MAX_READS_PER_TICK: Final = 500
+"""With more processes, they take turns: each read costs 12 microseconds, and more on a busy host."""
 
 RETRY_TICKS: Final = 5
-"""A process that /proc does not show, of another PID namespace or dead, is looked for again after so many ticks."""
+"""Number of ticks until gpumon looks again for a process that /proc does not show or that is not identified."""
 
 MAX_STUCK_READS: Final = 2
-"""While so many reads do not return, no other process is read for the first time: each could cost a thread."""
+"""While this many reads have not returned, no new process is read: each read could block a thread."""
+
+
+class PidProof(Enum):
+    """What proves that a PID from NVML is the process with this PID in /proc."""
+
+    INITIAL_NAMESPACE = "initial namespace"
+    """The PID namespace is the initial one, so every PID is proved."""
+    OPEN_DEVICE = "open device"
+    """The driver translates PIDs; a process that has an NVIDIA device file open is proved."""
+    NONE = "none"
 
 
 class ProcessFacts(NamedTuple):
-    """Facts of one process; None with ``problem`` when /proc does not show it."""
+    """Facts about one process; all None, with a ``problem``, if the process is not visible or not identified."""
 
     user: str | None
     command: str | None
@@ -50,24 +81,28 @@ class ProcessFacts(NamedTuple):
     problem: Problem | None = None
 
 
-class _Identity(NamedTuple):
+class _UnprovenError(Exception):
+    """Nothing proves that a process is the one that NVML lists."""
+
+
+class _ProcessIdentity(NamedTuple):
     start_ticks: int
     uid: int
     command: str
 
 
-class _Reading(NamedTuple):
-    identity: _Identity
+class _ProcessReading(NamedTuple):
+    identity: _ProcessIdentity
     cpu_ticks: int
     pages: int
 
 
-class _Known:
-    """What is remembered of a process between ticks."""
+class _KnownProcess:
+    """What is kept about a process between ticks."""
 
     __slots__ = ("cpu_ticks", "facts", "identity", "read_at", "tick")
 
-    def __init__(self, identity: _Identity) -> None:
+    def __init__(self, identity: _ProcessIdentity) -> None:
         self.identity = identity
         self.cpu_ticks = 0
         self.read_at = 0.0
@@ -76,39 +111,50 @@ class _Known:
 
 
 class ProcessTable:
-    """Facts by PID, each process read once a tick however many devices it is on.
+    """Facts by PID. Each process is read once per tick, on however many devices it runs.
 
-    A command line can hang on its process's memory lock and a user's name on the network. The thread that is held so is
-    left behind; the one that takes over does not ask again for what the first one still waits for.
+    Reading a command line can block on the process's memory lock, and a user name on the network. The blocked thread is
+    abandoned, and its replacement does not repeat a read that has not returned.
 
     Args:
-        flights: Where reads are marked.
+        in_flight: Marks reads in flight.
         proc: Root of the proc file system.
     """
 
-    def __init__(self, flights: Flights, proc: Path = Path("/proc")) -> None:
-        self._flights = flights
+    def __init__(self, in_flight: CallsInFlight, proc: Path = Path("/proc")) -> None:
+        self._in_flight = in_flight
         self._proc = str(proc)
-        self._known: dict[int, _Known] = {}
-        self._unseen: dict[int, int] = {}
+        self._driver_version: str | None = None
+        self._proof: PidProof | None = None
+        self._known: dict[int, _KnownProcess] = {}
+        self._missing: dict[int, tuple[int, Problem]] = {}
         self._now: float | None = None
         self._tick = 0
         self._reads = 0
         self._round = 1
         self._users: dict[int, str] = {}
         self._reading: set[int] = set()
-        self._naming = False
+        self._is_naming = False
+
+    def set_driver_version(self, version: str | None) -> None:
+        """Set the version of the driver that returns the PIDs, such as ``580.95.05``."""
+        self._driver_version = version
+        self._proof = None
 
     def facts(self, pid: int, now: float, uptime: float) -> ProcessFacts:
-        """Facts of a process.
+        """Facts about a process.
 
         Args:
-            pid: PID as NVML gave it.
-            now: Time of the tick, monotonic seconds; asked twice with the same time, the answer is the same.
+            pid: PID from NVML.
+            now: Time of the tick, monotonic seconds. Two calls with the same time return the same facts.
             uptime: Seconds since boot, for the age.
         """
         if not 0 < pid <= _PID_MAX_LIMIT:
-            return _nothing(IMPOSSIBLE_PID)
+            return _no_facts(IMPOSSIBLE_PID)
+        if self._proof is None:
+            self._proof = pid_proof(self._proc, self._driver_version)
+        if self._proof is PidProof.NONE:
+            return _no_facts(UNPROVEN)
         if now != self._now:
             self._now, self._tick, self._reads = now, self._tick + 1, 0
         known = self._known.get(pid)
@@ -116,42 +162,43 @@ class ProcessTable:
             return known.facts
         why_not = self._why_not(pid, known)
         if why_not is not None:
-            return _nothing(why_not)
+            return _no_facts(why_not)
         try:
             reading = self._read(pid, known)
-        except (OSError, ValueError, IndexError):
+        except (OSError, ValueError, IndexError, _UnprovenError) as error:
+            problem = UNPROVEN if isinstance(error, _UnprovenError) else NOT_VISIBLE
             self._known.pop(pid, None)
-            self._unseen[pid] = self._tick
-            return _nothing(NOT_VISIBLE)
+            self._missing[pid] = self._tick, problem
+            return _no_facts(problem)
         return self._remember(pid, reading, now, uptime)
 
     def keep(self, pids: Iterable[int]) -> None:
-        """Forgets every process that is not among ``pids``."""
+        """Forget every process except ``pids``."""
         kept = set(pids)
-        self._round = ceil(len(kept) / READS_A_TICK) or 1
-        for held in (self._known, self._unseen):
-            for pid in [pid for pid in held if pid not in kept]:
-                del held[pid]
+        self._round = ceil(len(kept) / MAX_READS_PER_TICK) or 1
+        for processes in (self._known, self._missing):
+            for pid in [pid for pid in processes if pid not in kept]:
+                del processes[pid]
 
-    def _is_due(self, known: _Known) -> bool:
-        """Whether a process is to be read again: at every tick, or in its turn where there are many."""
-        return self._tick - known.tick >= self._round and self._reads < READS_A_TICK
+    def _is_due(self, known: _KnownProcess) -> bool:
+        """Whether a process is read again: in every tick, or in its turn if there are many processes."""
+        return self._tick - known.tick >= self._round and self._reads < MAX_READS_PER_TICK
 
-    def _why_not(self, pid: int, known: _Known | None) -> Problem | None:
-        """Why a process is not read now, if it is not."""
-        looked_at = self._unseen.get(pid)
-        if looked_at is not None and self._tick - looked_at < max(RETRY_TICKS, self._round):
-            return NOT_VISIBLE
+    def _why_not(self, pid: int, known: _KnownProcess | None) -> Problem | None:
+        """Why a process is not read now, or None if it is."""
+        tick, problem = self._missing.get(pid, (None, None))
+        if tick is not None and self._tick - tick < max(RETRY_TICKS, self._round):
+            return problem
         if pid in self._reading or (known is None and len(self._reading) >= MAX_STUCK_READS):
-            return NOT_ANSWERING
-        return None if self._reads < READS_A_TICK else NOT_YET
+            return NOT_RESPONDING
+        return None if self._reads < MAX_READS_PER_TICK else NOT_YET
 
-    def _remember(self, pid: int, reading: _Reading, now: float, uptime: float) -> ProcessFacts:
+    def _remember(self, pid: int, reading: _ProcessReading, now: float, uptime: float) -> ProcessFacts:
         identity = reading.identity
         cpu_percent = None
         known = self._known.get(pid)
         if known is None or known.identity is not identity:
-            known = self._known[pid] = _Known(identity)
+            known = self._known[pid] = _KnownProcess(identity)
         elif now > known.read_at:
             used = (reading.cpu_ticks - known.cpu_ticks) / _TICKS_PER_SECOND
             cpu_percent = round(100 * used / (now - known.read_at), 1)
@@ -165,54 +212,101 @@ class ProcessTable:
         )
         return known.facts
 
-    def _read(self, pid: int, known: _Known | None) -> _Reading:
-        """What /proc says now; changes nothing that another thread could be using."""
+    def _read(self, pid: int, known: _KnownProcess | None) -> _ProcessReading:
+        """Read /proc; change nothing that another thread could use."""
         self._reads += 1
         self._reading.add(pid)
         try:
-            with self._flights.flight(f"/proc/{pid}", Callee.HOST):
-                with open(f"{self._proc}/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123 - often
+            with self._in_flight.track(f"/proc/{pid}", Callee.HOST):
+                with open(f"{self._proc}/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123 - hot path
                     fields = file.read(2048).rsplit(b")", 1)[1].split()
                 start_ticks = int(fields[19])
                 if known is None or known.identity.start_ticks != start_ticks:
                     identity = self._identify(pid, start_ticks)
                 else:
                     identity = known.identity
-                return _Reading(identity, int(fields[11]) + int(fields[12]), int(fields[21]))
+                return _ProcessReading(identity, int(fields[11]) + int(fields[12]), int(fields[21]))
         finally:
             self._reading.discard(pid)
 
-    def _identify(self, pid: int, start_ticks: int) -> _Identity:
+    def _identify(self, pid: int, start_ticks: int) -> _ProcessIdentity:
+        if self._proof is PidProof.OPEN_DEVICE and not _has_nvidia_device_open(f"{self._proc}/{pid}/fd"):
+            raise _UnprovenError
         with open(f"{self._proc}/{pid}/cmdline", "rb", buffering=0) as file:  # noqa: PTH123
             command = safe_bytes(file.read(_COMMAND_BYTES).rstrip(b"\0").replace(b"\0", b" "))
-        if not command:  # a zombie, a kernel thread, or a process that wiped its arguments
+        if not command:  # a zombie, a kernel thread, or a process that erased its arguments
             command = f"[{safe_bytes(Path(self._proc, str(pid), 'comm').read_bytes().rstrip())}]"
-        return _Identity(start_ticks, self._uid(pid), command)
+        return _ProcessIdentity(start_ticks, self._uid(pid), command)
 
     def _uid(self, pid: int) -> int:
-        """The effective user. The owner of the files in /proc is root for a process that has changed its user."""
+        """The effective user ID. The files in /proc belong to root if the process has changed its user."""
         status = Path(self._proc, str(pid), "status").read_bytes()
         return int(status.partition(b"\nUid:")[2].split()[1])
 
     def _user(self, uid: int) -> str:
-        """Login name, or the uid while the directory of users does not answer or where it knows no name."""
+        """The login name, or the user ID if the user database has no name or does not respond."""
         name = self._users.get(uid)
         if name is not None:
             return name
-        if self._naming:
+        if self._is_naming:
             return str(uid)
-        self._naming = True
+        self._is_naming = True
         try:
-            with self._flights.flight(f"getpwuid({uid})", Callee.HOST):
+            with self._in_flight.track(f"getpwuid({uid})", Callee.HOST):
                 try:
                     name = pwd.getpwuid(uid).pw_name
                 except KeyError:
                     name = str(uid)
-                self._users[uid] = name  # kept even by a thread left behind: a slow directory would never be done
+                self._users[uid] = (
+                    name  # an abandoned thread stores the name too: otherwise a slow database would never finish
+                )
                 return name
         finally:
-            self._naming = False
+            self._is_naming = False
 
 
-def _nothing(problem: Problem) -> ProcessFacts:
+def pid_proof(proc: str, driver_version: str | None) -> PidProof:
+    """What can prove the identity of the processes that the driver lists, in the PID namespace of gpumon.
+
+    Args:
+        proc: Root of the proc file system.
+        driver_version: Such as ``580.95.05``, or None if it is unknown.
+    """
+    try:
+        if str(Path(proc, "self/ns/pid").readlink()) == INITIAL_PID_NAMESPACE:
+            return PidProof.INITIAL_NAMESPACE
+        status = Path(proc, "self", "status").read_bytes()
+    except OSError:
+        # A kernel without PID namespaces has no such link. A /proc without "self" belongs to another namespace.
+        return PidProof.INITIAL_NAMESPACE if _has_no_pid_namespaces(proc) else PidProof.NONE
+    own_pids = re.search(rb"^NSpid:((?:\s+\d+)+)$", status, re.MULTILINE)
+    is_proc_of_namespace = own_pids is not None and len(own_pids[1].split()) == 1
+    branch = re.match(r"\d+", driver_version or "")
+    translates = branch is not None and int(branch[0]) >= FIRST_TRANSLATING_DRIVER
+    return PidProof.OPEN_DEVICE if is_proc_of_namespace and translates else PidProof.NONE
+
+
+def _has_no_pid_namespaces(proc: str) -> bool:
+    try:
+        return "pid" not in os.listdir(f"{proc}/self/ns")  # noqa: PTH208
+    except OSError:
+        return False
+
+
+def _has_nvidia_device_open(folder: str) -> bool:
+    """Whether a process has an NVIDIA device file open; False if its file descriptors are hidden from this user."""
+    try:
+        names = os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return False
+    for name in names:
+        try:
+            if os.readlink(f"{folder}/{name}").startswith("/dev/nvidia"):  # noqa: PTH115
+                return True
+        except OSError:  # closed since then
+            continue
+    return False
+
+
+def _no_facts(problem: Problem) -> ProcessFacts:
     return ProcessFacts(None, None, None, None, None, problem)

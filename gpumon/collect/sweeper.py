@@ -1,60 +1,62 @@
-"""The thread that makes driver calls, and what is done when it does not come back.
+"""The thread that makes driver calls, and its replacement when a call does not return.
 
 One thread reads all devices in turn. When a driver call does not return in time, its device is quarantined, the thread
-is left behind and a new one goes on with the others. When the call returns after all, the quarantine ends. When it is
-/proc that does not answer, the device is not to blame: the new thread reads it, and only what hangs is left out. When
-several threads get stuck, the driver or /proc as a whole does not answer; then the last one waits and no more are made.
+is abandoned, and a new thread continues with the other devices. When the call returns after all, the quarantine ends.
+When /proc does not respond, the device is not at fault: the new thread reads the device and skips only the process that
+hangs. When several threads are stuck, the driver or /proc does not respond at all; then the last thread waits and no
+more threads are created.
 """
 
 import threading
 from collections import deque
 from typing import Final
 
-from gpumon.collect.attention import Attention
-from gpumon.collect.driver import start_problem
-from gpumon.collect.flights import Abandoned, Callee, Flight, Flights
+from gpumon.collect.calls import Abandoned, Callee, CallInFlight, CallsInFlight
 from gpumon.collect.host import uptime
 from gpumon.collect.nvml import DriverGoneError, Nvml, NvmlError
+from gpumon.collect.nvml_session import NvmlSession, Slot, outage, start_problem
+from gpumon.collect.on_demand import SamplingBudget
 from gpumon.collect.processes import ProcessTable
-from gpumon.collect.readers import Lane
-from gpumon.collect.session import Session, Slot, outage
+from gpumon.collect.schedule import Period
 from gpumon.collect.xids import Xid
 from gpumon.core.model import Device, DeviceState
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
 
 MAX_STUCK_THREADS: Final = 3
-"""As many threads may wait for the driver, and as many for /proc."""
+"""Maximum number of threads stuck in the driver, and of threads stuck in /proc."""
 
-FIRST_REOPEN_PAUSE: Final = 0.5
-LONGEST_REOPEN_PAUSE: Final = 1.8
-"""A little less than two refreshes at an interval of 1 s, within which a driver that is back is noticed."""
+FIRST_REOPEN_PAUSE_SECONDS: Final = 0.5
+MAX_REOPEN_PAUSE_SECONDS: Final = 1.8
+"""A little less than two refreshes at an interval of 1 s; within this time gpumon notices that the driver is back."""
 
 
 class Sweeper:
-    """Sweeps all devices on request, in a thread that may be replaced.
+    """The sweeps over all devices, in a thread that may be replaced.
 
     Args:
         api: The choke point.
-        processes: Facts of processes.
-        flights: The calls under way.
-        xids: Takes the Xids of the devices; without it, nobody waits for them.
+        processes: Facts about processes.
+        in_flight: The calls in flight.
+        xids: Receives the Xids of the devices; without it gpumon does not wait for Xids.
     """
 
-    def __init__(self, api: Nvml, processes: ProcessTable, flights: Flights, xids: deque[Xid] | None = None) -> None:
+    def __init__(
+        self, api: Nvml, processes: ProcessTable, in_flight: CallsInFlight, xids: deque[Xid] | None = None
+    ) -> None:
         self._api = api
         self._processes = processes
-        self._flights = flights
+        self._in_flight = in_flight
         self._xids = xids
-        self.session: Session | None = None
+        self.session: NvmlSession | None = None
         self.problem: Problem | None = None
         """Why there is no session."""
         self.outdated = False
-        """Whether the driver was replaced by one that the library in this process does not fit: a new process would."""
+        """Whether the driver was replaced by a version that does not match the library of this process."""
         self.outage_devices: list[Device] = []
-        """The devices that were there before the driver went away."""
-        self.attention = Attention(flights.clock)
-        """Which devices somebody looks at."""
+        """The devices of the session that ended when the driver went away."""
+        self.budget = SamplingBudget(in_flight.clock)
+        """Selects the devices for on-demand samples."""
         self.last_seconds: float | None = None
         self.done = threading.Event()
         self.done.set()
@@ -72,66 +74,66 @@ class Sweeper:
 
     @property
     def slots(self) -> list[Slot]:
-        """The slots of the session, or none without one."""
+        """The slots of the session; empty without a session."""
         return [] if self.session is None else list(self.session.slots)
 
     @property
     def threads_stuck(self) -> int:
-        """Threads left behind in a driver call."""
+        """Number of threads stuck in a driver call."""
         return len(self._in_driver)
 
     def request(self) -> None:
-        """Starts a sweep in the background; `done` is set at its end."""
+        """Start a sweep in the background; `done` is set at its end."""
         self.done.clear()
-        self._sweep_started = self._flights.clock()
+        self._sweep_started = self._in_flight.clock()
         self._remaining = None
-        self.attention.begin_sweep()
+        self.budget.start_sweep()
         if self._thread is None:
             self._start_thread()
         self._requested.release()
 
-    def stuck(self, deadline: float) -> Flight | None:
-        """The call that keeps the sweep waiting for longer than ``deadline`` seconds, if one does."""
+    def stuck(self, deadline: float) -> CallInFlight | None:
+        """The call that has been blocking the sweep for ``deadline`` seconds or longer, if there is one."""
         if self.done.is_set() or self._thread is None:
             return None
-        flight = self._flights.of(self._thread.ident)
-        return flight if flight is not None and self._flights.clock() - flight.started >= deadline else None
+        call = self._in_flight.of_thread(self._thread.ident)
+        return call if call is not None and self._in_flight.clock() - call.started >= deadline else None
 
-    def replace(self, stuck: Flight) -> bool:
-        """Leaves the thread in ``stuck`` behind and goes on with the other devices; False if that is no use.
+    def replace(self, stuck: CallInFlight) -> bool:
+        """Abandon the thread in ``stuck`` and continue with the other devices; return False if that cannot help.
 
-        It is none when the call concerns no single device, or when as many threads wait already as are allowed.
+        Replacement cannot help when the call concerns no single device, or when `MAX_STUCK_THREADS` threads are stuck.
         """
         slot, thread = self._slot, self._thread
         if slot is None or thread is None or thread.ident is None:
             return False
-        leave = self._leave_in_driver if stuck.callee is Callee.DRIVER else self._leave_in_host
-        return leave(thread.ident, slot, stuck)
+        replace = self._replace_in_driver if stuck.callee is Callee.DRIVER else self._replace_in_host
+        return replace(thread.ident, slot, stuck)
 
-    def _leave_in_driver(self, thread: int, slot: Slot, stuck: Flight) -> bool:
+    def _replace_in_driver(self, thread: int, slot: Slot, stuck: CallInFlight) -> bool:
         if len(self._in_driver) >= MAX_STUCK_THREADS:
             return False
         slot.quarantined = True
         self._in_driver[thread] = slot
-        if self._flights.abandon(thread, stuck):
-            self._go_on()
-        else:  # the call came back at this very moment
+        if self._in_flight.abandon(thread, stuck):
+            self._continue()
+        else:  # the call returned at this moment
             del self._in_driver[thread]
             slot.quarantined = False
         return True
 
-    def _leave_in_host(self, thread: int, slot: Slot, stuck: Flight) -> bool:
+    def _replace_in_host(self, thread: int, slot: Slot, stuck: CallInFlight) -> bool:
         if len(self._in_host) >= MAX_STUCK_THREADS:
             return False
         self._in_host.add(thread)
-        if self._flights.abandon(thread, stuck):
+        if self._in_flight.abandon(thread, stuck):
             self._remaining = [slot, *(self._remaining or ())]
-            self._go_on()
+            self._continue()
         else:
             self._in_host.discard(thread)
         return True
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._start_thread()
         self._requested.release()
 
@@ -145,9 +147,9 @@ class Sweeper:
         try:
             while True:
                 self._requested.acquire()
-                begun = self._flights.clock()
+                started = self._in_flight.clock()
                 self._guarded_sweep()
-                self.last_seconds = self._flights.clock() - begun
+                self.last_seconds = self._in_flight.clock() - started
                 self.done.set()
         except Abandoned:
             self._in_host.discard(own)
@@ -158,8 +160,8 @@ class Sweeper:
     def _guarded_sweep(self) -> None:
         try:
             self._sweep()
-        except Exception as error:  # noqa: BLE001 - a thread that died unseen would look like a driver that hangs
-            self._end_session(NvmlError(_mistake("the GPUs", error)))
+        except Exception as error:  # noqa: BLE001 - a thread that died silently would look like a driver that hangs
+            self._end_session(NvmlError(_bug("the GPUs", error)))
 
     def _sweep(self) -> None:
         now = self._sweep_started
@@ -177,13 +179,13 @@ class Sweeper:
                     self._read(slot, now, booted)
             self._forget_processes(session, now)
             self._reopen_pause = 0.0
-        except NvmlError as failed:
-            self._end_session(failed)
+        except NvmlError as error:
+            self._end_session(error)
 
-    def _forget_processes(self, session: Session, now: float) -> None:
-        """Forgets now and then the processes that have left all devices."""
+    def _forget_processes(self, session: NvmlSession, now: float) -> None:
+        """Forget the processes that are no longer on any device, every ten seconds."""
         if now >= self._forget_at:
-            self._forget_at = now + Lane.MEDIUM.value
+            self._forget_at = now + Period.TEN_SECONDS
             devices = (device for slot in session.slots for device in slot.devices)
             self._processes.keep(process.pid for device in devices for process in device.processes or ())
 
@@ -193,32 +195,32 @@ class Sweeper:
             slot.read(now, booted)
         except NvmlError:
             raise
-        except Exception as error:  # noqa: BLE001 - what one device answers must not cost the others
-            slot.give_up(_mistake(f"GPU {slot.device.index}", error), DeviceState.UNRESPONSIVE, now)
+        except Exception as error:  # noqa: BLE001 - what one device returns must not affect the others
+            slot.give_up(_bug(f"GPU {slot.device.index}", error), DeviceState.UNRESPONSIVE, now)
         self._slot = None
 
-    def _open(self) -> Session:
+    def _open(self) -> NvmlSession:
         if self.session is None:
-            self.session = Session.open(self._api, self._processes, self.attention, self._xids)
+            self.session = NvmlSession.open(self._api, self._processes, self.budget, self._xids)
             self._had_session = True
             self.problem = None
             self.outage_devices = []
         return self.session
 
-    def _end_session(self, failed: NvmlError) -> None:
+    def _end_session(self, error: NvmlError) -> None:
         self._slot = None
         ended, self.session = self.session, None
-        self.problem = failed.problem if isinstance(failed, DriverGoneError) else start_problem(failed)
+        self.problem = error.problem if isinstance(error, DriverGoneError) else start_problem(error)
         self.outdated = self._had_session and self.problem.code is ProblemCode.LIBRARY_MISMATCH
         self._remaining = []
         self._reopen_at = self._sweep_started + self._reopen_pause
-        self._reopen_pause = min(max(FIRST_REOPEN_PAUSE, 2 * self._reopen_pause), LONGEST_REOPEN_PAUSE)
+        self._reopen_pause = min(max(FIRST_REOPEN_PAUSE_SECONDS, 2 * self._reopen_pause), MAX_REOPEN_PAUSE_SECONDS)
         if ended is not None:
             self.outage_devices = outage([device for slot in ended.slots for device in slot.devices], self.problem)
             ended.close()
 
 
-def _mistake(subject: str, error: Exception) -> Problem:
-    """What is said of an exception that nobody expected."""
-    what = f"{type(error).__name__}: {safe_text(str(error), 200)}"
-    return Problem(ProblemCode.UNKNOWN, f"gpumon failed to read {subject}: {what}.", "Please report this.")
+def _bug(subject: str, error: Exception) -> Problem:
+    """The problem of an unexpected exception."""
+    description = f"{type(error).__name__}: {safe_text(str(error), 200)}"
+    return Problem(ProblemCode.UNKNOWN, f"gpumon failed to read {subject}: {description}.", "Please report this bug.")

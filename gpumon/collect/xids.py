@@ -1,8 +1,8 @@
-"""Errors that the driver tells of a device (Xid), as they come, without asking for them again and again.
+"""Xid errors, received as NVML events instead of by polling.
 
-A thread of its own waits in the driver for them. It holds no lock while it waits, and nobody waits for it but the end
-of a session, and that not for long. After an Xid that a device does not survive, nothing more is asked of that device:
-a driver that must ask a dead GPU may take minutes to find out, and make others wait.
+A separate thread waits for events in the driver. It holds no lock while it waits, and only the end of a session waits
+for the thread, for a limited time. After an Xid that a device does not survive, gpumon makes no more calls on that
+device: a driver that must query a dead GPU may take minutes to notice and block other processes meanwhile.
 """
 
 import threading
@@ -17,53 +17,53 @@ from gpumon.collect.nvml import Answer, DeviceLostError, DriverGoneError, Handle
 from gpumon.core.problems import Problem, ProblemCode
 
 WAIT_MILLISECONDS: Final = 500
-"""So long does the thread wait in one call: a session that ends, and a device that came, are noticed after it."""
+"""Duration of one wait. The end of a session and a new device are noticed after it."""
 
 PAUSE_SECONDS: Final = 1.0
-"""After a failure, while there is nothing to wait for, and at first: if the library dies in a wait, the call that is to
-blame should be the only one under way, not one of the many of the first sweep."""
+"""Pause after a failure, while there is no device, and before the first wait. If the library crashes in a wait, the
+breadcrumb should name only the wait, and not one of the many calls of the first sweep."""
 
 RETRY_SECONDS: Final = 10.0
-"""After this time a device whose events could not be asked for is tried again."""
+"""Time until gpumon registers again for the events of a device after a failure."""
 
-END_SECONDS: Final = 1.0
-"""So long does the end of a session wait for the thread."""
+STOP_TIMEOUT_SECONDS: Final = 1.0
+"""Maximum time that the end of a session waits for the thread."""
 
-MOST_WAITING: Final = 100
-"""As many Xids of one frame are kept, the first ones: what follows in a storm is its echo."""
+MAX_PENDING: Final = 100
+"""Maximum number of Xids per frame; the later ones of a burst are consequences of the first ones."""
 
-_RESET: Final = "Reset the GPU or reboot; gpumon asks it again when the driver was restarted, or gpumon itself."
+_RESET: Final = "Reset the GPU or reboot. gpumon queries this GPU again after a restart of the driver or of gpumon."
 FATAL: Final = {
     79: Problem(
         ProblemCode.GPU_LOST,
-        "The GPU has fallen off the bus (Xid 79); it is not asked any more.",
-        "Reboot the machine; if it happens again, have the board, its slot and its power checked.",
+        "The GPU has fallen off the bus (Xid 79); gpumon stopped querying this GPU.",
+        "Reboot this host. If the error returns, have the board, its slot and its power supply checked.",
     ),
     119: Problem(
         ProblemCode.UNRESPONSIVE,
-        "The GPU's own firmware (GSP) does not answer the driver (Xid 119); it is not asked any more.",
+        "The GPU's firmware (GSP) does not respond to the driver (Xid 119); gpumon stopped querying this GPU.",
         _RESET,
     ),
     120: Problem(
         ProblemCode.UNRESPONSIVE,
-        "The GPU's own firmware (GSP) has failed (Xid 120); it is not asked any more.",
+        "The GPU's firmware (GSP) has failed (Xid 120); gpumon stopped querying this GPU.",
         _RESET,
     ),
 }
-"""The Xids that a device does not survive, and what is said of it from then on."""
+"""The Xids that a device does not survive, with the problem that the device shows from then on."""
 
-_NEVER: Final = frozenset({ProblemCode.NOT_SUPPORTED, ProblemCode.DRIVER_TOO_OLD, ProblemCode.DROPPED})
-_NO_USE: Final = _NEVER | {ProblemCode.NO_PERMISSION}
+_PERMANENT: Final = frozenset({ProblemCode.NOT_SUPPORTED, ProblemCode.DRIVER_TOO_OLD, ProblemCode.DROPPED})
+_PERMANENT_FOR_DEVICE: Final = _PERMANENT | {ProblemCode.NO_PERMISSION}
 
 
 class Xid(NamedTuple):
-    """An error of a device.
+    """An Xid error of a device.
 
     Attributes:
         device_index: NVML's index of the device.
-        number: NVIDIA's number of the error.
+        number: The Xid.
         time_seconds: Unix time.
-        monotonic_seconds: When it came.
+        monotonic_seconds: Time of arrival, monotonic.
     """
 
     device_index: int
@@ -72,31 +72,31 @@ class Xid(NamedTuple):
     monotonic_seconds: float
 
 
-class XidWatch:
-    """Waits for the Xids of the devices of one session.
+class XidWatcher:
+    """The thread that waits for the Xids of the devices of one session.
 
     Args:
         api: The choke point.
-        came: Takes what comes, for whoever writes the frames.
+        queue: Receives the Xids for the next frame.
 
     Attributes:
-        fatal: What befell the devices that must not be asked any more, by NVML's index.
+        fatal: Problems of the devices that gpumon must not query, by NVML's index.
     """
 
-    def __init__(self, api: Nvml, came: deque[Xid]) -> None:
+    def __init__(self, api: Nvml, queue: deque[Xid]) -> None:
         self._api = api
-        self._came = came
+        self._queue = queue
         self.fatal: dict[int, Problem] = {}
         self._handles: dict[int, Handle] = {}
-        self._tried: dict[int, tuple[Handle, float]] = {}
+        self._attempts: dict[int, tuple[Handle, float]] = {}
         self._indices: dict[int | None, int] = {}
         self._thread: threading.Thread | None = None
-        self._ending = threading.Event()
-        self._ended = threading.Event()
+        self._stopping = threading.Event()
+        self._stopped = threading.Event()
         self._is_overdue = False
 
     def watch(self, index: int, handle: Handle) -> None:
-        """Waits for Xids of a device, too, from the next wait on; one that was looked up anew is told again."""
+        """Add a device from the next wait on; a device with a new handle is registered again."""
         if self._handles.get(index) is handle:
             return
         self._handles[index] = handle
@@ -104,66 +104,66 @@ class XidWatch:
             self._thread = threading.Thread(target=self._run, name="gpumon-xids", daemon=True)
             self._thread.start()
 
-    def end(self) -> None:
-        """Lets the thread give back what it holds of the driver; one that the driver holds is left to itself."""
-        self._ending.set()
+    def stop(self) -> None:
+        """Stop the thread, which frees its event set; a thread that is stuck in the driver is abandoned."""
+        self._stopping.set()
         if self._thread is not None:
-            self._is_overdue = not self._ended.wait(END_SECONDS)
+            self._is_overdue = not self._stopped.wait(STOP_TIMEOUT_SECONDS)
 
     def _run(self) -> None:
-        """Ends with the session, or when this driver tells no events; what else fails is tried again."""
+        """Run until the session ends or the driver turns out to have no events; retry after any other failure."""
         try:
-            while not self._ending.wait(PAUSE_SECONDS):
+            while not self._stopping.wait(PAUSE_SECONDS):
                 try:
-                    self._watch_one_set()
-                except DeviceLostError:  # the next set is one without that device
+                    self._wait_with_event_set()
+                except DeviceLostError:  # the next event set does not contain that device
                     pass
-                except ReadingError as failed:
-                    if failed.problem.code in _NEVER:
+                except ReadingError as error:
+                    if error.problem.code in _PERMANENT:
                         return
-        except DriverGoneError:  # the sweep finds the same, and ends the session
+        except DriverGoneError:  # the sweep gets the same error and ends the session
             pass
         finally:
-            self._ended.set()
+            self._stopped.set()
 
-    def _watch_one_set(self) -> None:
-        """Waits with one event set of the driver for as long as that works.
+    def _wait_with_event_set(self) -> None:
+        """Create an event set and wait with it until the watcher stops.
 
         Raises:
-            NvmlError: It works no more.
+            NvmlError: A call failed.
         """
         event_set = self._api.call("nvmlEventSetCreate")
-        self._tried, self._indices = {}, {}
+        self._attempts, self._indices = {}, {}
         try:
-            while not self._ending.is_set():
+            while not self._stopping.is_set():
                 self._register(event_set)
                 if self._indices:
-                    self._take(self._api.call(EVENT_WAIT, event_set, WAIT_MILLISECONDS))
+                    self._handle_event(self._api.call(EVENT_WAIT, event_set, WAIT_MILLISECONDS))
                 else:
-                    self._ending.wait(PAUSE_SECONDS)
+                    self._stopping.wait(PAUSE_SECONDS)
         finally:
-            if not self._is_overdue:  # else the set went with its session, and a new one may be there already
+            if not self._is_overdue:  # otherwise the set was freed with its session
                 with suppress(NvmlError):
                     self._api.call("nvmlEventSetFree", event_set)
 
     def _register(self, event_set: Handle) -> None:
-        """Adds the devices to the set that are not in it yet."""
-        now = self._api.flights.clock()
+        """Add the devices to the event set that are not in it yet."""
+        now = self._api.in_flight.clock()
         for index, handle in list(self._handles.items()):
-            tried, again_at = self._tried.get(index, (None, 0.0))
-            if index in self.fatal or (tried is handle and now < again_at):
+            attempted, retry_at = self._attempts.get(index, (None, 0.0))
+            if index in self.fatal or (attempted is handle and now < retry_at):
                 continue
-            self._tried[index] = handle, float("inf")
+            self._attempts[index] = handle, float("inf")
             try:
                 if self._api.call("nvmlDeviceGetSupportedEventTypes", handle) & nvml.EVENT_XID:
                     self._api.call("nvmlDeviceRegisterEvents", handle, nvml.EVENT_XID, event_set)
                     self._indices[nvml.address(handle)] = index
-            except (ReadingError, DeviceLostError) as failed:
-                if failed.problem.code not in _NO_USE:
-                    self._tried[index] = handle, now + RETRY_SECONDS
+            except (ReadingError, DeviceLostError) as error:
+                if error.problem.code not in _PERMANENT_FOR_DEVICE:
+                    self._attempts[index] = handle, now + RETRY_SECONDS
 
-    def _take(self, event: Answer) -> None:
-        """Notes what came, if anything came, and silences a device that does not survive it."""
+    def _handle_event(self, event: Answer) -> None:
+        """Record an Xid, if there was one, and block calls on a device that does not survive it."""
         if event is None or event.eventType != nvml.EVENT_XID:
             return
         index = self._indices.get(nvml.address(event.device))
@@ -171,7 +171,7 @@ class XidWatch:
             return
         problem = FATAL.get(event.eventData)
         if problem is not None and index not in self.fatal:
-            self.fatal[index] = problem  # first: who is refused from here on is to know why
-            self._api.silence(self._handles[index], problem)
-        if len(self._came) < MOST_WAITING:
-            self._came.append(Xid(index, event.eventData, time.time(), self._api.flights.clock()))
+            self.fatal[index] = problem  # first: a sweep whose call is blocked must see the reason
+            self._api.block(self._handles[index], problem)
+        if len(self._queue) < MAX_PENDING:
+            self._queue.append(Xid(index, event.eventData, time.time(), self._api.in_flight.clock()))

@@ -1,1 +1,1 @@
-"""What every room speaks: records, metrics, problems, history and the frame codec. Standard library only."""
+"""Records, metrics, problems, history and the frame codec, shared by all packages. Standard library only."""

@@ -1,33 +1,35 @@
-"""What PyTorch's allocator says of itself in a process that a probe runs in, from the socket to the screen.
+"""Records of PyTorch's CUDA caching allocator in a process that runs a probe, and their parsing from a probe's JSON.
 
-PyTorch's own terms: bytes are *allocated* while a tensor holds them, *active* while a tensor or a stream still needs
-them, *reserved* while the allocator keeps them from the driver, and *inactive split* where they are free, but in a
-segment of which another part is in use, so that they cannot go back to the driver.
+Terms are PyTorch's: bytes are *allocated* while a tensor holds them, *active* while a tensor or a stream still uses
+them, *reserved* while the allocator keeps them from the driver, and *inactive split* when they are free but belong to a
+segment that is partly in use, so that the allocator cannot return them to the driver.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from enum import Enum
+from typing import Any, Final
 
+from gpumon.core.json_fields import Json, as_count, as_flag, as_integer, as_list, as_object, as_text, required
 from gpumon.core.problems import Problem
 
 
 class ProbeState(str, Enum):
-    """How far PyTorch is in the process of a probe. Stable, public names."""
+    """How far PyTorch has been initialized in a process that runs a probe. Stable, public names."""
 
     WAITING_FOR_TORCH = "waiting_for_torch"
     CPU_ONLY = "cpu_only"
-    """PyTorch is there and was built without CUDA."""
+    """PyTorch is imported and was built without CUDA."""
     WAITING_FOR_CUDA = "waiting_for_cuda"
-    """PyTorch is there and has made no CUDA context yet."""
+    """PyTorch is imported and has not created a CUDA context yet."""
     LIVE = "live"
     FAILED = "failed"
-    """PyTorch is one that the probe cannot read."""
+    """The probe cannot read this version of PyTorch."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolBytes:
-    """One of the allocator's two pools, that of small blocks (up to 1 MiB) and that of large ones, in bytes."""
+    """One of the allocator's two pools, for small blocks (up to 1 MiB) or for large ones, in bytes."""
 
     allocated_bytes: int
     reserved_bytes: int
@@ -37,26 +39,25 @@ class PoolBytes:
 
 @dataclass(frozen=True, slots=True)
 class AllocatorStatistics:
-    """One device's allocator in one process, at one moment; what this PyTorch does not keep is None.
+    """The allocator of one device in one process at one moment. Statistics that this PyTorch does not keep are None.
 
     Attributes:
-        ordinal: The process's own number of the device, as in ``cuda:0``.
-        uuid: NVML's UUID of it, or None with a PyTorch that does not tell.
+        ordinal: Device number inside the process, as in ``cuda:0``.
+        uuid: NVML's UUID of the device, or None if this PyTorch does not report it.
         name: Product name.
         allocated_bytes: Held by live tensors, after rounding.
-        reserved_bytes: Taken from the driver.
-        active_bytes: Allocated, or freed and still waited for by a stream.
-        inactive_split_bytes: Free in segments of which a part is in use. Not kept for expandable segments.
-        requested_bytes: What the tensors asked for before rounding.
-        allocated_peak_bytes: Highest so far; the user's own peak, which a probe never resets.
-        reserved_peak_bytes: Highest so far.
-        private_pools_bytes: Reserved for CUDA graphs and the process's own pools.
-        alloc_retries_count: How often the driver had no memory until the cache was given back.
-        ooms_count: How often an allocation failed.
-        device_allocs_count: How often memory was taken from the driver.
-        device_frees_count: How often it was given back.
-        segments_count: Pieces of memory taken from the driver.
-        allocations_count: Live blocks.
+        reserved_bytes: Reserved from the driver.
+        active_bytes: Allocated, or freed and waiting for a stream.
+        inactive_split_bytes: Free in segments that are partly in use. Not kept for expandable segments.
+        requested_bytes: Requested by tensors, before rounding.
+        allocated_peak_bytes: Highest value so far; the user's own peak statistic, which a probe never resets.
+        reserved_peak_bytes: Highest value so far.
+        alloc_retries_count: Number of times that the driver had no memory until the cache was emptied.
+        ooms_count: Number of failed allocations.
+        device_allocs_count: Number of allocations from the driver.
+        device_frees_count: Number of times that memory was returned to the driver.
+        segments_count: Number of segments reserved from the driver.
+        allocations_count: Number of live blocks.
         small_pool: The pool of small blocks.
         large_pool: The pool of large blocks.
     """
@@ -71,7 +72,6 @@ class AllocatorStatistics:
     requested_bytes: int | None = None
     allocated_peak_bytes: int | None = None
     reserved_peak_bytes: int | None = None
-    private_pools_bytes: int | None = None
     alloc_retries_count: int | None = None
     ooms_count: int | None = None
     device_allocs_count: int | None = None
@@ -83,12 +83,12 @@ class AllocatorStatistics:
 
     @property
     def freed_waiting_bytes(self) -> int | None:
-        """Freed by the program, and kept because a stream may still use it."""
+        """Bytes that the program freed and that the allocator keeps because a stream may still use them."""
         return None if self.active_bytes is None else max(0, self.active_bytes - self.allocated_bytes)
 
     @property
     def releasable_bytes(self) -> int | None:
-        """What ``empty_cache`` would give back; None where the allocator does not keep the books for it."""
+        """Bytes that ``empty_cache`` would return to the driver; None if the allocator keeps no statistics for it."""
         if self.active_bytes is None or self.inactive_split_bytes is None:
             return None
         return max(0, self.reserved_bytes - self.active_bytes - self.inactive_split_bytes)
@@ -96,11 +96,11 @@ class AllocatorStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PinnedMemory:
-    """Host memory that PyTorch holds pinned for copies, in bytes.
+    """Pinned host memory that PyTorch holds for copies.
 
     Attributes:
-        allocated_bytes: Taken from the system.
-        active_bytes: Of that, in use.
+        allocated_bytes: Allocated from the operating system.
+        active_bytes: The part in use.
     """
 
     allocated_bytes: int
@@ -109,12 +109,12 @@ class PinnedMemory:
 
 @dataclass(frozen=True, slots=True)
 class ProbeCost:
-    """What the probe itself takes from the process.
+    """The cost of the probe inside the process.
 
     Attributes:
-        share: Its processor time, as a share of the time since it began.
-        seconds: What one reading takes.
-        reads: Readings so far.
+        share: CPU time of the probe as a share of the time since the probe started.
+        seconds: Duration of one reading.
+        reads: Number of readings so far.
     """
 
     share: float
@@ -124,18 +124,18 @@ class ProbeCost:
 
 @dataclass(frozen=True, slots=True)
 class ProbedProcess:
-    """Who a probe runs in. It does not change while the process runs.
+    """The process that a probe runs in. The values do not change while the process runs.
 
     Attributes:
-        pid: PID as this machine's gpumon sees it, told by the kernel and not by the process.
-        own_pid: PID as the process itself sees it; another one in a container.
-        command: Its command line, made safe.
+        pid: PID in the PID namespace of gpumon, reported by the kernel and not by the process.
+        own_pid: PID in the PID namespace of the process; a different number in a container.
+        command: Command line, made safe.
         python_version: Such as ``3.12.3``.
-        rank: Its number among all processes of the training (``RANK``), if it is one of several.
-        local_rank: Its number among those of this machine.
-        world_size: How many there are.
-        settings: Variables that steer the allocator, by name, as they stand in its environment.
-        problems: Why something is missing, by name.
+        rank: Rank among all processes of the training job (``RANK``), or None outside a distributed job.
+        local_rank: Rank among the job's processes on this host.
+        world_size: Number of processes in the job.
+        settings: Environment variables that configure the allocator, by name.
+        problems: Why a value is missing, by name.
     """
 
     pid: int
@@ -151,19 +151,19 @@ class ProbedProcess:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReading:
-    """What a probe has told last.
+    """The latest reading of a probe.
 
     Attributes:
-        state: How far PyTorch is.
-        monotonic_seconds: When it was read, by the machine's monotonic clock.
-        torch_version: Such as ``2.11.0+cu130``, or None while there is none.
-        backend: ``native`` or ``cudaMallocAsync``; None while it is not known.
-        expandable_segments: Whether the allocator uses them; None where it is not known.
+        state: How far PyTorch has been initialized.
+        monotonic_seconds: Time of the reading on the host's monotonic clock.
+        torch_version: Such as ``2.11.0+cu130``, or None before PyTorch is imported.
+        backend: ``native`` or ``cudaMallocAsync``; None while unknown.
+        expandable_segments: Whether the allocator uses expandable segments; None if unknown.
         devices: The devices on which the process has a CUDA context.
-        pinned: Pinned host memory, or None where this PyTorch does not keep books of it.
-        cost: What the probe takes.
-        oom_files: Files that it has left on running out of memory, the newest last.
-        problem: Why it reads nothing, if so.
+        pinned: Pinned host memory, or None if this PyTorch keeps no statistics of it.
+        cost: The cost of the probe.
+        oom_files: Files that the probe wrote when the process ran out of memory, newest last.
+        problem: Why the probe reads nothing, or None.
     """
 
     state: ProbeState
@@ -179,7 +179,7 @@ class ProbeReading:
 
 
 class BlockState(str, Enum):
-    """What becomes of a piece of a segment. PyTorch's own names."""
+    """State of a block of a segment. PyTorch's own names."""
 
     ALLOCATED = "active_allocated"
     PENDING_FREE = "active_pending_free"
@@ -187,13 +187,13 @@ class BlockState(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """A piece of a segment.
+class SegmentBlock:
+    """A block of a segment.
 
     Attributes:
-        size_bytes: Its size.
-        state: What it is used for.
-        requested_bytes: What was asked for, where it is allocated.
+        size_bytes: Size.
+        state: State of the block.
+        requested_bytes: Size that the program requested, if the block is allocated.
     """
 
     size_bytes: int
@@ -203,17 +203,17 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of memory that the allocator has taken from the driver.
+    """A segment of memory that the allocator reserved from the driver.
 
     Attributes:
-        ordinal: The process's own number of the device.
-        address: Where it begins.
-        size_bytes: Its size.
-        stream: The stream that it serves; 0 is the default one.
-        pool: PyTorch's id of the pool; all share ``(0, 0)``, others belong to CUDA graphs and ``MemPool``.
-        is_large: Whether it is for blocks of more than 1 MiB.
-        is_expandable: Whether it can grow.
-        blocks: What it is cut into, by address.
+        ordinal: Device number inside the process.
+        address: Start address.
+        size_bytes: Size.
+        stream: The stream that the segment serves; 0 is the default stream.
+        pool: PyTorch's pool id; ``(0, 0)`` is the shared pool, other ids belong to CUDA graphs and ``MemPool``.
+        is_large: Whether the segment holds blocks of more than 1 MiB.
+        is_expandable: Whether the segment can grow.
+        blocks: The blocks of the segment, by address.
     """
 
     ordinal: int
@@ -223,19 +223,79 @@ class Segment:
     pool: tuple[int, int]
     is_large: bool
     is_expandable: bool
-    blocks: tuple[Block, ...]
+    blocks: tuple[SegmentBlock, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class EmptiedCache:
-    """What ``empty_cache`` has done, by the allocator's own books; by ordinal.
+class EmptyCacheResult:
+    """The effect of ``empty_cache`` according to the allocator's own statistics, by ordinal.
 
     Attributes:
         before: The statistics before.
         after: The statistics after.
-        seconds: How long it took.
+        seconds: Duration of the call.
     """
 
     before: tuple[AllocatorStatistics, ...]
     after: tuple[AllocatorStatistics, ...]
     seconds: float
+
+
+def parse_statistics(raw: Json) -> AllocatorStatistics:
+    """Parse the statistics of one device; ordinal, allocated bytes and reserved bytes are required.
+
+    Raises:
+        TypeError: A field has the wrong type, or a required field is missing.
+        ValueError: A number is out of range.
+    """
+    values: dict[str, Any] = {name: _FIELD_PARSERS.get(name, as_count)(raw.get(name)) for name in _STATISTICS}
+    for name in ("ordinal", "allocated_bytes", "reserved_bytes"):
+        required(values[name])
+    return AllocatorStatistics(**values)
+
+
+def parse_segment(raw: Json) -> Segment:
+    """Parse a segment with its blocks.
+
+    Raises:
+        TypeError: A field has the wrong type, or a required field is null.
+        ValueError: A number is out of range, or a list has the wrong length.
+        KeyError: A field is missing.
+        IndexError: The state of a block is unknown.
+    """
+    first, second = as_list(raw["pool"])
+    return Segment(
+        ordinal=required(as_count(raw["ordinal"])),
+        address=required(as_count(raw["address"])),
+        size_bytes=required(as_count(raw["size_bytes"])),
+        stream=required(as_integer(raw["stream"])),
+        pool=(required(as_integer(first)), required(as_integer(second))),
+        is_large=required(as_flag(raw["is_large"])),
+        is_expandable=as_flag(raw.get("is_expandable")) or False,
+        blocks=tuple(_parse_block(*as_list(block)) for block in as_list(raw["blocks"])),
+    )
+
+
+def _parse_block(size: object, requested: object, code: object) -> SegmentBlock:
+    state = _BLOCK_STATES[required(as_count(code))]
+    return SegmentBlock(required(as_count(size)), state, required(as_count(requested)))
+
+
+def _parse_pool(raw: object) -> PoolBytes | None:
+    if raw is None:
+        return None
+    pool = as_object(raw)
+    return PoolBytes(**{name: required(as_count(pool.get(name))) for name in _POOL_FIELDS})
+
+
+_BLOCK_STATES: Final = (BlockState.ALLOCATED, BlockState.PENDING_FREE, BlockState.INACTIVE)
+"""By the number that represents the state in a probe's JSON."""
+_POOL_FIELDS: Final = tuple(item.name for item in fields(PoolBytes))
+_STATISTICS: Final = tuple(item.name for item in fields(AllocatorStatistics))
+_FIELD_PARSERS: Final[Mapping[str, Callable[[object], object]]] = {
+    "uuid": as_text,
+    "name": as_text,
+    "small_pool": _parse_pool,
+    "large_pool": _parse_pool,
+}
+"""Parsers of the fields that are not counts."""

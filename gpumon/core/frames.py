@@ -1,11 +1,11 @@
-"""The frame codec: one `Frame`, one line of JSON.
+"""The frame codec: one `Frame` is one line of JSON.
 
-The same document is a line of a recording, a message of the collector and, with alerts added, the answer of
-``gpumon status --json``; but a line tells each reason of a missing value once, as `gpumon.core.reasons` says. Each line
-stands alone, so a recording can be cut, joined and torn anywhere.
+The same document is a line of a recording, a message of the collector and, with alerts added, the output of
+``gpumon status --json``. A line contains each reason of a missing value only once, see `gpumon.core.problem_table`.
+Lines are independent, so a recording can be cut, joined and truncated anywhere.
 
-Decoding trusts nothing: types are checked, text is made safe, and a reading outside its metric's bounds becomes a
-missing one with its reason.
+Decoding trusts nothing: types are checked, text is made safe, and a reading outside its metric's bounds is replaced by
+a problem.
 """
 
 import json
@@ -14,10 +14,10 @@ from dataclasses import asdict
 from functools import partial
 from typing import Final
 
-from gpumon.core.checks import TEXT_LIMIT, Json, as_integer, as_number, as_object, as_text, as_tuple, required
+from gpumon.core.json_fields import Json, as_integer, as_number, as_object, as_text, as_tuple, required
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import (
-    TRAITS,
+    DEVICE_ATTRIBUTES,
     CallCost,
     Device,
     DeviceEvent,
@@ -29,22 +29,25 @@ from gpumon.core.model import (
     ProcessKind,
     Sweep,
 )
+from gpumon.core.problem_table import ProblemTableReader, ProblemTableWriter, parse_problems, with_problems
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.core.reasons import ReasonTable, ToldReasons, in_full, problems_of
 from gpumon.core.text import safe_text
 
-_Tell = Callable[[Json, Mapping[str, Problem]], Json]
-"""Adds to a record why it lacks what it lacks."""
+_AddProblems = Callable[[Json, Mapping[str, Problem]], Json]
+"""Adds to a record the problems of the fields that it lacks."""
 
 SCHEMA: Final = 1
-MAX_LINE_BYTES: Final = 64 << 20
-COMMAND_LIMIT: Final = TEXT_LIMIT
-NOT_HELD: Final = Problem(ProblemCode.NOT_READ, "This recording does not hold it.")
-"""Why a field is missing that an earlier gpumon, which made the recording, did not know."""
+MAX_LINE_BYTES: Final = 16 << 20
+_MAX_INTERVAL_SECONDS: Final = 86_400.0
+"""Longer than any interval that gpumon accepts."""
+_MAX_CLOCK_SECONDS: Final = 1e11
+"""The year 5138; calendars and columns of history overflow at larger numbers."""
+NOT_RECORDED: Final = Problem(ProblemCode.NOT_READ, "Not in this recording.")
+"""Problem of a field that did not exist in the version of gpumon that made the recording."""
 
 
 class FrameError(Exception):
-    """A line is not a frame. ``problem`` says why; it is `NEWER_SCHEMA` when only a newer gpumon can read it."""
+    """A line is not a frame. The code of ``problem`` is `NEWER_SCHEMA` if only a newer gpumon can read the line."""
 
     def __init__(self, reason: str, code: ProblemCode = ProblemCode.DAMAGED, remedy: str = "") -> None:
         super().__init__(reason)
@@ -52,25 +55,25 @@ class FrameError(Exception):
 
 
 def encode(frame: Frame) -> str:
-    """The frame as one line of JSON, without the line feed."""
-    table = ReasonTable()
-    document = _frame_document(frame, table.refer)
+    """Encode a frame as one line of JSON, without the line feed."""
+    table = ProblemTableWriter()
+    document = _frame_document(frame, table.add)
     document["reasons"] = table.document()
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def decode(line: str | bytes) -> Frame:
-    """The frame in a line.
+    """Decode the frame in a line.
 
     Raises:
-        FrameError: The line is torn, foreign or made by a newer gpumon.
+        FrameError: The line is truncated, not a frame, or made by a newer gpumon.
     """
     try:
         raw = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"not a line of JSON: {error}") from None
     if type(raw) is not dict or "schema" not in raw:
-        raise FrameError("not a frame of gpumon: it has no schema")
+        raise FrameError("not a frame of gpumon: there is no schema")
     if raw["schema"] != SCHEMA:
         raise FrameError(
             f"made with schema {safe_text(str(raw['schema']), 20)}, this gpumon reads schema {SCHEMA}",
@@ -80,15 +83,15 @@ def decode(line: str | bytes) -> Frame:
     try:
         return _frame(raw)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
-        raise FrameError(f"a field of the frame is wrong: {safe_text(str(error), 200)}") from None
+        raise FrameError(f"a field of the frame is invalid: {safe_text(str(error), 200)}") from None
 
 
 def to_document(frame: Frame) -> Json:
-    """The frame as a JSON document. Missing values are null, and their reasons are in ``problems`` beside them."""
-    return _frame_document(frame, in_full)
+    """Convert a frame to a JSON document. Missing values are null, with the reasons in ``problems`` of their record."""
+    return _frame_document(frame, with_problems)
 
 
-def _frame_document(frame: Frame, tell: _Tell) -> Json:
+def _frame_document(frame: Frame, add_problems: _AddProblems) -> Json:
     host = frame.host
     sweep = frame.sweep
     document = {
@@ -99,7 +102,7 @@ def _frame_document(frame: Frame, tell: _Tell) -> Json:
         "host": _host_document(host),
         "driver_version": frame.driver_version,
         "cuda_driver_version": frame.cuda_driver_version,
-        "devices": [_device_document(device, tell) for device in frame.devices],
+        "devices": [_device_document(device, add_problems) for device in frame.devices],
         "sweep": {
             "seconds": sweep.seconds,
             "nvml_calls": sweep.calls,
@@ -110,7 +113,7 @@ def _frame_document(frame: Frame, tell: _Tell) -> Json:
         },
         "events": [asdict(event) for event in frame.events],
     }
-    return in_full(document, frame.problems)
+    return with_problems(document, frame.problems)
 
 
 def _host_document(host: Host) -> Json:
@@ -123,10 +126,10 @@ def _host_document(host: Host) -> Json:
         "memory_available_bytes": host.memory_available_bytes,
         "uptime_seconds": host.uptime_seconds,
     }
-    return in_full(document, host.problems)
+    return with_problems(document, host.problems)
 
 
-def _device_document(device: Device, tell: _Tell) -> Json:
+def _device_document(device: Device, add_problems: _AddProblems) -> Json:
     readings, processes = device.readings, device.processes
     document = {
         "index": device.index,
@@ -136,17 +139,17 @@ def _device_document(device: Device, tell: _Tell) -> Json:
         "pci_bus_id": device.pci_bus_id,
         "name": device.name,
         "architecture": device.architecture,
-        **{field: getattr(device, field) for field in TRAITS},
+        **{field: getattr(device, field) for field in DEVICE_ATTRIBUTES},
         **{metric: readings.get(metric) for metric in METRICS},
         "throttle_reasons": device.throttle_reasons,
         "state": device.state.value,
         "age_seconds": device.age_seconds,
-        "processes": None if processes is None else [_process_document(process, tell) for process in processes],
+        "processes": None if processes is None else [_process_document(process, add_problems) for process in processes],
     }
-    return tell(document, device.problems)
+    return add_problems(document, device.problems)
 
 
-def _process_document(process: Process, tell: _Tell) -> Json:
+def _process_document(process: Process, add_problems: _AddProblems) -> Json:
     document = {
         "pid": process.pid,
         "kinds": [kind.value for kind in process.kinds],
@@ -158,20 +161,20 @@ def _process_document(process: Process, tell: _Tell) -> Json:
         "age_seconds": process.age_seconds,
         "sm_percent": process.sm_percent,
     }
-    return tell(document, process.problems)
+    return add_problems(document, process.problems)
 
 
 def _frame(raw: Json) -> Frame:
     sweep = as_object(raw.get("sweep"))
-    told = ToldReasons(raw.get("reasons"))
+    table = ProblemTableReader(raw.get("reasons"))
     return Frame(
-        time_seconds=required(as_number(raw["time_seconds"])),
-        monotonic_seconds=required(as_number(raw["monotonic_seconds"])),
-        interval_seconds=required(as_number(raw["interval_seconds"])),
+        time_seconds=_seconds(raw["time_seconds"], _MAX_CLOCK_SECONDS),
+        monotonic_seconds=_seconds(raw["monotonic_seconds"], _MAX_CLOCK_SECONDS),
+        interval_seconds=_seconds(raw["interval_seconds"], _MAX_INTERVAL_SECONDS),
         host=_host(as_object(raw.get("host"))),
         driver_version=as_text(raw.get("driver_version")),
         cuda_driver_version=as_text(raw.get("cuda_driver_version")),
-        devices=as_tuple(raw["devices"], partial(_device, told)),
+        devices=as_tuple(raw["devices"], partial(_device, table)),
         sweep=Sweep(
             seconds=as_number(sweep.get("seconds")),
             calls=as_integer(sweep.get("nvml_calls")) or 0,
@@ -181,7 +184,7 @@ def _frame(raw: Json) -> Frame:
             calls_by_name=as_tuple(sweep.get("calls_by_name", []), _call_cost),
         ),
         events=as_tuple(raw.get("events", []), _event),
-        problems=problems_of(raw),
+        problems=parse_problems(raw),
     )
 
 
@@ -199,15 +202,27 @@ def _event(raw: Json) -> DeviceEvent:
     return DeviceEvent(
         device_key=required(as_text(raw["device_key"])),
         xid=required(as_integer(raw["xid"])),
-        time_seconds=required(as_number(raw["time_seconds"])),
-        monotonic_seconds=required(as_number(raw["monotonic_seconds"])),
+        time_seconds=_seconds(raw["time_seconds"], _MAX_CLOCK_SECONDS),
+        monotonic_seconds=_seconds(raw["monotonic_seconds"], _MAX_CLOCK_SECONDS),
     )
+
+
+def _seconds(raw: object, maximum: float) -> float:
+    """A required time that is not negative.
+
+    Raises:
+        ValueError: The time is out of range.
+    """
+    seconds = required(as_number(raw))
+    if not 0 <= seconds <= maximum:
+        raise ValueError(f"{seconds:g} s is out of range")
+    return seconds
 
 
 def _host(raw: Json) -> Host:
     load = raw.get("load_average")
     if load is not None:
-        one, five, fifteen = (required(as_number(each)) for each in load)
+        one, five, fifteen = (required(as_number(average)) for average in load)
         load = (one, five, fifteen)
     return Host(
         name=as_text(raw.get("name")),
@@ -217,22 +232,22 @@ def _host(raw: Json) -> Host:
         memory_total_bytes=as_integer(raw.get("memory_total_bytes")),
         memory_available_bytes=as_integer(raw.get("memory_available_bytes")),
         uptime_seconds=as_number(raw.get("uptime_seconds")),
-        problems=problems_of(raw),
+        problems=parse_problems(raw),
     )
 
 
-def _device(told: ToldReasons, raw: Json) -> Device:
-    problems = dict(told.of(raw))
+def _device(table: ProblemTableReader, raw: Json) -> Device:
+    problems = dict(table.problems_of(raw))
     readings: dict[str, float] = {}
     for metric_id, metric in METRICS.items():
         value = as_number(raw.get(metric_id))
         if value is None:
             if metric_id not in raw:
-                problems.setdefault(metric_id, NOT_HELD)
+                problems.setdefault(metric_id, NOT_RECORDED)
         elif metric.admits(value):
             readings[metric_id] = value
         else:
-            problems[metric_id] = Problem(ProblemCode.INVALID_VALUE, f"{value:g} cannot be true")
+            problems[metric_id] = Problem(ProblemCode.INVALID_VALUE, f"{value:g} is out of range")
     reasons = raw.get("throttle_reasons")
     processes = raw.get("processes")
     return Device(
@@ -243,12 +258,12 @@ def _device(told: ToldReasons, raw: Json) -> Device:
         pci_bus_id=as_text(raw.get("pci_bus_id")),
         name=as_text(raw.get("name")),
         architecture=as_text(raw.get("architecture")),
-        **_traits(raw, problems),
+        **_attributes(raw, problems),
         state=DeviceState(raw["state"]),
         age_seconds=as_number(raw.get("age_seconds")),
         readings=readings,
         throttle_reasons=None if reasons is None else tuple(safe_text(str(reason), 64) for reason in reasons),
-        processes=None if processes is None else as_tuple(processes, partial(_process, told)),
+        processes=None if processes is None else as_tuple(processes, partial(_process, table)),
         problems=problems,
     )
 
@@ -264,25 +279,25 @@ def _instance(raw: Json) -> MigInstance | None:
     )
 
 
-def _traits(raw: Json, problems: dict[str, Problem]) -> Json:
-    """What a device is said to be, by field; what cannot be understood is missing."""
-    found: Json = {}
-    for field, make in TRAITS.items():
+def _attributes(raw: Json, problems: dict[str, Problem]) -> Json:
+    """The attributes of a device, by field; an unknown value is missing."""
+    attributes: Json = {}
+    for field, make in DEVICE_ATTRIBUTES.items():
         text = as_text(raw.get(field))
         if text is not None:
             try:
-                found[field] = make(text)
+                attributes[field] = make(text)
             except ValueError:
-                problems[field] = Problem(ProblemCode.INVALID_VALUE, f"This gpumon does not know: {text}.")
+                problems[field] = Problem(ProblemCode.INVALID_VALUE, f"Unknown to this version of gpumon: {text}.")
         elif field not in raw:
-            problems.setdefault(field, NOT_HELD)
-    return found
+            problems.setdefault(field, NOT_RECORDED)
+    return attributes
 
 
-def _process(told: ToldReasons, raw: Json) -> Process:
-    problems = told.of(raw)
+def _process(table: ProblemTableReader, raw: Json) -> Process:
+    problems = table.problems_of(raw)
     if "sm_percent" not in raw and "sm_percent" not in problems:
-        problems = {**problems, "sm_percent": NOT_HELD}
+        problems = {**problems, "sm_percent": NOT_RECORDED}
     return Process(
         pid=required(as_integer(raw["pid"])),
         kinds=tuple(ProcessKind(kind) for kind in raw["kinds"]),

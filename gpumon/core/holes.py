@@ -1,4 +1,4 @@
-"""What is free in the allocator's segments, and in how large pieces: what fragmentation is counted from."""
+"""Free memory in the allocator's segments and the sizes of its holes, from which fragmentation is computed."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -10,14 +10,14 @@ SHARED_POOL: Final = (0, 0)
 
 
 class Holes(NamedTuple):
-    """What is used and what is free in some segments, in bytes.
+    """Used and free memory of segments, in bytes.
 
     Attributes:
-        size: All of it.
+        size: Total size.
         active: Held by tensors.
-        pending: Freed, and still waited for by a stream.
-        largest: The largest piece that is free.
-        releasable: In shared segments of which nothing is in use: ``empty_cache`` gives it back.
+        pending: Freed and waiting for a stream.
+        largest: The largest hole, that is, the largest free block.
+        releasable: In shared segments without a used block: ``empty_cache`` returns these to the driver.
     """
 
     size: int = 0
@@ -28,24 +28,24 @@ class Holes(NamedTuple):
 
     @property
     def free(self) -> int:
-        """What is free."""
+        """Free memory."""
         return self.size - self.active - self.pending
 
     @property
     def fragmentation(self) -> float:
-        """Share of what is free that lies outside of the largest hole; 0 is one hole, near 1 is dust."""
+        """Share of the free memory outside the largest hole: 0 is a single hole, near 1 is many small holes."""
         return 1 - self.largest / self.free if self.free else 0.0
 
 
-class Group(NamedTuple):
-    """Segments that can serve the same requests: a block is only used again within its pool, its stream and its kind.
+class SegmentGroup(NamedTuple):
+    """Segments that serve the same requests: a block is reused only within its pool, stream and size class.
 
     Attributes:
-        pool: PyTorch's id of the pool.
+        pool: PyTorch's pool id.
         stream: The stream.
-        is_large: Whether it is for blocks of more than 1 MiB.
-        holes: What is used and free in all of them.
-        segments: Those with the most free memory first.
+        is_large: Whether the segments hold blocks of more than 1 MiB.
+        holes: Used and free memory of all segments.
+        segments: The segments, those with the most free memory first.
     """
 
     pool: tuple[int, int]
@@ -59,36 +59,37 @@ class SegmentLayout:
     """The segments of one device in one process.
 
     Args:
-        segments: As a probe or a snapshot tells them.
-        ordinal: The process's number of the device.
+        segments: Segments from a probe or a snapshot.
+        ordinal: Device number inside the process.
     """
 
     def __init__(self, segments: Iterable[Segment], ordinal: int) -> None:
-        self.segments = [each for each in segments if each.ordinal == ordinal]
+        self.segments = [segment for segment in segments if segment.ordinal == ordinal]
 
     @cached_property
     def holes(self) -> Holes:
-        """What is used and free in all of them."""
-        return summed(holes_of(each) for each in self.segments)
+        """Used and free memory of all segments."""
+        return summed(holes_of(segment) for segment in self.segments)
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
-        """By pool, the shared one first, then by stream, each with its large blocks before the small ones."""
+    def groups(self) -> tuple[SegmentGroup, ...]:
+        """By pool with the shared pool first, then by stream, large blocks before small ones."""
         members: dict[tuple[tuple[int, int], int, bool], list[Segment]] = {}
-        for each in self.segments:
-            members.setdefault((each.pool, each.stream, each.is_large), []).append(each)
+        for segment in self.segments:
+            members.setdefault((segment.pool, segment.stream, segment.is_large), []).append(segment)
         ordered = sorted(members.items(), key=lambda item: (item[0][0] != SHARED_POOL, *item[0][:2], not item[0][2]))
-        return tuple(_group(*key, found) for key, found in ordered)
+        return tuple(_group(*key, segments) for key, segments in ordered)
 
 
-def _group(pool: tuple[int, int], stream: int, is_large: bool, segments: Sequence[Segment]) -> Group:
-    counted = [(holes_of(each), each) for each in segments]
-    counted.sort(key=lambda pair: (-pair[0].free, -pair[0].size, pair[1].address))
-    return Group(pool, stream, is_large, summed(holes for holes, _ in counted), tuple(each for _, each in counted))
+def _group(pool: tuple[int, int], stream: int, is_large: bool, segments: Sequence[Segment]) -> SegmentGroup:
+    measured = [(holes_of(segment), segment) for segment in segments]
+    measured.sort(key=lambda pair: (-pair[0].free, -pair[0].size, pair[1].address))
+    total = summed(holes for holes, _ in measured)
+    return SegmentGroup(pool, stream, is_large, total, tuple(segment for _, segment in measured))
 
 
 def holes_of(segment: Segment) -> Holes:
-    """What is used and free in one segment; neighbours that are both free are two holes, as for the allocator."""
+    """Used and free memory of a segment; adjacent free blocks count as two holes, as in the allocator."""
     by_state = dict.fromkeys(BlockState, 0)
     largest = 0
     for block in segment.blocks:
@@ -97,17 +98,17 @@ def holes_of(segment: Segment) -> Holes:
             largest = max(largest, block.size_bytes)
     active, pending = by_state[BlockState.ALLOCATED], by_state[BlockState.PENDING_FREE]
     size = max(segment.size_bytes, sum(by_state.values()))
-    is_released = not active and not pending and not segment.is_expandable and segment.pool == SHARED_POOL
-    return Holes(size, active, pending, largest, size if is_released else 0)
+    is_releasable = not active and not pending and not segment.is_expandable and segment.pool == SHARED_POOL
+    return Holes(size, active, pending, largest, size if is_releasable else 0)
 
 
 def summed(parts: Iterable[Holes]) -> Holes:
-    """Several together; the largest hole is the largest of any."""
+    """Add up holes; the largest hole is the largest of any part."""
     size = active = pending = largest = releasable = 0
-    for each in parts:
-        size += each.size
-        active += each.active
-        pending += each.pending
-        largest = max(largest, each.largest)
-        releasable += each.releasable
+    for holes in parts:
+        size += holes.size
+        active += holes.active
+        pending += holes.pending
+        largest = max(largest, holes.largest)
+        releasable += holes.releasable
     return Holes(size, active, pending, largest, releasable)

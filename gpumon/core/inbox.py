@@ -1,7 +1,7 @@
-"""What has arrived from another thread and was not looked at yet.
+"""A bounded queue between a producing thread and a reader.
 
-The producing thread puts things in and rings a bell; the reader drains the inbox when it gets to it. A reader that
-stalls loses nothing until the inbox is full, and then the oldest.
+The producing thread puts items in and rings a bell; the reader drains the inbox when it is ready. A reader that stalls
+loses nothing until the inbox is full, and then the oldest items.
 """
 
 import threading
@@ -16,10 +16,14 @@ Bell = Callable[[], None]
 
 
 class Inbox(Generic[ItemT]):
-    """Bounded, and safe between threads.
+    """A bounded, thread-safe queue with a bell.
 
     Args:
-        size: As many items are kept.
+        size: Maximum number of items.
+
+    Attributes:
+        arrived: Set while something has arrived since the last `drain`.
+        lost: Number of items dropped because the inbox was full.
     """
 
     def __init__(self, size: int = INBOX_SIZE) -> None:
@@ -29,27 +33,27 @@ class Inbox(Generic[ItemT]):
         self.lost = 0
 
     def on_arrival(self, ring: Bell) -> None:
-        """Sets the bell, which is called from the producing thread, and rings it for what is waiting."""
+        """Set the bell, which is called from the producing thread; ring it now if items are waiting."""
         self._ring = ring
         if self._items:
             ring()
 
     def put(self, item: ItemT) -> None:
-        """Adds an item and rings."""
+        """Add an item and ring."""
         if len(self._items) == self._items.maxlen:
             self.lost += 1
         self._items.append(item)
         self.ring()
 
     def ring(self) -> None:
-        """Rings without an item: something else about the source has changed."""
+        """Ring without an item, because something else about the source changed."""
         self.arrived.set()
         self._ring()
 
     def drain(self) -> list[ItemT]:
-        """Takes everything that is waiting, oldest first."""
+        """Remove and return all waiting items, oldest first."""
         self.arrived.clear()
-        taken: list[ItemT] = []
+        items: list[ItemT] = []
         while self._items:
-            taken.append(self._items.popleft())
-        return taken
+            items.append(self._items.popleft())
+        return items

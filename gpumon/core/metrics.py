@@ -1,44 +1,103 @@
-"""The catalogue of per-device metrics.
+"""The catalogue of per-device metrics: identity, unit, bounds and source of each.
 
-A metric's ``id`` is its name everywhere: in records, in recordings and in ``--json``. It ends in its unit, as
-Prometheus names do. A reading outside its metric's bounds is not a reading: drivers do answer 4294967295 %.
+A metric's ``id`` is its name everywhere: in records, in recordings and in ``--json``. The id ends in the unit, as
+Prometheus names do. A value outside the bounds of its metric is not a reading: drivers do return 4294967295 %.
+
+To add a metric, add one entry here and one reader in the collector.
 """
 
+from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
-from gpumon.core.metric import Metric, Unit
-from gpumon.core.metrics_activity import ACTIVITY
-from gpumon.core.metrics_condition import CONDITION
-
-__all__ = ["METRICS", "Metric", "Unit"]
+BUSY_PERCENT: Final = 90.0
+"""GPU utilization from which the collector samples SM activity now and then, to see whether kernels run at all."""
+NO_WORK_PERCENT: Final = 1.0
+"""Below this SM activity no kernel runs: copies alone raise the GPU utilization."""
 
 _TEBIBYTE: Final = 1 << 40
 _GIGAHERTZ: Final = 1_000_000_000
+_MAX_BYTES_PER_SECOND: Final = 1e14
+_MAX_COUNT: Final = 1e9
+"""More than any error counter reaches, and less than 4294967295, which drivers return for an unknown value."""
 
-_MAIN: Final = (
+
+class Unit(Enum):
+    """The unit of a metric's values."""
+
+    BYTES = "B"
+    BYTES_PER_SECOND = "B/s"
+    PERCENT = "%"
+    CELSIUS = "°C"
+    WATTS = "W"
+    JOULES = "J"
+    HERTZ = "Hz"
+    BITS = "bit"
+    PERFORMANCE_STATE = "P"
+    COUNT = "#"
+    """A number of events or of items; written without a unit."""
+    NONE = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number that a device can report.
+
+    Attributes:
+        id: Public name, with the unit at its end.
+        label: Short human-readable name.
+        unit: Unit of the value.
+        minimum: Lowest valid value.
+        maximum: Highest valid value.
+        source: The NVML call that returns the value.
+        help: What the number means, in one sentence.
+    """
+
+    id: str
+    label: str
+    unit: Unit
+    minimum: float
+    maximum: float
+    source: str
+    help: str
+
+    def admits(self, value: float) -> bool:
+        """Whether ``value`` is within the bounds."""
+        return self.minimum <= value <= self.maximum
+
+
+def _activity(metric_id: str, label: str, meaning: str) -> Metric:
+    return Metric(metric_id, label, Unit.PERCENT, 0, 100, "nvmlGpmMetricsGet", meaning)
+
+
+def _rate(metric_id: str, label: str, meaning: str) -> Metric:
+    return Metric(metric_id, label, Unit.BYTES_PER_SECOND, 0, _MAX_BYTES_PER_SECOND, "nvmlGpmMetricsGet", meaning)
+
+
+_SAMPLED: Final = (
     Metric(
         "memory_total_bytes", "Memory total", Unit.BYTES, 1, 64 * _TEBIBYTE, "nvmlDeviceGetMemoryInfo_v2",
-        "Device memory installed, the driver's own share included.",
+        "Installed device memory, including the part that the driver reserves.",
     ),
     Metric(
         "memory_used_bytes", "Memory used", Unit.BYTES, 0, 64 * _TEBIBYTE, "nvmlDeviceGetMemoryInfo_v2",
-        "Device memory that processes hold; the driver's own share is not in it.",
+        "Device memory held by processes; memory reserved by the driver is not included.",
     ),
     Metric(
         "memory_reserved_bytes", "Memory driver-reserved", Unit.BYTES, 0, 64 * _TEBIBYTE, "nvmlDeviceGetMemoryInfo_v2",
-        "Device memory that the driver and the firmware keep for themselves.",
+        "Device memory reserved by the driver and the firmware.",
     ),
     Metric(
         "memory_free_bytes", "Memory free", Unit.BYTES, 0, 64 * _TEBIBYTE, "nvmlDeviceGetMemoryInfo_v2",
-        "Device memory that can still be allocated.",
+        "Device memory available for allocation.",
     ),
     Metric(
         "memory_unattributed_bytes", "Memory unattributed", Unit.BYTES, 0, 64 * _TEBIBYTE, "used minus processes",
-        "Memory in use that no visible process owns: a dying process, another container, or bookkeeping.",
+        "Used memory that no visible process owns: an exiting process, another container, or driver bookkeeping.",
     ),
     Metric(
         "utilization_gpu_percent", "GPU utilization", Unit.PERCENT, 0, 100, "nvmlDeviceGetUtilizationRates",
-        "Share of the last sample period in which at least one kernel or copy ran; not how much of the chip worked.",
+        "Share of the last sample period in which at least one kernel or copy ran; not the share of the GPU in use.",
     ),
     Metric(
         "utilization_memory_percent", "Memory-controller utilization", Unit.PERCENT, 0, 100,
@@ -47,12 +106,12 @@ _MAIN: Final = (
     ),
     Metric(
         "temperature_celsius", "Temperature", Unit.CELSIUS, -40, 150, "nvmlDeviceGetTemperatureV",
-        "Temperature of the GPU core.", warning=80, critical=90,
+        "Temperature of the GPU core.",
     ),
     Metric(
         "temperature_slowdown_celsius", "Slowdown threshold", Unit.CELSIUS, 1, 200,
         "nvmlDeviceGetTemperatureThreshold",
-        "Core temperature at which the chip slows itself down.",
+        "Core temperature at which the GPU lowers its clocks.",
     ),
     Metric(
         "power_watts", "Power", Unit.WATTS, 0, 5000, "nvmlDeviceGetPowerUsage",
@@ -60,7 +119,7 @@ _MAIN: Final = (
     ),
     Metric(
         "power_limit_watts", "Power limit", Unit.WATTS, 1, 5000, "nvmlDeviceGetEnforcedPowerLimit",
-        "The power limit in force, whoever set it.",
+        "The power limit in force.",
     ),
     Metric(
         "clock_sm_hertz", "SM clock", Unit.HERTZ, 0, 10 * _GIGAHERTZ, "nvmlDeviceGetClockInfo",
@@ -84,20 +143,127 @@ _MAIN: Final = (
     ),
     Metric(
         "pcie_generation", "PCIe generation", Unit.NONE, 1, 10, "nvmlDeviceGetCurrPcieLinkGeneration",
-        "PCIe generation of the link now; an idle link may run slower than it can.",
+        "Current PCIe generation of the link; an idle link may run below its maximum.",
     ),
     Metric(
         "pcie_generation_max", "PCIe generation maximum", Unit.NONE, 1, 10, "nvmlDeviceGetMaxPcieLinkGeneration",
-        "Fastest PCIe generation that this GPU and this slot have in common.",
+        "Highest PCIe generation that both the GPU and the slot support.",
     ),
     Metric(
         "pcie_width", "PCIe width", Unit.NONE, 1, 64, "nvmlDeviceGetCurrPcieLinkWidth",
-        "Number of PCIe lanes in use now.",
+        "Number of PCIe lanes in use.",
     ),
     Metric(
         "pcie_width_max", "PCIe width maximum", Unit.NONE, 1, 64, "nvmlDeviceGetMaxPcieLinkWidth",
-        "Most PCIe lanes that this GPU and this slot have in common.",
+        "Highest number of PCIe lanes that both the GPU and the slot support.",
     ),
 )  # fmt: skip
+"""Read at every frame."""
 
-METRICS: Final[dict[str, Metric]] = {metric.id: metric for metric in (*_MAIN, *CONDITION, *ACTIVITY)}
+_ECC: Final = tuple(
+    Metric(
+        f"ecc_{kind}_{span}_count", f"ECC {kind}, {span}", Unit.COUNT, 0, _MAX_COUNT, "nvmlDeviceGetFieldValues",
+        f"Memory errors that ECC {what} since {since}.",
+    )
+    for kind, what in (("corrected", "corrected"), ("uncorrected", "detected but could not correct"))
+    for span, since in (("volatile", "the driver was loaded"), ("aggregate", "the GPU was manufactured"))
+)  # fmt: skip
+
+_SLOW: Final = (
+    Metric(
+        "power_instant_watts", "Power, instantaneous", Unit.WATTS, 0, 5000, "nvmlDeviceGetFieldValues",
+        "Power drawn by the board at one moment, not averaged; read every 10 seconds.",
+    ),
+    Metric(
+        "temperature_memory_celsius", "Memory temperature", Unit.CELSIUS, -40, 150, "nvmlDeviceGetFieldValues",
+        "Temperature of the device memory.",
+    ),
+    Metric(
+        "fan_percent", "Fan", Unit.PERCENT, 0, 200, "nvmlDeviceGetFanSpeed",
+        "Target speed of the fan; more than 100 is overdrive.",
+    ),
+    Metric(
+        "utilization_encoder_percent", "Video encoder utilization", Unit.PERCENT, 0, 100,
+        "nvmlDeviceGetEncoderUtilization",
+        "Share of the last sample period in which the video encoders were active.",
+    ),
+    Metric(
+        "utilization_decoder_percent", "Video decoder utilization", Unit.PERCENT, 0, 100,
+        "nvmlDeviceGetDecoderUtilization",
+        "Share of the last sample period in which the video decoders were active.",
+    ),
+    Metric(
+        "bar1_total_bytes", "BAR1 total", Unit.BYTES, 1, 64 * _TEBIBYTE, "nvmlDeviceGetBAR1MemoryInfo",
+        "Window through which the host and other devices access device memory directly.",
+    ),
+    Metric(
+        "bar1_used_bytes", "BAR1 used", Unit.BYTES, 0, 64 * _TEBIBYTE, "nvmlDeviceGetBAR1MemoryInfo",
+        "Mapped part of the BAR1 window.",
+    ),
+    *_ECC,
+    Metric(
+        "remapped_rows_correctable_count", "Rows remapped, correctable", Unit.COUNT, 0, _MAX_COUNT,
+        "nvmlDeviceGetRemappedRows",
+        "Memory rows remapped because of errors that ECC corrected.",
+    ),
+    Metric(
+        "remapped_rows_uncorrectable_count", "Rows remapped, uncorrectable", Unit.COUNT, 0, _MAX_COUNT,
+        "nvmlDeviceGetRemappedRows",
+        "Memory rows remapped because of errors that ECC could not correct.",
+    ),
+    Metric(
+        "remapped_rows_pending", "Row remapping pending", Unit.NONE, 0, 1, "nvmlDeviceGetRemappedRows",
+        "1 when a row is waiting to be remapped; the next GPU reset remaps it.",
+    ),
+    Metric(
+        "remapped_rows_failure", "Row remapping failed", Unit.NONE, 0, 1, "nvmlDeviceGetRemappedRows",
+        "1 when a row could not be remapped: replace the board.",
+    ),
+    Metric(
+        "pcie_replay_count", "PCIe replays", Unit.COUNT, 0, _MAX_COUNT, "nvmlDeviceGetPcieReplayCounter",
+        "PCIe packets that were sent again; a rising number indicates a bad link.",
+    ),
+    Metric(
+        "nvlink_links_count", "NVLink links up", Unit.COUNT, 0, 64, "nvmlDeviceGetFieldValues",
+        "NVLink links that report a speed.",
+    ),
+    Metric(
+        "nvlink_bytes_per_second", "NVLink rate", Unit.BYTES_PER_SECOND, 0, _MAX_BYTES_PER_SECOND,
+        "nvmlDeviceGetFieldValues",
+        "Combined speed in one direction of all NVLink links that are up.",
+    ),
+    Metric(
+        "memory_bus_width_bits", "Memory bus width", Unit.BITS, 1, 1 << 20, "nvmlDeviceGetMemoryBusWidth",
+        "Width of the device memory bus.",
+    ),
+)  # fmt: skip
+"""Condition and hardware of a device: values that change rarely and are read rarely."""
+
+_ON_DEMAND: Final = (
+    _activity(
+        "sm_activity_percent", "SM activity",
+        "Share of the streaming multiprocessors that had at least one warp, averaged between two samples.",
+    ),
+    _activity(
+        "sm_occupancy_percent", "SM occupancy", "Resident warps as a share of the maximum that the GPU supports."
+    ),
+    _activity(
+        "tensor_activity_percent", "Tensor activity", "Share of time in which the tensor cores were active."
+    ),
+    _activity("dram_activity_percent", "DRAM activity", "Share of the device memory bandwidth in use."),
+    _activity("fp64_activity_percent", "FP64 activity", "Share of time in which the FP64 pipes were active."),
+    _activity("fp32_activity_percent", "FP32 activity", "Share of time in which the FP32 pipes were active."),
+    _activity("fp16_activity_percent", "FP16 activity", "Share of time in which the FP16 pipes were active."),
+    _rate("pcie_transmit_bytes_per_second", "PCIe transmit", "Data that the GPU sent over PCIe."),
+    _rate("pcie_receive_bytes_per_second", "PCIe receive", "Data that the GPU received over PCIe."),
+    _rate("nvlink_transmit_bytes_per_second", "NVLink transmit", "Data that the GPU sent over all NVLink links."),
+    _rate("nvlink_receive_bytes_per_second", "NVLink receive", "Data that the GPU received over all NVLink links."),
+    Metric(
+        "energy_joules", "Energy", Unit.JOULES, 0, 1e12, "nvmlDeviceGetTotalEnergyConsumption",
+        "Energy drawn by the board since the GPU was first opened in gpumon.",
+    ),
+)  # fmt: skip
+"""Read only while a screen shows the device, since reading these holds the driver's lock; SM activity is also sampled
+now and then on a busy device."""
+
+METRICS: Final[dict[str, Metric]] = {metric.id: metric for metric in (*_SAMPLED, *_SLOW, *_ON_DEMAND)}

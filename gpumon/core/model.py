@@ -1,6 +1,6 @@
-"""Frozen records of what was measured, from the collector to the screen.
+"""Frozen records of measurements, from the collector to the screen.
 
-Everything that a stream carries is one of these. They hold values and reasons, never text made for a screen.
+A stream carries only these records. They contain values and reasons, never text formatted for a screen.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from gpumon.core.problems import Problem, ProblemCode
 
 
 class DeviceState(str, Enum):
-    """Whether a device answers."""
+    """Whether a device responds."""
 
     OK = "ok"
     LOST = "lost"
@@ -21,7 +21,7 @@ class DeviceState(str, Enum):
 
 
 class ProcessKind(str, Enum):
-    """In which of NVML's three lists a process stands."""
+    """The NVML process list that contains a process."""
 
     COMPUTE = "compute"
     GRAPHICS = "graphics"
@@ -29,14 +29,14 @@ class ProcessKind(str, Enum):
 
 
 class Switch(str, Enum):
-    """Whether a feature of a device is on."""
+    """Whether a feature of a device is enabled."""
 
     DISABLED = "disabled"
     ENABLED = "enabled"
 
 
 class ComputeMode(str, Enum):
-    """Which processes may compute on a device."""
+    """Which processes may use a device for compute, in NVML's terms."""
 
     DEFAULT = "default"
     EXCLUSIVE_THREAD = "exclusive_thread"
@@ -49,15 +49,15 @@ class Process:
     """One process on one device.
 
     Attributes:
-        pid: PID in the namespace of the driver, which is the host's.
-        kinds: The NVML lists in which it stands.
-        memory_bytes: Device memory that it holds on this device.
-        user: Owner's login name, or the uid as text where there is no name.
+        pid: PID in the PID namespace of the driver, which is that of the host.
+        kinds: The NVML process lists that contain the process.
+        memory_bytes: Memory that the process uses on this device.
+        user: Login name of the owner, or the UID as text if there is no name.
         command: Command line, made safe.
-        cpu_percent: Host CPU since the previous frame; 100 is one core.
+        cpu_percent: CPU utilization on the host since the previous frame; 100 is one core.
         host_memory_bytes: Resident host memory.
         age_seconds: Time since the process started.
-        sm_percent: Share of time in which it had work on the device's multiprocessors.
+        sm_percent: Share of time in which the process ran kernels on the device.
         problems: Why a field is None, by field name.
     """
 
@@ -75,13 +75,13 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """What a device is that is a part of a GPU (MIG).
+    """The identity of a MIG device within its GPU.
 
     Attributes:
         parent: `Device.key` of the GPU.
-        position: NVML's index of it among the instances of its GPU.
-        gpu_instance_id: NVML's id of the part of the chip that it has.
-        compute_instance_id: NVML's id of its share of that part.
+        position: NVML's index of the instance on its GPU.
+        gpu_instance_id: NVML's id of the GPU instance.
+        compute_instance_id: NVML's id of the compute instance.
     """
 
     parent: str
@@ -90,37 +90,37 @@ class MigInstance:
     compute_instance_id: int | None = None
 
     def names(self, uuid: str | None) -> tuple[str, ...]:
-        """How CUDA may be told to show it, in lower case: by its UUID, or in the old form, ``MIG-GPU-.../7/0``."""
+        """Lowercase names of the instance in ``CUDA_VISIBLE_DEVICES``: its UUID, and the older ``MIG-GPU-.../7/0``."""
         old_form = f"MIG-{self.parent}/{self.gpu_instance_id}/{self.compute_instance_id}".lower()
         return (old_form,) if uuid is None else (uuid.lower(), old_form)
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One GPU, or an instance of one that is split (MIG), at one moment.
+    """One GPU, or one MIG device of a GPU, at one moment.
 
     Attributes:
-        index: NVML's index; an instance has that of its GPU.
-        cuda_index: The index that CUDA gives it to programs with gpumon's environment; its rules are of its own.
-        uuid: NVML's UUID; None while a lost GPU has not told it.
-        instance: What it is a part of, or None for a whole GPU.
-        pci_bus_id: PCI bus id as NVML writes it, such as ``00000000:1B:00.0``.
+        index: NVML's index; a MIG device has the index of its GPU.
+        cuda_index: CUDA's index of the device for programs with gpumon's environment; CUDA orders devices differently.
+        uuid: NVML's UUID; None for a lost GPU whose UUID was never read.
+        instance: Identity within its GPU, or None for a complete GPU.
+        pci_bus_id: PCI bus id in NVML's format, such as ``00000000:1B:00.0``.
         name: Product name.
-        architecture: Chip family, such as ``Hopper``.
-        compute_capability: CUDA's version of what the chip can do, such as ``9.0``.
-        vbios_version: Version of the board's own firmware.
-        persistence_mode: Whether the driver stays loaded while nobody uses the device.
-        compute_mode: Which processes may compute on it.
-        ecc_mode: Whether errors of its memory are corrected.
-        ecc_mode_pending: The same after the next reset.
-        mig_mode: Whether it may be split into instances.
-        mig_mode_pending: The same after the next reset.
-        state: Whether it answers.
-        age_seconds: Age of the readings; None when there has never been one.
-        readings: Metric id to value, only those that could be read.
-        throttle_reasons: NVML's clocks-event reasons in force, or None when not known.
-        processes: Processes that NVML lists for it, or None when not known.
-        problems: Why something is missing, or stale, by metric id or field name.
+        architecture: GPU architecture, such as ``Hopper``.
+        compute_capability: CUDA compute capability, such as ``9.0``.
+        vbios_version: Version of the VBIOS.
+        persistence_mode: Whether the driver stays loaded while no process uses the device.
+        compute_mode: Which processes may use the device for compute.
+        ecc_mode: Whether ECC is enabled.
+        ecc_mode_pending: ECC mode after the next reset.
+        mig_mode: Whether MIG is enabled.
+        mig_mode_pending: MIG mode after the next reset.
+        state: Whether the device responds.
+        age_seconds: Age of the readings; None if there has never been a reading.
+        readings: Value by metric id; contains only metrics that could be read.
+        throttle_reasons: NVML's clocks event reasons in force, or None if unknown.
+        processes: Processes that NVML lists for the device, or None if unknown.
+        problems: Why a value is missing or stale, by metric id or field name.
     """
 
     index: int
@@ -147,35 +147,35 @@ class Device:
 
     @property
     def key(self) -> str:
-        """What identifies the device over time: its UUID, or its index until it has told one."""
+        """Identifies the device over time: its UUID, or its index until the UUID was read."""
         return self.uuid or f"index:{self.index}"
 
     @property
     def label(self) -> str:
-        """Which one it is: NVML's index, and for an instance its place on its GPU, such as ``3:0``."""
+        """NVML's index, followed for a MIG device by its position on the GPU, such as ``3:0``."""
         return str(self.index) if self.instance is None else f"{self.index}:{self.instance.position}"
 
     def get(self, metric_id: str) -> float | None:
-        """The reading of a metric, or None; `problems` then says why."""
+        """The reading of a metric, or None; `problems` then contains the reason."""
         return self.readings.get(metric_id)
 
     def is_stale(self, name: str) -> bool:
-        """Whether a reading or field is the last one known, and not of this moment."""
+        """Whether a reading or field is the last known value and not a current one."""
         problem = self.problems.get(name)
         return problem is not None and problem.code is ProblemCode.STALE
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine around the GPUs.
+    """The host of the GPUs.
 
     Attributes:
         name: Host name.
-        cpu_count: Logical processors.
-        cpu_percent: All processors together since the previous frame, 0 to 100.
+        cpu_count: Number of logical CPUs.
+        cpu_percent: Utilization of all CPUs since the previous frame, 0 to 100.
         load: Load averages of 1, 5 and 15 minutes.
         memory_total_bytes: Installed memory.
-        memory_available_bytes: Memory that can be taken without swapping.
+        memory_available_bytes: Memory available without swapping.
         uptime_seconds: Time since boot.
         problems: Why a field is None, by field name.
     """
@@ -192,14 +192,14 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class CallCost:
-    """What one NVML call has cost since the collector started.
+    """The cost of one NVML function since the collector started.
 
     Attributes:
-        call: Its name.
-        count: How often it was made.
-        errors: How often it failed.
-        seconds: Time spent in it.
-        longest_seconds: The longest time that it took.
+        call: Name of the function.
+        count: Number of calls.
+        errors: Number of failed calls.
+        seconds: Total duration of the calls.
+        longest_seconds: Duration of the longest call.
     """
 
     call: str
@@ -211,15 +211,15 @@ class CallCost:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What reading the devices cost.
+    """The cost of reading the devices.
 
     Attributes:
-        seconds: Duration of the last sweep, or None while there was none.
-        calls: NVML calls since the collector started.
-        errors: Those of them that failed.
-        threads_stuck: Threads that wait in a driver call that does not return.
-        calls_by_name: What each call has cost, while somebody looks at it; else empty.
-        refused: Values since the collector started that cannot be true; one that stays so counts in every frame.
+        seconds: Duration of the last sweep, or None before the first one.
+        calls: Number of NVML calls since the collector started.
+        errors: Number of failed calls.
+        threads_stuck: Number of threads blocked in a driver call that does not return.
+        calls_by_name: Cost of each NVML function while a screen shows the costs; otherwise empty.
+        refused: Number of out-of-range values since the collector started; a persistent one counts in every frame.
     """
 
     seconds: float | None = None
@@ -232,13 +232,13 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class DeviceEvent:
-    """An error that the driver has told of a device: an Xid, as the kernel log has it.
+    """An error that the driver reported for a device: an Xid, as in the kernel log.
 
     Attributes:
         device_key: `Device.key` of the device.
         xid: NVIDIA's number of the error.
         time_seconds: Unix time, for labels only.
-        monotonic_seconds: When it came, by the machine's monotonic clock.
+        monotonic_seconds: Arrival on the host's monotonic clock.
     """
 
     device_key: str
@@ -249,19 +249,19 @@ class DeviceEvent:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Everything at one moment.
+    """All measurements of one moment.
 
     Attributes:
         time_seconds: Unix time, for labels only.
-        monotonic_seconds: The machine's monotonic clock, for ages and intervals.
-        interval_seconds: The interval that was asked for.
-        host: The machine.
-        driver_version: NVIDIA driver, or None without one.
-        cuda_driver_version: Highest CUDA version that the driver can run, such as ``13.0``.
-        devices: In NVML's order, each GPU followed by its instances if it is split.
-        sweep: Cost of the reading.
-        events: What the driver has told of the devices since the frame before; each event is in one frame.
-        problems: What is wrong with the driver or the collector as a whole, by subject.
+        monotonic_seconds: The host's monotonic clock, for ages and intervals.
+        interval_seconds: The requested interval.
+        host: The host.
+        driver_version: Version of the NVIDIA driver, or None without a driver.
+        cuda_driver_version: Highest CUDA version that the driver supports, such as ``13.0``.
+        devices: In NVML's order, each GPU followed by its MIG devices.
+        sweep: Cost of reading the devices.
+        events: Errors that the driver reported since the previous frame; each event is in one frame.
+        problems: Problems of the driver or the collector, by subject.
     """
 
     time_seconds: float
@@ -277,21 +277,31 @@ class Frame:
 
     @property
     def gpus(self) -> tuple[Device, ...]:
-        """The devices without those that are parts of others, so that nothing counts twice."""
+        """The devices without MIG devices, so that nothing is counted twice."""
         return tuple(device for device in self.devices if device.instance is None)
 
     def is_fresh(self, device: Device) -> bool:
-        """Whether a device's readings belong to this moment: it answers, and its turn in the sweep has come."""
+        """Whether the readings of a device are current: the device responds and was read in the latest sweep."""
         limit = 1.5 * self.interval_seconds + (self.sweep.seconds or 0.0)
         return device.state is DeviceState.OK and device.age_seconds is not None and device.age_seconds <= limit
 
 
 def bare_uuid(uuid: str) -> str:
-    """A UUID without its kind, ``GPU-`` or ``MIG-``: CUDA does not tell that of an instance as NVML does."""
+    """A UUID without the prefix ``GPU-`` or ``MIG-``, which CUDA and NVML write differently for a MIG device."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
 
 
-TRAITS: Final[Mapping[str, Callable[[str], str]]] = {
+def same_uuid(one: str | None, other: str | None) -> bool:
+    """Whether two UUIDs name the same device, whatever their prefixes; False if one is None."""
+    return one is not None and other is not None and bare_uuid(one) == bare_uuid(other)
+
+
+def short_product_name(name: str | None) -> str:
+    """A product name without the vendor: ``H100 80GB HBM3``; empty for None."""
+    return (name or "").removeprefix("NVIDIA ")
+
+
+DEVICE_ATTRIBUTES: Final[Mapping[str, Callable[[str], str]]] = {
     "compute_capability": str,
     "vbios_version": str,
     "persistence_mode": Switch,
@@ -301,4 +311,4 @@ TRAITS: Final[Mapping[str, Callable[[str], str]]] = {
     "mig_mode": Switch,
     "mig_mode_pending": Switch,
 }
-"""Fields of a device that are neither identity nor readings, and what they are made of."""
+"""Parser of each device field that is neither identity nor a reading."""

@@ -1,15 +1,19 @@
-"""Why a value is missing, or why nothing can be shown at all.
+"""Why a value is missing, why nothing can be shown, and how a command ends without a result.
 
-A missing value is ``None`` together with a `Problem`; it is never zero and never a piece of text in the value's place.
-Beside a value there is a problem only if the value is not of this moment: `STALE`.
+A missing value is ``None`` together with a `Problem`; it is never zero and never a text in the value's place. A value
+that is present has a problem only if the value is not current: `STALE`.
 """
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
+from typing import Final
+
+SIGNAL_BASE: Final = 128
+"""A command ended by signal n exits with this plus n."""
 
 
 class ProblemCode(str, Enum):
-    """Stable, public names; they stand in ``--json`` and in recordings."""
+    """Stable, public names; they appear in ``--json`` and in recordings."""
 
     NOT_SUPPORTED = "not_supported"
     NO_PERMISSION = "no_permission"
@@ -42,7 +46,7 @@ class ProblemCode(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One cause in one sentence, and one remedy where there is one."""
+    """One cause in one sentence, and one remedy if there is one."""
 
     code: ProblemCode
     reason: str
@@ -50,3 +54,25 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.reason} {self.remedy}".strip()
+
+
+class ExitCode(IntEnum):
+    """Stable, public exit codes of the command line."""
+
+    OK = 0
+    """The command succeeded; warnings are allowed."""
+    BAD_VERDICT = 1
+    """The command ran, and its verdict is bad."""
+    USAGE = 2
+    """The arguments make no sense, or the input cannot be read."""
+    MISSING_PREREQUISITE = 3
+    """A prerequisite is missing: no driver, no GPU, no torch."""
+
+
+class CommandError(Exception):
+    """Ends a command with a cause, a remedy and an exit code."""
+
+    def __init__(self, problem: Problem, exit_code: ExitCode) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+        self.exit_code = exit_code

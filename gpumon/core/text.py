@@ -1,7 +1,7 @@
-"""Makes text from outside harmless: process names, command lines, device names, recordings, logs.
+"""Sanitizes text from outside: process names, command lines, device names, recordings, logs.
 
-Textual and the terminal pass control characters on, so a command line of another user could clear the screen or set
-the clipboard. `safe_text` stands where such text comes in; after it, the text is only ever data.
+Textual and the terminal pass control characters through, so a command line of another user could clear the screen or
+set the clipboard. Call `safe_text` where such text enters; after the call the text is plain data.
 """
 
 import re
@@ -12,16 +12,17 @@ _UNSAFE = re.compile(
     "["
     "\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
     "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"  # bidi, zero-width and separator controls
-    "\ud800-\udfff"  # surrogates, which no terminal encoding can carry
+    "\ud800-\udfff"  # surrogates, which no terminal encoding can represent
     "]"
 )
 _REPLACEMENT = "\ufffd"
 
 
 def safe_text(text: str, limit: int = 512) -> str:
-    """Returns ``text`` without control, bidi or surrogate characters, at most ``limit`` characters long.
+    """Return ``text`` without control, bidi or surrogate characters, cut to ``limit`` characters.
 
-    White space becomes a single space; every other unsafe character becomes U+FFFD, so that its place stays visible.
+    Each run of tabs and line breaks becomes one space. Every other unsafe character becomes U+FFFD, so that its
+    position stays visible.
     """
     clipped = text[: limit + 1]
     if not (clipped.isascii() and clipped.isprintable()):
@@ -30,5 +31,5 @@ def safe_text(text: str, limit: int = 512) -> str:
 
 
 def safe_bytes(data: bytes, limit: int = 512) -> str:
-    """Decodes ``data`` as UTF-8 and makes it safe; undecodable bytes become U+FFFD."""
+    """Decode ``data`` as UTF-8 and sanitize the text; undecodable bytes become U+FFFD."""
     return safe_text(data[: 4 * (limit + 1)].decode("utf-8", "replace"), limit)

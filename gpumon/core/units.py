@@ -1,36 +1,82 @@
-"""Values to text, in one place. Every function takes None and returns a dash for it."""
+"""Conversion of values to text and of durations and start times from text.
 
+Every function that formats a value returns a dash for None.
+"""
+
+import re
 from collections.abc import Callable
-from typing import Final
+from contextlib import suppress
+from datetime import datetime
+from typing import Final, NamedTuple
 
 from gpumon.core.metrics import Unit
+from gpumon.core.text import safe_text
 
 MISSING: Final = "–"
-UNTRUE: Final = "?"
-"""In place of an answer of the driver that cannot be true."""
+INVALID: Final = "?"
+"""Shown in place of a value from the driver that is out of range."""
 
 _BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _RATES: Final = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s")
+_TIMES: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _JOULES: Final = ("J", "kJ", "MJ", "GJ", "TJ", "PJ")
+_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smhd]?)", re.ASCII)
+_UNIT_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+class StartTime(NamedTuple):
+    """Where to start in a recording: a number of seconds before its end, or a Unix time; the other one is None."""
+
+    last_seconds: float | None = None
+    time_seconds: float | None = None
+
+
+def parse_duration(text: str) -> float:
+    """Parse a duration such as ``90``, ``10m`` or ``2.5h`` into seconds.
+
+    Raises:
+        ValueError: The text is not a duration.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{safe_text(text, 40)!r} is not a duration such as 90s, 10m, 2h or 1d.")
+    return float(match[1]) * _UNIT_SECONDS[match[2]]
+
+
+def parse_start_time(text: str) -> StartTime:
+    """Parse a duration, or a time in ISO 8601; a time without a zone is local time.
+
+    Raises:
+        ValueError: The text is neither.
+    """
+    with suppress(ValueError):
+        return StartTime(last_seconds=parse_duration(text))
+    try:
+        moment = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text.strip()))
+        return StartTime(time_seconds=moment.timestamp())
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(
+            f"{safe_text(text, 40)!r} is neither a duration such as 10m nor a time such as 2026-05-01T14:30."
+        ) from None
 
 
 def bytes_text(value: float | None) -> str:
-    """Binary units with three significant figures: ``1.25 GiB``, ``140 GiB``."""
+    """Binary units with three significant digits: ``1.25 GiB``, ``140 GiB``."""
     return _scaled_text(value, 1024, _BINARY)
 
 
 def rate_text(value: float | None) -> str:
-    """Decimal units a second with three significant figures, as links are rated: ``55.4 GB/s``."""
+    """Decimal units per second with three significant digits, as links are rated: ``55.4 GB/s``."""
     return _scaled_text(value, 1000, _RATES)
 
 
 def energy_text(value: float | None) -> str:
-    """Joules with three significant figures: ``870 J``, ``1.25 MJ``."""
+    """Joules with three significant digits: ``870 J``, ``1.25 MJ``."""
     return _scaled_text(value, 1000, _JOULES)
 
 
 def gibibytes_text(value: float | None, decimals: int = 1) -> str:
-    """GiB without the unit, for columns whose heading names it."""
+    """GiB without the unit, for columns whose heading contains the unit."""
     return MISSING if value is None else f"{value / (1 << 30):.{decimals}f}"
 
 
@@ -45,7 +91,7 @@ def megahertz_text(value: float | None) -> str:
 
 
 def duration_text(seconds: float | None) -> str:
-    """Coarse, so that a screen at rest does not change: ``10s`` in steps of ten, ``12m``, ``3h05``, ``2d04h``."""
+    """Coarse, so that an idle screen does not change: ``10s`` in steps of 10 s, ``12m``, ``3h05``, ``2d04h``."""
     if seconds is None:
         return MISSING
     if seconds < 120:
@@ -60,20 +106,41 @@ def duration_text(seconds: float | None) -> str:
 
 
 def age_text(seconds: float | None) -> str:
-    """Whole seconds up to two minutes, then as `duration_text`: ``7s``, ``95s``, ``3m``."""
+    """Seconds without decimals up to two minutes, then as `duration_text`: ``7s``, ``95s``, ``3m``."""
     if seconds is None:
         return MISSING
     return f"{seconds:.0f}s" if seconds < 120 else duration_text(seconds)
 
 
+def short_time_text(seconds: float | None) -> str:
+    """A measured time with three significant digits: ``4.10 µs``, ``12.0 ms``, ``1.50 s``."""
+    if seconds is None:
+        return MISSING
+    factor, unit = next((scale for scale in _TIMES if seconds >= scale[0] * 0.9995), _TIMES[-1])
+    scaled = seconds / factor
+    decimals = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
+    return f"{scaled:.{decimals}f} {unit}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: ``1 GPU``, ``8 GPUs``, ``2 processes``, ``12,000 events``."""
+    ending = "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}{'' if count == 1 else ending}"
+
+
+def times_text(count: int) -> str:
+    """A number of occurrences: ``once``, ``3 times``."""
+    return "once" if count == 1 else f"{count:,} times"
+
+
 def clock_text(seconds: float) -> str:
-    """A position on a time line: ``02:05``, ``1:02:05``."""
+    """A position on a timeline: ``02:05``, ``1:02:05``."""
     hours, rest = divmod(max(0, int(seconds)), 3600)
     return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60:02d}:{rest % 60:02d}"
 
 
 def value_text(value: float | None, unit: Unit) -> str:
-    """A value with its unit, for lists where no heading names it."""
+    """A value with its unit."""
     if value is None:
         return MISSING
     if unit in _TEXTS:
@@ -81,7 +148,7 @@ def value_text(value: float | None, unit: Unit) -> str:
     if unit is Unit.PERFORMANCE_STATE:
         return f"P{value:.0f}"
     if unit is Unit.COUNT:
-        return f"{value:.0f}"
+        return f"{value:,.0f}"
     if unit is Unit.HERTZ:
         return f"{value / 1e6:.0f} MHz"
     text = f"{value:.1f}" if unit is Unit.WATTS else f"{value:g}"

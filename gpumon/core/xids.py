@@ -1,4 +1,4 @@
-"""What the numbers mean by which NVIDIA's driver tells of errors of a GPU (Xid), in NVIDIA's own order of things."""
+"""Meanings of Xid numbers, the error codes that the NVIDIA driver logs for a GPU."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ XID_MEANINGS: Final = {
     32: "invalid or corrupted push buffer stream",
     38: "driver firmware error",
     43: "GPU stopped processing",
-    45: "channel removed, as when its program ends",
+    45: "channel removed, for example when its process exits",
     48: "double-bit ECC error",
     61: "internal micro-controller breakpoint",
     62: "internal micro-controller halt",
@@ -20,7 +20,7 @@ XID_MEANINGS: Final = {
     94: "contained memory error",
     95: "uncontained memory error",
     109: "context switch timeout",
-    119: "GSP firmware does not answer",
+    119: "GSP RPC timeout",
     120: "GSP firmware error",
     121: "corrected C2C link error",
     137: "NVLink address error",
@@ -32,7 +32,7 @@ XID_MEANINGS: Final = {
     171: "DRAM error",
     172: "SRAM error",
 }
-"""In a few words, after NVIDIA's catalogue of Xid errors."""
+"""Short descriptions, based on NVIDIA's Xid catalog."""
 
 
 def xid_text(number: int) -> str:

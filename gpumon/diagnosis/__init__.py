@@ -1,1 +1,1 @@
-"""What is wrong with a machine, and how to mend it."""
+"""What is wrong with a host, a GPU, or a program, and how to fix it."""

@@ -1,13 +1,13 @@
-"""Which of several errors came first, and which only followed from it."""
+"""Decides which of several errors came first, and which ones follow from it."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.prefixes import Clock
+from gpumon.diagnosis.prefixes import ClockKind
 
 _DEVICE_ASSERT: Final = "device-assert"
-_MISLEADING: Final = frozenset(
+_FOLLOWS_ASSERT: Final = frozenset(
     {
         "cublas-exec",
         "cublas-init",
@@ -22,41 +22,42 @@ _MISLEADING: Final = frozenset(
         "pin-memory",
     }
 )
-"""What other calls say after a device assert, whose context is dead; it may reach the log before the assert does."""
-_DAY: Final = 24 * 3600.0
-_PERIODS: Final = {Clock.TIME_OF_DAY: _DAY, Clock.WITHOUT_YEAR: 366 * _DAY}
-"""After how many seconds a clock begins anew: midnight or a new year may lie between two errors."""
+"""Errors that other calls report after a device-side assert killed the context, possibly earlier in the log than it."""
+_DAY_SECONDS: Final = 24 * 3600.0
+_PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT_YEAR: 366 * _DAY_SECONDS}
+"""The period after which a clock restarts: two errors may be on both sides of midnight or of a new year."""
 
 
 def first_cause(matches: Sequence[Match]) -> Match:
-    """The error that the others follow from.
+    """The error from which the others follow.
 
-    An echo never is if anything else was found, and a warning only if nothing failed.
+    An echo is chosen only if every match is an echo, and a warning only if no error occurred.
 
     Args:
-        matches: What was found, at least one.
+        matches: The known errors of a log, at least one.
     """
     grade = min(_grade(match) for match in matches)
     candidates = sorted((match for match in matches if _grade(match) == grade), key=lambda match: match.line)
-    found = candidates[0]
+    first = candidates[0]
     for other in candidates[1:]:
-        if _is_earlier(other, found):
-            found = other
-    if found.error.id in _MISLEADING:
-        return next((each for each in matches if each.error.id == _DEVICE_ASSERT and _share_rank(each, found)), found)
-    return found
+        if _is_earlier(other, first):
+            first = other
+    if first.error.id in _FOLLOWS_ASSERT:
+        asserts = (match for match in matches if match.error.id == _DEVICE_ASSERT and _share_rank(match, first))
+        return next(asserts, first)
+    return first
 
 
 def _grade(match: Match) -> tuple[bool, bool]:
     return (match.error.is_echo, match.is_warning)
 
 
-def _is_earlier(match: Match, than: Match) -> bool:
-    """Whether the log's own times say so; without any the order of the lines holds."""
-    if match.moment is None or than.moment is None or match.moment.clock is not than.moment.clock:
+def _is_earlier(match: Match, other: Match) -> bool:
+    """Whether the timestamps prove it; without comparable timestamps the order of the lines decides."""
+    if match.timestamp is None or other.timestamp is None or match.timestamp.clock is not other.timestamp.clock:
         return False
-    seconds = than.moment.seconds - match.moment.seconds
-    period = _PERIODS.get(match.moment.clock)
+    seconds = other.timestamp.seconds - match.timestamp.seconds
+    period = _PERIOD_SECONDS.get(match.timestamp.clock)
     return seconds > 0 if period is None else 0 < seconds % period < period / 2
 
 

@@ -1,4 +1,4 @@
-"""Checks, as the doctor and the headless test mode make them, and how they are told."""
+"""Checks of the doctor and the self-test, and their JSON document."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Status(str, Enum):
-    """How a check ended."""
+    """The outcome of a check."""
 
     OK = "ok"
     WARN = "warn"
@@ -15,13 +15,13 @@ class Status(str, Enum):
 
 
 class Check(NamedTuple):
-    """One check.
+    """A check with its outcome.
 
     Attributes:
         id: Stable public name.
-        status: How it ended.
-        detail: What was found; of a check that was skipped, why.
-        fix: What to do about it; empty where nothing is to be done.
+        status: The outcome.
+        detail: The result; for a skipped check, the reason.
+        fix: What to do; empty if nothing needs to be done.
     """
 
     id: str
@@ -30,54 +30,54 @@ class Check(NamedTuple):
     fix: str = ""
 
 
-class Finding(NamedTuple):
-    """What a check found, without its name; see `Check`."""
+class CheckResult(NamedTuple):
+    """The outcome of a check without its id; see `Check`."""
 
     status: Status
     detail: str
     fix: str = ""
 
     def named(self, check_id: str) -> Check:
-        """The check of that name with this finding."""
+        """The check with this id and this outcome."""
         return Check(check_id, *self)
 
 
 class FailedError(Exception):
-    """A check found something wrong."""
+    """A check failed."""
 
 
 class SkippedError(Exception):
-    """A check has nothing to look at here."""
+    """A check does not apply here."""
 
 
-def ok(detail: str) -> Finding:
-    """All is well."""
-    return Finding(Status.OK, detail)
+def ok(detail: str) -> CheckResult:
+    """The check passed."""
+    return CheckResult(Status.OK, detail)
 
 
-def warn(detail: str, fix: str) -> Finding:
-    """It works, but not as well as it could, or not for long."""
-    return Finding(Status.WARN, detail, fix)
+def warn(detail: str, fix: str) -> CheckResult:
+    """The checked feature works, but not as well as it could, or not for long."""
+    return CheckResult(Status.WARN, detail, fix)
 
 
-def fail(detail: str, fix: str) -> Finding:
-    """It does not work."""
-    return Finding(Status.FAIL, detail, fix)
+def fail(detail: str, fix: str) -> CheckResult:
+    """The checked feature does not work."""
+    return CheckResult(Status.FAIL, detail, fix)
 
 
-def skip(why: str) -> Finding:
-    """There is nothing to look at here, or no way to find out."""
-    return Finding(Status.SKIP, why)
+def skip(why: str) -> CheckResult:
+    """The check does not apply here, or its result cannot be determined."""
+    return CheckResult(Status.SKIP, why)
 
 
 def verdict(checks: Iterable[Check]) -> Status:
-    """The worst that was found."""
-    found = {check.status for check in checks}
-    return next((status for status in (Status.FAIL, Status.WARN) if status in found), Status.OK)
+    """The worst status of the checks; skipped checks do not count."""
+    statuses = {check.status for check in checks}
+    return next((status for status in (Status.FAIL, Status.WARN) if status in statuses), Status.OK)
 
 
 def document(checks: Iterable[Check]) -> dict[str, Any]:
-    """The checks as ``--json`` prints them."""
+    """The document that ``--json`` prints."""
     listed = list(checks)
     return {
         "schema": 1,

@@ -1,4 +1,4 @@
-"""What was found, and the catalogue, as JSON documents; their names are public."""
+"""Explanations and catalogue entries as JSON documents, whose names are public."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -10,7 +10,7 @@ _SCHEMA: Final = 1
 
 
 def explanation_document(explanation: Explanation) -> dict[str, Any]:
-    """The matches, the first cause first."""
+    """The known errors of a log, the cause first."""
     return {
         "schema": _SCHEMA,
         "lines": explanation.lines,
@@ -24,7 +24,7 @@ def catalogue_document(errors: Iterable[KnownError]) -> dict[str, Any]:
 
 
 def _match_document(match: Match) -> dict[str, Any]:
-    cause = match.memory_cause
+    cause, report = match.memory_cause, match.oom_report
     return {
         **_error_document(match.error, match.fixes),
         "line": match.line,
@@ -32,13 +32,13 @@ def _match_document(match: Match) -> dict[str, Any]:
         "rank": match.rank,
         "ranks": list(match.ranks),
         "count": match.count,
-        "time": None if match.moment is None else match.moment.text,
+        "time": None if match.timestamp is None else match.timestamp.text,
         "is_cause": match.is_cause,
         "is_warning": match.is_warning,
         "memory_cause": None if cause is None else cause.value,
-        "figures": dict(match.figures),
+        "figures": dict(match.values),
         "evidence": dict(match.evidence),
-        **({} if match.story is None else {"story": list(match.story.sentences), "stack": list(match.story.stack)}),
+        **({} if report is None else {"story": list(report.sentences), "stack": list(report.stack)}),
     }
 
 

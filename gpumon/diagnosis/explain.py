@@ -1,36 +1,39 @@
-"""Reads a log as a stream and says which known errors it has; how long the log is does not matter."""
+"""Finds the known errors of a log, which is read as a stream and may have any length."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import chain
 from typing import Final
 
+from gpumon.core.oom_file import is_oom_file, read_oom_file
 from gpumon.core.text import safe_text
 from gpumon.diagnosis.catalogue import ERRORS
 from gpumon.diagnosis.cause import first_cause
 from gpumon.diagnosis.explanation import Explanation, Match
-from gpumon.diagnosis.match import Finder, Hit
+from gpumon.diagnosis.match import ErrorFinder, PatternHit
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.oom import explain_oom
-from gpumon.diagnosis.oom_file import is_oom_file, read_oom_file
-from gpumon.diagnosis.prefixes import Moment, moment_of
-from gpumon.diagnosis.scan import Block, blocks
+from gpumon.diagnosis.prefixes import Timestamp, timestamp_of
+from gpumon.diagnosis.scan import LogBlock, blocks
 
-_EXCERPT: Final = 400
-_FIGURE: Final = 200
-_PIECE: Final = 1 << 20
-_LOOK_BACK: Final = 256
-"""Lines before an error in which the time of its rank is looked for; a traceback has none of its own."""
+_MAX_EXCERPT: Final = 400
+"""Characters of a log line that are shown."""
+_MAX_VALUE: Final = 200
+"""Characters of a value that a message contains."""
+_CHUNK_BYTES: Final = 1 << 20
+_MAX_LINES_BACK: Final = 256
+"""Lines before an error in which the timestamp of its rank is searched; a traceback has no timestamps."""
 _WARNING: Final = re.compile(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} ")
 
 
 def explain(chunks: Iterable[bytes]) -> Explanation:
-    """Finds every known error in a log, and the first cause.
+    """Finds every known error in a log, and the one that is the cause.
 
     Args:
-        chunks: The log, in pieces of any size.
+        chunks: The log, in chunks of any size.
     """
     finder = _finder()
     tallies: dict[str, _Tally] = {}
@@ -48,85 +51,93 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
 
 
 def explain_text(text: str) -> Explanation:
-    """The same for a text that is there already, such as one that was pasted."""
+    """Finds every known error in a text, such as a pasted one."""
     data = text.encode("utf-8", "replace")
-    return explain(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
+    return explain(data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES))
 
 
-def explain_source(pieces: Iterator[bytes], name: str) -> Explanation:
-    """The same for what may be a log or a file that a probe has left on running out of memory.
+def explain_source(chunks: Iterator[bytes], name: str) -> Explanation:
+    """Explains a log, or the report that a probe wrote when a process ran out of memory.
 
     Args:
-        pieces: What is read, unpacked.
-        name: What it is called in a complaint.
+        chunks: The content, decompressed.
+        name: The name of the source in error messages.
 
     Raises:
-        CommandError: It is such a file, and cannot be read.
+        CommandError: The source is such a report and cannot be read.
     """
-    first = next(pieces, b"")
-    whole = chain((first,), pieces)
-    return explain_oom(read_oom_file(whole, name)) if is_oom_file(first) else explain(whole)
+    first = next(chunks, b"")
+    content = chain((first,), chunks)
+    return explain_oom(read_oom_file(content, name)) if is_oom_file(first) else explain(content)
 
 
 @cache
-def _finder() -> Finder:
-    return Finder(ERRORS)
+def _finder() -> ErrorFinder:
+    return ErrorFinder(ERRORS)
 
 
 class _Tally:
-    """All lines with one error; the first of them in time is the one that is told."""
+    """All lines with one error. The match that is shown is the earliest one."""
 
     def __init__(self) -> None:
         self._first: Match | None = None
         self._ranks: set[int] = set()
         self._count = 0
 
-    def add(self, block: Block, hit: Hit) -> None:
-        """Counts a line, and keeps it if it is the first."""
-        rank = block.ranks[hit.place]
+    def add(self, block: LogBlock, hit: PatternHit) -> None:
+        """Counts a line, and keeps its match if it is the earliest one.
+
+        Of a rank that already has a match, later lines are only counted: a log may have the same error a million times.
+        """
+        rank = block.ranks[hit.position]
         is_new = rank is not None and rank not in self._ranks
-        fails_first = self._first is not None and self._first.is_warning and not _is_warning(block, hit.place)
+        fails_first = self._first is not None and self._first.is_warning and not _is_warning(block, hit.position)
         if self._first is None or is_new or fails_first:
-            found = _match(block, hit)
-            self._first = found if self._first is None else first_cause([self._first, found])
+            match = _match(block, hit)
+            self._first = match if self._first is None else first_cause([self._first, match])
         self._count += 1
         if rank is not None:
             self._ranks.add(rank)
 
     def match(self) -> Match:
-        """What was found, with how often and where."""
-        assert self._first is not None  # one is made only to add to it
+        """The earliest match, with the number of lines and their ranks."""
+        assert self._first is not None  # a tally is created only to add a line
         return replace(self._first, count=self._count, ranks=tuple(sorted(self._ranks)))
 
 
-def _match(block: Block, hit: Hit) -> Match:
+def _match(block: LogBlock, hit: PatternHit) -> Match:
     memory = read_memory_message(hit.text)
-    figures: dict[str, int | str] = {name: safe_text(text, _FIGURE) for name, text in hit.groups.items()}
+    values: dict[str, int | str] = {name: safe_text(text, _MAX_VALUE) for name, text in hit.groups.items()}
     return Match(
         hit.error,
-        block.numbers[hit.place],
-        safe_text(hit.line if len(hit.line) <= _EXCERPT else hit.text, _EXCERPT),
-        rank=block.ranks[hit.place],
-        moment=_moment(block, hit.place),
-        is_warning=_is_warning(block, hit.place),
-        figures=figures if memory is None else figures | memory.figures(),
+        block.numbers[hit.position],
+        safe_text(hit.line if len(hit.line) <= _MAX_EXCERPT else hit.text, _MAX_EXCERPT),
+        rank=block.ranks[hit.position],
+        timestamp=_timestamp(block, hit.position),
+        is_warning=_is_warning(block, hit.position),
+        values=values if memory is None else values | memory.sizes(),
         memory=memory,
     )
 
 
-def _is_warning(block: Block, place: int) -> bool:
-    """Whether a line only warns; Python puts a message that begins with a line end below the word."""
-    announced = place > 0 and block.lines[place - 1].rstrip().endswith("Warning:")
-    return announced or _WARNING.search(block.lines[place]) is not None
+def _is_warning(block: LogBlock, position: int) -> bool:
+    """Whether a line is a warning; Python prints a message that starts with a line end below the word "Warning:".
+
+    A line that was split from a record of a JSON log has the level of that record, which its first line contains.
+    """
+    is_announced = position > 0 and block.lines[position - 1].rstrip().endswith("Warning:")
+    record = bisect_left(block.numbers, block.numbers[position])
+    return is_announced or any(_WARNING.search(block.lines[index]) is not None for index in {position, record})
 
 
-def _moment(block: Block, place: int) -> Moment | None:
-    """When a line was written: its own time, or that of the last line before it of the same rank."""
-    return next((found for line in _lines_back(block, place) if (found := moment_of(line)) is not None), None)
+def _timestamp(block: LogBlock, position: int) -> Timestamp | None:
+    """The timestamp of a line, or that of the last line of the same rank before it."""
+    timestamps = (timestamp_of(line) for line in _lines_back(block, position))
+    return next((timestamp for timestamp in timestamps if timestamp is not None), None)
 
 
-def _lines_back(block: Block, place: int) -> Iterator[str]:
-    rank = block.ranks[place]
-    for before in range(place, max(-1, place - _LOOK_BACK), -1):
-        if rank is None or block.ranks[before] in {rank, None}:
-            yield block.lines[before]
+def _lines_back(block: LogBlock, position: int) -> Iterator[str]:
+    rank = block.ranks[position]
+    for earlier in range(position, max(-1, position - _MAX_LINES_BACK), -1):
+        if rank is None or block.ranks[earlier] in {rank, None}:
+            yield block.lines[earlier]

@@ -1,4 +1,4 @@
-"""Frozen records of what a log says."""
+"""Frozen records of the known errors in a log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 from gpumon.diagnosis.known import Fix, KnownError
 from gpumon.diagnosis.memory_cause import MemoryCause, memory_cause, ranked_fixes
 from gpumon.diagnosis.memory_message import MemoryMessage
-from gpumon.diagnosis.prefixes import Moment
+from gpumon.diagnosis.prefixes import Timestamp
 
 
 @dataclass(frozen=True, slots=True)
-class OomStory:
-    """What only the file tells that a probe leaves when memory runs out.
+class OomReport:
+    """What the report of a probe contains in addition to the error, for a process that ran out of memory.
 
     Attributes:
         cause: Why the allocation failed.
-        sentences: Why it is this cause, in figures, and what else there is to see.
-        rows: The figures, by name.
-        fixes: What mends it here, best first.
-        place: Which process, on which GPU, and when.
-        stack: Who asked, innermost first, each as Python writes it.
+        sentences: The evidence for this cause, and other observations.
+        rows: The measured values, by name.
+        fixes: How to fix the error in this process, best first.
+        place: The process, the GPU and the time.
+        stack: The stack of the allocation, innermost call first, as Python prints it.
     """
 
     cause: MemoryCause
@@ -32,22 +32,22 @@ class OomStory:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A known error that a log has, once for all of its lines.
+    """A known error in a log, once for all of its lines.
 
     Attributes:
-        error: Which one.
+        error: The entry of the catalogue.
         line: The number of its first line, from 1.
-        text: What stands there.
-        rank: The rank that wrote that line, if it says so.
-        ranks: All ranks that have it.
-        count: How many lines have it.
-        moment: When it was written, as far as the log tells.
-        is_cause: Whether the other errors follow from it.
-        is_warning: Whether it only warned.
-        figures: What the message says in figures and names.
-        memory: The figures of an out-of-memory text.
-        evidence: What this machine says to it now, by subject.
-        story: What the probe's file tells, for an error that is found in one.
+        text: The text of that line.
+        rank: The rank that wrote that line, if the line names one.
+        ranks: All ranks that have the error.
+        count: The number of lines with the error.
+        timestamp: When that line was written, if the log contains it.
+        is_cause: Whether the other errors follow from this one.
+        is_warning: Whether the line is only a warning.
+        values: The values and names in the message, under their JSON names.
+        memory: The sizes of an out-of-memory message, in bytes.
+        evidence: What this host reports about the error now, by subject.
+        oom_report: The report of a probe, for an error that was read from one.
     """
 
     error: KnownError
@@ -56,37 +56,37 @@ class Match:
     rank: int | None = None
     ranks: tuple[int, ...] = ()
     count: int = 1
-    moment: Moment | None = None
+    timestamp: Timestamp | None = None
     is_cause: bool = False
     is_warning: bool = False
-    figures: Mapping[str, int | str] = field(default_factory=dict)
+    values: Mapping[str, int | str] = field(default_factory=dict)
     memory: MemoryMessage | None = None
     evidence: Mapping[str, str] = field(default_factory=dict)
-    story: OomStory | None = None
+    oom_report: OomReport | None = None
 
     @property
     def memory_cause(self) -> MemoryCause | None:
-        """Which of the five causes it is, for an out-of-memory error whose figures are there."""
-        if self.story is not None:
-            return self.story.cause
+        """Why the allocation failed, for an out-of-memory error whose sizes are known."""
+        if self.oom_report is not None:
+            return self.oom_report.cause
         return None if self.memory is None else memory_cause(self.memory)
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
-        """What mends it here, best first."""
-        if self.story is not None:
-            return self.story.fixes
+        """How to fix the error in this case, best first."""
+        if self.oom_report is not None:
+            return self.oom_report.fixes
         cause = self.memory_cause
         return self.error.fixes if cause is None else ranked_fixes(cause, self.error.fixes)
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What was found in a log.
+    """The known errors of a log.
 
     Attributes:
-        matches: The known errors, the first cause first, the others in the order of their lines.
-        lines: How many lines were read.
+        matches: The known errors, the cause first, the others in the order of their lines.
+        lines: The number of lines read.
     """
 
     matches: tuple[Match, ...]
@@ -94,5 +94,5 @@ class Explanation:
 
     @property
     def cause(self) -> Match | None:
-        """The error that the others follow from."""
+        """The error from which the others follow, or None if the log has no known error."""
         return self.matches[0] if self.matches else None

@@ -1,30 +1,30 @@
-"""What is known of an error of CUDA, PyTorch, NCCL or the driver: how it reads, what it means, how it is mended."""
+"""The form of a catalogue entry: how an error of CUDA, PyTorch, NCCL or the driver reads, its meaning, its fixes."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
-class Context(str, Enum):
-    """What is left of the process's CUDA context after the error."""
+class ContextState(str, Enum):
+    """The state of the process's CUDA context after the error. The values are public names."""
 
     ALIVE = "alive"
-    """The process can catch the error and go on."""
+    """The process can catch the error and continue."""
     DEAD = "dead"
-    """Every later CUDA call of the process fails; it must be started again."""
+    """Every later CUDA call of the process fails; the process must be restarted."""
     RESET = "reset"
-    """The GPU needs a reset, or the machine a reboot, before any process can use it."""
+    """No process can use the GPU until the GPU is reset or the host is rebooted."""
     UNKNOWN = "unknown"
     NOT_APPLICABLE = "n/a"
-    """There is no context yet, or the error is not of CUDA."""
+    """There is no context yet, or the error is not a CUDA error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One way to mend it.
+    """One way to fix an error.
 
     Attributes:
-        text: What to do, in one sentence.
-        code: The command or the lines of Python to copy; empty where there is nothing to type.
+        text: What to do, in one imperative sentence.
+        code: The shell command or the lines of Python to copy; empty if there is nothing to type.
     """
 
     text: str
@@ -33,11 +33,12 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """How an error reads.
+    """How an error reads in a log.
 
     Attributes:
-        needle: Text that every match contains, letter for letter; it is looked for first, since that is fast.
-        regex: The whole; named groups are figures and names that the message carries.
+        needle: Text that every match of the regular expression contains. The log is searched for needles first, which
+            is fast.
+        regex: The regular expression; its named groups are the values that the message contains.
     """
 
     needle: str
@@ -50,24 +51,24 @@ class KnownError:
 
     Attributes:
         id: Stable public name.
-        section: Under which heading it is listed.
-        title: What it is called, in a few words.
-        summary: What happened, in one sentence.
-        context: What is left of the CUDA context.
-        patterns: How it reads; one match is enough.
-        causes: What leads to it, most frequent first.
-        fixes: What mends it, best first.
-        empty_cache: What `torch.cuda.empty_cache()` does here and does not.
-        see_more: How to find out more.
-        sources: Addresses of the documentation or the source code that says so.
-        is_echo: Whether it most often only follows another error, which is then the cause.
+        section: Heading under which the error is listed.
+        title: What happened, in a few words.
+        summary: The cause, in one or two sentences.
+        context: The state of the CUDA context after the error.
+        patterns: How the error reads; one match is enough.
+        causes: Possible causes, most frequent first.
+        fixes: How to fix the error, best first.
+        empty_cache: What `torch.cuda.empty_cache()` does and does not do for this error.
+        see_more: How to get more information.
+        sources: Addresses of the documentation or the source code on which the entry is based.
+        is_echo: Whether the error usually follows another error, which is then the cause.
     """
 
     id: str
     section: str
     title: str
     summary: str
-    context: Context
+    context: ContextState
     patterns: tuple[Pattern, ...]
     causes: tuple[str, ...]
     fixes: tuple[Fix, ...]

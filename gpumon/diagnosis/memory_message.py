@@ -1,4 +1,4 @@
-"""The figures in PyTorch's out-of-memory text, in all its wordings from torch 1.13 on, wrapped or cut off."""
+"""Reads the sizes in PyTorch's out-of-memory message, in every wording since torch 1.13, wrapped or cut off."""
 
 import re
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ _HEADS: Final = (
         rf"Allocation\s*on\s*device\s*\d+\s*would\s*exceed\s*allowed\s*memory(?s:.{{0,120}}?)Requested\s*:\s*{_SIZE}"
     ),
 )
-_FIGURES: Final = {
+_WORDINGS: Final = {
     "total": (
-        rf"total\s*capaci?ty\s*of\s*{_SIZE}",  # PyTorch 2.1 left a letter out
+        rf"total\s*capaci?ty\s*of\s*{_SIZE}",  # PyTorch 2.1 misspells "capacity"
         rf"{_SIZE}\s*total\s*capacity",
         rf"Device\s*limit\s*:\s*{_SIZE}",
     ),
@@ -40,18 +40,18 @@ _OTHER: Final = re.compile(rf"Process\s*(\d+)\s*has\s*{_SIZE}\s*memory\s*in\s*us
 
 @dataclass(frozen=True, slots=True)
 class MemoryMessage:
-    """The figures of an out-of-memory text, in bytes; None where it does not tell.
+    """The sizes in an out-of-memory message, in bytes; None if the message does not contain a size.
 
     Attributes:
-        asked: What was asked for.
-        total: Size of the GPU's memory.
-        free: What nobody held.
-        own: What the process holds, its context and libraries included.
-        allowed: The cap that the process has set itself.
-        allocated: What live tensors hold.
-        private_pools: How much of that belongs to CUDA graphs.
-        unallocated: What the allocator keeps but no tensor uses.
-        others: What other processes hold, by PID.
+        asked: The requested size.
+        total: Total memory of the GPU.
+        free: Memory that no process holds.
+        own: Memory that the process holds, including its context and libraries.
+        allowed: The memory limit that the process has set.
+        allocated: Memory in live tensors.
+        private_pools: The part of it that belongs to CUDA graphs.
+        unallocated: Memory that the allocator has reserved and that no tensor uses.
+        others: PIDs of other processes, each with the memory that it holds.
     """
 
     asked: int
@@ -66,23 +66,24 @@ class MemoryMessage:
 
     @property
     def held(self) -> int:
-        """What the allocator has taken from the driver."""
+        """Memory that the allocator has reserved from the driver."""
         return (self.allocated or 0) + (self.unallocated or 0)
 
     @property
     def foreign(self) -> int | None:
-        """What other processes hold: by the rest of the sum, or by what is told of each where that is less.
+        """Memory of other processes: the unexplained rest of the total, or the sum over the listed ones if smaller.
 
-        In a container the driver's PID of this very process is unknown to it, so that it stands among the others.
+        In a container, the driver reports another PID for the process itself, so that PyTorch lists the process as
+        another one.
         """
-        told = sum(held for _, held in self.others)
+        listed = sum(held for _, held in self.others)
         if self.total is None or self.free is None or (self.own is None and self.allocated is None):
-            return told or None
+            return listed or None
         rest = max(0, self.total - self.free - (self.held if self.own is None else self.own))
-        return min(told, rest) if told else rest
+        return min(listed, rest) if listed else rest
 
-    def figures(self) -> dict[str, int]:
-        """What is known, under the names of the JSON document."""
+    def sizes(self) -> dict[str, int]:
+        """The known sizes, under the names of the JSON document."""
         named = {
             "asked_bytes": self.asked,
             "total_bytes": self.total,
@@ -98,36 +99,37 @@ class MemoryMessage:
 
 
 def read_memory_message(text: str) -> MemoryMessage | None:
-    """The figures of the out-of-memory text that ``text`` begins with, or None if it is no such text.
+    """The sizes in the out-of-memory message at the start of ``text``, or None if there is none.
 
     Args:
-        text: The message and what came after it; lines may be joined with or without spaces.
+        text: The message and the text after it; lines may be joined with or without spaces.
     """
-    head = next((found for pattern in _HEADS if (found := pattern.match(text)) is not None), None)
+    head = next((match for pattern in _HEADS if (match := pattern.match(text)) is not None), None)
     if head is None:
         return None
     body = text[: _end(text, head.end())]
-    figures = {name: _first(body, wordings) for name, wordings in _FIGURES.items()}
-    reserved, allocated = figures.pop("reserved"), figures["allocated"]
-    if figures["unallocated"] is None and reserved is not None and allocated is not None:
-        figures["unallocated"] = max(0, reserved - allocated)
+    sizes = {name: _first(body, wordings) for name, wordings in _WORDINGS.items()}
+    reserved, allocated = sizes.pop("reserved"), sizes["allocated"]
+    if sizes["unallocated"] is None and reserved is not None and allocated is not None:
+        sizes["unallocated"] = max(0, reserved - allocated)
     others = tuple((int(pid), _bytes(number, unit)) for pid, number, unit in _OTHER.findall(body))
-    return MemoryMessage(_bytes(head[1], head[2]), others=others, **figures)
+    return MemoryMessage(_bytes(head[1], head[2]), others=others, **sizes)
 
 
 def _end(text: str, start: int) -> int:
-    """Where the next such message begins, whose figures are another moment's."""
-    starts = [place for head in ("CUDA out of memory", "Allocation on device") if (place := text.find(head, start)) > 0]
+    """Where the next such message starts, whose sizes belong to a later allocation."""
+    heads = ("CUDA out of memory", "Allocation on device")
+    starts = [position for head in heads if (position := text.find(head, start)) > 0]
     return min(starts, default=len(text))
 
 
 def _first(text: str, wordings: Sequence[str]) -> int | None:
-    found = next((found for each in wordings if (found := re.search(each, text)) is not None), None)
-    return None if found is None else _bytes(found[1], found[2])
+    match = next((match for wording in wordings if (match := re.search(wording, text)) is not None), None)
+    return None if match is None else _bytes(match[1], match[2])
 
 
 def _bytes(number: str, unit: str) -> int:
     try:
         return round(float(number) * _UNITS[unit])
-    except ValueError:  # two numbers run together where a line was broken
+    except ValueError:  # two numbers joined where a line was broken
         return 0

@@ -1,32 +1,35 @@
-"""Why an allocation failed, by the file that a probe has left.
+"""Why an allocation failed, from the file that a probe wrote.
 
-Every cause is one without which the request would have been served: the pieces, the cap, the others, the growth.
+Without the cause, the allocation would have succeeded: fragmentation, a memory limit, other processes, or growth.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
+from gpumon.core.oom_file import OomFile
 from gpumon.diagnosis.memory_cause import MemoryCause, memory_cause
 from gpumon.diagnosis.memory_message import MemoryMessage
-from gpumon.diagnosis.oom_file import OomFile
 from gpumon.diagnosis.oom_idle import IdleMemory, idle_memory
-from gpumon.diagnosis.oom_trend import Trend, trend_of
+from gpumon.diagnosis.oom_trend import OomTrend, trend_of
 
-_MATTERS_SHARE: Final = 0.02
-"""Less of the GPU than this does not matter."""
-_CONTEXT_BYTES: Final = round(0.8 * (1 << 30))
-"""What a process's own CUDA context and libraries take at most, as a rule."""
+_MIN_RELEVANT_SHARE: Final = 0.02
+"""Less than this share of the GPU's memory is not relevant."""
+_MAX_CONTEXT_BYTES: Final = round(0.8 * (1 << 30))
+"""What the CUDA context and the libraries of a process usually take at most."""
 _SLACK_BYTES: Final = 256 << 20
-"""The driver cannot give away the last of what it calls free."""
-_JUMP: Final = 1.1
-_LOADING: Final = frozenset({"_apply", "load_state_dict", "from_pretrained", "load_weights", "persistent_load"})
-"""Calls below which memory grows steadily because a model is brought onto the GPU."""
+"""Memory that the driver reports as free but cannot allocate."""
+_JUMP_FACTOR: Final = 1.1
+"""A step that needs this many times the memory of earlier steps is larger than they were."""
+_LOADING_FUNCTIONS: Final = frozenset(
+    {"_apply", "load_state_dict", "from_pretrained", "load_weights", "persistent_load"}
+)
+"""Functions in which memory grows steadily because a model is loaded onto the GPU."""
 
 
 @dataclass(frozen=True)
 class OomFindings:
-    """What a file comes to.
+    """The conclusions from a file.
 
     Attributes:
         file: The file.
@@ -36,156 +39,157 @@ class OomFindings:
 
     @cached_property
     def idle(self) -> IdleMemory:
-        """What lay idle in the allocator."""
+        """The idle memory in the allocator."""
         return idle_memory(self.file)
 
     @cached_property
-    def trend(self) -> Trend | None:
-        """How the last minute went."""
-        kept = self.file.statistics
-        return trend_of(self.file.history, None if kept is None else kept.alloc_retries_count)
+    def trend(self) -> OomTrend | None:
+        """The trend of the last minute."""
+        statistics = self.file.statistics
+        return trend_of(self.file.history, None if statistics is None else statistics.alloc_retries_count)
 
     @cached_property
     def message(self) -> MemoryMessage:
-        """The figures that the text of the error has as well."""
-        file, kept = self.file, self.file.statistics
+        """The values that the text of the error also contains."""
+        file, statistics = self.file, self.file.statistics
         return MemoryMessage(
             asked=file.asked_bytes,
             total=file.total_bytes,
             free=file.free_bytes,
             allowed=file.limit_bytes if (file.limit_bytes or 0) < (file.total_bytes or 0) else None,
-            allocated=None if kept is None else kept.allocated_bytes,
-            unallocated=None if kept is None else max(0, kept.reserved_bytes - kept.allocated_bytes),
+            allocated=None if statistics is None else statistics.allocated_bytes,
+            unallocated=None if statistics is None else max(0, statistics.reserved_bytes - statistics.allocated_bytes),
         )
 
     @property
-    def matters(self) -> float:
-        """What is less than this does not matter, of all that the process may have."""
-        return _MATTERS_SHARE * (self.message.allowed or self.message.total or 0)
+    def min_relevant_bytes(self) -> float:
+        """Memory below this is not relevant, compared with what the process may use."""
+        return _MIN_RELEVANT_SHARE * (self.message.allowed or self.message.total or 0)
 
     @property
     def outside(self) -> int | None:
-        """What is held outside of this allocator: by the process's own context and libraries, and by all others."""
+        """Memory outside of this allocator: in the process's context and libraries, and in all other processes."""
         return self.message.foreign
 
     @property
-    def others(self) -> int:
-        """What is held beyond a context's size, so by others or by a library."""
-        return max(0, (self.outside or 0) - _CONTEXT_BYTES)
+    def excess_outside(self) -> int:
+        """How much of that exceeds a context, so that another process or a library holds it."""
+        return max(0, (self.outside or 0) - _MAX_CONTEXT_BYTES)
 
     @property
-    def room(self) -> int:
-        """What the driver would have given: what is free, but no more than the cap leaves."""
+    def available(self) -> int:
+        """What the driver would have allocated: free memory, as far as the process's limit allows."""
         free, allowed = self.message.free or 0, self.message.allowed
         return free if allowed is None else min(free, max(0, allowed - self.message.held))
 
     @property
     def is_capped(self) -> bool:
-        """Whether the process's own cap was in the way before the size of the GPU was."""
-        return self.message.allowed is not None and self.room < (self.message.free or 0)
+        """Whether the process's own limit was reached before the size of the GPU."""
+        return self.message.allowed is not None and self.available < (self.message.free or 0)
 
     @property
     def is_impossible(self) -> bool:
-        """Whether the empty GPU could not have held the request."""
+        """Whether the request exceeds the memory of an empty GPU."""
         return self.message.asked > (self.message.total or 0)
 
     @property
     def would_fit(self) -> bool:
-        """Whether as much as was asked for is free after all: somebody has given it back meanwhile."""
-        return self.room >= self.message.asked + _SLACK_BYTES
+        """Whether enough memory is free after the failure: it was freed in the meantime."""
+        return self.available >= self.message.asked + _SLACK_BYTES
 
     @property
     def grows(self) -> bool:
-        """Whether memory grew steadily, and not because a model was being loaded."""
-        is_loading = any(frame.function in _LOADING for frame in self.file.stack)
+        """Whether memory grew steadily, but not because a model was loaded."""
+        is_loading = any(frame.function in _LOADING_FUNCTIONS for frame in self.file.stack)
         return self.trend is not None and self.trend.is_steady and not is_loading
 
     @property
     def may_leak(self) -> bool:
-        """Whether as much had fit before, though nothing is seen to grow: a leak may be too slow for a minute."""
+        """Whether this much memory was available before without visible growth: a leak may be too slow for a minute."""
         is_usual = self.trend is not None and not self.grows and not self.jumps
         return is_usual and self.cause is MemoryCause.TOO_BIG and not self.is_impossible
 
     @property
     def wanted(self) -> int:
-        """What tensors would have held with the request."""
+        """The memory in tensors with the request."""
         return (self.message.allocated or 0) + self.message.asked
 
     @property
     def fits_alone(self) -> bool:
-        """Whether the GPU could hold that, if nothing were idle and nothing held beyond a context's size."""
-        return self.wanted + min(self.outside or 0, _CONTEXT_BYTES) <= (self.message.total or 0)
+        """Whether the GPU has enough memory for that without idle memory and without excess memory outside."""
+        return self.wanted + min(self.outside or 0, _MAX_CONTEXT_BYTES) <= (self.message.total or 0)
 
     @property
     def jumps(self) -> bool:
-        """Whether far more was wanted than in the whole minute before."""
-        if self.trend is None or self.grows or self.wanted <= _JUMP * self.trend.highest_bytes:
+        """Whether far more memory was needed than in the complete minute before."""
+        if self.trend is None or self.grows or self.wanted <= _JUMP_FACTOR * self.trend.highest_bytes:
             return False
         now, peak = self.message.allocated or 0, self._peak
-        return peak <= now or self.wanted > _JUMP * peak  # readings may all have missed the highest point of a step
+        return peak <= now or self.wanted > _JUMP_FACTOR * peak  # the samples may all miss the highest point of a step
 
     @property
     def failures(self) -> int:
-        """How often the process has run out of memory, this time included."""
-        kept = self.file.statistics
-        return max(1, (None if kept is None else kept.ooms_count) or 0)
+        """How often the process has run out of memory, including this time."""
+        statistics = self.file.statistics
+        return max(1, (None if statistics is None else statistics.ooms_count) or 0)
 
     @property
     def rescues(self) -> int:
-        """How often in the minute giving back the cache helped, at least; it was given back for each failure, too."""
+        """How often, at least, freeing the cache helped in the minute; the cache is also freed before each failure."""
         retries = None if self.trend is None else self.trend.retries_count
         return max(0, (retries or 0) - self.failures)
 
     @property
     def lacked_only_growth(self) -> bool:
-        """Whether the request would have been served without what came to stay in the minute."""
-        return self.trend is not None and self.room + self.trend.rise_bytes >= self.message.asked
+        """Whether the request would have succeeded without the growth in the minute."""
+        return self.trend is not None and self.available + self.trend.rise_bytes >= self.message.asked
 
     @cached_property
     def is_misplaced(self) -> bool:
-        """Whether enough lay idle, but not where this request may take it."""
-        return self.cause is MemoryCause.FRAGMENTATION and not self._would_do(self.idle.scattered)
+        """Whether enough memory is idle, but only where this request may not use it."""
+        return self.cause is MemoryCause.FRAGMENTATION and not self._would_suffice(self.idle.scattered)
 
     @cached_property
     def cause(self) -> MemoryCause:
-        """Which of the causes it is."""
+        """The cause."""
         message = self.message
         if message.total is None or message.free is None or message.allocated is None:
             return memory_cause(message)
         if self.is_impossible or self.would_fit:
             return MemoryCause.TOO_BIG if self.is_impossible else MemoryCause.UNKNOWN
-        if self._would_do(self.idle.scattered):
+        if self._would_suffice(self.idle.scattered):
             return MemoryCause.FRAGMENTATION
-        if self.is_capped and self.room < message.asked <= message.free + self.others:
+        if self.is_capped and self.available < message.asked <= message.free + self.excess_outside:
             return MemoryCause.CAP
         return self._cause_of_full_gpu()
 
     def _cause_of_full_gpu(self) -> MemoryCause:
         message = self.message
-        own = message.held + min(self.outside or 0, _CONTEXT_BYTES)
-        found = memory_cause(replace(message, own=own, allowed=None, unallocated=0))  # nothing that is idle would help
-        if found is MemoryCause.NEIGHBOUR:
-            return found
-        if self._would_do(self.idle.elsewhere):
+        own = message.held + min(self.outside or 0, _MAX_CONTEXT_BYTES)
+        cause = memory_cause(replace(message, own=own, allowed=None, unallocated=0))  # idle memory would not help
+        if cause is MemoryCause.OTHER_PROCESSES:
+            return cause
+        if self._would_suffice(self.idle.elsewhere):
             return MemoryCause.FRAGMENTATION
         if self._leaks:
             return MemoryCause.LEAK
-        is_full_of_the_same = found is MemoryCause.LEAK and self.trend is not None
-        return MemoryCause.TOO_BIG if is_full_of_the_same else found
+        is_usual_size = cause is MemoryCause.LEAK and self.trend is not None
+        return MemoryCause.TOO_BIG if is_usual_size else cause
 
     @property
     def _leaks(self) -> bool:
-        """Whether the growth is what was too much: as large a step had fit before, or would have without it."""
+        """Whether the growth is the cause: a step of this size succeeded before, or would have succeeded without it."""
         if self.trend is None or not self.grows or self.trend.is_filling:
             return False
-        return self.lacked_only_growth or self.wanted <= _JUMP * self.trend.highest_bytes
+        return self.lacked_only_growth or self.wanted <= _JUMP_FACTOR * self.trend.highest_bytes
 
     @property
     def _peak(self) -> int:
-        """The most that tensors ever held, as far as the allocator's books say."""
-        kept = self.file.statistics
-        return (None if kept is None else kept.allocated_peak_bytes) or 0
+        """The peak of allocated memory according to the allocator's statistics."""
+        statistics = self.file.statistics
+        return (None if statistics is None else statistics.allocated_peak_bytes) or 0
 
-    def _would_do(self, idle: int) -> bool:
-        """Whether the request would have been served if it could have had this, too."""
-        return idle >= max(self.message.asked / 2, self.matters) and self.room + idle >= self.message.asked
+    def _would_suffice(self, idle: int) -> bool:
+        """Whether the request would have succeeded with this much more memory."""
+        is_relevant = idle >= max(self.message.asked / 2, self.min_relevant_bytes)
+        return is_relevant and self.available + idle >= self.message.asked

@@ -1,9 +1,9 @@
-"""What lay idle in the allocator when an allocation failed, and why the request could not have it.
+"""Idle memory in the allocator when an allocation failed, and why the request could not use it.
 
-PyTorch serves a request from free blocks of its own stream, of its own pool and of its own kind, small or large, and
-from one block as a whole. That it failed therefore proves that no such block was large enough: where a hole would have
-held the request, the request came on another stream. Segments that are idle as a whole it gives back before it fails,
-but not while a CUDA graph is captured.
+PyTorch serves a request from one free block of the same stream, the same pool, and the same kind (small or large). The
+failure therefore proves that no such block was large enough: if a free block is large enough for the request, the
+request came on another stream. PyTorch frees completely idle segments before an allocation fails, except while a CUDA
+graph is captured.
 """
 
 from collections import defaultdict
@@ -11,26 +11,26 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpumon.core.allocator import BlockState, Segment
-from gpumon.diagnosis.oom_file import OomFile
+from gpumon.core.oom_file import OomFile
 
 _SHARED_POOL: Final = (0, 0)
 _SMALL_SEGMENT_BYTES: Final = 2 << 20
-"""What the allocator wants of the driver for a request of up to 1 MiB; for a larger one it wants 10 MiB or more."""
+"""What the allocator requests from the driver for up to 1 MiB; for more than that it requests 10 MiB or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdleMemory:
-    """What is reserved and in no tensor, in bytes.
+    """Reserved memory that is in no tensor, in bytes.
 
     Attributes:
-        scattered: In pieces that were all too small, on the stream that has most of them.
-        pieces: How many these are; None where only the allocator's sums are known.
+        scattered: In free blocks that are too small for the request, on the stream with the most of them.
+        pieces: The number of these blocks; None if only the allocator's statistics are known.
         largest: The largest of them.
-        other_streams: On other streams than that.
-        private: In the pools of CUDA graphs and in the program's own ones.
-        other_kind: In segments for small blocks where a large one was asked for, or the other way round.
-        private_reserved: All that those pools hold, whether idle or not.
-        releasable: In segments that are idle as a whole, which `empty_cache` gives back.
+        other_streams: In free blocks on other streams.
+        private: In private pools, such as those of CUDA graphs.
+        other_kind: In segments for small blocks if the request is large, or for large blocks if it is small.
+        private_reserved: Everything that the private pools hold, idle or not.
+        releasable: In completely idle segments, which `empty_cache` frees.
     """
 
     scattered: int = 0
@@ -44,22 +44,24 @@ class IdleMemory:
 
     @property
     def elsewhere(self) -> int:
-        """Where this request may not take it."""
+        """Idle memory that this request may not use."""
         return self.other_streams + self.private + self.other_kind + self.not_given_back
 
     @property
     def not_given_back(self) -> int:
-        """In segments that were idle as a whole and are still there."""
+        """In completely idle segments that were not freed."""
         return 0 if self.pieces is None else self.releasable or 0
 
 
 def idle_memory(file: OomFile) -> IdleMemory:
-    """What lay idle: by the segments, or by the allocator's sums where not all of the segments are there."""
-    return IdleMemory() if file.is_async else _by_sums(file) if file.is_cut or not file.segments else _by_segments(file)
+    """The idle memory, from the segments, or from the statistics if the file does not have all segments."""
+    if file.is_async:
+        return IdleMemory()
+    return _by_statistics(file) if file.is_cut or not file.segments else _by_segments(file)
 
 
 def _by_segments(file: OomFile) -> IdleMemory:
-    wants_large = file.asked_bytes > _SMALL_SEGMENT_BYTES
+    is_large = file.asked_bytes > _SMALL_SEGMENT_BYTES
     streams: dict[int, list[int]] = defaultdict(list)
     private = other_kind = private_reserved = releasable = 0
     for segment in file.segments:
@@ -70,7 +72,7 @@ def _by_segments(file: OomFile) -> IdleMemory:
             continue
         if sum(holes) == segment.size_bytes:
             releasable += segment.size_bytes
-        elif segment.is_large is wants_large:
+        elif segment.is_large is is_large:
             streams[segment.stream] += holes
         else:
             other_kind += sum(holes)
@@ -92,10 +94,12 @@ def _holes(segment: Segment) -> list[int]:
     return [block.size_bytes for block in segment.blocks if block.state is BlockState.INACTIVE]
 
 
-def _by_sums(file: OomFile) -> IdleMemory:
-    kept = file.statistics
-    if kept is None:
+def _by_statistics(file: OomFile) -> IdleMemory:
+    statistics = file.statistics
+    if statistics is None:
         return IdleMemory()
-    used = kept.allocated_bytes if kept.active_bytes is None else kept.active_bytes
-    scattered = max(0, kept.reserved_bytes - used) if kept.inactive_split_bytes is None else kept.inactive_split_bytes
-    return IdleMemory(scattered, private_reserved=kept.private_pools_bytes, releasable=kept.releasable_bytes)
+    used = statistics.allocated_bytes if statistics.active_bytes is None else statistics.active_bytes
+    scattered = statistics.inactive_split_bytes
+    if scattered is None:
+        scattered = max(0, statistics.reserved_bytes - used)
+    return IdleMemory(scattered, releasable=statistics.releasable_bytes)

@@ -1,168 +1,164 @@
-"""What a file of a probe proves, in sentences: why the allocation failed, and what else there is to see."""
+"""The sentences about an out-of-memory file: why the allocation failed, and what else the file shows."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from gpumon.core.units import bytes_text
+from gpumon.core.units import bytes_text, times_text
 from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence
 from gpumon.diagnosis.oom_cause import OomFindings
 from gpumon.diagnosis.oom_idle import IdleMemory
 
-_OTHERS_BYTES: Final = 1 << 30
-"""Less than this beside a context may be one of its libraries."""
+_MIN_EXCESS_BYTES: Final = 1 << 30
+"""Less memory than this outside of PyTorch, in addition to a context, may be a library of the same process."""
 
 
-def sentences(found: OomFindings) -> tuple[str, ...]:
-    """Why it is this cause, in figures, and what else the file shows."""
-    proof = _PROOFS.get(found.cause)
-    told = "" if proof is None else proof(found)
-    return (told or cause_sentence(found.cause, found.message), *_of_the_minute(found), *_besides(found))
+def sentences(findings: OomFindings) -> tuple[str, ...]:
+    """The cause with its values, then everything else that the file shows."""
+    proof = _PROOFS.get(findings.cause)
+    text = "" if proof is None else proof(findings)
+    cause = text or cause_sentence(findings.cause, findings.message)
+    return (cause, *_trend_sentences(findings), *_other_sentences(findings))
 
 
-def _fragmentation(found: OomFindings) -> str:
-    idle, asked = found.idle, bytes_text(found.message.asked)
-    if found.is_misplaced:
-        return f"Fragmentation only in appearance: {_elsewhere(idle)}, where this request for {asked} may not take it."
+def _fragmentation(findings: OomFindings) -> str:
+    idle, requested = findings.idle, bytes_text(findings.message.asked)
+    if findings.is_misplaced:
+        return (
+            f"Fragmentation only in appearance: {_elsewhere(idle)}, where this request for {requested} cannot use it."
+        )
     if not idle.pieces:
         return ""
     return (
-        f"Fragmentation: PyTorch keeps {bytes_text(idle.scattered)} that no tensor uses, but in {idle.pieces:,} "
-        f"pieces, the largest of {bytes_text(idle.largest)}; the {asked} asked for must be in one."
+        f"Fragmentation: PyTorch reserves {bytes_text(idle.scattered)} that no tensor uses, but in {idle.pieces:,} "
+        f"pieces, the largest of {bytes_text(idle.largest)}. The {requested} requested must be in one piece."
     )
 
 
-def _neighbour(found: OomFindings) -> str:
+def _other_processes(findings: OomFindings) -> str:
     return (
-        f"Neighbour: {bytes_text(found.outside)} are held outside of this process's PyTorch, of which its own context "
-        f"and libraries are 0.3 to 0.8 GiB; without the rest the {bytes_text(found.message.asked)} asked for would "
-        "have fit. The file cannot tell whose that is."
+        f"Other processes: {bytes_text(findings.outside)} are in use outside of this process's PyTorch, of which its "
+        "own CUDA context and libraries use 0.3 to 0.8 GiB. Without the rest, the "
+        f"{bytes_text(findings.message.asked)} requested would have fit. The file does not show who holds it."
     )
 
 
-def _leak(found: OomFindings) -> str:
-    if found.trend is None:
+def _leak(findings: OomFindings) -> str:
+    if findings.trend is None:
         return ""
-    asked, highest = bytes_text(found.message.asked), bytes_text(found.trend.highest_bytes)
+    requested, highest = bytes_text(findings.message.asked), bytes_text(findings.trend.highest_bytes)
     proof = (
-        f"without that the {asked} asked for would have fit"
-        if found.lacked_only_growth
-        else f"steps that held {highest}, nearly what this one wanted, had fit before"
+        f"Without this growth, the {requested} requested would have fit"
+        if findings.lacked_only_growth
+        else f"Earlier steps that used {highest}, nearly as much as this one needed, succeeded"
     )
     return (
-        f"Leak: what tensors hold at the least grew steadily in the last {found.trend.seconds:.0f} s, by about "
-        f"{bytes_text(found.trend.bytes_a_minute)} a minute; {proof}. Something keeps tensors alive."
+        f"Leak: the minimum memory in tensors grew steadily in the last {findings.trend.seconds:.0f} s, by about "
+        f"{bytes_text(findings.trend.bytes_per_minute)} per minute. {proof}. The program keeps references to tensors."
     )
 
 
-def _too_big(found: OomFindings) -> str:
-    message = found.message
-    asked, total = bytes_text(message.asked), bytes_text(message.total)
-    if found.is_impossible:
-        return f"Too big: it asked for {asked} at once, and the whole GPU has {total}."
-    alone = "Nobody else is in the way: the" if found.others < _OTHERS_BYTES else "The"
-    why = (
-        f"The GPU's {total} would hold that: {bytes_text(message.unallocated)} that PyTorch keeps in no tensor and "
-        f"{bytes_text(found.outside)} outside of it make the difference."
-        if found.fits_alone
+def _too_big(findings: OomFindings) -> str:
+    message = findings.message
+    requested, total = bytes_text(message.asked), bytes_text(message.total)
+    if findings.is_impossible:
+        return f"Too big: one request for {requested} exceeds the GPU's {total}."
+    alone = "No other process is in the way: the" if findings.excess_outside < _MIN_EXCESS_BYTES else "The"
+    reason = (
+        f"The GPU's {total} would suffice without the {bytes_text(message.unallocated)} that PyTorch reserves in no "
+        f"tensor and the {bytes_text(findings.outside)} outside of PyTorch."
+        if findings.fits_alone
         else f"{alone} job needs more than the GPU's {total}."
     )
     return (
-        f"Too big: it asked for {asked} beside the {bytes_text(message.allocated)} that its tensors held already, and "
-        f"{bytes_text(message.free)} were free. {why}"
+        f"Too big: the process requested {requested} in addition to the {bytes_text(message.allocated)} in its "
+        f"tensors, and {bytes_text(message.free)} were free. {reason}"
     )
 
 
-def _unknown(found: OomFindings) -> str:
-    if not found.would_fit:
+def _unknown(findings: OomFindings) -> str:
+    if not findings.would_fit:
         return ""
     return (
-        f"A moment after the {bytes_text(found.message.asked)} asked for could not be had, "
-        f"{bytes_text(found.message.free)} were free: another process, or a library in this one, takes memory and "
-        "gives it back."
+        f"A moment after the request for {bytes_text(findings.message.asked)} failed, "
+        f"{bytes_text(findings.message.free)} were free: another process, or a library in this one, allocates memory "
+        "and frees it again."
     )
 
 
 _PROOFS: Final[Mapping[MemoryCause, Callable[[OomFindings], str]]] = {
     MemoryCause.FRAGMENTATION: _fragmentation,
-    MemoryCause.NEIGHBOUR: _neighbour,
+    MemoryCause.OTHER_PROCESSES: _other_processes,
     MemoryCause.LEAK: _leak,
     MemoryCause.TOO_BIG: _too_big,
     MemoryCause.UNKNOWN: _unknown,
 }
-"""Who tells it better than the text of the error does; empty where the file has no more than that."""
+"""The causes about which the file says more than the text of the error; an empty sentence where it does not."""
 
 
 def _elsewhere(idle: IdleMemory) -> str:
-    """What lies idle in other places, the largest part first."""
-    places = {
-        "private pools, those of CUDA graphs": idle.private,
+    """The idle memory that the request cannot use, the largest part first."""
+    sizes = {
+        "private pools, such as those of CUDA graphs": idle.private,
         "pools of other streams": idle.other_streams,
-        "segments for blocks of the other kind, small or large": idle.other_kind,
-        "idle segments, which it gives back before it fails, but not while a CUDA graph is captured": (
-            idle.not_given_back
-        ),
+        "segments for blocks of the other kind (small or large)": idle.other_kind,
+        "idle segments, which PyTorch cannot free while a CUDA graph is captured": idle.not_given_back,
     }
-    parts = sorted(((held, place) for place, held in places.items() if held), reverse=True)
-    return "PyTorch keeps " + " and ".join(f"{bytes_text(held)} free in {place}" for held, place in parts)
+    parts = sorted(((size, where) for where, size in sizes.items() if size), reverse=True)
+    return "PyTorch has " + " and ".join(f"{bytes_text(size)} free in {where}" for size, where in parts)
 
 
-def _of_the_minute(found: OomFindings) -> Iterator[str]:
-    """How it came to this, as far as the last minute shows."""
-    trend = found.trend
+def _trend_sentences(findings: OomFindings) -> Iterator[str]:
+    """What the last minute shows."""
+    trend = findings.trend
     if trend is None:
-        if found.cause in {MemoryCause.LEAK, MemoryCause.TOO_BIG} and not found.is_impossible:
-            yield "The probe has too few readings of the minute before to tell whether memory grew."
+        if findings.cause in {MemoryCause.LEAK, MemoryCause.TOO_BIG} and not findings.is_impossible:
+            yield "The probe has too few samples of the last minute to show whether memory grew."
         return
-    if found.grows and found.cause is not MemoryCause.LEAK:
+    if findings.grows and findings.cause is not MemoryCause.LEAK:
         yield (
-            f"Besides, what tensors hold at the least grew steadily, by about {bytes_text(trend.bytes_a_minute)} a "
-            "minute: if the training was under way, something keeps tensors alive, and more room only puts the end off."
+            "In addition, the minimum memory in tensors grew steadily, by about "
+            f"{bytes_text(trend.bytes_per_minute)} per minute. If training had already started, the program keeps "
+            "references to tensors, and more memory only delays the error."
         )
-    if found.may_leak:
+    if findings.may_leak:
         yield (
-            f"In the {trend.seconds:.0f} s that were watched before it was not seen to grow: either each step all but "
-            "fills the GPU, or, if many steps went well, a leak is too slow to be seen in a minute."
+            f"In the {trend.seconds:.0f} s before, no growth is visible. Either every step almost fills the GPU or, if "
+            "many steps succeeded, a leak is too slow to be visible in a minute."
         )
-    if found.jumps:
+    if findings.jumps:
         yield (
-            f"In the {trend.seconds:.0f} s that were watched before, tensors were seen to hold "
-            f"{bytes_text(trend.highest_bytes)} at most; then {bytes_text(found.wanted)} were wanted: it seems that "
-            "this step is larger than those before, or the first."
+            f"In the {trend.seconds:.0f} s before, tensors used at most {bytes_text(trend.highest_bytes)}. Then "
+            f"{bytes_text(findings.wanted)} were needed: this step is probably larger than those before, or the first."
         )
-    if found.rescues:
+    if findings.rescues:
         yield (
-            f"In the last minute memory ran short {times_text(found.rescues)} before, and giving back the cache helped "
+            f"In the last minute, memory ran short {times_text(findings.rescues)} before, and freeing the cache helped "
             "for a while."
         )
 
 
-def times_text(count: int) -> str:
-    """How often, in words."""
-    return "once" if count == 1 else f"{count} times"
-
-
-def _besides(found: OomFindings) -> Iterator[str]:
-    """What is worth telling whatever the cause is."""
-    file, message, idle = found.file, found.message, found.idle
-    if found.failures > 1:
+def _other_sentences(findings: OomFindings) -> Iterator[str]:
+    """What is worth knowing, whatever the cause is."""
+    file, message, idle = findings.file, findings.message, findings.idle
+    if findings.failures > 1:
         yield (
-            f"The process had run out of memory {times_text(found.failures - 1)} before and gone on, as a search for "
-            "the largest batch does."
+            f"The process had run out of memory {times_text(findings.failures - 1)} before and continued, as a search "
+            "for the largest batch size does."
         )
-    if found.cause is MemoryCause.FRAGMENTATION and file.is_expandable:
-        yield "Expandable segments are on already: they mend what is idle in whole pages, and these pieces are smaller."
-    if found.cause is not MemoryCause.CAP and found.is_capped:
-        yield f"The process has limited itself to {bytes_text(message.allowed)}: the driver had more."
-    if idle.private_reserved and idle.private_reserved >= found.matters:
-        of_it = f", of which {bytes_text(idle.private)} are idle" if file.segments else ""
-        yield f"Private pools, those of CUDA graphs, keep {bytes_text(idle.private_reserved)} for themselves{of_it}."
+    if findings.cause is MemoryCause.FRAGMENTATION and file.is_expandable:
+        yield "Expandable segments are already on. They free whole pages only, and these pieces are smaller."
+    if findings.cause is not MemoryCause.CAP and findings.is_capped:
+        yield f"The process has a memory limit of {bytes_text(message.allowed)}. The driver had more."
+    if idle.private_reserved and idle.private_reserved >= findings.min_relevant_bytes:
+        share = f", of which {bytes_text(idle.private)} are idle" if file.segments else ""
+        yield f"Private pools, such as those of CUDA graphs, hold {bytes_text(idle.private_reserved)}{share}."
     waiting = None if file.statistics is None else file.statistics.freed_waiting_bytes
-    if waiting and waiting >= found.matters:
-        yield f"{bytes_text(waiting)} were freed and still wait for a stream that used them (record_stream)."
-    if found.cause is not MemoryCause.NEIGHBOUR and found.others >= _OTHERS_BYTES:
+    if waiting and waiting >= findings.min_relevant_bytes:
+        yield f"{bytes_text(waiting)} were freed, but are waiting for a stream that used them (record_stream)."
+    if findings.cause is not MemoryCause.OTHER_PROCESSES and findings.excess_outside >= _MIN_EXCESS_BYTES:
         yield (
-            f"{bytes_text(found.outside)} are held outside of PyTorch, more than a context and its libraries take: "
-            "another process, or a library with memory of its own."
+            f"{bytes_text(findings.outside)} are in use outside of PyTorch, more than a context and its libraries "
+            "need: by another process, or by a library with its own allocator."
         )
     if file.is_cut:
-        yield "The allocator had more blocks than the file can hold, so the pieces could not be looked at one by one."
+        yield "The allocator had more blocks than the file can hold, so the individual pieces are unknown."

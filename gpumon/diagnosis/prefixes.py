@@ -1,120 +1,135 @@
-"""What loggers and launchers put before a line: ranks, timestamps, levels, names of pods.
+"""Prefixes of loggers, launchers and containers: ranks, timestamps, levels, names of pods, the JSON of a record.
 
-It is taken off so that a message broken over several lines can be put together again, and so that a pattern that begins
-with the line finds its beginning.
+They are removed so that a message broken over several lines can be joined again, and so that a pattern anchored to the
+start of a line matches.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
-from enum import IntEnum
+from enum import Enum, auto
 from typing import Final, NamedTuple
 
-_CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
-_DAY: Final = r"\d{4}[-/]\d\d[-/]\d\d"
+_TIME: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
+_DATE: Final = r"\d{4}[-/]\d\d[-/]\d\d"
 _ZONE: Final = r"(?:Z|[ ]?[+-]\d\d:?\d\d)?"
 _MONTH_DAY: Final = r"[A-Z][a-z][a-z][ ]{1,2}\d{1,2}"
 _RANK: Final = r"(\d{1,5})"
 _LEVELS: Final = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
-_LEVEL_BEHIND: Final = rf"[ ]+(?:{_LEVELS})\b[:|-]?"
-"""After a time a bare word is a level; by itself it may be a word of a message that was broken before it."""
+_LEVEL_AFTER_TIME: Final = rf"[ ]+(?:{_LEVELS})\b[:|-]?"
+"""After a time, a bare word is a level; alone, it may be a word of a message that was broken before it."""
 
-# Every line of a log goes through this. Its branches begin each with a letter, a digit or a bracket of their own, since
-# the engine passes over those that cannot match by their first character. Ranks are its only groups.
+# Every line of a log is matched with this pattern. Each branch starts with a different letter, digit or bracket,
+# because the regular expression engine skips branches whose first character does not match. Only ranks are groups.
 _PREFIX: Final = re.compile(
     rf"""[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][\w.-]{{0,62}}[ ]*\|(?=[ ]))?(?:[ \t]*(?:
-      \d(?:\d{{3}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}(?:{_LEVEL_BEHIND}|{_ZONE}:?)|\d:\d\d:\d\d(?:[.,]\d+)?(?![\w:)]))
+      \d(?:\d{{3}}[-/]\d\d[-/]\d\d[T ]{_TIME}(?:{_LEVEL_AFTER_TIME}|{_ZONE}:?)|\d:\d\d:\d\d(?:[.,]\d+)?(?![\w:)]))
      |\[(?:
         (?:default|rank|trainer|worker|gpu)[ :]?{_RANK}\]:?
        |(?:PG[ ][^\]]{{0,80}}[ ])?[Rr]ank[: ]{{0,2}}{_RANK}\]:?
        |\d{{1,3}},{_RANK}\]<std(?:out|err)>:
-       |{_DAY}[T ]{_CLOCK}{_ZONE}\](?:{_LEVEL_BEHIND})?
-       |{_CLOCK}\]
+       |{_DATE}[T ]{_TIME}{_ZONE}\](?:{_LEVEL_AFTER_TIME})?
+       |{_TIME}\]
        |[ ]*\d+\.\d{{6}}\]
-       |[A-Z][a-z][a-z][ ]{_MONTH_DAY}[ ]{_CLOCK}[ ]\d{{4}}\]
-       |[IWEFC]\d{{4}}[ ]{_CLOCK}[ ][\w./-]+:\d+\]
+       |[A-Z][a-z][a-z][ ]{_MONTH_DAY}[ ]{_TIME}[ ]\d{{4}}\]
+       |[IWEFC]\d{{4}}[ ]{_TIME}[ ][\w./-]+:\d+\]
        |pod/[^\]]{{1,120}}\]
        |(?:{_LEVELS})\]
       )
+     |\{{"log":"
      |\(\w+[ ]pid=\d+(?:,[ ]ip=[\d.]+)?\)
      |[A-Z](?:(?<=D)EBUG|(?<=I)NFO|(?<=W)ARN(?:ING)?|(?<=E)RROR|(?<=C)RITICAL|(?<=F)ATAL)(?:[:|-]|(?=[ ]\d\d))
-     |{_MONTH_DAY}[ ]{_CLOCK}(?:[ ][\w.-]+[ ][\w/.-]+(?:\[\d+\])?:)?
-     |[IWEFC]\d{{4}}[ ]{_CLOCK}[ ]+(?:\d+[ ])?[\w./-]+:\d+\]
+     |{_MONTH_DAY}[ ]{_TIME}(?:[ ][\w.-]+[ ][\w/.-]+(?:\[\d+\])?:)?
+     |[IWEFC]\d{{4}}[ ]{_TIME}[ ]+(?:\d+[ ])?[\w./-]+:\d+\]
     ))*[ \t]*""",
     re.VERBOSE,
 )
-_BARE_RANK: Final = 1
-"""The group of a number and a colon: a launcher puts one before every line, in a single line it is the message's."""
-_SEARCHED: Final = 200
-"""A time stands near the beginning of a line; one further on belongs to the message."""
+_BARE_RANK_GROUP: Final = 1
+"""The group of a number and a colon. A launcher prefixes every line with it; on a single line it is message text."""
+_MIN_PREFIX: Final = 3
+"""Characters of the shortest prefix, a number with a colon and a space."""
+_MAX_TIMESTAMP_END: Final = 200
+"""Characters at the start of a line in which a timestamp is searched; a later one belongs to the message."""
 
 
-class Clock(IntEnum):
-    """How much of a moment a timestamp tells; only moments of one kind can be compared."""
+class ClockKind(Enum):
+    """What a timestamp counts from; only timestamps of the same kind can be compared."""
 
-    UPTIME = 0
-    TIME_OF_DAY = 1
-    WITHOUT_YEAR = 2
-    FULL = 3
+    UPTIME = auto()
+    TIME_OF_DAY = auto()
+    WITHOUT_YEAR = auto()
+    FULL = auto()
 
 
-class Moment(NamedTuple):
-    """When a line was written, as far as it says so.
+class Timestamp(NamedTuple):
+    """The timestamp of a line.
 
     Attributes:
-        clock: What its seconds count from.
+        clock: What the seconds count from.
         seconds: Seconds on that clock.
-        text: As it was written.
+        text: The timestamp as written.
     """
 
-    clock: Clock
+    clock: ClockKind
     seconds: float
     text: str
 
 
 def split_prefixes(lines: Sequence[str]) -> tuple[list[int | None], list[str]]:
-    """Takes ranks, timestamps, levels and the like off the beginnings of lines; gives the ranks, and what is left."""
+    """Splits ranks, timestamps, levels and other prefixes from lines.
+
+    Returns:
+        The rank of each line, or None, and each line without its prefixes.
+    """
     ranks: list[int | None] = []
     texts = []
     numbered: dict[int, bool] = {}
-    for place, line in enumerate(lines):
-        found = _PREFIX.match(line)
-        assert found is not None  # it takes the empty text, too
-        end, group = found.end(), found.lastindex
+    prefix = _PREFIX.match
+    for index, line in enumerate(lines):
+        if len(line) < _MIN_PREFIX:
+            texts.append(line.lstrip())
+            ranks.append(None)
+            continue
+        match = prefix(line)
+        assert match is not None  # the pattern matches the empty text as well
+        end, group = match.end(), match.lastindex
         texts.append(line[end:] if end else line)
-        ranks.append(None if group is None else int(found[group]))
-        if found[_BARE_RANK] is not None:
-            numbered[place] = group == _BARE_RANK
-    for place, is_all in numbered.items():
-        if is_all and place - 1 not in numbered and place + 1 not in numbered:
-            ranks[place], texts[place] = None, lines[place]
+        if group is None:
+            ranks.append(None)
+            continue
+        ranks.append(int(match[group]))
+        if match[_BARE_RANK_GROUP] is not None:
+            numbered[index] = group == _BARE_RANK_GROUP
+    for index, is_only_rank in numbered.items():
+        if is_only_rank and index - 1 not in numbered and index + 1 not in numbered:
+            ranks[index], texts[index] = None, lines[index]
     return ranks, texts
 
 
 def without_prefix(line: str) -> str:
-    """What is left of a line that is looked at by itself."""
-    found = _PREFIX.match(line)
-    assert found is not None  # it takes the empty text, too
-    return line[found.end() :]
+    """A single line without its prefixes."""
+    match = _PREFIX.match(line)
+    assert match is not None  # the pattern matches the empty text as well
+    return line[match.end() :]
 
 
-def moment_of(line: str) -> Moment | None:
-    """The time in the beginning of a line."""
-    head = line[:_SEARCHED]
-    for clock, pattern, seconds in _MOMENTS:
-        found = pattern.search(head)
-        if found is not None:
+def timestamp_of(line: str) -> Timestamp | None:
+    """The timestamp at the start of a line, or None."""
+    head = line[:_MAX_TIMESTAMP_END]
+    for clock, pattern, seconds in _TIMESTAMPS:
+        match = pattern.search(head)
+        if match is not None:
             try:
-                return Moment(clock, seconds(found.groups()), found[0].strip("[] "))
-            except ValueError:  # figures that look like a date and are none
+                return Timestamp(clock, seconds(match.groups()), match[0].strip("[] "))
+            except ValueError:  # numbers that look like a date but are not a valid one
                 continue
     return None
 
 
-def _seconds(year: int, month: int, day: int, clock: str) -> float:
-    hours, minutes, rest = clock.replace(",", ".").split(":")
-    begun = datetime(year, month, day, int(hours), int(minutes), tzinfo=timezone.utc)
-    return begun.timestamp() + float(rest)
+def _seconds(year: int, month: int, day: int, time: str) -> float:
+    hours, minutes, seconds = time.replace(",", ".").split(":")
+    minute = datetime(year, month, day, int(hours), int(minutes), tzinfo=timezone.utc)
+    return minute.timestamp() + float(seconds)
 
 
 _LEAP_YEAR: Final = 1972
@@ -122,23 +137,23 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 
 
 def _full(parts: Sequence[str]) -> float:
-    year, month, day, clock = parts
-    return _seconds(int(year), int(month), int(day), clock)
+    year, month, day, time = parts
+    return _seconds(int(year), int(month), int(day), time)
 
 
 def _named_month_with_year(parts: Sequence[str]) -> float:
-    month, day, clock, year = parts
-    return _seconds(int(year), _MONTHS.index(month) + 1, int(day), clock)
+    month, day, time, year = parts
+    return _seconds(int(year), _MONTHS.index(month) + 1, int(day), time)
 
 
 def _named_month(parts: Sequence[str]) -> float:
-    month, day, clock = parts
-    return _seconds(_LEAP_YEAR, _MONTHS.index(month) + 1, int(day), clock)
+    month, day, time = parts
+    return _seconds(_LEAP_YEAR, _MONTHS.index(month) + 1, int(day), time)
 
 
 def _numbered_month(parts: Sequence[str]) -> float:
-    month, day, clock = parts
-    return _seconds(_LEAP_YEAR, int(month), int(day), clock)
+    month, day, time = parts
+    return _seconds(_LEAP_YEAR, int(month), int(day), time)
 
 
 def _time_of_day(parts: Sequence[str]) -> float:
@@ -149,12 +164,16 @@ def _uptime(parts: Sequence[str]) -> float:
     return float(parts[0])
 
 
-_MOMENTS: Final[tuple[tuple[Clock, re.Pattern[str], Callable[[Sequence[str]], float]], ...]] = (
-    (Clock.FULL, re.compile(rf"(\d{{4}})[-/](\d\d)[-/](\d\d)[T ]({_CLOCK})"), _full),
-    (Clock.FULL, re.compile(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_CLOCK}) (\d{{4}})\b"), _named_month_with_year),
-    (Clock.WITHOUT_YEAR, re.compile(rf"\b[IWEFC](\d\d)(\d\d) ({_CLOCK})"), _numbered_month),
-    (Clock.WITHOUT_YEAR, re.compile(rf"\b(\d\d)[-/](\d\d) ({_CLOCK})"), _numbered_month),
-    (Clock.WITHOUT_YEAR, re.compile(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_CLOCK})"), _named_month),
-    (Clock.TIME_OF_DAY, re.compile(rf"(?<![\w:.<])({_CLOCK})(?![\w:<])"), _time_of_day),
-    (Clock.UPTIME, re.compile(r"\[ *(\d+\.\d{6})\]"), _uptime),
+_TIMESTAMPS: Final[tuple[tuple[ClockKind, re.Pattern[str], Callable[[Sequence[str]], float]], ...]] = (
+    (ClockKind.FULL, re.compile(rf"(\d{{4}})[-/](\d\d)[-/](\d\d)[T ]({_TIME})"), _full),
+    (
+        ClockKind.FULL,
+        re.compile(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_TIME}) (\d{{4}})\b"),
+        _named_month_with_year,
+    ),
+    (ClockKind.WITHOUT_YEAR, re.compile(rf"\b[IWEFC](\d\d)(\d\d) ({_TIME})"), _numbered_month),
+    (ClockKind.WITHOUT_YEAR, re.compile(rf"\b(\d\d)[-/](\d\d) ({_TIME})"), _numbered_month),
+    (ClockKind.WITHOUT_YEAR, re.compile(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_TIME})"), _named_month),
+    (ClockKind.TIME_OF_DAY, re.compile(rf"(?<![\w:.<])({_TIME})(?![\w:<])"), _time_of_day),
+    (ClockKind.UPTIME, re.compile(r"\[ *(\d+\.\d{6})\]"), _uptime),
 )

@@ -1,6 +1,8 @@
-"""A log of any size as blocks of clean lines: colours gone, overlong lines cut, each with its number and its rank.
+"""Splits a log of any size into blocks of clean lines, each with its number and rank.
 
-Neighbouring blocks overlap, so that a message on the border is whole in one of them. No more than two are held at once.
+Colors are removed, and lines are split where they are too long or contain an escaped line end. Consecutive blocks
+overlap, so that a message on the border is complete in one of them. At most two blocks are in memory at once; the bytes
+and the lines of a block are bounded.
 """
 
 import re
@@ -11,39 +13,49 @@ from typing import Final, NamedTuple
 from gpumon.diagnosis.prefixes import split_prefixes
 
 BLOCK_BYTES: Final = 1 << 21
-LONGEST_LINE: Final = 4096
-"""A longer line is cut; what is cut is read on like a line that a terminal has wrapped."""
+MAX_BLOCK_LINES: Final = 1 << 16
+"""Line ends per block: the memory that a line needs is many times its characters if it has few of them."""
+MAX_LINE: Final = 4096
+"""Characters per line; a longer line is split, and read like a line that a terminal has wrapped."""
 OVERLAP_LINES: Final = 512
-"""How far a message may reach, counted in lines of all ranks together."""
+"""Maximum length of a message, in lines of all ranks together."""
+OVERLAP_CHARACTERS: Final = 1 << 17
+"""Maximum length of a message, in characters of all ranks together; the line that exceeds it is included."""
+MAX_BLANK_LINES: Final = 64
+"""Consecutive blank lines that are kept."""
 
-_ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_ESCAPED_LINE_END: Final = re.compile(r"\\n(?!\")")
+"""A line end within a string of a JSON log; at the end of the string, the record ends anyway."""
+_MANY_LINE_ENDS: Final = "\n" * (MAX_BLANK_LINES + 2)
+_BLANK_LINES: Final = re.compile(rf"\n{{{len(_MANY_LINE_ENDS)},}}")
+_ANSI_ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CARET_ESCAPE: Final = re.compile(r"\^\[\[[0-9;]{0,20}m")
-"""A colour as some viewers write it out."""
+"""A color as some viewers print it."""
 
 
-class Lane(NamedTuple):
-    """Lines that follow one another in what one rank wrote.
+class RankLines(NamedTuple):
+    """The consecutive lines of one rank.
 
     Attributes:
-        places: Where they stand in the block.
-        texts: What they say.
+        positions: Their indexes in the block.
+        texts: The lines without prefixes.
     """
 
-    places: Sequence[int]
+    positions: Sequence[int]
     texts: list[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """A piece of a log.
+class LogBlock:
+    """A block of a log.
 
     Attributes:
-        numbers: The number in the file of each line.
-        lines: The lines as they were, without colours.
-        texts: The lines without what loggers put before them.
-        ranks: The rank that each line names.
-        first: Lines before this one were looked at in the block before.
-        end: Lines from this one on will be looked at again in the next block, with more after them.
+        numbers: The line number of each line in the file, from 1.
+        lines: The lines without colors.
+        texts: The lines without colors and without the prefixes of loggers.
+        ranks: The rank that each line names, or None.
+        first: Lines before this index were evaluated in the previous block.
+        end: Lines from this index on are evaluated in the next block, which contains more lines after them.
     """
 
     numbers: list[int]
@@ -53,86 +65,137 @@ class Block:
     first: int
     end: int
 
-    def lanes(self) -> list[Lane]:
-        """The lines of each rank by themselves; one without a rank goes with the line before, as wrapped lines do."""
-        places: dict[int | None, list[int]] = {}
-        rank: int | None = None
-        for place, named in enumerate(self.ranks):
-            rank = rank if named is None else named
-            places.setdefault(rank, []).append(place)
-        if len(places) == 1:
-            return [Lane(range(len(self.texts)), self.texts)]
-        return [Lane(each, [self.texts[place] for place in each]) for each in places.values()]
+    def by_rank(self) -> list[RankLines]:
+        """The lines of each rank; a line without a rank belongs to the rank of the line before, as wrapped lines do."""
+        if self.ranks.count(None) == len(self.ranks):
+            return [RankLines(range(len(self.texts)), self.texts)]
+        positions: dict[int | None, list[int]] = {}
+        current: int | None = None
+        for index, rank in enumerate(self.ranks):
+            current = current if rank is None else rank
+            positions.setdefault(current, []).append(index)
+        if len(positions) == 1:
+            return [RankLines(range(len(self.texts)), self.texts)]
+        return [RankLines(indexes, [self.texts[index] for index in indexes]) for indexes in positions.values()]
 
 
-def blocks(chunks: Iterable[bytes]) -> Iterator[Block]:
-    """Cuts what is read into blocks.
+def blocks(chunks: Iterable[bytes]) -> Iterator[LogBlock]:
+    """Splits a log into blocks.
 
     Args:
-        chunks: The log, in pieces of any size.
+        chunks: The log, in chunks of any size.
     """
     number = 1
-    before: Block | None = None
-    for data, is_last in _whole_lines(chunks):
-        found = _clean(data, number)
+    block: LogBlock | None = None
+    for data, is_last in _complete_lines(chunks):
+        clean = _clean(data, number)
         number += data.count(b"\n")
-        before = _joined(before, found, is_last=is_last)
-        yield before
+        block = _joined(block, clean, is_last=is_last)
+        yield block
 
 
-def _whole_lines(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Pieces that end with a line, of about the size of a block, and whether one is the last."""
-    waiting = bytearray()
-    held: bytes | None = None
+def _complete_lines(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Pieces of at most the size of a block that end with a line, and whether a piece is the last one."""
+    pending: bytes | None = None
+    for data in _block_data(chunks):
+        if pending is not None:
+            yield pending, False
+        pending = data
+    yield pending or b"", True
+
+
+def _block_data(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    buffer = bytearray()
     for chunk in chunks:
-        waiting += chunk
-        while len(waiting) >= BLOCK_BYTES:
-            end = waiting.rfind(b"\n", 0, BLOCK_BYTES) + 1 or BLOCK_BYTES
-            if held is not None:
-                yield held, False
-            held = bytes(waiting[:end])
-            del waiting[:end]
-    if held is not None:
-        yield held, not waiting
-    if waiting or held is None:
-        yield bytes(waiting), True
+        buffer += chunk
+        while len(buffer) > BLOCK_BYTES:
+            yield _taken(buffer)
+    while buffer:
+        yield _taken(buffer)
 
 
-def _clean(data: bytes, first_number: int) -> Block:
+def _taken(buffer: bytearray) -> bytes:
+    """The data of a block, which is removed from the buffer."""
+    limit = min(BLOCK_BYTES, len(buffer))
+    size, line_ends = 0, 0
+    while size < limit:
+        larger = min(limit, 2 * size or MAX_BLOCK_LINES)
+        line_ends += buffer.count(b"\n", size, larger)
+        for character, line_end in ((b"\r", b"\r"), (b"\\", rb"\n")):
+            if buffer.find(character, size, larger) >= 0:  # faster than to count, and rarely true
+                line_ends += buffer.count(line_end, size, larger)
+        if line_ends > MAX_BLOCK_LINES:
+            break
+        size = larger
+    if size < len(buffer):
+        size = buffer.rfind(b"\n", 0, size) + 1 or size
+    data = bytes(buffer[:size])
+    del buffer[:size]
+    return data
+
+
+def _clean(data: bytes, first_number: int) -> LogBlock:
     text = data.decode("utf-8", "replace")
     if "\x1b" in text:
-        text = _ESCAPE.sub("", text)
+        text = _ANSI_ESCAPE.sub("", text)
     if "^[[" in text:
         text = _CARET_ESCAPE.sub("", text)
-    physical = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
-    numbers = list(range(first_number, first_number + len(physical)))
-    lines = physical
-    if "\r" in text or len(max(physical, key=len, default="")) > LONGEST_LINE:
-        pairs = [(number, piece) for number, line in zip(numbers, physical, strict=True) for piece in _pieces(line)]
+    if "\\" in text:
+        text = _ESCAPED_LINE_END.sub("\r", text.replace(r"\r\n", r"\n"))
+    numbers, lines = _numbered_lines(text.replace("\r\n", "\n").removesuffix("\n"), first_number) if text else ([], [])
+    if "\r" in text or len(max(lines, key=len, default="")) > MAX_LINE:
+        pairs = [(number, piece) for number, line in zip(numbers, lines, strict=True) for piece in _pieces(line)]
         numbers, lines = [number for number, _ in pairs], [piece for _, piece in pairs]
     ranks, texts = split_prefixes(lines)
-    return Block(numbers, lines, texts, ranks, 0, len(lines))
+    return LogBlock(numbers, lines, texts, ranks, 0, len(lines))
+
+
+def _numbered_lines(text: str, number: int) -> tuple[list[int], list[str]]:
+    """The lines with their numbers, without most of many consecutive blank ones."""
+    numbers: list[int] = []
+    lines: list[str] = []
+    start = 0
+    for run in _BLANK_LINES.finditer(text) if _MANY_LINE_ENDS in text else ():
+        lines += text[start : run.start() + MAX_BLANK_LINES].split("\n")
+        numbers += range(number, number + len(lines) - len(numbers))
+        start = run.end()
+        number = numbers[-1] + start - run.start() - MAX_BLANK_LINES
+    lines += text[start:].split("\n")
+    numbers += range(number, number + len(lines) - len(numbers))
+    return numbers, lines
 
 
 def _pieces(line: str) -> Iterator[str]:
-    """What a terminal would have shown one after the other (progress bars), and pieces of what is too long."""
+    """What a terminal would have shown one after the other (progress bars), with overlong text split."""
+    if len(line) <= MAX_LINE and "\r" not in line:
+        yield line
+        return
     for shown in filter(None, line.split("\r")) if line.strip("\r") else [""]:
-        for start in range(0, len(shown) or 1, LONGEST_LINE):
-            yield shown[start : start + LONGEST_LINE]
+        for start in range(0, len(shown) or 1, MAX_LINE):
+            yield shown[start : start + MAX_LINE]
 
 
-def _joined(before: Block | None, found: Block, *, is_last: bool) -> Block:
-    """A block with the end of the one before it."""
-    end = len(found.lines) if is_last else max(0, len(found.lines) - OVERLAP_LINES)
-    if before is None:
-        return Block(found.numbers, found.lines, found.texts, found.ranks, 0, end)
-    start = max(0, before.end - OVERLAP_LINES)
-    kept = len(before.lines) - start
-    return Block(
-        before.numbers[start:] + found.numbers,
-        before.lines[start:] + found.lines,
-        before.texts[start:] + found.texts,
-        before.ranks[start:] + found.ranks,
-        before.end - start,
+def _joined(previous: LogBlock | None, block: LogBlock, *, is_last: bool) -> LogBlock:
+    """A block preceded by the end of the previous one."""
+    end = len(block.lines) if is_last else _overlap_start(block.lines, len(block.lines))
+    if previous is None:
+        return LogBlock(block.numbers, block.lines, block.texts, block.ranks, 0, end)
+    start = _overlap_start(previous.lines, previous.end)
+    kept = len(previous.lines) - start
+    return LogBlock(
+        previous.numbers[start:] + block.numbers,
+        previous.lines[start:] + block.lines,
+        previous.texts[start:] + block.texts,
+        previous.ranks[start:] + block.ranks,
+        previous.end - start,
         kept + end,
     )
+
+
+def _overlap_start(lines: Sequence[str], end: int) -> int:
+    """The first of the lines before ``end`` that belong to both blocks."""
+    start, characters = end, 0
+    while start and end - start < OVERLAP_LINES and characters < OVERLAP_CHARACTERS:
+        start -= 1
+        characters += len(lines[start])
+    return start

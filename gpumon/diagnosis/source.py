@@ -1,4 +1,4 @@
-"""Where a log comes from: a file, a compressed one, or a pipe, read in pieces."""
+"""Reads a log in chunks from a file, a gzip file or a pipe."""
 
 import gzip
 import io
@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from gpumon.core.exits import CommandError, ExitCode
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 
-_PIECE_BYTES: Final = 1 << 20
+_CHUNK_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 1 << 13
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
@@ -21,7 +20,7 @@ def open_log(path: Path) -> io.BufferedReader:
     """Opens a log.
 
     Raises:
-        CommandError: It is not there, is a directory or may not be read.
+        CommandError: The file does not exist, is a directory or may not be read.
     """
     try:
         return io.BufferedReader(io.FileIO(path))
@@ -30,24 +29,25 @@ def open_log(path: Path) -> io.BufferedReader:
 
 
 def log_pieces(file: io.BufferedReader, name: str) -> Iterator[bytes]:
-    """The bytes of a log, decompressed if it is compressed; one whose end is missing is read as far as it goes.
+    """The bytes of a log, decompressed if necessary; a truncated gzip file is read as far as possible.
 
     Args:
-        file: Where it is read from; a terminal ends it with a single Ctrl-D.
-        name: What it is called in a complaint.
+        file: The open log; on a terminal, a single Ctrl-D ends it.
+        name: The name of the log in error messages.
 
     Raises:
-        CommandError: It cannot be read, or is no text.
+        CommandError: The log cannot be read, or is not text.
     """
     try:
-        packed = file.peek(2)[:2] == _GZIP_MAGIC
-        source: io.BufferedReader | gzip.GzipFile = gzip.GzipFile(fileobj=file) if packed else file
-        piece = source.read1(_PIECE_BYTES)
-        if b"\0" in piece[:_HEAD_BYTES].strip(b"\0"):  # a log that was cut while it was written to may begin with zeros
-            raise _no_text(name)
-        while piece:
-            yield piece
-            piece = source.read1(_PIECE_BYTES)
+        is_gzip = file.peek(2)[:2] == _GZIP_MAGIC
+        source: io.BufferedReader | gzip.GzipFile = gzip.GzipFile(fileobj=file) if is_gzip else file
+        chunk = source.read1(_CHUNK_BYTES)
+        # A log that was truncated while a process wrote to it may start with zeros.
+        if b"\0" in chunk[:_HEAD_BYTES].strip(b"\0"):
+            raise _not_text(name)
+        while chunk:
+            yield chunk
+            chunk = source.read1(_CHUNK_BYTES)
     except EOFError:
         return
     except (OSError, zlib.error) as error:
@@ -68,6 +68,6 @@ def _unreadable(name: str, error: Exception) -> CommandError:
     return CommandError(Problem(code, reason, "Give the name of a log, or - for standard input."), ExitCode.USAGE)
 
 
-def _no_text(name: str) -> CommandError:
+def _not_text(name: str) -> CommandError:
     reason = f"{safe_text(name)} is not text."
     return CommandError(Problem(ProblemCode.INVALID_VALUE, reason, "Give the name of a log."), ExitCode.USAGE)

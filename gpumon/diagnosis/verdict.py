@@ -1,6 +1,6 @@
-"""What a GPU's own figures say about a result: clocks, power and throttle reasons while it was measured.
+"""What a GPU's clocks, power, and throttle reasons during a run add to the result of a workload.
 
-A workload sees only what torch shows it. Here its figures get the limits that NVML knows, and its verdict the reasons.
+A workload sees only what torch reports. Here its metrics get the limits that NVML knows, and its verdict the reasons.
 """
 
 from collections import Counter
@@ -9,22 +9,20 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.model import Device
+from gpumon.core.throttle_reasons import POWER_CAP, THROTTLE_REASONS
+from gpumon.core.units import megahertz_text
 
 _BUSY_PERCENT: Final = 50
-_OFTEN: Final = 0.2
-"""A throttle reason that held in this share of the busy moments is told."""
-_FAULTS: Final = {
-    "hw_thermal_slowdown": "the chip was too hot",
-    "sw_thermal_slowdown": "the chip was near its temperature limit",
-    "hw_power_brake_slowdown": "the power supply told it to slow down",
-    "hw_slowdown": "the hardware slowed it down (heat, power supply or a fault)",
-}
+"""Utilization from which a sample belongs to the measured work rather than to its preparation."""
+_MIN_REASON_SHARE: Final = 0.2
+"""Share of the busy samples in which a throttle reason must hold to be reported."""
 _PCIE_BYTES_PER_LANE: Final = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
-"""Bytes a second of one lane in one direction, line coding apart."""
+"""Bytes per second of one lane in one direction after line coding, by PCIe generation."""
+_ADVICE: Final = "This is not normal; check the cooling and the power supply."
 
 
 class DeviceSample(NamedTuple):
-    """A GPU at a moment of a run; what was not measured is None."""
+    """A GPU at one moment of a run; None where a value was not measured."""
 
     time_seconds: float
     utilization_percent: float | None
@@ -40,22 +38,22 @@ class DeviceSample(NamedTuple):
     throttle_reasons: tuple[str, ...]
 
 
-class Judgement(NamedTuple):
-    """What a GPU's figures add to a result.
+class Judgment(NamedTuple):
+    """What the samples of a GPU add to a result.
 
     Attributes:
-        figures: All figures, those of the workload with their limits first.
-        sentences: What is to be said besides.
-        is_slowed_by_fault: Whether the chip was slowed by something that is not normal under load.
+        metrics: All metrics: those of the workload with their limits, then those of the GPU.
+        sentences: Sentences to add to the verdict.
+        is_slowed_by_fault: Whether the GPU was throttled by something that is not normal under load.
     """
 
-    figures: tuple[Mapping[str, Any], ...]
+    metrics: tuple[Mapping[str, Any], ...]
     sentences: tuple[str, ...] = ()
     is_slowed_by_fault: bool = False
 
 
 def sample_of(device: Device, time_seconds: float) -> DeviceSample:
-    """What is kept of a device while something runs on it."""
+    """The values of a device that are kept while a workload runs on it."""
     return DeviceSample(
         time_seconds,
         device.get("utilization_gpu_percent"),
@@ -72,86 +70,87 @@ def sample_of(device: Device, time_seconds: float) -> DeviceSample:
     )
 
 
-def judge(figures: Sequence[Mapping[str, Any]], samples: Sequence[DeviceSample]) -> Judgement:
-    """Puts a workload's figures beside what its GPU did meanwhile.
+def judge(metrics: Sequence[Mapping[str, Any]], samples: Sequence[DeviceSample]) -> Judgment:
+    """Combines the metrics of a workload with what its GPU did meanwhile.
 
     Args:
-        figures: The workload's.
+        metrics: Those of the workload.
         samples: Its GPU from the beginning of the work to its end, in order.
     """
-    limited = tuple(_with_link_limit(figure, samples) for figure in figures)
-    busy = [each for each in samples if (each.utilization_percent or 0) >= _BUSY_PERCENT]
+    limited = tuple(_with_link_limit(metric, samples) for metric in metrics)
+    busy = [sample for sample in samples if (sample.utilization_percent or 0) >= _BUSY_PERCENT]
     if not busy:
-        return Judgement(limited)
-    reasons = Counter(reason for each in busy for reason in each.throttle_reasons)
-    often = {reason for reason, count in reasons.items() if count >= _OFTEN * len(busy)}
-    faults = [words for reason, words in _FAULTS.items() if reason in often]
-    clock, power = _median(each.clock_hertz for each in busy), _median(each.power_watts for each in busy)
+        return Judgment(limited)
+    counts = Counter(reason for sample in busy for reason in sample.throttle_reasons)
+    frequent = {reason for reason, count in counts.items() if count >= _MIN_REASON_SHARE * len(busy)}
+    faults = [reason.fault for reason in THROTTLE_REASONS.values() if reason.fault and reason.id in frequent]
+    clock, power = _median(sample.clock_hertz for sample in busy), _median(sample.power_watts for sample in busy)
     latest = busy[-1]
+    max_temperature = max((s.temperature_celsius for s in busy if s.temperature_celsius is not None), default=None)
     own = (
-        _figure("sm_clock", "MHz", len(busy), _scaled(clock, 1e6), (_scaled(latest.clock_max_hertz, 1e6), "maximum")),
-        _figure("power", "W", len(busy), power, (latest.power_limit_watts, "power limit in force")),
-        _figure("temperature", "°C", len(busy), _most(each.temperature_celsius for each in busy)),
+        _metric("sm_clock", "MHz", len(busy), _scaled(clock, 1e6), (_scaled(latest.clock_max_hertz, 1e6), "maximum")),
+        _metric("power", "W", len(busy), power, (latest.power_limit_watts, "power limit in force")),
+        _metric("temperature", "°C", len(busy), max_temperature),
     )
-    sentences = _clock_sentences(clock, latest, faults, is_capped="sw_power_cap" in often)
+    sentences = _clock_sentences(clock, latest, faults, is_capped=POWER_CAP in frequent)
     sentences += _share_sentences(limited, clock, latest)
-    return Judgement(limited + tuple(each for each in own if each is not None), sentences, bool(faults))
+    return Judgment(limited + tuple(metric for metric in own if metric is not None), sentences, bool(faults))
 
 
 def _clock_sentences(
     clock: float | None, latest: DeviceSample, faults: Sequence[str], *, is_capped: bool
 ) -> tuple[str, ...]:
-    """How fast the chip ran, and why not faster."""
+    """The SM clock of the run, and why it was not higher."""
+    throttled = f"The GPU was throttled by {' and '.join(faults)}" if faults else ""
     if clock is None or latest.clock_max_hertz is None:
-        slowed = f"It was slowed down because {' and '.join(faults)}: that is not normal; look at cooling and power."
-        return (slowed,) if faults else ()
-    ran = f"{clock / 1e6:.0f} of {latest.clock_max_hertz / 1e6:.0f} MHz"
+        return (f"{throttled}. {_ADVICE}",) if faults else ()
+    clock_text = f"{megahertz_text(clock)} of {megahertz_text(latest.clock_max_hertz)} MHz"
     if faults:
-        return (f"It ran at {ran} because {' and '.join(faults)}: that is not normal; look at cooling and power.",)
+        return (f"{throttled} and ran at {clock_text}. {_ADVICE}",)
     if is_capped and latest.power_limit_watts is not None:
-        return (f"Power-capped at {latest.power_limit_watts:.0f} W, {ran}: normal for a chip under full load.",)
-    return (f"It ran at {ran}.",)
+        return (f"Power-capped at {latest.power_limit_watts:.0f} W, {clock_text}: normal for a chip under full load.",)
+    return (f"The GPU ran at {clock_text}.",)
 
 
 def _share_sentences(
-    figures: Sequence[Mapping[str, Any]], clock: float | None, latest: DeviceSample
+    metrics: Sequence[Mapping[str, Any]], clock: float | None, latest: DeviceSample
 ) -> tuple[str, ...]:
-    """How near the throughput came to what the chip can do at the clock that it had."""
+    """The throughput as a share of what the GPU can do at the clock of the run."""
     if not clock or not latest.clock_max_hertz:
         return ()
-    for figure in figures:
-        if figure["name"] == "throughput" and figure.get("limit"):
-            share = figure["value"] / (figure["limit"] * clock / latest.clock_max_hertz)
-            return (f"That is {share:.0%} of what the chip can do at this clock.",)
+    for metric in metrics:
+        if metric["name"] == "throughput" and metric.get("limit"):
+            share = metric["value"] / (metric["limit"] * clock / latest.clock_max_hertz)
+            return (f"The throughput is {share:.0%} of the peak at this clock.",)
     return ()
 
 
-def _with_link_limit(figure: Mapping[str, Any], samples: Sequence[DeviceSample]) -> Mapping[str, Any]:
-    """A figure with the limit of the link that it went over, the fastest state that was seen: an idle link sleeps."""
-    source = figure.get("limit_source")
+def _with_link_limit(metric: Mapping[str, Any], samples: Sequence[DeviceSample]) -> Mapping[str, Any]:
+    """A metric with the limit of its link: the fastest state that was seen, because an idle link saves power."""
+    source = metric.get("limit_source")
     if source == "pcie":
         links = [
-            (each.pcie_generation, each.pcie_width, _PCIE_BYTES_PER_LANE[int(each.pcie_generation)] * each.pcie_width)
-            for each in samples
-            if each.pcie_generation in _PCIE_BYTES_PER_LANE and each.pcie_width
+            (s.pcie_generation, s.pcie_width, _PCIE_BYTES_PER_LANE[int(s.pcie_generation)] * s.pcie_width)
+            for s in samples
+            if s.pcie_generation in _PCIE_BYTES_PER_LANE and s.pcie_width
         ]
         if links:
             generation, width, limit = max(links, key=lambda link: link[2])
             return {
-                **figure,
+                **metric,
                 "limit": limit / 1e9,
                 "limit_source": f"PCIe {generation:.0f} x{width:.0f} during the run",
             }
     elif source == "nvlink":
-        rates = [each.nvlink_bytes_per_second for each in samples if each.nvlink_bytes_per_second]
+        rates = [sample.nvlink_bytes_per_second for sample in samples if sample.nvlink_bytes_per_second]
         if rates:
-            return {**figure, "limit": max(rates) / 1e9, "limit_source": "NVLink, all links in one direction"}
+            return {**metric, "limit": max(rates) / 1e9, "limit_source": "NVLink, all links in one direction"}
     else:
-        return figure
-    return {**figure, "limit_source": ""}
+        return metric
+    return {**metric, "limit_source": ""}
 
 
-def _figure(
+def _metric(
     name: str, unit: str, repetitions: int, value: float | None, limit: tuple[float | None, str] = (None, "")
 ) -> dict[str, Any] | None:
     if value is None:
@@ -167,13 +166,9 @@ def _figure(
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    found = [each for each in values if each is not None]
-    return median(found) if found else None
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
-def _most(values: Iterable[float | None]) -> float | None:
-    return max((each for each in values if each is not None), default=None)
-
-
-def _scaled(value: float | None, by: float) -> float | None:
-    return None if value is None else value / by
+def _scaled(value: float | None, divisor: float) -> float | None:
+    return None if value is None else value / divisor

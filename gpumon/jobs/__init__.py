@@ -1,1 +1,1 @@
-"""Running workloads: what there is, with which interpreter, in which process, and what came of it."""
+"""Running workloads: discovery, interpreter, process, events and results."""

@@ -1,6 +1,6 @@
-"""Which workloads there are: gpumon's own, files in the configuration's folder, and those of installed packages.
+"""Discovery of workloads: gpumon's own, files in the configuration folder, and those of installed packages.
 
-What a file is, is asked of a child; nothing of it is ever imported into gpumon.
+A child process imports a workload file and describes it; gpumon itself never imports the file.
 """
 
 import json
@@ -8,31 +8,33 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
+from gpumon.core.ownership import ownership_problem
 from gpumon.core.text import safe_text
-from gpumon.jobs.parameters import Parameter, parameter_from
+from gpumon.jobs.interpreter import python_environment
+from gpumon.jobs.parameters import Value, WorkloadParameter, parse_parameter
 
 ENTRY_POINT_GROUP: Final = "gpumon.workloads"
-_PATIENCE_SECONDS: Final = 10.0
+_TIMEOUT_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadInfo:
-    """A workload as it describes itself.
+    """The description of a workload by its own file.
 
     Attributes:
         name: Short name.
-        file: Where it is.
-        purpose: What it finds out, in one line.
-        needs: What it takes, in words.
-        why_not_cpu: Why it cannot run on the CPU; empty if it can.
-        parameters: What can be chosen.
+        file: Path of the file.
+        purpose: What the workload measures or checks, in one line.
+        needs: Required resources, as text.
+        why_not_cpu: Why the workload cannot run on the CPU; empty if it can.
+        parameters: The parameters of the workload.
         origin: ``gpumon``, ``configuration`` or the name of a package.
     """
 
@@ -41,13 +43,13 @@ class WorkloadInfo:
     purpose: str
     needs: str
     why_not_cpu: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[WorkloadParameter, ...]
     origin: str = "gpumon"
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenWorkload:
-    """A file that is none, and why."""
+    """A file that is not a usable workload, and the reason."""
 
     file: Path
     reason: str
@@ -55,122 +57,151 @@ class BrokenWorkload:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All that was found.
+    """All workloads that were found.
 
     Attributes:
-        workloads: By name; gpumon's own first.
-        broken: Files that are none.
+        workloads: Workloads with unique names; gpumon's own first.
+        broken: Files that are not usable workloads.
     """
 
     workloads: tuple[WorkloadInfo, ...]
     broken: tuple[BrokenWorkload, ...] = ()
 
     def get(self, name: str) -> WorkloadInfo | None:
-        """The workload of a name."""
-        return next((each for each in self.workloads if each.name == name), None)
+        """The workload with a name, or None."""
+        return next((workload for workload in self.workloads if workload.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """One workload on one device.
+
+    Attributes:
+        workload: The workload.
+        device: The device in the child's CUDA numbering, such as ``cuda:0``, or ``cpu``.
+        parameters: Value of every parameter.
+        python: The interpreter.
+        environment: Environment variables that differ from those of gpumon.
+        limit_seconds: Time limit of the run; None for a limit derived from the workload's plan.
+    """
+
+    workload: WorkloadInfo
+    device: str
+    parameters: Mapping[str, Value]
+    python: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    limit_seconds: float | None = None
 
 
 def workloads_folder() -> Path:
-    """The folder of gpumon's own workloads: inside the installed package, or beside it in a checkout."""
+    """The folder of gpumon's own workloads: inside the installed package, or next to the package in a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "workloads"
     return installed if installed.is_dir() else package.parent / "workloads"
 
 
 def runner() -> Path:
-    """The program that runs a workload's file."""
+    """Path of the program that runs a workload file."""
     return workloads_folder() / "_run.py"
 
 
 def configuration_folder() -> Path:
-    """Where users put workloads of their own."""
+    """The folder of the user's workloads."""
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(base) / "gpumon" / "workloads"
 
 
 def load_catalogue() -> Catalogue:
-    """Finds and describes every workload; of two with one name, the first stays."""
+    """Find and describe every workload; of two workloads with the same name, the first one is used."""
     own = sorted(workloads_folder().glob("[!_]*.py"))
-    found = list(_described(own, "gpumon"))
-    for file, origin in (*_configured(), *_installed()):
-        found += _described([file], origin)
-    named: dict[str, WorkloadInfo] = {}
+    candidates = list(_described(own, "gpumon"))
+    for file in _configured():
+        problem = ownership_problem(file)
+        candidates += _described([file], "configuration") if problem is None else [BrokenWorkload(file, str(problem))]
+    for file, origin in _installed():
+        candidates += _described([file], origin)
+    workloads: dict[str, WorkloadInfo] = {}
     broken = []
-    for each in found:
-        if isinstance(each, BrokenWorkload):
-            broken.append(each)
-        elif each.name in named:
-            taken = named[each.name]
-            broken.append(BrokenWorkload(each.file, f"There is a workload {each.name} already, in {taken.file}."))
+    for candidate in candidates:
+        if isinstance(candidate, BrokenWorkload):
+            broken.append(candidate)
+        elif candidate.name in workloads:
+            reason = f"Workload {candidate.name} already exists in {workloads[candidate.name].file}."
+            broken.append(BrokenWorkload(candidate.file, reason))
         else:
-            named[each.name] = each
-    return Catalogue(tuple(named.values()), tuple(broken))
+            workloads[candidate.name] = candidate
+    return Catalogue(tuple(workloads.values()), tuple(broken))
 
 
-def _configured() -> Iterator[tuple[Path, str]]:
-    folder = configuration_folder()
+def _configured() -> Iterator[Path]:
+    folder = configuration_folder().absolute()
     if folder.is_dir():
-        yield from ((file, "configuration") for file in sorted(folder.glob("[!_]*.py")))
+        yield from sorted(folder.glob("[!_]*.py"))
 
 
 def _installed() -> Iterator[tuple[Path, str]]:
-    """Files that packages announce, found by their place: importing a module would run its package."""
+    """Files that packages register as entry points, located by path, since an import would run the package."""
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             module = point.module
-        except AttributeError:  # what a package wrote there is not the name of a module
+        except AttributeError:  # the entry point does not name a module
             continue
         if point.dist is None:
             continue
-        place = point.dist.locate_file(module.replace(".", "/") + ".py")
-        yield Path(str(place)), safe_text(point.dist.name, 60)
+        path = point.dist.locate_file(module.replace(".", "/") + ".py")
+        yield Path(str(path)), safe_text(point.dist.name, 60)
 
 
 def _described(files: Sequence[Path], origin: str) -> Iterator[WorkloadInfo | BrokenWorkload]:
-    """What the files say of themselves, in one child."""
+    """Describe files in one child process."""
     if not files:
         return
-    said = {each.get("file"): each for each in _ask(files)}
+    descriptions = {description["file"]: description for description in _descriptions(files)}
     for file in files:
-        answer = said.get(str(file))
-        if answer is None:
-            yield BrokenWorkload(file, "It did not describe itself: it ended or hung while it was loaded.")
-        elif "error" in answer:
-            yield BrokenWorkload(file, safe_text(str(answer["error"]), 300))
+        description = descriptions.get(str(file))
+        if description is None:
+            yield BrokenWorkload(file, "No description: the file exited or hung while it was loaded.")
+        elif "error" in description:
+            yield BrokenWorkload(file, safe_text(str(description["error"]), 300))
         else:
-            yield _info(file, answer, origin)
+            yield _info(file, description, origin)
 
 
-def _ask(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
+def _descriptions(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
     command = [sys.executable, str(runner()), "--describe", *map(str, files)]
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=python_environment(),
     ) as child:
         try:
-            output = child.communicate(timeout=_PATIENCE_SECONDS)[0]
-        except subprocess.TimeoutExpired as late:
-            output = late.stdout or b""
+            output = child.communicate(timeout=_TIMEOUT_SECONDS)[0]
+        except subprocess.TimeoutExpired as error:
+            output = error.stdout or b""
             with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)  # it is not waited for yet, so its group is still its own
+                os.killpg(child.pid, signal.SIGKILL)  # not reaped yet, so its group id is not reused
     for line in output.splitlines():
         try:
-            answer = json.loads(line)
+            description = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(answer, dict) and isinstance(answer.get("file"), str):
-            yield answer
+        if isinstance(description, dict) and isinstance(description.get("file"), str):
+            yield description
 
 
-def _info(file: Path, said: dict[str, Any], origin: str) -> WorkloadInfo | BrokenWorkload:
+def _info(file: Path, description: dict[str, Any], origin: str) -> WorkloadInfo | BrokenWorkload:
     try:
         return WorkloadInfo(
-            name=safe_text(str(said["name"]), 40),
+            name=safe_text(str(description["name"]), 40),
             file=file,
-            purpose=safe_text(str(said["purpose"]), 200),
-            needs=safe_text(str(said["needs"]), 200),
-            why_not_cpu=safe_text(str(said["why_not_cpu"]), 300),
-            parameters=tuple(parameter_from(each) for each in said["parameters"]),
+            purpose=safe_text(str(description["purpose"]), 200),
+            needs=safe_text(str(description["needs"]), 200),
+            why_not_cpu=safe_text(str(description["why_not_cpu"]), 300),
+            parameters=tuple(parse_parameter(parameter) for parameter in description["parameters"]),
             origin=origin,
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        return BrokenWorkload(file, f"Its description makes no sense: {safe_text(str(error), 200)}")
+        return BrokenWorkload(file, f"The description is invalid: {safe_text(str(error), 200)}")

@@ -1,4 +1,4 @@
-"""A workload's parameters as it describes them, and texts checked against them."""
+"""The parameters of a workload, and the validation of values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,13 +10,13 @@ from typing import Any, Final
 from gpumon.core.text import safe_text
 
 Value = int | float | str | bool
-_LARGEST: Final = float_info.max
+_MAX_NUMBER: Final = float_info.max
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
 
 class ParameterKind(str, Enum):
-    """What a value is."""
+    """The type of a value."""
 
     INTEGER = "integer"
     NUMBER = "number"
@@ -25,19 +25,19 @@ class ParameterKind(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """One thing that a user may choose.
+class WorkloadParameter:
+    """One parameter of a workload.
 
     Attributes:
         name: As in ``--set NAME=VALUE``.
-        kind: What a value is.
-        default: Value on a GPU.
-        default_cpu: Value on the CPU.
+        kind: Type of the value.
+        default: Default on a GPU.
+        default_cpu: Default on the CPU.
         help: One sentence.
         unit: Unit of the value, or empty.
         minimum: Lowest value of a number, or None.
         maximum: Highest value of a number, or None.
-        choices: All values of a choice.
+        choices: All allowed values of a choice.
     """
 
     name: str
@@ -51,21 +51,21 @@ class Parameter:
     choices: tuple[str, ...] = ()
 
     def default_on(self, device: str) -> Value:
-        """The value that holds on ``cpu`` or on a GPU if the user chooses none."""
+        """The default on ``cpu`` or on a GPU."""
         return self.default_cpu if device == "cpu" else self.default
 
     def parse(self, text: str) -> Value:
-        """The value that a text means.
+        """Parse a value.
 
         Raises:
-            ValueError: It means none; the text says what would.
+            ValueError: The text is not a valid value; the message contains the valid values.
         """
         text = text.strip()
         if self.kind is ParameterKind.FLAG:
             return self._flag(text)
         if self.kind is ParameterKind.CHOICE:
             if text not in self.choices:
-                raise ValueError(f"{self.name}: {safe_text(text, 40)!r} is none of {', '.join(self.choices)}.")
+                raise ValueError(f"{self.name}: {safe_text(text, 40)!r} is not one of {', '.join(self.choices)}.")
             return text
         return self._number(text)
 
@@ -75,14 +75,14 @@ class Parameter:
         raise ValueError(f"{self.name}: {safe_text(text, 40)!r} is neither yes nor no.")
 
     def _number(self, text: str) -> int | float:
-        what = "a whole number" if self.kind is ParameterKind.INTEGER else "a number"
+        expected = "an integer" if self.kind is ParameterKind.INTEGER else "a number"
         try:
             value = int(text) if self.kind is ParameterKind.INTEGER else float(text)
         except ValueError:
-            raise ValueError(f"{self.name}: {safe_text(text, 40)!r} is not {what}.") from None
+            raise ValueError(f"{self.name}: {safe_text(text, 40)!r} is not {expected}.") from None
         low, high = self.minimum, self.maximum
         if (
-            not -_LARGEST <= value <= _LARGEST
+            not -_MAX_NUMBER <= value <= _MAX_NUMBER
             or (low is not None and value < low)
             or (high is not None and value > high)
         ):
@@ -91,7 +91,7 @@ class Parameter:
 
     @property
     def range_text(self) -> str:
-        """What may be chosen, in words."""
+        """The valid values, as text."""
         if self.kind is ParameterKind.CHOICE:
             return ", ".join(self.choices)
         if self.kind is ParameterKind.FLAG:
@@ -102,47 +102,47 @@ class Parameter:
         return f"{self.minimum:g} to {self.maximum:g}{unit}"
 
 
-def parameter_from(said: Mapping[str, Any]) -> Parameter:
-    """A parameter as ``--describe`` tells it.
+def parse_parameter(raw: Mapping[str, Any]) -> WorkloadParameter:
+    """Parse a parameter from the output of ``--describe``.
 
     Raises:
-        ValueError, TypeError, KeyError, OverflowError: It is none.
+        ValueError, TypeError, KeyError, OverflowError: The description is invalid.
     """
-    kind = ParameterKind(said["kind"])
-    bounds = [None if said.get(each) is None else float(said[each]) for each in ("minimum", "maximum")]
-    if any(each is not None and isnan(each) for each in bounds):
-        raise ValueError("a bound is no number")
-    parameter = Parameter(
-        name=safe_text(str(said["name"]), 40),
+    kind = ParameterKind(raw["kind"])
+    bounds = [None if raw.get(name) is None else float(raw[name]) for name in ("minimum", "maximum")]
+    if any(bound is not None and isnan(bound) for bound in bounds):
+        raise ValueError("a bound is not a number")
+    parameter = WorkloadParameter(
+        name=safe_text(str(raw["name"]), 40),
         kind=kind,
-        default=said["default"],
-        default_cpu=said["default_cpu"],
-        help=safe_text(str(said.get("help", "")), 300),
-        unit=safe_text(str(said.get("unit", "")), 20),
+        default=raw["default"],
+        default_cpu=raw["default_cpu"],
+        help=safe_text(str(raw.get("help", "")), 300),
+        unit=safe_text(str(raw.get("unit", "")), 20),
         minimum=bounds[0],
         maximum=bounds[1],
-        choices=tuple(safe_text(str(each), 40) for each in said.get("choices", ())),
+        choices=tuple(safe_text(str(choice), 40) for choice in raw.get("choices", ())),
     )
-    default, default_cpu = (parameter.parse(str(each)) for each in (parameter.default, parameter.default_cpu))
+    default, default_cpu = (parameter.parse(str(value)) for value in (parameter.default, parameter.default_cpu))
     return replace(parameter, default=default, default_cpu=default_cpu)
 
 
-def chosen_values(parameters: Sequence[Parameter], device: str, texts: Mapping[str, str]) -> dict[str, Value]:
-    """The value of every parameter on a device.
+def chosen_values(parameters: Sequence[WorkloadParameter], device: str, texts: Mapping[str, str]) -> dict[str, Value]:
+    """Parse the user's choices, and return the value of every parameter on a device.
 
     Args:
-        parameters: All that there are.
+        parameters: All parameters of the workload.
         device: ``cpu`` or a GPU.
-        texts: What the user chose, by name.
+        texts: The user's choices, by name.
 
     Raises:
-        ValueError: A name or a value that makes no sense; the text says what would.
+        ValueError: A name or a value is invalid; the message contains the valid ones.
     """
-    known = {each.name: each for each in parameters}
+    known = {parameter.name: parameter for parameter in parameters}
     for name in texts:
         if name not in known:
-            names = ", ".join(known) or "none at all"
-            raise ValueError(f"There is no parameter {safe_text(name, 40)!r}; there is {names}.")
+            names = ", ".join(known) or "none"
+            raise ValueError(f"There is no parameter {safe_text(name, 40)!r}. Parameters: {names}.")
     return {
         name: parameter.parse(texts[name]) if name in texts else parameter.default_on(device)
         for name, parameter in known.items()

@@ -1,4 +1,4 @@
-"""The process of a workload as its parent sees it: three pipes to read, one to speak on, and its group to end."""
+"""The parent's side of a workload process: three pipes to read, a control pipe, and the process group to kill."""
 
 import json
 import os
@@ -6,39 +6,43 @@ import signal
 import subprocess
 import threading
 import time
+import uuid
 from contextlib import suppress
 from typing import Final
 
-from gpumon.jobs.catalogue import runner
-from gpumon.jobs.request import JobRequest
+from gpumon.jobs.catalogue import JobRequest, runner
+from gpumon.jobs.interpreter import python_environment
 
 READ_BYTES: Final = 1 << 16
 _POLL_SECONDS: Final = 0.01
+_RUN_VARIABLE: Final = "GPUMON_WORKLOAD_RUN"
+"""The environment variable by which the guard in ``workloads/_kit/guard.py`` recognizes all processes of a run."""
 
 
 class JobProcess:
-    """A workload that runs, in a session and process group of its own.
+    """A running workload, in a separate session and process group.
 
-    It ends when this process does, however that ends: what it hears is a pipe whose other end is only here.
+    The workload ends when this process ends for any reason: it watches the control pipe, whose other end only this
+    process holds.
 
     Args:
-        request: What to run.
+        request: The workload, its device and its parameters.
 
     Raises:
-        OSError: The system has no room for another process, or the interpreter is not there.
+        OSError: The system cannot start another process, or the interpreter does not exist.
     """
 
     def __init__(self, request: JobRequest) -> None:
-        self.events, told = os.pipe()
+        self.events, events_end = os.pipe()
         try:
-            heard, self._control = os.pipe()
+            control_end, self._control = os.pipe()
         except OSError:
             os.close(self.events)
-            os.close(told)
+            os.close(events_end)
             raise
         self._control_lock = threading.Lock()
         command = [str(request.python), str(runner()), str(request.workload.file)]
-        command += ["--events", str(told), "--control", str(heard), "--device", request.device]
+        command += ["--events", str(events_end), "--control", str(control_end), "--device", request.device]
         command += ["--parameters", json.dumps(dict(request.parameters))]
         try:
             self._process = subprocess.Popen(
@@ -46,9 +50,14 @@ class JobProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                pass_fds=(told, heard),
+                pass_fds=(events_end, control_end),
                 start_new_session=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **request.environment},
+                env={
+                    **python_environment(),
+                    "PYTHONUNBUFFERED": "1",
+                    **request.environment,
+                    _RUN_VARIABLE: uuid.uuid4().hex,
+                },
                 bufsize=0,
             )
         except OSError:
@@ -56,8 +65,8 @@ class JobProcess:
             os.close(self._control)
             raise
         finally:
-            os.close(told)
-            os.close(heard)
+            os.close(events_end)
+            os.close(control_end)
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self.output = self._process.stdout.fileno()
@@ -67,39 +76,39 @@ class JobProcess:
 
     @property
     def pid(self) -> int:
-        """Its PID, which is its process group as well."""
+        """PID of the workload, which is also the id of its process group."""
         return self._process.pid
 
     def allow(self) -> None:
-        """Gives leave to begin; after `close` nobody is told, for the descriptor may be another's by then."""
+        """Confirm the start; does nothing after `close`, since the descriptor may have been reused by then."""
         with self._control_lock, suppress(OSError):
             if self._control >= 0:
                 os.write(self._control, b"go\n")
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Sends a signal to it and to all that it has started; its PID cannot be anybody else's before `reap`."""
+        """Send a signal to the workload and all processes that it started; the PID is not reused before `reap`."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
     @property
     def has_ended(self) -> bool:
-        """Whether the workload itself has ended; it stays a zombie, so that its group can still be named."""
+        """Whether the workload itself has ended; it stays a zombie, so that its process group id is not reused."""
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:
             return True
 
-    def reap(self, patience: float) -> int | None:
-        """Ends all that is left of the group and takes the exit code, negative for a signal.
+    def reap(self, timeout_seconds: float) -> int | None:
+        """Kill what is left of the process group and collect the exit code, negative for a signal.
 
         Args:
-            patience: Seconds for it to die, which takes as long as a driver call does that nothing interrupts.
+            timeout_seconds: Time to wait, since a process cannot die during an uninterruptible driver call.
 
         Returns:
-            The exit code, or None if it does not die.
+            The exit code, or None if the process is still alive.
         """
         self.signal_group(signal.SIGKILL)
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout_seconds
         while not self.has_ended:
             if time.monotonic() >= deadline:
                 return None
@@ -107,7 +116,7 @@ class JobProcess:
         return self._process.wait()
 
     def close(self) -> None:
-        """Closes the pipes; what still runs of the workload is ended by its guard."""
+        """Close the pipes; the guard of the workload ends whatever of it still runs."""
         with self._control_lock:
             os.close(self._control)
             self._control = -1

@@ -1,6 +1,6 @@
-"""The events that a workload sends: JSON lines from outside, so they are checked, bounded and made safe here.
+"""The events of a workload: JSON lines from outside, which are validated, bounded and sanitized here.
 
-A line that is torn, too long, of another schema or of no known kind is counted and passed over; it never ends a run.
+A line that is truncated, too long, of another schema or of an unknown kind is counted and skipped; it never ends a run.
 """
 
 import json
@@ -19,8 +19,8 @@ _MAX_DEPTH: Final = 6
 _MAX_TEXT: Final = 4096
 
 
-class EventKind(str, Enum):
-    """What an event is about; public names, they stand in ``gpumon run --json``."""
+class JobEventKind(str, Enum):
+    """What an event is about; public names that appear in ``gpumon run --json``."""
 
     HELLO = "hello"
     PLAN = "plan"
@@ -45,20 +45,20 @@ class VerdictKind(str, Enum):
 
 _Types = tuple[type, ...]
 _NUMBER: Final[_Types] = (int, float)
-_REQUIRED: Final[Mapping[EventKind, Mapping[str, _Types]]] = {
-    EventKind.HELLO: {"workload": (str,), "pid": (int,)},
-    EventKind.PLAN: {"torch": (str,), "device": (str,), "uses": (dict,), "parameters": (dict,)},
-    EventKind.PROGRESS: {"done": _NUMBER, "total": _NUMBER},
-    EventKind.METRIC: {"name": (str,), "value": _NUMBER, "unit": (str,)},
-    EventKind.MEMORY: {},
-    EventKind.TIMING: {"name": (str,), "host_seconds": _NUMBER, "device_seconds": _NUMBER},
-    EventKind.STEP: {"text": (str,)},
-    EventKind.ERROR: {"class": (str,), "text": (str,)},
-    EventKind.RESULT: {"verdict": (str,), "why": (str,), "figures": (list,)},
-    EventKind.BYE: {},
+_REQUIRED: Final[Mapping[JobEventKind, Mapping[str, _Types]]] = {
+    JobEventKind.HELLO: {"workload": (str,), "pid": (int,)},
+    JobEventKind.PLAN: {"torch": (str,), "device": (str,), "uses": (dict,), "parameters": (dict,)},
+    JobEventKind.PROGRESS: {"done": _NUMBER, "total": _NUMBER},
+    JobEventKind.METRIC: {"name": (str,), "value": _NUMBER, "unit": (str,)},
+    JobEventKind.MEMORY: {},
+    JobEventKind.TIMING: {"name": (str,), "host_seconds": _NUMBER, "device_seconds": _NUMBER},
+    JobEventKind.STEP: {"text": (str,)},
+    JobEventKind.ERROR: {"class": (str,), "text": (str,)},
+    JobEventKind.RESULT: {"verdict": (str,), "why": (str,), "figures": (list,)},
+    JobEventKind.BYE: {},
 }
-_FIGURE: Final[Mapping[str, _Types]] = {"name": (str,), "value": _NUMBER, "unit": (str,), "repetitions": (int,)}
-_FIGURE_LIMIT: Final[Mapping[str, _Types]] = {"limit": (int, float, type(None)), "limit_source": (str,)}
+_RESULT_FIELDS: Final[Mapping[str, _Types]] = {"name": (str,), "value": _NUMBER, "unit": (str,), "repetitions": (int,)}
+_LIMIT_FIELDS: Final[Mapping[str, _Types]] = {"limit": (int, float, type(None)), "limit_source": (str,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,33 +66,33 @@ class JobEvent:
     """One event.
 
     Attributes:
-        kind: What it is about.
-        time_seconds: Unix time at which the workload told it.
-        fields: What it says, by the names of the public format; every text is safe to show.
+        kind: What the event is about.
+        time_seconds: Unix time at which the workload sent the event.
+        fields: Values by their names in the public format; every text is safe to show.
     """
 
-    kind: EventKind
+    kind: JobEventKind
     time_seconds: float
     fields: Mapping[str, Any]
 
     def document(self) -> dict[str, Any]:
-        """The event as ``gpumon run --json`` prints it."""
+        """The event in the format of ``gpumon run --json``."""
         return {"schema": SCHEMA, "event": self.kind.value, "time_seconds": self.time_seconds, **self.fields}
 
 
 def parse(line: bytes) -> JobEvent | None:
-    """The event that a line holds, or None if it holds none."""
+    """Parse the event in a line; returns None for an invalid line."""
     try:
-        said = json.loads(line)
-        kind = EventKind(said["event"])
-        if said["schema"] != SCHEMA or not _is_whole(kind, said):
+        raw = json.loads(line)
+        kind = JobEventKind(raw["event"])
+        if raw["schema"] != SCHEMA or not _is_complete(kind, raw):
             return None
-        seconds = float(said["time_seconds"])
+        seconds = float(raw["time_seconds"])
         if not math.isfinite(seconds):
             return None
         fields = {
             safe_text(str(name), 64): safe_json(value, 1)
-            for name, value in said.items()
+            for name, value in raw.items()
             if name not in {"schema", "event", "time_seconds"}
         }
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
@@ -100,27 +100,27 @@ def parse(line: bytes) -> JobEvent | None:
     return JobEvent(kind, seconds, fields)
 
 
-def _is_whole(kind: EventKind, said: Mapping[str, Any]) -> bool:
-    """Whether the fields that readers rely on are there, of their types, and finite."""
-    if not _has(said, _REQUIRED[kind]):
+def _is_complete(kind: JobEventKind, raw: Mapping[str, Any]) -> bool:
+    """Whether all required fields are present, of the right types, and finite."""
+    if not _has(raw, _REQUIRED[kind]):
         return False
-    if kind is EventKind.RESULT:
-        VerdictKind(said["verdict"])
-        return all(is_figure(figure) for figure in said["figures"])
+    if kind is JobEventKind.RESULT:
+        VerdictKind(raw["verdict"])
+        return all(is_measurement(result) for result in raw["figures"])
     return True
 
 
-def is_figure(said: object) -> bool:
-    """Whether a JSON value is a figure of a result."""
-    if not isinstance(said, dict) or not said.keys() >= _FIGURE.keys():
+def is_measurement(raw: object) -> bool:
+    """Whether a JSON value is a measurement of a result."""
+    if not isinstance(raw, dict) or not raw.keys() >= _RESULT_FIELDS.keys():
         return False
-    limit = {name: types for name, types in _FIGURE_LIMIT.items() if name in said}
-    return _has(said, {**_FIGURE, **limit})
+    limit = {name: types for name, types in _LIMIT_FIELDS.items() if name in raw}
+    return _has(raw, {**_RESULT_FIELDS, **limit})
 
 
-def _has(said: Mapping[str, Any], required: Mapping[str, _Types]) -> bool:
+def _has(raw: Mapping[str, Any], required: Mapping[str, _Types]) -> bool:
     for name, types in required.items():
-        value = said[name]
+        value = raw[name]
         if not isinstance(value, types) or isinstance(value, bool):
             return False
         if not _is_finite(value):
@@ -129,7 +129,7 @@ def _has(said: Mapping[str, Any], required: Mapping[str, _Types]) -> bool:
 
 
 def _is_finite(value: object) -> bool:
-    """Whether a value is no number, or one that a float can hold: JSON knows whole numbers of any size."""
+    """Whether a value is not a number, or fits into a float: JSON integers are unbounded."""
     try:
         return not isinstance(value, (int, float)) or math.isfinite(value)
     except OverflowError:
@@ -137,59 +137,59 @@ def _is_finite(value: object) -> bool:
 
 
 def safe_json(value: Any, depth: int = 0) -> Any:  # noqa: ANN401 - JSON in, JSON out
-    """A JSON value with every text made safe, and everything bounded."""
+    """Sanitize every text of a JSON value, and bound its size and depth."""
     if isinstance(value, str):
         return "\n".join(safe_text(line, _MAX_TEXT) for line in value.split("\n", _MAX_ITEMS)[:_MAX_ITEMS])
     if not _is_finite(value) or (isinstance(value, (list, dict)) and depth >= _MAX_DEPTH):
         return None
     if isinstance(value, list):
-        return [safe_json(each, depth + 1) for each in value[:_MAX_ITEMS]]
+        return [safe_json(item, depth + 1) for item in value[:_MAX_ITEMS]]
     if isinstance(value, dict):
         items = list(value.items())[:_MAX_ITEMS]
-        return {safe_text(str(name), 64): safe_json(each, depth + 1) for name, each in items}
+        return {safe_text(str(name), 64): safe_json(item, depth + 1) for name, item in items}
     return value
 
 
 class EventReader:
-    """Puts events together from bytes as they come.
+    """Assembles events from bytes as they arrive.
 
     Attributes:
-        foreign: Lines that held no event, so far.
+        invalid_lines: Number of lines without a valid event so far.
     """
 
     def __init__(self) -> None:
-        self.foreign = 0
+        self.invalid_lines = 0
         self._partial = bytearray()
-        self._skipping = False
+        self._is_skipping = False
 
     def feed(self, data: bytes) -> list[JobEvent]:
-        """The events that ``data`` completes."""
+        """Return the events that ``data`` completes."""
         events = []
-        *whole, rest = data.split(b"\n")
-        for piece in whole:
+        *complete, rest = data.split(b"\n")
+        for piece in complete:
             line = bytes(self._partial) + piece
             self._partial.clear()
-            if self._skipping:
-                self._skipping = False
+            if self._is_skipping:
+                self._is_skipping = False
                 continue
             event = parse(line) if len(line) <= MAX_EVENT_BYTES else None
             if event is not None:
                 events.append(event)
             elif line.strip():
-                self.foreign += 1
-        self._hold(rest)
+                self.invalid_lines += 1
+        self._keep(rest)
         return events
 
     def end(self) -> None:
-        """There is nothing more: a line without its end is torn."""
-        self.foreign += bool(self._partial)
+        """Handle the end of the data: a line without a line feed is truncated."""
+        self.invalid_lines += bool(self._partial)
         self._partial.clear()
 
-    def _hold(self, rest: bytes) -> None:
-        if self._skipping:
+    def _keep(self, rest: bytes) -> None:
+        if self._is_skipping:
             return
         self._partial += rest
         if len(self._partial) > MAX_EVENT_BYTES:
             self._partial.clear()
-            self._skipping = True
-            self.foreign += 1
+            self._is_skipping = True
+            self.invalid_lines += 1

@@ -1,51 +1,153 @@
-"""Results of past runs: one JSON line each in a file of the user's, and the last one like a new one."""
+"""Results of past runs: one JSON line each in a file in the user's state folder.
+
+The folder may be on a network file system and the file may be locked or be no file at all: nothing here waits without
+a deadline, and `SavingResult` keeps even a call that the kernel never returns from away from the caller.
+"""
 
 import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.jobs.protocol import is_figure, safe_json
+from gpumon.jobs.protocol import is_measurement, safe_json
 
 SCHEMA: Final = 1
 _TAIL_BYTES: Final = 1 << 20
-"""As much of the file is read to find the last one: some thousand results."""
+"""Size of the end of the file that is searched for an earlier result: some thousand results."""
+_LOCK_SECONDS: Final = 3.0
+_LOCK_TICK_SECONDS: Final = 0.02
+_SAVE_SECONDS: Final = 4.0
+"""The longest time that a result takes to be saved: a lock, and a slow disk."""
+_REMEDY: Final = "Free some space there, or set XDG_STATE_HOME to another folder."
+_OWNER_REMEDY: Final = "Set XDG_STATE_HOME to a folder that belongs to you."
+_LOCK_REMEDY: Final = "End the process that locks the file, or set XDG_STATE_HOME to another folder."
 
 
 def results_file() -> Path:
-    """Where results are kept."""
+    """Path of the file with the results."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "gpumon" / "results.jsonl"
 
 
-def save(record: Mapping[str, Any], path: Path | None = None) -> Problem | None:
-    """Adds a result; returns what went wrong if it could not be kept. The run is not worse for that."""
+class SavingResult:
+    """A result that a thread compares with the previous one and saves.
+
+    Args:
+        record: The result.
+        is_kept: Whether to save it; otherwise it is only compared.
+        ring: Called from another thread at the end.
+
+    Attributes:
+        previous: The previous result with the same workload, device and parameters, or None.
+        problem: Why the result could not be saved; None if it was.
+        is_over: Whether both attributes are final.
+    """
+
+    def __init__(self, record: Mapping[str, Any], *, is_kept: bool, ring: Callable[[], None]) -> None:
+        self.previous: dict[str, Any] | None = None
+        self.problem: Problem | None = None
+        self.is_over = False
+        self._record = record
+        self._is_kept = is_kept
+        self._ring = ring
+        self._saved: list[tuple[dict[str, Any] | None, Problem | None]] = []
+
+    def start(self) -> None:
+        """Start the threads."""
+        worker = threading.Thread(target=self._save, name="gpumon-save", daemon=True)
+        try:
+            worker.start()
+            threading.Thread(target=self._wait, args=(worker,), name="gpumon-save-wait", daemon=True).start()
+        except RuntimeError as error:  # the system cannot start another thread
+            self.problem = _not_saved(results_file(), str(error), _REMEDY)
+            self.is_over = True
+
+    def _save(self) -> None:
+        previous = last_similar(self._record)
+        self._saved.append((previous, save_result(self._record) if self._is_kept else None))
+
+    def _wait(self, worker: threading.Thread) -> None:
+        worker.join(_SAVE_SECONDS)
+        if self._saved:
+            self.previous, self.problem = self._saved[0]
+        elif self._is_kept:
+            reason = f"the file system did not respond within {_SAVE_SECONDS:g} s"
+            self.problem = _not_saved(results_file(), reason, _REMEDY)
+        self.is_over = True
+        self._ring()
+
+
+def save_result(record: Mapping[str, Any], path: Path | None = None) -> Problem | None:
+    """Append a result; returns a problem if the result could not be saved, which does not affect the run."""
     file = path or results_file()
     line = json.dumps({"schema": SCHEMA, **record}, ensure_ascii=False).encode() + b"\n"
+    refusal = root_ownership_problem(file.absolute())
+    if refusal is not None:
+        return _not_saved(file, refusal.reason.rstrip("."), _OWNER_REMEDY)
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with file.open("a+b", buffering=0) as results:
-            fcntl.flock(results, fcntl.LOCK_EX)
-            _append_whole(results.fileno(), line)
+        descriptor = _open_regular(file, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        try:
+            _lock(descriptor)
+            _append_line(descriptor, line)
+        finally:
+            os.close(descriptor)
+    except BlockingIOError:
+        return _not_saved(file, f"another process has locked it for {_LOCK_SECONDS:g} s", _LOCK_REMEDY)
     except OSError as error:
-        return Problem(
-            ProblemCode.NOT_WRITTEN,
-            f"The result could not be kept in {file}: {error.strerror or error}.",
-            "Free some space there, or point XDG_STATE_HOME elsewhere.",
-        )
+        return _not_saved(file, error.strerror or str(error), _REMEDY)
     return None
 
 
-def _append_whole(descriptor: int, line: bytes) -> None:
-    """Adds a line, or nothing of it: half a line would spoil the next one."""
+def _not_saved(file: Path, reason: str, remedy: str) -> Problem:
+    return Problem(ProblemCode.NOT_WRITTEN, f"The result could not be saved to {file}: {reason}.", remedy)
+
+
+def _open_regular(file: Path, flags: int) -> int:
+    """Open a regular file; a pipe or a device in its place is neither waited for nor read.
+
+    Raises:
+        OSError: The file cannot be opened, or is not a regular file.
+    """
+    descriptor = os.open(file, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return descriptor
+
+
+def _lock(descriptor: int) -> None:
+    """Lock the file until it is closed.
+
+    Raises:
+        BlockingIOError: Another process holds the lock until the deadline.
+    """
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_LOCK_TICK_SECONDS)
+        else:
+            return
+
+
+def _append_line(descriptor: int, line: bytes) -> None:
+    """Append a line completely or not at all: a partial line would corrupt the next one."""
     end = os.fstat(descriptor).st_size
     if end and os.pread(descriptor, 1, end - 1) != b"\n":
-        line = b"\n" + line  # the machine went down while the last one was written
+        line = b"\n" + line  # the host crashed while the last line was written
     failure = None
     try:
         written = os.write(descriptor, line)
@@ -57,30 +159,30 @@ def _append_whole(descriptor: int, line: bytes) -> None:
         raise failure or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def last_like(record: Mapping[str, Any], path: Path | None = None) -> dict[str, Any] | None:
-    """The newest kept result of the same workload, device and parameters, or None."""
-    alike = ("workload", "uuid", "device_name", "parameters")
-    for found in recent(path):
-        if all(found.get(name) == record.get(name) for name in alike) and found.get("verdict") in {"ok", "warn"}:
-            return found
+def last_similar(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The newest saved result with the same workload, device and parameters, or None."""
+    keys = ("workload", "uuid", "device_name", "parameters")
+    for result in recent_results():
+        if all(result.get(name) == record.get(name) for name in keys) and result.get("verdict") in {"ok", "warn"}:
+            return result
     return None
 
 
-def recent(path: Path | None = None) -> Iterator[dict[str, Any]]:
-    """Kept results, the newest first; lines that are none are passed over."""
+def recent_results(path: Path | None = None) -> Iterator[dict[str, Any]]:
+    """Yield saved results, newest first; invalid lines are skipped."""
     for line in reversed(_tail(path or results_file())):
         try:
-            found = json.loads(line)
+            raw = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict) and found.get("schema") == SCHEMA and isinstance(found.get("figures"), list):
-            safe: dict[str, Any] = safe_json(found)
-            yield {**safe, "figures": [figure for figure in safe["figures"] if is_figure(figure)]}
+        if isinstance(raw, dict) and raw.get("schema") == SCHEMA and isinstance(raw.get("figures"), list):
+            safe: dict[str, Any] = safe_json(raw)
+            yield {**safe, "figures": [measurement for measurement in safe["figures"] if is_measurement(measurement)]}
 
 
 def _tail(path: Path) -> list[bytes]:
     try:
-        with path.open("rb") as results:
+        with open(_open_regular(path, os.O_RDONLY), "rb") as results:
             size = results.seek(0, os.SEEK_END)
             results.seek(max(0, size - _TAIL_BYTES))
             lines = results.read(_TAIL_BYTES).splitlines()

@@ -1,22 +1,22 @@
-"""What is known of a run: its events, taken in one after the other. Written by `JobState.apply` alone."""
+"""The state of a run, built from its events; only `apply` and `record_start` of `JobState` change the state."""
 
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gpumon.jobs.catalogue import JobRequest
 from gpumon.jobs.job import JobArrival, JobEnded
-from gpumon.jobs.protocol import EventKind, JobEvent, VerdictKind
-from gpumon.jobs.request import JobRequest
+from gpumon.jobs.protocol import JobEvent, JobEventKind, VerdictKind
 
-NOT_HERE: Final = "NotHereError"
-"""Class of the error by which a workload says that it cannot run on this device or with this torch."""
-_KEPT: Final = 600
+UNSUPPORTED_ERROR: Final = "UnsupportedError"
+"""Class of the exception of a workload that cannot run on this device or with this version of PyTorch."""
+_MAX_SAMPLES: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """A live figure at a moment (Unix time)."""
+class MetricSample:
+    """A live value at a moment (Unix time)."""
 
     time_seconds: float
     value: float
@@ -24,7 +24,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class MemorySample:
-    """The workload's allocator at a moment (Unix time), in bytes; on the CPU only its resident memory is known."""
+    """The workload's allocator at a moment (Unix time), in bytes; on the CPU only the resident memory is known."""
 
     time_seconds: float
     allocated_bytes: int | None = None
@@ -37,12 +37,12 @@ class MemorySample:
 
 @dataclass(frozen=True, slots=True)
 class JobError:
-    """An error that it told.
+    """An error that the workload reported.
 
     Attributes:
         kind: Class of the exception.
-        text: Its text.
-        expected: Whether it belongs to what is being shown.
+        text: Message of the exception.
+        expected: Whether the workload raises the error on purpose, to demonstrate it.
     """
 
     kind: str
@@ -52,24 +52,24 @@ class JobError:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """How it ended.
+    """The result of a run.
 
     Attributes:
         verdict: The verdict.
-        why: In sentences.
-        figures: As in the public format of a result.
+        why: The explanation, in sentences.
+        measurements: In the public format of a result.
     """
 
     verdict: VerdictKind
     why: str
-    figures: tuple[Mapping[str, Any], ...] = ()
+    measurements: tuple[Mapping[str, Any], ...] = ()
 
 
 class JobState:
-    """A run as far as it has come.
+    """The state of a run.
 
     Args:
-        request: What was asked for.
+        request: The request that started the run.
     """
 
     def __init__(self, request: JobRequest) -> None:
@@ -77,11 +77,11 @@ class JobState:
         self.hello: Mapping[str, Any] | None = None
         self.plan: Mapping[str, Any] | None = None
         self.progress: tuple[float, float] | None = None
-        self.steps: deque[tuple[float, str]] = deque(maxlen=_KEPT)
-        self.metrics: dict[str, deque[Sample]] = {}
+        self.steps: deque[tuple[float, str]] = deque(maxlen=_MAX_SAMPLES)
+        self.metrics: dict[str, deque[MetricSample]] = {}
         self.units: dict[str, str] = {}
         self.timings: dict[str, tuple[float, float]] = {}
-        self.memory: deque[MemorySample] = deque(maxlen=_KEPT)
+        self.memory: deque[MemorySample] = deque(maxlen=_MAX_SAMPLES)
         self.memory_summary: str | None = None
         self.errors: list[JobError] = []
         self.began_seconds: float | None = None
@@ -90,66 +90,66 @@ class JobState:
         self.end: JobEnded | None = None
 
     def apply(self, arrival: JobArrival) -> None:
-        """Takes in what has arrived."""
+        """Apply an event, or the end."""
         if isinstance(arrival, JobEnded):
             self._end(arrival)
             return
-        take = {
-            EventKind.HELLO: self._hello,
-            EventKind.PLAN: self._plan,
-            EventKind.PROGRESS: self._progress,
-            EventKind.METRIC: self._metric,
-            EventKind.MEMORY: self._memory,
-            EventKind.TIMING: self._timing,
-            EventKind.STEP: self._step,
-            EventKind.ERROR: self._error,
-            EventKind.RESULT: self._result,
+        handler = {
+            JobEventKind.HELLO: self._hello,
+            JobEventKind.PLAN: self._plan,
+            JobEventKind.PROGRESS: self._progress,
+            JobEventKind.METRIC: self._metric,
+            JobEventKind.MEMORY: self._memory,
+            JobEventKind.TIMING: self._timing,
+            JobEventKind.STEP: self._step,
+            JobEventKind.ERROR: self._error,
+            JobEventKind.RESULT: self._result,
         }.get(arrival.kind)
-        if take is not None:
-            take(arrival)
+        if handler is not None:
+            handler(arrival)
 
     @property
     def uuid(self) -> str | None:
-        """UUID of its GPU, or None on the CPU and before it is known."""
+        """UUID of the GPU, or None on the CPU and while the UUID is unknown."""
         chip = None if self.plan is None else self.plan.get("chip")
         uuid = chip.get("uuid") if isinstance(chip, dict) else None
         return uuid if isinstance(uuid, str) else None
 
     @property
-    def not_here(self) -> str | None:
-        """Why it cannot run on this device or with this torch, if that is how it ended."""
-        if self.result is not None:  # a part of it could not, and it went on without
+    def unsupported_reason(self) -> str | None:
+        """Why the workload cannot run on this device or with this PyTorch, if that ended the run."""
+        if self.result is not None:  # only a part was unsupported, and the workload continued without that part
             return None
-        return next((error.text for error in self.errors if error.kind == NOT_HERE), None)
+        return next((error.text for error in self.errors if error.kind == UNSUPPORTED_ERROR), None)
 
     @property
-    def waits_for_leave(self) -> bool:
-        """Whether it has told its plan and waits for leave to begin."""
+    def awaits_confirmation(self) -> bool:
+        """Whether the workload has sent its plan and waits for the confirmation to start."""
         return self.plan is not None and self.began_seconds is None and self.end is None
 
     @property
-    def asks(self) -> str:
-        """Why it wants to be asked for leave even where nobody else works, in sentences; empty if it does not."""
+    def confirmation_reason(self) -> str:
+        """Why the workload needs a confirmation even on an idle GPU, in sentences; empty if it needs none."""
         uses = {} if self.plan is None else self.plan["uses"]
-        asks = uses.get("asks")
-        return asks if isinstance(asks, str) else ""
+        reason = uses.get("asks")
+        return reason if isinstance(reason, str) else ""
 
     @property
     def share_done(self) -> float | None:
-        """How much is done, 0 to 1, or None while that is not known."""
+        """Progress from 0 to 1, or None while unknown."""
         if self.progress is None or self.progress[1] <= 0:
             return None
         return max(0.0, min(1.0, self.progress[0] / self.progress[1]))
 
     def remaining_seconds(self, now: float) -> float | None:
-        """How long it will take from ``now`` (Unix time) at the pace so far, or None while that is not known."""
+        """Estimated time left from ``now`` (Unix time) at the pace so far, or None while unknown."""
         share = self.share_done
         if not share or self.began_seconds is None or self.end is not None:
             return None
         return max(0.0, (now - self.began_seconds) * (1 - share) / share)
 
-    def begin(self, now: float) -> None:
-        """It was given leave to begin."""
+    def record_start(self, now: float) -> None:
+        """Record that the start was confirmed at ``now`` (Unix time)."""
         self.began_seconds = now
 
     def _hello(self, event: JobEvent) -> None:
@@ -163,10 +163,10 @@ class JobState:
 
     def _metric(self, event: JobEvent) -> None:
         name = str(event.fields["name"])
-        if name not in self.metrics and len(self.metrics) >= _MOST_METRICS:
+        if name not in self.metrics and len(self.metrics) >= _MAX_METRICS:
             return
-        sample = Sample(event.time_seconds, float(event.fields["value"]))
-        self.metrics.setdefault(name, deque(maxlen=_KEPT)).append(sample)
+        sample = MetricSample(event.time_seconds, float(event.fields["value"]))
+        self.metrics.setdefault(name, deque(maxlen=_MAX_SAMPLES)).append(sample)
         self.units[name] = str(event.fields["unit"])
 
     def _memory(self, event: JobEvent) -> None:
@@ -177,7 +177,7 @@ class JobState:
             self.memory_summary = summary
 
     def _timing(self, event: JobEvent) -> None:
-        if len(self.timings) < _MOST_METRICS:
+        if len(self.timings) < _MAX_METRICS:
             fields = event.fields
             self.timings[str(fields["name"])] = (float(fields["host_seconds"]), float(fields["device_seconds"]))
 
@@ -185,7 +185,7 @@ class JobState:
         self.steps.append((event.time_seconds, str(event.fields["text"])))
 
     def _error(self, event: JobEvent) -> None:
-        if len(self.errors) < _MOST_METRICS:
+        if len(self.errors) < _MAX_METRICS:
             expected = event.fields.get("expected") is True
             self.errors.append(JobError(str(event.fields["class"]), str(event.fields["text"]), expected))
 
@@ -195,22 +195,22 @@ class JobState:
         self.ended_seconds = event.time_seconds
 
     def _end(self, end: JobEnded) -> None:
-        """The end of the process; one without a result of its own gets the one that can be given."""
+        """Apply the end of the process; a run without a result gets one derived from the end."""
         self.end = end
-        if self.result is None and self.not_here is None:
-            self.result = _result_without_word(end)
+        if self.result is None and self.unsupported_reason is None:
+            self.result = _result_of_end(end)
         elif self.result is not None and not end.cancelled:
             reason = end.reason
             if not reason and end.exit_code and self.result.verdict in (VerdictKind.OK, VerdictKind.WARN):
-                reason = f"Its process ended with exit code {end.exit_code} all the same."
+                reason = f"The process exited with code {end.exit_code} anyway."
             if reason:
-                self.result = JobResult(VerdictKind.FAIL, f"{reason} {self.result.why}", self.result.figures)
+                self.result = JobResult(VerdictKind.FAIL, f"{reason} {self.result.why}", self.result.measurements)
 
 
-def _result_without_word(end: JobEnded) -> JobResult:
+def _result_of_end(end: JobEnded) -> JobResult:
     if end.cancelled:
-        return JobResult(VerdictKind.CANCELLED, f"It was stopped before its end. {end.reason}".strip())
-    why = end.reason or f"It ended with exit code {end.exit_code} and said nothing of a result."
+        return JobResult(VerdictKind.CANCELLED, f"The workload was stopped before its end. {end.reason}".strip())
+    why = end.reason or f"The workload exited with code {end.exit_code} without a result."
     return JobResult(VerdictKind.FAIL, why)
 
 
@@ -218,7 +218,7 @@ def _count(value: object) -> int | None:
     return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0 else None
 
 
-_MOST_METRICS: Final = 64
+_MAX_METRICS: Final = 64
 _MEMORY_FIELDS: Final = (
     "allocated_bytes",
     "active_bytes",

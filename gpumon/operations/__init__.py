@@ -1,1 +1,1 @@
-"""What both front ends do with the rooms below."""
+"""Operations that the screens and the command line share."""

@@ -1,6 +1,6 @@
-"""What this machine says to an error now: who holds the memory, what the GPUs and the driver can do, Xids, limits.
+"""What this host reports about an error now: memory of processes, capabilities of GPUs and driver, Xids, limits.
 
-A log may come from another machine, so nothing here changes what was found; it stands beside it.
+A log may come from another host, so the evidence never changes an explanation; it is shown next to it.
 """
 
 import os
@@ -11,52 +11,58 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from gpumon.core.exits import CommandError
 from gpumon.core.model import Device, Frame, bare_uuid
+from gpumon.core.problems import CommandError
 from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text
 from gpumon.core.xids import xid_text
 from gpumon.diagnosis.explanation import Explanation, Match
-from gpumon.jobs.interpreter import find_interpreter
-from gpumon.operations.doctor.files import kernel_errors
-from gpumon.operations.doctor.limits import host_limits
-from gpumon.operations.status import look
+from gpumon.jobs.interpreter import find_interpreter, python_environment
+from gpumon.operations.doctor.files import host_limits, kernel_errors
+from gpumon.operations.one_shot import sample_frame
 
 DRIVER_FILES: Final = Path("/proc/driver/nvidia")
-"""It is there while the driver's kernel module is loaded."""
-_LOOK_SECONDS: Final = 5.0
-_TORCH_SECONDS: Final = 20.0
-_MOST_XIDS: Final = 5
-_MOST_HOLDERS: Final = 4
-_ASK_TORCH: Final = """\
+"""This directory exists while the driver's kernel module is loaded."""
+_FRAME_TIMEOUT_SECONDS: Final = 5.0
+_TORCH_TIMEOUT_SECONDS: Final = 20.0
+_MAX_XIDS: Final = 5
+_MAX_HOLDERS: Final = 4
+_PRINT_TORCH: Final = """\
 import torch
 print(torch.__version__, "for CUDA", torch.version.cuda, "has code for", *torch.cuda.get_arch_list())"""
 
 
-class Machine:
-    """What can be asked of this machine, each asked once and only if somebody wants to know."""
+class LiveEvidence:
+    """The state of this host. Each part is queried once, when it is first used."""
 
     @cached_property
     def frame(self) -> Frame | None:
-        """The GPUs now, or None where they cannot be seen."""
+        """A frame with the GPUs, or None if they cannot be queried."""
         try:
-            return look(patience=_LOOK_SECONDS)
+            return sample_frame(timeout=_FRAME_TIMEOUT_SECONDS)
         except CommandError:
             return None
 
     @cached_property
     def torch(self) -> str:
-        """The torch of the training environment and what it has code for; empty if that cannot be asked."""
+        """Version and architectures of the training environment's torch; empty if torch cannot be queried."""
         try:
-            asked = [str(find_interpreter().path), "-c", _ASK_TORCH]
-            done = subprocess.run(asked, capture_output=True, text=True, timeout=_TORCH_SECONDS, check=False)
+            command = [str(find_interpreter().path), "-c", _PRINT_TORCH]
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=_TORCH_TIMEOUT_SECONDS,
+                check=False,
+                env=python_environment(),
+            )
         except (CommandError, OSError, subprocess.TimeoutExpired):
             return ""
         return safe_text(done.stdout.strip()) if done.returncode == 0 else ""
 
     @cached_property
     def xids(self) -> tuple[tuple[str, int], ...] | None:
-        """The Xids in the kernel log, or None where this user may not read it."""
+        """The Xids in the kernel log, each with its PCI bus id, or None if this user may not read the log."""
         try:
             return kernel_errors().xids
         except CommandError:
@@ -64,7 +70,7 @@ class Machine:
 
     @cached_property
     def shared_memory(self) -> tuple[int, int] | None:
-        """Size of ``/dev/shm`` and what is free of it."""
+        """Size and free space of ``/dev/shm`` in bytes, or None if unknown."""
         limits = host_limits()
         if limits.shared_bytes is None or limits.shared_free_bytes is None:
             return None
@@ -76,97 +82,97 @@ class Machine:
         return os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
-def with_evidence(explanation: Explanation, machine: Machine | None = None) -> Explanation:
-    """Puts what the machine says now beside the cause, if it can say something to it.
+def with_evidence(explanation: Explanation, live: LiveEvidence | None = None) -> Explanation:
+    """Adds what this host reports about the cause, if anything.
 
     Args:
-        explanation: What was found in a log.
-        machine: Where to look; this one if None.
+        explanation: The known errors of a log.
+        live: The state of this host; queried if None.
     """
-    asked = machine or Machine()
+    live = live or LiveEvidence()
     matches = (
-        replace(match, evidence=dict(_evidence(match, asked))) if match.is_cause else match
+        replace(match, evidence=dict(_evidence(match, live))) if match.is_cause else match
         for match in explanation.matches
     )
     return replace(explanation, matches=tuple(matches))
 
 
-def _evidence(match: Match, machine: Machine) -> Iterator[tuple[str, str]]:
+def _evidence(match: Match, live: LiveEvidence) -> Iterator[tuple[str, str]]:
     error_id = match.error.id
-    uuid = match.figures.get("gpu_uuid")
-    if uuid is not None and machine.frame is not None:
-        known = {bare_uuid(device.uuid): device.label for device in _devices(machine) if device.uuid is not None}
+    uuid = match.values.get("gpu_uuid")
+    if uuid is not None and live.frame is not None:
+        known = {bare_uuid(device.uuid): device.label for device in _devices(live) if device.uuid is not None}
         label = known.get(bare_uuid(str(uuid)))
-        yield f"cuda:{match.figures['gpu']}", "no GPU of this machine" if label is None else f"GPU {label}"
-    for ids, witness in WITNESSES:
-        if error_id in ids or (witness is _xids and error_id.startswith("xid-")):
-            yield from witness(machine)
+        yield f"cuda:{match.values['gpu']}", "not a GPU of this host" if label is None else f"GPU {label}"
+    for ids, query in EVIDENCE_QUERIES:
+        if error_id in ids or (query is _xids and error_id.startswith("xid-")):
+            yield from query(live)
 
 
-def _memory(machine: Machine) -> Iterator[tuple[str, str]]:
-    """Who holds the memory of each GPU."""
-    for device in _devices(machine):
+def _memory(live: LiveEvidence) -> Iterator[tuple[str, str]]:
+    """The processes that hold the memory of each GPU."""
+    for device in _devices(live):
         used, total = device.get("memory_used_bytes"), device.get("memory_total_bytes")
-        processes = sorted(device.processes or (), key=lambda each: -(each.memory_bytes or 0))
-        holders = ", ".join(f"{each.pid} {bytes_text(each.memory_bytes)}" for each in processes[:_MOST_HOLDERS])
+        processes = sorted(device.processes or (), key=lambda process: -(process.memory_bytes or 0))
+        holders = ", ".join(f"{process.pid} {bytes_text(process.memory_bytes)}" for process in processes[:_MAX_HOLDERS])
         held = f"; by process: {holders}" if holders else ""
         yield f"GPU {device.index} memory", f"{bytes_text(used)} of {bytes_text(total)} used{held}"
 
 
-def _capability(machine: Machine) -> Iterator[tuple[str, str]]:
-    """What the GPUs can do, and what torch has code for."""
-    for device in _devices(machine):
+def _capability(live: LiveEvidence) -> Iterator[tuple[str, str]]:
+    """Compute capability of the GPUs, and the architectures that torch supports."""
+    for device in _devices(live):
         if device.compute_capability is not None:
             yield f"GPU {device.index}", f"{device.name}, compute capability {device.compute_capability}"
-    if machine.torch:
-        yield "torch", machine.torch
+    if live.torch:
+        yield "torch", live.torch
 
 
-def _driver(machine: Machine) -> Iterator[tuple[str, str]]:
-    """Which CUDA the driver can run."""
-    if machine.frame is None:
+def _driver(live: LiveEvidence) -> Iterator[tuple[str, str]]:
+    """The newest CUDA version that the driver supports."""
+    if live.frame is None:
         return
-    problem = machine.frame.problems.get("driver")
+    problem = live.frame.problems.get("driver")
     if problem is not None:
         yield "driver", str(problem)
-    elif machine.frame.driver_version is not None:
-        most = machine.frame.cuda_driver_version
-        yield "driver", f"{machine.frame.driver_version}, runs CUDA up to {most or 'a version that it does not tell'}"
+    elif live.frame.driver_version is not None:
+        newest = live.frame.cuda_driver_version
+        yield "driver", f"{live.frame.driver_version}, supports CUDA up to {newest or 'an unknown version'}"
 
 
-def _visible(machine: Machine) -> Iterator[tuple[str, str]]:
-    """Which GPUs a program would see."""
-    if machine.frame is not None:
-        yield "GPUs", str(len(machine.frame.devices))
-    visible = machine.visible_devices
-    yield "CUDA_VISIBLE_DEVICES", "not set" if visible is None else safe_text(visible) or "empty: no GPU can be seen"
+def _visible(live: LiveEvidence) -> Iterator[tuple[str, str]]:
+    """The GPUs that a program started from this shell can use."""
+    if live.frame is not None:
+        yield "GPUs", str(len(live.frame.devices))
+    visible = live.visible_devices
+    yield "CUDA_VISIBLE_DEVICES", "not set" if visible is None else safe_text(visible) or "empty: no GPU is visible"
 
 
-def _shared(machine: Machine) -> Iterator[tuple[str, str]]:
-    """How large the shared memory is, which workers and NCCL use."""
-    if machine.shared_memory is not None:
-        total, free = machine.shared_memory
+def _shared(live: LiveEvidence) -> Iterator[tuple[str, str]]:
+    """Size of the shared memory, which DataLoader workers and NCCL use."""
+    if live.shared_memory is not None:
+        total, free = live.shared_memory
         yield "size of /dev/shm", f"{bytes_text(total)}, {bytes_text(free)} free"
 
 
-def _xids(machine: Machine) -> Iterator[tuple[str, str]]:
-    """What the driver has written to the kernel log."""
-    if machine.xids is None:
-        yield "kernel log", "this user may not read it; sudo dmesg -T | grep -i xid"
-    elif machine.xids:
-        latest = (f"{xid_text(number)} on {bus_id}" for bus_id, number in machine.xids[-_MOST_XIDS:])
-        yield "kernel log", f"{len(machine.xids)} since boot, the latest: {'; '.join(latest)}"
+def _xids(live: LiveEvidence) -> Iterator[tuple[str, str]]:
+    """Xids that the driver has written to the kernel log."""
+    if live.xids is None:
+        yield "kernel log", "not readable by this user; run sudo dmesg -T | grep -i xid"
+    elif live.xids:
+        latest = (f"{xid_text(number)} on {bus_id}" for bus_id, number in live.xids[-_MAX_XIDS:])
+        yield "kernel log", f"{len(live.xids)} since boot, latest: {'; '.join(latest)}"
     else:
         yield "kernel log", "no Xid since boot"
 
 
-def _devices(machine: Machine) -> tuple[Device, ...]:
-    return () if machine.frame is None else machine.frame.devices
+def _devices(live: LiveEvidence) -> tuple[Device, ...]:
+    return () if live.frame is None else live.frame.devices
 
 
-Witness = Callable[[Machine], Iterator[tuple[str, str]]]
+EvidenceQuery = Callable[[LiveEvidence], Iterator[tuple[str, str]]]
 
-WITNESSES: Final[tuple[tuple[frozenset[str], Witness], ...]] = (
+EVIDENCE_QUERIES: Final[tuple[tuple[frozenset[str], EvidenceQuery], ...]] = (
     (
         frozenset(
             {
@@ -195,4 +201,4 @@ WITNESSES: Final[tuple[tuple[frozenset[str], Witness], ...]] = (
         _xids,
     ),
 )
-"""Who can say something to which errors; to a Xid the kernel log always can."""
+"""The queries that provide evidence, with the ids of their errors; for an Xid, the kernel log always does."""

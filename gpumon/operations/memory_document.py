@@ -1,4 +1,4 @@
-"""Where GPUs' memory is, as JSON documents: what ``gpumon memory --json`` prints, and ``torch`` in that of status."""
+"""The memory of GPUs as JSON documents: ``gpumon memory --json``, and ``torch`` in ``gpumon status --json``."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
@@ -6,26 +6,28 @@ from typing import Any, Final
 
 from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.model import Device, Frame
+from gpumon.core.problem_table import with_problems
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.core.reasons import in_full
 from gpumon.operations.memory import waterfall
-from gpumon.probe.news import Probe
+from gpumon.probe.messages import Probe
 
 SCHEMA: Final = 1
 
-_OF_THE_DEVICE: Final = frozenset({"uuid", "name"})
-_FIGURES: Final = tuple(each.name for each in fields(AllocatorStatistics) if each.name not in _OF_THE_DEVICE)
-_NOT_KEPT: Final = Problem(ProblemCode.NOT_SUPPORTED, "This PyTorch, or the allocator it was set to, does not keep it.")
-_NOTHING_YET: Final = Problem(ProblemCode.NOT_READ, "PyTorch in this process tells nothing of this GPU.")
+_DEVICE_FIELDS: Final = frozenset({"uuid", "name"})
+_METRICS: Final = tuple(field.name for field in fields(AllocatorStatistics) if field.name not in _DEVICE_FIELDS)
+_NOT_COUNTED: Final = Problem(
+    ProblemCode.NOT_SUPPORTED, "This version of PyTorch, or its configured allocator, does not count it."
+)
+_NOT_REPORTED: Final = Problem(ProblemCode.NOT_READ, "PyTorch in this process reports nothing about this GPU.")
 
 
 def memory_document(frame: Frame, probes: Mapping[int, Probe], unheard: Iterable[Problem]) -> dict[str, Any]:
-    """The memory of every GPU.
+    """Return the memory of every GPU.
 
     Args:
-        frame: The machine.
-        probes: The probes in its processes, by PID as gpumon sees it.
-        unheard: Why some probes were not listened to.
+        frame: The frame.
+        probes: The probes in the processes of this host, by PID as gpumon sees it.
+        unheard: Why gpumon did not connect to some probes.
     """
     document = {
         "schema": SCHEMA,
@@ -34,35 +36,35 @@ def memory_document(frame: Frame, probes: Mapping[int, Probe], unheard: Iterable
         "probes": [_probe(probes[pid], frame.monotonic_seconds) for pid in sorted(probes)],
         "unheard": [asdict(problem) for problem in unheard],
     }
-    return in_full(document, frame.problems)
+    return with_problems(document, frame.problems)
 
 
 def torch_document(probe: Probe, statistics: AllocatorStatistics | None, now: float) -> dict[str, Any]:
-    """What a process's allocator says of one GPU.
+    """Return what the allocator of a process reports about one GPU.
 
     Args:
-        probe: The process.
-        statistics: Its figures of that GPU, or None if it tells of none.
+        probe: The probe of the process.
+        statistics: The allocator's statistics of that GPU, or None if PyTorch reports nothing about it.
         now: Monotonic seconds.
     """
-    told = dict.fromkeys(_FIGURES) if statistics is None else asdict(statistics)
-    figures = {name: told[name] for name in _FIGURES}
-    why = _NOT_KEPT if statistics is not None else (probe.reading and probe.reading.problem) or _NOTHING_YET
-    problems = {name: why for name, value in figures.items() if value is None}
-    return in_full({**_state(probe, now), **figures}, problems)
+    all_fields = dict.fromkeys(_METRICS) if statistics is None else asdict(statistics)
+    values = {name: all_fields[name] for name in _METRICS}
+    why = _NOT_COUNTED if statistics is not None else (probe.reading and probe.reading.problem) or _NOT_REPORTED
+    problems = {name: why for name, value in values.items() if value is None}
+    return with_problems({**_state(probe, now), **values}, problems)
 
 
 def _device(device: Device, probes: Mapping[int, Probe]) -> dict[str, Any]:
-    found = waterfall(device, probes)
+    memory = waterfall(device, probes)
     return {
         "index": device.index,
         "uuid": device.uuid,
         **({} if device.instance is None else {"mig_instance": asdict(device.instance)}),
         "name": device.name,
-        "memory_total_bytes": found.total_bytes or None,
-        "parts": [asdict(part) for part in found.parts],
-        "notes": list(found.notes),
-        "problem": None if found.problem is None else asdict(found.problem),
+        "memory_total_bytes": memory.total_bytes or None,
+        "parts": [asdict(part) for part in memory.parts],
+        "notes": list(memory.notes),
+        "problem": None if memory.problem is None else asdict(memory.problem),
     }
 
 

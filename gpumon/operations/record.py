@@ -1,6 +1,6 @@
-"""Recording: frames of a stream go to a file, until it is time or somebody says so.
+"""Recording: write the frames of a stream to a file until a time limit or a signal.
 
-Anonymized, a recording tells what the machine did and not whose it is.
+An anonymized recording shows what the host did, but not whose host it is.
 """
 
 import contextlib
@@ -16,45 +16,45 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from gpumon.core.exits import SIGNAL_BASE, CommandError, ExitCode
 from gpumon.core.model import Device, DeviceEvent, Frame, MigInstance, Process
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import ELLIPSIS
+from gpumon.core.units import counted
 from gpumon.streams.base import Arrival, Stream
 from gpumon.streams.recording import RecordingWriter
 
 _NO_DRIVER: Final = frozenset(
     {ProblemCode.LIBRARY_NOT_FOUND, ProblemCode.DRIVER_NOT_LOADED, ProblemCode.LIBRARY_MISMATCH}
 )
-_PATIENCE_SECONDS: Final = 10.0
-_LOOK_SECONDS: Final = 0.5
+_FIRST_FRAME_TIMEOUT_SECONDS: Final = 10.0
+_READER_CHECK_SECONDS: Final = 0.5
 _ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 _NAME: Final = re.compile(r"[\w.+-]{1,64}", re.ASCII)
 _SCRIPT: Final = re.compile(r"[\w./~+-]+\.py", re.ASCII)
 _OPTION: Final = re.compile(r"(--[a-zA-Z][\w.-]{0,39})(=.*)?", re.ASCII)
 _MODULE: Final = re.compile(r"[a-zA-Z_][\w.]{0,63}", re.ASCII)
-_RUNS_MODULES: Final = ("python", "torchrun", "accelerate", "deepspeed")
+_MODULE_RUNNERS: Final = ("python", "torchrun", "accelerate", "deepspeed")
 _HOME: Final = re.compile(r"/(home|Users)/[^/]*/?")
-_APART: Final = re.compile(r"[^a-z0-9]+")
-_SHORT_NAME: Final = 3
-_TELLING: Final = re.compile(r"\b(?:GPU|MIG)-[0-9a-fA-F-]{8,}|\S+@\S+|~?/\S+")
+_SEPARATORS: Final = re.compile(r"[^a-z0-9]+")
+_MIN_SUBSTRING_LENGTH: Final = 3
+_IDENTIFYING: Final = re.compile(r"\b(?:GPU|MIG)-[0-9a-fA-F-]{8,}|\S+@\S+|~?/\S+")
 
 
 def record(stream: Stream, file: Path, duration: float | None, anonymize: bool) -> None:
-    """Records a stream.
+    """Record a stream.
 
     Args:
-        stream: A stream that was not started yet.
-        file: Where to; ``-`` is standard output.
-        duration: Seconds from the first frame on, or None until a signal comes.
-        anonymize: Whether to leave out what tells whose machine it is.
+        stream: A stream that has not been started.
+        file: The file to create; ``-`` is standard output.
+        duration: Seconds from the first frame, or None to record until a signal arrives.
+        anonymize: Whether to remove what identifies the host and its users.
 
     Raises:
         CommandError: There is no driver, or the file cannot be written.
-        BrokenPipeError: Whoever read the frames is gone.
+        BrokenPipeError: The reader of the frames has closed the pipe.
     """
-    with _ended_by_signals():
+    with _unwound_by_signals():
         try:
             stream.start()
             arrivals = _first_arrivals(stream)
@@ -62,27 +62,28 @@ def record(stream: Stream, file: Path, duration: float | None, anonymize: bool) 
                 _copy(stream, arrivals, writer, duration, Anonymizer() if anonymize else None)
         finally:
             stream.close()
-            _tell_lost(stream)
+            _report_lost(stream)
 
 
-def _tell_lost(stream: Stream) -> None:
-    """Says that the recording has holes; one that is silent about them would lie."""
+def _report_lost(stream: Stream) -> None:
+    """Report the frames that are missing from the recording."""
     if stream.inbox.lost:
-        print(f"gpumon: {stream.inbox.lost} frames are missing: they could not be written in time.", file=sys.stderr)
+        lost = counted(stream.inbox.lost, "frame")
+        print(f"gpumon: The recording lacks {lost}: the file could not be written in time.", file=sys.stderr)
 
 
 class Anonymizer:
-    """Takes out of frames what tells whose machine it is; the same user and the same GPU keep the same new name."""
+    """Removes from frames what identifies the host; the same user and the same GPU always get the same new name."""
 
     def __init__(self) -> None:
         self._users: dict[str, str] = {}
         self._uuids: dict[str, str] = {}
-        self._secrets: set[str] = set()
+        self._names: set[str] = set()
 
     def apply(self, frame: Frame) -> Frame:
-        """The frame with new names for host, users and GPUs, and with little left of command lines."""
+        """Return the frame with new names for host, users and GPUs, and with shortened command lines."""
         host = frame.host
-        self._learn(frame)
+        self._collect_names(frame)
         return dataclasses.replace(
             frame,
             host=dataclasses.replace(
@@ -93,19 +94,19 @@ class Anonymizer:
             problems=self._problems(frame.problems),
         )
 
-    def _learn(self, frame: Frame) -> None:
-        """Notes every name first, so that none is missed where it stands inside a word."""
-        name = frame.host.name
-        users = {each.user for device in frame.devices for each in device.processes or () if each.user}
-        names = users - {"root"} | ({name, name.partition(".")[0]} if name else set())
-        self._secrets |= {each.lower() for each in names if each}
+    def _collect_names(self, frame: Frame) -> None:
+        """Collect all names before any text is changed, so that names inside of words are recognized."""
+        host = frame.host.name
+        users = {process.user for device in frame.devices for process in device.processes or () if process.user}
+        names = users - {"root"} | ({host, host.partition(".")[0]} if host else set())
+        self._names |= {name.lower() for name in names if name}
 
     def _device(self, device: Device) -> Device:
         return dataclasses.replace(
             device,
             uuid=None if device.uuid is None else self._uuid(device.uuid, device.index),
             instance=None if device.instance is None else self._instance(device.instance, device.index),
-            processes=None if device.processes is None else tuple(self._process(each) for each in device.processes),
+            processes=None if device.processes is None else tuple(map(self._process, device.processes)),
             problems=self._problems(device.problems),
         )
 
@@ -120,11 +121,11 @@ class Anonymizer:
 
     def _uuid(self, uuid: str, index: int) -> str:
         if uuid not in self._uuids:
-            number, taken = index, set(self._uuids.values())
+            number, used = index, set(self._uuids.values())
             kind = "MIG" if uuid.startswith("MIG-") else "GPU"
-            while (made := f"{kind}-00000000-0000-0000-0000-{number:012d}") in taken:
+            while (new := f"{kind}-00000000-0000-0000-0000-{number:012d}") in used:
                 number += 1
-            self._uuids[uuid] = made
+            self._uuids[uuid] = new
         return self._uuids[uuid]
 
     def _process(self, process: Process) -> Process:
@@ -143,32 +144,32 @@ class Anonymizer:
         }
 
     def _text(self, text: str) -> str:
-        """A sentence without paths, UUIDs and the words in which a known name stands."""
-        words = _TELLING.sub(ELLIPSIS, text).split(" ")
-        return " ".join(ELLIPSIS if self._tells(word) else word for word in words)
+        """Return a sentence without paths, UUIDs, and words that contain a known name."""
+        words = _IDENTIFYING.sub(ELLIPSIS, text).split(" ")
+        return " ".join(ELLIPSIS if self._is_identifying(word) else word for word in words)
 
     def command(self, command: str) -> str:
-        """Program, scripts, modules and the names of long options; ``…`` for all else."""
+        """Return the program, scripts, modules and names of long options of a command line; ``…`` for the rest."""
         shown: list[str] = []
         for word in _kept_words(command.split()):
-            safe = ELLIPSIS if self._tells(word) else word
+            safe = ELLIPSIS if self._is_identifying(word) else word
             if safe != ELLIPSIS or shown[-1:] != [ELLIPSIS]:
                 shown.append(safe)
         return " ".join(shown)
 
-    def _tells(self, word: str) -> bool:
-        """Whether a known name stands in a word; a very short name counts only where it stands apart."""
+    def _is_identifying(self, word: str) -> bool:
+        """Whether a word contains a known name; a very short name must be a separate part of the word."""
         lowered = word.lower()
-        parts = _APART.split(lowered)
-        return any(secret in (parts if len(secret) < _SHORT_NAME else lowered) for secret in self._secrets)
+        parts = _SEPARATORS.split(lowered)
+        return any(name in (parts if len(name) < _MIN_SUBSTRING_LENGTH else lowered) for name in self._names)
 
 
 def _kept_words(words: list[str]) -> Iterator[str]:
-    """The words of a command line that may be shown, `ELLIPSIS` in place of each other one."""
+    """The words of a command line that may be published, and `ELLIPSIS` in place of every other word."""
     if not words:
         return
     yield (program := _program(words[0]))
-    module_may_follow = program.startswith(_RUNS_MODULES)
+    module_may_follow = program.startswith(_MODULE_RUNNERS)
     rest = iter(words[1:])
     for word in rest:
         option = _OPTION.fullmatch(word)
@@ -194,19 +195,19 @@ def _program(word: str) -> str:
 
 
 def _first_arrivals(stream: Stream) -> list[Arrival]:
-    """What comes first; a machine without a driver has nothing to record."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    """The arrivals with the first frame; a host without a driver has nothing to record."""
+    deadline = time.monotonic() + _FIRST_FRAME_TIMEOUT_SECONDS
     while (left := deadline - time.monotonic()) > 0 and stream.inbox.arrived.wait(left):
         arrivals = stream.inbox.drain()
-        first = next((each for each in arrivals if isinstance(each, Frame)), None)
+        first = next((arrival for arrival in arrivals if isinstance(arrival, Frame)), None)
         if first is None:
             continue
         problem = first.problems.get("driver")
         if problem is not None and problem.code in _NO_DRIVER:
-            raise CommandError(problem, ExitCode.NOT_THERE)
+            raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
         return arrivals
-    silent = Problem(ProblemCode.COLLECTOR_SILENT, "There is nothing to record: the collector did not answer.")
-    raise CommandError(stream.problem or silent, ExitCode.NOT_THERE)
+    silent = Problem(ProblemCode.COLLECTOR_SILENT, "There is nothing to record: the collector did not respond.")
+    raise CommandError(stream.problem or silent, ExitCode.MISSING_PREREQUISITE)
 
 
 def _copy(
@@ -216,7 +217,7 @@ def _copy(
     duration: float | None,
     anonymizer: Anonymizer | None,
 ) -> None:
-    """Writes frames as they come, and looks now and then whether there is still somebody to write for."""
+    """Write frames as they arrive, and check regularly whether the reader of the pipe still exists."""
     deadline = math.inf if duration is None else time.monotonic() + duration
     while True:
         for arrival in arrivals:
@@ -225,22 +226,22 @@ def _copy(
         left = deadline - time.monotonic()
         if left <= 0:
             return
-        if writer.reader_gone():
+        if writer.is_reader_gone():
             raise BrokenPipeError
-        stream.inbox.arrived.wait(min(left, _LOOK_SECONDS))
+        stream.inbox.arrived.wait(min(left, _READER_CHECK_SECONDS))
         arrivals = stream.inbox.drain()
 
 
 def _writer(file: Path) -> RecordingWriter:
-    """Standard output is written without a buffer, so that a full disk is noticed while there is somebody to tell."""
+    """Open the output; standard output is unbuffered, so that a full disk is an error of the write that fails."""
     if str(file) != "-":
         return RecordingWriter(file)
     return RecordingWriter(io.FileIO(sys.stdout.fileno(), "w", closefd=False))
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Lets signals that would end the program at once unwind it instead; those that are ignored stay ignored."""
+def _unwound_by_signals() -> Iterator[None]:
+    """Turn the signals that would end the process into an exception that closes the file; ignored ones stay ignored."""
     before = {number: signal.getsignal(number) for number in _ENDING_SIGNALS}
     for number, handler in before.items():
         if handler == signal.SIG_DFL:

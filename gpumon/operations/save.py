@@ -1,4 +1,4 @@
-"""What a screen shows of one GPU over time as a file of its own: CSV, in the folder that the user stands in."""
+"""Saving what a screen shows of one GPU over time: a new CSV file in the current folder."""
 
 import errno
 import os
@@ -9,20 +9,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
-from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.model import Device, Frame
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.timeline import Summary, Timeline
 from gpumon.jobs.results import results_file
-from gpumon.operations.table import Moment, write_table
+from gpumon.operations.csv_table import CsvRow, write_table
 
-_MOST_NAMES: Final = 100
+_MAX_NAMES: Final = 100
 _DIGITS: Final = 7
-"""As many are held of a remembered value."""
+"""The timeline stores 32-bit floats, which have 7 significant digits."""
 
 
-class Stretch(NamedTuple):
-    """A stretch of the frames' clock, from its first column to its last; column n begins at n times their width."""
+class TimeRange(NamedTuple):
+    """A range of chart columns, both ends included; column n starts at ``n * column_seconds`` of the frames' clock."""
 
     first: int
     last: int
@@ -30,64 +29,70 @@ class Stretch(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What is to be saved: names of the columns, and the lines."""
+    """The content of a CSV file: names of the value columns, and the rows."""
 
     columns: tuple[str, ...]
-    moments: tuple[Moment, ...]
+    rows: tuple[CsvRow, ...]
 
 
-def course(timeline: Timeline, metrics: Sequence[str], device: Device, frame: Frame, stretch: Stretch) -> Table:
-    """What is remembered of some metrics of a device: the mean under the metric's own name, the lowest, the highest.
+def history_table(
+    timeline: Timeline, metrics: Sequence[str], device: Device, frame: Frame, time_range: TimeRange
+) -> Table:
+    """Return the history of some metrics of a GPU: the mean under the name of the metric, the lowest, the highest.
 
     Args:
-        timeline: What is remembered.
-        metrics: Whose values are wanted.
-        device: The device.
-        frame: The newest frame, which ties its clock to the time of day.
-        stretch: Which time; what lies before the first reading is left out.
+        timeline: The history of the GPU.
+        metrics: Names of the metrics.
+        device: The GPU.
+        frame: The latest frame, which relates the frames' clock to Unix time.
+        time_range: The time range; columns before the first sample are left out.
     """
-    first = stretch.first
+    first = time_range.first
     if timeline.first_seconds is not None:
-        first = max(first, int(timeline.first_seconds // stretch.column_seconds))
-    count = max(0, stretch.last - first + 1)
-    columns = [timeline.columns(each, first, count, stretch.column_seconds) for each in metrics]
-    began = frame.time_seconds - frame.monotonic_seconds
-    moments = []
+        first = max(first, int(timeline.first_seconds // time_range.column_seconds))
+    count = max(0, time_range.last - first + 1)
+    columns = [timeline.columns(metric, first, count, time_range.column_seconds) for metric in metrics]
+    clock_offset = frame.time_seconds - frame.monotonic_seconds
+    rows = []
     for number, summaries in enumerate(zip(*columns, strict=True), first):
         values = tuple(chain.from_iterable(map(_values, summaries)))
-        moments.append(Moment(began + number * stretch.column_seconds, device.index, device.uuid, values))
-    return Table(tuple(f"{each}{which}" for each in metrics for which in ("", "_lowest", "_highest")), tuple(moments))
+        rows.append(CsvRow(clock_offset + number * time_range.column_seconds, device.index, device.uuid, values))
+    names = tuple(f"{metric}{suffix}" for metric in metrics for suffix in ("", "_lowest", "_highest"))
+    return Table(names, tuple(rows))
 
 
 def save(table: Table, name: str) -> Path:
-    """Writes a table to a new file in the current folder, or where gpumon keeps results if that cannot be.
+    """Write a table to a new file in the current folder or, where that fails, in the folder of workload results.
 
     Args:
-        table: What to write.
-        name: What the file's name begins with; the time of day follows.
+        table: The table.
+        name: Start of the file name; the date and time follow.
+
+    Returns:
+        The file.
 
     Raises:
-        CommandError: It can be written in neither.
+        CommandError: Neither folder is writable.
     """
     stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     failure: OSError | RuntimeError = OSError()
     for folder in (Path.cwd, lambda: results_file().parent):
         try:
             return _write(table, folder(), stem)
-        except (OSError, RuntimeError) as error:  # the latter where a user has no home
+        except (OSError, RuntimeError) as error:  # Path.home() raises RuntimeError for a user without a home folder
             failure = error
     why = getattr(failure, "strerror", None) or failure
-    reason = f"The table could be written neither here nor where results are kept: {why}."
+    reason = f"The table can be written neither to the current folder nor to the folder of results: {why}."
     raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason), ExitCode.BAD_VERDICT)
 
 
 def _write(table: Table, folder: Path, stem: str) -> Path:
-    """Writes the file, all of it or nothing."""
+    """Write the complete file, or leave no file."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _new_file(folder, stem) as file:
         path = Path(file.name)
         try:
-            write_table(table.moments, table.columns, file)
+            write_table(table.rows, table.columns, file)
             file.flush()
         except OSError:
             with suppress(OSError):
@@ -97,11 +102,11 @@ def _write(table: Table, folder: Path, stem: str) -> Path:
 
 
 def _new_file(folder: Path, stem: str) -> TextIO:
-    """A file that was not there before."""
-    for number in range(1, _MOST_NAMES):
-        more = f"-{number}" if number > 1 else ""
+    """Create a file whose name does not exist yet."""
+    for number in range(1, _MAX_NAMES):
+        suffix = f"-{number}" if number > 1 else ""
         with suppress(FileExistsError):
-            return (folder / f"{stem}{more}.csv").open("x", encoding="utf-8", newline="")
+            return (folder / f"{stem}{suffix}.csv").open("x", encoding="utf-8", newline="")
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
 

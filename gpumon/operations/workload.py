@@ -1,35 +1,36 @@
-"""A workload beside its GPU: both front ends start, watch and judge it here.
+"""One run of a workload and its GPU, used by the screen and by ``gpumon run``.
 
-The job tells what the workload says, frames tell what its GPU does; the two are matched by UUID, since CUDA and NVML
-number GPUs differently.
+The job brings the workload's events, frames bring the state of its GPU. The two are matched by UUID, since CUDA and
+NVML number GPUs differently.
 """
 
 import os
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from sys import float_info
 from typing import Any, Final, NamedTuple
 
-from gpumon.core.model import Device, DeviceState, Frame
+from gpumon.core.model import Device, DeviceState, Frame, same_uuid
 from gpumon.core.problems import Problem
 from gpumon.diagnosis.verdict import DeviceSample, judge, sample_of
+from gpumon.jobs.catalogue import JobRequest
 from gpumon.jobs.job import Job, JobEnded
-from gpumon.jobs.protocol import EventKind, JobEvent, VerdictKind
-from gpumon.jobs.request import JobRequest
-from gpumon.jobs.results import last_like, save
+from gpumon.jobs.protocol import JobEvent, JobEventKind, VerdictKind
+from gpumon.jobs.results import SavingResult
 from gpumon.jobs.state import JobResult, JobState
-from gpumon.operations.neighbours import Neighbour, neighbours_on
+from gpumon.operations.other_processes import OtherProcess, other_processes_on
+from gpumon.operations.run_target import CPU, RunTarget
 
-_KEPT_SAMPLES: Final = 7200
+_MAX_SAMPLES: Final = 7200
 
 
-class Change(NamedTuple):
-    """A figure beside the last one like it.
+class MetricChange(NamedTuple):
+    """A metric of a result, compared with the last result of the same workload, device and parameters.
 
     Attributes:
-        name: The figure.
-        before: Its last value.
+        name: The metric.
+        before: Its value in the last result.
         after: Its value now.
     """
 
@@ -39,78 +40,102 @@ class Change(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """Relative change, or None from nothing."""
+        """Relative change, or None if the last value was 0."""
         return None if not self.before else self.after / self.before - 1
 
 
 class WorkloadRun:
-    """One workload on one device, from its start to its kept result.
+    """One workload on one device, from its start to its saved result.
 
     Args:
         request: What to run.
+        target: The device on the screen; None uses the request's own device.
+        key: Identifies the run among all runs of this gpumon.
     """
 
-    def __init__(self, request: JobRequest) -> None:
+    def __init__(self, request: JobRequest, target: RunTarget | None = None, key: str = "") -> None:
+        self.key = key
         self.request = request
+        self.target = target or RunTarget(request.device, request.device, request.device, request.environment)
         self.job = Job(request)
         self.state = JobState(request)
         self.device: Device | None = None
-        self.samples: deque[DeviceSample] = deque(maxlen=_KEPT_SAMPLES)
-        self.changes: tuple[Change, ...] = ()
+        self.samples: deque[DeviceSample] = deque(maxlen=_MAX_SAMPLES)
+        self.changes: tuple[MetricChange, ...] = ()
+        self.interval_seconds = 1.0
+        """Interval of the frames, in seconds."""
         self.problem: Problem | None = None
-        """Why the result could not be kept."""
+        """Why the result could not be saved."""
         self.started_seconds = time.time()
+        self.interval_seconds = 1.0
+        """Interval of the frames, at which the GPU is sampled."""
+        self.ended_seconds: float | None = None
+        """Unix time at which the end of the process was seen."""
+        self.is_stopping = False
+        """Whether the run was asked to stop."""
         self._before: Frame | None = None
+        self._saving: SavingResult | None = None
 
     @property
     def ended(self) -> bool:
-        """Whether all is said and the process is gone."""
-        return self.state.end is not None
+        """Whether the process has ended, all of its events were read, and its result was saved if it could be."""
+        return self.state.end is not None and self._saving is None
 
     def start(self) -> None:
-        """Starts it; it tells its plan and waits for leave."""
+        """Start the process; it sends its plan and then waits for `allow`."""
         self.job.start()
 
-    def take(self) -> list[JobEvent]:
-        """Takes in what has arrived; returns the events, the result completed with what its GPU's figures say."""
+    def drain(self) -> list[JobEvent]:
+        """Apply all events that have arrived; returns them, with the result completed by the GPU's samples."""
         events = []
         for arrival in self.job.inbox.drain():
             self.state.apply(arrival)
             if isinstance(arrival, JobEnded):
+                self.ended_seconds = time.time()
                 events += self._finish()
-            elif arrival.kind not in (EventKind.RESULT, EventKind.BYE):
+            elif arrival.kind not in (JobEventKind.RESULT, JobEventKind.BYE):
                 events.append(arrival)
+        if self._saving is not None and self._saving.is_over:
+            events += self._result_events(self._saving)
+            self._saving = None
         return events
 
-    def watch(self, frame: Frame) -> None:
-        """Notes what its GPU does while it works, and who was there before."""
+    def observe(self, frame: Frame) -> None:
+        """Record a sample of the run's GPU while the workload works, and the processes that were there before."""
         if self._before is None and self.state.plan is None:
             self._before = frame
         device = self._find(frame)
         if device is None:
             return
         self.device = device
+        self.interval_seconds = frame.interval_seconds
         if self.state.began_seconds is not None and not self.ended and frame.is_fresh(device):
             self.samples.append(sample_of(device, frame.time_seconds))
 
-    def neighbours(self, frame: Frame) -> list[Neighbour]:
-        """Others that work on the GPUs that it is about to use."""
-        used = self._find(frame)
+    def other_processes(self, frame: Frame, own_pids: Iterable[int | None] = ()) -> list[OtherProcess]:
+        """Other processes on the GPUs that the run is about to use.
+
+        Args:
+            frame: The newest frame of this host.
+            own_pids: PIDs of gpumon's other runs.
+        """
+        device = self._find(frame)
         uses = {} if self.state.plan is None else self.state.plan["uses"]
-        devices = frame.devices if uses.get("peers") is True else () if used is None else (used,)
-        return list(neighbours_on(devices, self._before, self.job.pid))
+        devices = frame.devices if uses.get("peers") is True else () if device is None else (device,)
+        return list(other_processes_on(devices, self._before, {self.job.pid, *own_pids}))
 
     def allow(self) -> None:
-        """Gives it leave to begin."""
-        self.state.begin(time.time())
+        """Let the workload start its work."""
+        self.state.record_start(time.time())
         self.job.allow()
 
     def cancel(self) -> None:
-        """Asks it to stop."""
+        """Ask the workload to stop."""
+        self.is_stopping = True
         self.job.cancel()
 
     def record(self) -> dict[str, Any]:
-        """The result as it is kept."""
+        """The result in the form in which it is saved."""
         state = self.state
         plan: Mapping[str, Any] = state.plan or {}
         chip = plan.get("chip")
@@ -126,47 +151,51 @@ class WorkloadRun:
             "parameters": dict(self.request.parameters),
             "verdict": None if result is None else result.verdict.value,
             "why": None if result is None else result.why,
-            "figures": [] if result is None else [dict(figure) for figure in result.figures],
+            "figures": [] if result is None else [dict(metric) for metric in result.measurements],
         }
 
     def _find(self, frame: Frame) -> Device | None:
-        named = _named_instance(self.request.environment)
+        instance_name = _visible_instance(self.request.environment)
         for device in frame.devices:
-            if named and device.instance is not None and named in device.instance.names(device.uuid):
+            if instance_name and device.instance is not None and instance_name in device.instance.names(device.uuid):
                 return device
-        uuid, bus = self.state.uuid, _bus_id(self.state.plan)
+        uuid, bus_id = self.state.uuid, _bus_id(self.state.plan)
         for device in frame.devices:
-            if uuid is not None and _same_uuid(uuid, device.uuid):
+            if same_uuid(uuid, device.uuid):
                 return device
-            if uuid is None and bus is not None and _same_bus(bus, device.pci_bus_id):
+            if uuid is None and bus_id is not None and _same_bus_id(bus_id, device.pci_bus_id):
                 return device
         return None
 
     def _finish(self) -> list[JobEvent]:
-        """Judges and keeps the result; returns it as events."""
+        """Judge the result and start to save it; returns the last event of a run that has no result."""
         state = self.state
-        if state.result is not None:
-            state.result = self._judged(state.result)
-            record = self.record()
-            before = last_like(record)
-            self.changes = _changes(before, state.result.figures)
-            if state.result.verdict is not VerdictKind.CANCELLED and state.result.figures:
-                self.problem = save(record)
-            fields = {
-                "workload": self.request.workload.name,
-                "device": self.request.device,
-                "verdict": state.result.verdict.value,
-                "why": state.result.why,
-                "figures": list(state.result.figures),
-            }
-            told = [JobEvent(EventKind.RESULT, time.time(), fields)]
-        else:
-            told = []
-        return [*told, JobEvent(EventKind.BYE, time.time(), {})]
+        if state.result is None:
+            return [JobEvent(JobEventKind.BYE, time.time(), {})]
+        state.result = self._judged(state.result)
+        is_kept = state.result.verdict is not VerdictKind.CANCELLED and bool(state.result.measurements)
+        self._saving = SavingResult(self.record(), is_kept=is_kept, ring=self.job.inbox.ring)
+        self._saving.start()
+        return []
+
+    def _result_events(self, saved: SavingResult) -> list[JobEvent]:
+        """Compare the result with the previous one; returns it as events."""
+        result = self.state.result
+        assert result is not None
+        self.changes = _changes(saved.previous, result.measurements)
+        self.problem = saved.problem
+        fields = {
+            "workload": self.request.workload.name,
+            "device": self.request.device,
+            "verdict": result.verdict.value,
+            "why": result.why,
+            "figures": list(result.measurements),
+        }
+        return [JobEvent(JobEventKind.RESULT, time.time(), fields), JobEvent(JobEventKind.BYE, time.time(), {})]
 
     def _judged(self, result: JobResult) -> JobResult:
-        """The result with the limits, reasons and figures that NVML knows."""
-        judgement = judge(result.figures, list(self.samples))
+        """The result with the limits, throttle reasons and metrics that NVML reported."""
+        judgement = judge(result.measurements, list(self.samples))
         verdict = result.verdict
         if judgement.is_slowed_by_fault and verdict is VerdictKind.OK:
             verdict = VerdictKind.WARN
@@ -174,52 +203,81 @@ class WorkloadRun:
         if self.device is not None and self.device.state is not DeviceState.OK:
             sentences.append(f"The GPU is {self.device.state.value} now.")
             verdict = VerdictKind.FAIL if verdict is not VerdictKind.CANCELLED else verdict
-        return JobResult(verdict, " ".join([result.why, *sentences]), judgement.figures)
+        return JobResult(verdict, " ".join([result.why, *sentences]), judgement.metrics)
 
 
-def _changes(before: Mapping[str, Any] | None, figures: Sequence[Mapping[str, Any]]) -> tuple[Change, ...]:
+class StartQuestion(NamedTuple):
+    """What the user must confirm before a run may start its work.
+
+    Attributes:
+        run: The run that waits.
+        others: Other processes on its GPUs; empty if only the workload itself asks for confirmation.
+    """
+
+    run: WorkloadRun
+    others: tuple[OtherProcess, ...]
+
+
+def start_question(run: WorkloadRun, runs: Iterable[WorkloadRun], frame: Frame | None) -> StartQuestion | None:
+    """What the user must confirm before a run may start; None if it may start without a question.
+
+    Args:
+        run: A run that waits for confirmation.
+        runs: All runs of this gpumon: they are not asked about.
+        frame: The newest frame of this host, or None where there is none.
+    """
+    others: list[OtherProcess] = []
+    if frame is not None and run.target.key != CPU.key:
+        others = run.other_processes(frame, (own.job.pid for own in runs))
+    return StartQuestion(run, tuple(others)) if others or run.state.confirmation_reason else None
+
+
+def busy_reason(runs: Iterable[WorkloadRun], target: RunTarget) -> str:
+    """Why no workload can be started on a target now, in a sentence; empty if one can."""
+    for run in runs:
+        if run.target.key == target.key and not run.ended:
+            return f"{target.label} is busy with {run.request.workload.name}: a device runs one workload at a time."
+    return ""
+
+
+def _changes(before: Mapping[str, Any] | None, metrics: Sequence[Mapping[str, Any]]) -> tuple[MetricChange, ...]:
     if before is None:
         return ()
-    known = {each["name"]: each["value"] for each in before["figures"] if _is_figure(each)}
+    known = {metric["name"]: metric["value"] for metric in before["figures"] if _is_metric(metric)}
     return tuple(
-        Change(figure["name"], float(known[figure["name"]]), float(figure["value"]))
-        for figure in figures
-        if figure["name"] in known
+        MetricChange(metric["name"], float(known[metric["name"]]), float(metric["value"]))
+        for metric in metrics
+        if metric["name"] in known
     )
 
 
-def _is_figure(kept: object) -> bool:
-    """Whether a kept figure can be compared with: the file is the user's, and may hold anything."""
-    if not isinstance(kept, dict) or not isinstance(kept.get("name"), str):
+def _is_metric(saved: object) -> bool:
+    """Whether a saved metric can be compared with: the user may have edited the file."""
+    if not isinstance(saved, dict) or not isinstance(saved.get("name"), str):
         return False
-    value = kept.get("value")
+    value = saved.get("value")
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= float_info.max
 
 
-def _named_instance(environment: Mapping[str, str]) -> str:
-    """The instance of a split GPU (MIG) that is all that CUDA shows the workload, or nothing if it shows GPUs."""
+def _visible_instance(environment: Mapping[str, str]) -> str:
+    """The MIG instance that CUDA shows the workload, in lower case; empty if CUDA shows GPUs."""
     visible = {**os.environ, **environment}.get("CUDA_VISIBLE_DEVICES", "")
     first = visible.split(",", maxsplit=1)[0].strip()
     return first.lower() if first.startswith("MIG-") else ""
 
 
-def _same_uuid(one: str, other: str | None) -> bool:
-    """Whether two UUIDs are one: torch does not tell whether that of an instance (MIG) or of a GPU is meant."""
-    return other is not None and one.partition("-")[2].lower() == other.partition("-")[2].lower()
-
-
 def _bus_id(plan: Mapping[str, Any] | None) -> str | None:
     chip = None if plan is None else plan.get("chip")
-    bus = chip.get("pci_bus_id") if isinstance(chip, dict) else None
-    return bus if isinstance(bus, str) else None
+    bus_id = chip.get("pci_bus_id") if isinstance(chip, dict) else None
+    return bus_id if isinstance(bus_id, str) else None
 
 
-def _same_bus(one: str, other: str | None) -> bool:
-    """Whether two PCI bus ids are one: NVML writes the domain with eight digits, CUDA with four."""
+def _same_bus_id(one: str, other: str | None) -> bool:
+    """Whether two PCI bus IDs are equal: NVML writes the domain with eight digits, CUDA with four."""
     if other is None:
         return False
     try:
-        first, second = ([int(part, 16) for part in each.replace(".", ":").split(":")] for each in (one, other))
-    except ValueError:  # one of them comes from outside and is none
+        first, second = ([int(part, 16) for part in text.replace(".", ":").split(":")] for text in (one, other))
+    except ValueError:  # the workload reports one of them, and it may be any text
         return False
     return first == second

@@ -1,6 +1,6 @@
-"""PyTorch's memory in a running process, seen from outside: what runs in there, and what listens to it here.
+"""PyTorch's memory in running processes: the probe, the ways to load it into a process, and the client that reads it.
 
-A program that wants to be seen calls ``gpumon.probe.start()``; under ``gpumon watch`` it need not.
+A program calls ``gpumon.probe.start()`` to be visible to gpumon; under ``gpumon watch`` it does not have to.
 """
 
 import sys
@@ -10,25 +10,25 @@ from typing import Any, Final
 __all__ = ["start", "stop"]
 
 _AGENT: Final = "_gpumon_probe_agent"
-"""What the probe's module is called, whoever has loaded it: gpumon watch and gpumon attach do so without gpumon."""
+"""Name of the probe's package in `sys.modules`, also where gpumon watch or gpumon attach has loaded it."""
 
 
 def start() -> None:
-    """Starts the probe of this process, unless it has one. It is a thread, and costs less than 0.1 % of the time."""
-    with suppress(Exception):  # without descriptors or threads the program goes on without a probe
+    """Start the probe of this process, unless there is one. It is a thread that uses less than 0.1 % of the time."""
+    with suppress(Exception):  # without a free descriptor or thread the program goes on without a probe
         _agent().start()
 
 
 def stop() -> None:
-    """Ends the probe of this process."""
+    """Stop the probe of this process."""
     with suppress(Exception):
         _agent().stop()
 
 
 def _agent() -> Any:  # noqa: ANN401 - a module
-    """The probe's module. It is loaded late, since gpumon itself only listens."""
+    """The probe's package. It is imported late, because gpumon itself is only a client."""
     if _AGENT in sys.modules:
         return sys.modules[_AGENT]
-    from gpumon.probe import agent  # which takes that name, too
+    from gpumon.probe import agent  # also registers itself under that name
 
     return agent

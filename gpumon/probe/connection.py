@@ -1,4 +1,4 @@
-"""One probe that is listened to: lines put together, requests and their deadlines, and how much is taken from it."""
+"""The connection to one probe: its lines, its requests with their deadlines, and a limit on the bytes read from it."""
 
 import socket
 from collections.abc import Iterator, Mapping
@@ -7,10 +7,10 @@ from typing import Final
 
 from gpumon.core.allocator import ProbedProcess, ProbeReading
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.probe.news import Answer, Ask, Probe, ProbeNews
+from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
 from gpumon.probe.protocol import (
-    ANSWER_BYTES,
-    MOST_LINE_BYTES,
+    MAX_ANSWER_BYTES,
+    MAX_LINE_BYTES,
     ProtocolError,
     Reply,
     parse,
@@ -19,30 +19,34 @@ from gpumon.probe.protocol import (
 )
 
 GREETING_SECONDS: Final = 30.0
-"""A process in a call that keeps the GIL greets late; one that never does is not waited for."""
+"""Timeout of the message ``hello``. A process in a long call that holds the GIL sends it late."""
 ANSWER_SECONDS: Final = 30.0
-BYTES_A_SECOND: Final = 256 << 10
-"""More is not taken from one that was asked for nothing; it waits, as it would for a reader that is slow."""
-_MOST_FOREIGN: Final = 100
+"""Timeout of an answer."""
+BYTES_PER_SECOND: Final = 256 << 10
+"""Read from a probe that has no open request. A probe that sends more waits, as it would for any slow reader."""
+_MAX_INVALID_LINES: Final = 100
 _CHUNK_BYTES: Final = 256 << 10
 
-_GONE: Final = Problem(ProblemCode.NOT_FOUND, "The process has ended, or its probe has.")
-_TURNED_AWAY: Final = Problem(
-    ProblemCode.UNRESPONSIVE, "Its probe closes the connection; perhaps as many listen to it as it lets in."
-)
-_NO_GREETING: Final = Problem(ProblemCode.UNRESPONSIVE, f"Its probe has said nothing for {GREETING_SECONDS:.0f} s.")
-_ENDLESS: Final = Problem(ProblemCode.DAMAGED, "What its probe says does not end.")
-_LATE: Final = Problem(
+_ENDED: Final = Problem(ProblemCode.NOT_FOUND, "The process or its probe has ended.")
+_REJECTED: Final = Problem(
     ProblemCode.UNRESPONSIVE,
-    f"Its probe has not answered within {ANSWER_SECONDS:.0f} s.",
-    "The process may be in a long call that keeps Python from running; when that returns it does what it was asked.",
+    "The probe closes the connection. It may already have its maximum number of clients.",
 )
-_BUSY: Final = Problem(ProblemCode.UNRESPONSIVE, "It has not answered the last request of this kind yet.")
-_DEAF: Final = Problem(ProblemCode.UNRESPONSIVE, "Its probe does not take requests at the moment.", "Try again.")
+_NO_GREETING: Final = Problem(ProblemCode.UNRESPONSIVE, f"The probe has sent no message for {GREETING_SECONDS:.0f} s.")
+_LINE_TOO_LONG: Final = Problem(ProblemCode.DAMAGED, "The probe sends a line that is too long.")
+_OUT_OF_ORDER: Final = Problem(ProblemCode.DAMAGED, "The probe sends messages in the wrong order.")
+_NOT_REQUESTED: Final = Problem(ProblemCode.DAMAGED, "The probe answers a request that gpumon did not send.")
+_TIMEOUT: Final = Problem(
+    ProblemCode.UNRESPONSIVE,
+    f"The probe has not answered within {ANSWER_SECONDS:.0f} s.",
+    "The process may be in a long call that holds the GIL. The probe handles the request when that call returns.",
+)
+_BUSY: Final = Problem(ProblemCode.UNRESPONSIVE, "The probe has not answered the previous request of this kind yet.")
+_NOT_ACCEPTED: Final = Problem(ProblemCode.UNRESPONSIVE, "The probe does not accept requests now.", "Try again.")
 
 
 class DroppedError(Exception):
-    """Nothing more is to be had from a probe; ``problem`` says why."""
+    """The connection has to be closed; ``problem`` gives the reason."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.reason)
@@ -50,8 +54,8 @@ class DroppedError(Exception):
 
 
 @dataclass(slots=True)
-class _Pending:
-    ask: Ask
+class _PendingRequest:
+    ask: RequestKind
     deadline: float
     is_late: bool = False
 
@@ -60,75 +64,75 @@ class Connection:
     """A connected probe.
 
     Args:
-        connection: Its socket.
-        pid: Its process, as the kernel says.
+        connection: Its socket, in non-blocking mode.
+        pid: The PID of its process, as the kernel reports it.
         now: Monotonic seconds.
 
     Attributes:
-        probe: What is known; None until it has greeted.
+        probe: The state of the process; None until the probe has sent ``hello``.
     """
 
     def __init__(self, connection: socket.socket, pid: int, now: float) -> None:
         self.pid = pid
         self.probe: Probe | None = None
         self._socket = connection
-        self._greets_until = now + GREETING_SECONDS
-        self._allowance = BYTES_A_SECOND
+        self._greeting_deadline = now + GREETING_SECONDS
+        self._allowance = BYTES_PER_SECOND
         self._partial = bytearray()
-        self._foreign = 0
-        self._pending: dict[int, _Pending] = {}
+        self._invalid_lines = 0
+        self._pending: dict[int, _PendingRequest] = {}
 
     def fileno(self) -> int:
-        """The descriptor of its socket."""
+        """The descriptor of the socket."""
         return self._socket.fileno()
 
     @property
-    def is_heard(self) -> bool:
-        """Whether anything may be taken from it in this second."""
+    def may_read(self) -> bool:
+        """Whether more bytes may be read in this second."""
         return self._allowance > 0
 
     def refill(self) -> None:
-        """A second has passed: as much may be taken as in the one before."""
-        self._allowance = max(self._allowance, BYTES_A_SECOND)
+        """Allow the bytes of another second."""
+        self._allowance = max(self._allowance, BYTES_PER_SECOND)
 
-    def tell(self, line: bytes) -> None:
-        """Sends a line at once or not at all.
+    def send(self, line: bytes) -> None:
+        """Send a line immediately or not at all.
 
         Raises:
-            DroppedError: It has gone, or took a part of the line only.
-            BlockingIOError: It does not take anything at the moment.
+            DroppedError: The connection is closed, or has accepted only a part of the line.
+            BlockingIOError: The socket accepts no bytes now.
         """
         try:
             sent = self._socket.send(line)
         except BlockingIOError:
             raise
         except OSError:
-            raise DroppedError(_GONE) from None
+            raise DroppedError(_ENDED) from None
         if sent < len(line):
-            raise DroppedError(_DEAF)
+            raise DroppedError(_NOT_ACCEPTED)
 
-    def ask(self, ask: Ask, number: int, more: Mapping[str, int], now: float) -> Iterator[Answer]:
-        """Asks for something; where that cannot be, this is the answer.
+    def ask(self, ask: RequestKind, number: int, arguments: Mapping[str, int], now: float) -> Iterator[Answer]:
+        """Send a request; yield an answer with the problem if that is not possible.
 
         Raises:
-            DroppedError: It has gone.
+            DroppedError: The connection is closed.
         """
         if any(pending.ask is ask for pending in self._pending.values()):
             yield Answer(self.pid, number, ask, problem=_BUSY)
             return
-        self._pending[number] = _Pending(ask, now + ANSWER_SECONDS)
-        self._allowance += ANSWER_BYTES[ask]
+        self._pending[number] = _PendingRequest(ask, now + ANSWER_SECONDS)
+        self._allowance += MAX_ANSWER_BYTES[ask]
         try:
-            self.tell(request_line(ask, number, more))
+            self.send(request_line(ask, number, arguments))
         except BlockingIOError:
             del self._pending[number]
-            yield Answer(self.pid, number, ask, problem=_DEAF)
+            yield Answer(self.pid, number, ask, problem=_NOT_ACCEPTED)
 
-    def receive(self, now: float) -> Iterator[ProbeNews]:
-        """What it has said, as far as it may.
+    def receive(self, now: float) -> Iterator[ProbeMessage]:
+        """Read what the probe has sent, within the allowance.
 
         Raises:
-            DroppedError: It has gone, or says what no probe says.
+            DroppedError: The connection is closed, or the probe violates the protocol.
         """
         try:
             data = self._socket.recv(min(self._allowance, _CHUNK_BYTES))
@@ -137,68 +141,68 @@ class Connection:
         except OSError:
             data = b""
         if not data:
-            raise DroppedError(_TURNED_AWAY if self.probe is None else _GONE)
+            raise DroppedError(_REJECTED if self.probe is None else _ENDED)
         self._allowance -= len(data)
-        first, *more = data.split(b"\n")
+        first, *rest = data.split(b"\n")
         self._partial += first
-        for piece in more:
-            yield from self._hear(bytes(self._partial), now)
+        for piece in rest:
+            yield from self._handle_line(bytes(self._partial), now)
             self._partial = bytearray(piece)
-        if len(self._partial) > self._most_bytes:
-            raise DroppedError(_ENDLESS)
+        if len(self._partial) > self._max_bytes:
+            raise DroppedError(_LINE_TOO_LONG)
 
     def expire(self, now: float) -> Iterator[Answer]:
-        """What has waited for too long. A late answer is still let in, and passed over.
+        """Yield an answer for every request that has timed out. An answer that still arrives is ignored.
 
         Raises:
-            DroppedError: It has not greeted in time.
+            DroppedError: The probe has not sent ``hello`` in time.
         """
-        if self.probe is None and now > self._greets_until:
+        if self.probe is None and now > self._greeting_deadline:
             raise DroppedError(_NO_GREETING)
         for number, pending in self._pending.items():
             if not pending.is_late and now > pending.deadline:
                 pending.is_late = True
-                yield Answer(self.pid, number, pending.ask, problem=_LATE)
+                yield Answer(self.pid, number, pending.ask, problem=_TIMEOUT)
 
-    def end(self) -> Iterator[ProbeNews]:
-        """Closes it; what it was asked for will not come."""
+    def close(self) -> Iterator[ProbeMessage]:
+        """Close the socket; yield an answer for every open request, and the final state of the process."""
         self._socket.close()
         for number, pending in self._pending.items():
             if not pending.is_late:
-                yield Answer(self.pid, number, pending.ask, problem=_GONE)
+                yield Answer(self.pid, number, pending.ask, problem=_ENDED)
         if self.probe is not None:
             self.probe = replace(self.probe, connected=False)
             yield self.probe
 
     @property
-    def _most_bytes(self) -> int:
-        return max(MOST_LINE_BYTES, *(ANSWER_BYTES[pending.ask] for pending in self._pending.values()), 0)
+    def _max_bytes(self) -> int:
+        return max(MAX_LINE_BYTES, *(MAX_ANSWER_BYTES[pending.ask] for pending in self._pending.values()), 0)
 
-    def _hear(self, line: bytes, now: float) -> Iterator[ProbeNews]:
-        if len(line) > self._most_bytes:
-            raise DroppedError(_ENDLESS)
+    def _handle_line(self, line: bytes, now: float) -> Iterator[ProbeMessage]:
+        if len(line) > self._max_bytes:
+            raise DroppedError(_LINE_TOO_LONG)
         try:
-            said = parse(line, self.pid)
+            message = parse(line, self.pid)
         except ProtocolError as error:
             if error.problem.code is ProblemCode.NEWER_SCHEMA:
                 raise DroppedError(error.problem) from None
-            self._count_foreign(error.problem)
+            self._count_invalid(error.problem)
             return
-        if isinstance(said, Reply):
-            yield from self._answer(said)
-        elif isinstance(said, ProbedProcess) and self.probe is None:
-            self.probe = Probe(said, None, now)
+        if isinstance(message, Reply):
+            yield from self._handle_reply(message)
+        elif isinstance(message, ProbedProcess) and self.probe is None:
+            self.probe = Probe(message, None, now)
             yield self.probe
-        elif isinstance(said, ProbeReading) and self.probe is not None:
-            self.probe = replace(self.probe, reading=said, arrived_monotonic=now)
+        elif isinstance(message, ProbeReading) and self.probe is not None:
+            self.probe = replace(self.probe, reading=message, arrived_monotonic=now)
             yield self.probe
-        elif said is not None:
-            self._count_foreign(Problem(ProblemCode.DAMAGED, "Its probe says things out of their order."))
+        elif message is not None:
+            self._count_invalid(_OUT_OF_ORDER)
 
-    def _answer(self, reply: Reply) -> Iterator[Answer]:
+    def _handle_reply(self, reply: Reply) -> Iterator[Answer]:
         pending = self._pending.pop(reply.id, None)
         if pending is None:
-            self._count_foreign(Problem(ProblemCode.DAMAGED, "Its probe answers what nobody has asked."))
+            self._count_invalid(_NOT_REQUESTED)
         elif pending.is_late:
             return
         elif reply.reason is not None:
@@ -210,7 +214,7 @@ class Connection:
             except ProtocolError as error:
                 yield Answer(self.pid, reply.id, pending.ask, problem=error.problem)
 
-    def _count_foreign(self, problem: Problem) -> None:
-        self._foreign += 1
-        if self._foreign > _MOST_FOREIGN:
+    def _count_invalid(self, problem: Problem) -> None:
+        self._invalid_lines += 1
+        if self._invalid_lines > _MAX_INVALID_LINES:
             raise DroppedError(problem)

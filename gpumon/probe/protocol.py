@@ -1,62 +1,66 @@
-"""The lines between a probe and gpumon: JSON from a process that may be anything, so all of it is checked here.
+"""The protocol between a probe and gpumon: JSON lines. The process is not trusted, so every field is checked here.
 
-The agent writes ``hello`` once, then ``statistics`` at its pace, and an ``answer`` to each request; a client writes
-requests. An event that is not known is passed over, so that an older gpumon understands a newer probe.
+The probe sends ``hello`` once, then ``statistics`` at an interval and an ``answer`` to each request; a client sends
+requests. Unknown events are ignored, so that an older gpumon understands a newer probe.
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.allocator import (
     AllocatorStatistics,
-    EmptiedCache,
+    EmptyCacheResult,
     PinnedMemory,
     ProbeCost,
     ProbedProcess,
     ProbeReading,
     ProbeState,
+    parse_segment,
+    parse_statistics,
 )
-from gpumon.core.allocator_document import segment_of, statistics_of
-from gpumon.core.checks import Json, as_count, as_flag, as_list, as_number, as_object, as_text, as_tuple, required
+from gpumon.core.json_fields import Json, as_count, as_flag, as_list, as_number, as_object, as_text, as_tuple, required
+from gpumon.core.oom_file import parse_oom_name
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
-from gpumon.probe.news import Ask, SegmentMap
+from gpumon.probe.messages import RequestKind, SegmentMap
 
 SCHEMA: Final = 1
-MOST_LINE_BYTES: Final = 64 << 10
-"""Of a line that nobody has asked for."""
-ANSWER_BYTES: Final[Mapping[Ask, int]] = {Ask.SUMMARY: 1 << 20, Ask.SEGMENTS: 64 << 20, Ask.EMPTY_CACHE: 256 << 10}
-"""Of the line that answers a request."""
-MOST_BLOCKS: Final = 200_000
-LEAST_PACE, MOST_PACE = 0.1, 60.0
+MAX_LINE_BYTES: Final = 64 << 10
+"""Limit on a line that is not an answer."""
+MAX_ANSWER_BYTES: Final[Mapping[RequestKind, int]] = {
+    RequestKind.SUMMARY: 1 << 20,
+    RequestKind.SEGMENTS: 64 << 20,
+    RequestKind.EMPTY_CACHE: 256 << 10,
+}
+"""Limit on the line that answers a request."""
+MAX_BLOCKS: Final = 200_000
+MIN_PACE, MAX_PACE = 0.1, 60.0
 
-_MOST_DEVICES: Final = 64
-_MOST_WORDS: Final = 256
-_MOST_SETTINGS: Final = 64
-_MOST_OOM_FILES: Final = 16
-_MOST_SUMMARY_LINES: Final = 1000
-_MOST_CONTAINERS: Final = 1_000_000
-_MOST_ITEMS: Final = 4_000_000
-_OOM_FILE: Final = re.compile(r"/(?:.*/)?oom-\d+-\d+-\d+\.json\.gz", re.ASCII)
+_MAX_DEVICES: Final = 64
+_MAX_ARGUMENTS: Final = 256
+_MAX_SETTINGS: Final = 64
+_MAX_OOM_FILES: Final = 16
+_MAX_SUMMARY_LINES: Final = 1000
+_MAX_CONTAINERS: Final = 1_000_000
+_MAX_ITEMS: Final = 4_000_000
 
 
 class ProtocolError(Exception):
-    """A line that no probe writes. ``problem`` says why; it is `NEWER_SCHEMA` when only a newer gpumon can read it."""
+    """A line that violates the protocol; ``problem`` has the code `NEWER_SCHEMA` if only a newer gpumon can read it."""
 
     def __init__(self, reason: str, code: ProblemCode = ProblemCode.DAMAGED, remedy: str = "") -> None:
         super().__init__(reason)
-        self.problem = Problem(code, f"What its probe says cannot be understood: {reason}.", remedy)
+        self.problem = Problem(code, f"The probe sent an invalid message: {reason}.", remedy)
 
 
 class Reply(NamedTuple):
-    """An answer of which nobody has looked yet to what; `result_of` does.
+    """An answer whose result has not been read; `result_of` does that.
 
     Attributes:
         id: The number of the request.
         reason: Why there is no result; None if there is one.
-        body: What was said.
+        body: The message.
     """
 
     id: int
@@ -64,28 +68,28 @@ class Reply(NamedTuple):
     body: Json
 
 
-Said = ProbedProcess | ProbeReading | Reply
+Message = ProbedProcess | ProbeReading | Reply
 
 
 def pace_line(seconds: float) -> bytes:
-    """Asks for statistics so often."""
-    return _line({"ask": "pace", "interval_seconds": min(max(seconds, LEAST_PACE), MOST_PACE)})
+    """A request for statistics at an interval."""
+    return _line({"ask": "pace", "interval_seconds": min(max(seconds, MIN_PACE), MAX_PACE)})
 
 
-def request_line(ask: Ask, number: int, more: Mapping[str, int]) -> bytes:
-    """Asks for something once."""
-    return _line({"ask": ask.value, "id": number, **more})
+def request_line(ask: RequestKind, number: int, arguments: Mapping[str, int]) -> bytes:
+    """A request for one answer."""
+    return _line({"ask": ask.value, "id": number, **arguments})
 
 
-def parse(line: bytes, pid: int) -> Said | None:
-    """What a line says; None for an event that this gpumon does not know.
+def parse(line: bytes, pid: int) -> Message | None:
+    """Parse a line; return None for an event that this gpumon does not know.
 
     Args:
-        line: Without its line feed.
-        pid: The process's PID as the kernel says.
+        line: The line without its line feed.
+        pid: The PID of the process, as the kernel reports it.
 
     Raises:
-        ProtocolError: It is damaged, foreign, or of a newer probe.
+        ProtocolError: The line is damaged or comes from a newer probe.
     """
     try:
         raw = _document(line)
@@ -95,11 +99,11 @@ def parse(line: bytes, pid: int) -> Said | None:
         raise ProtocolError(safe_text(str(error), 200)) from None
 
 
-def result_of(ask: Ask, reply: Reply) -> str | SegmentMap | EmptiedCache:
-    """What was asked for.
+def result_of(ask: RequestKind, reply: Reply) -> str | SegmentMap | EmptyCacheResult:
+    """Read the result of an answer.
 
     Raises:
-        ProtocolError: It is something else.
+        ProtocolError: The result does not fit the request.
     """
     try:
         return _RESULTS[ask](reply.body)
@@ -112,34 +116,34 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def _document(line: bytes) -> Json:
-    """The object in a line. Small JSON can be large in memory, so its parts are counted before it is read."""
-    if line.count(b"[") + line.count(b"{") > _MOST_CONTAINERS or line.count(b",") > _MOST_ITEMS:
-        raise ValueError("it has too many parts")
+    """Decode a line. A short line can become large in memory, so its containers and items are counted first."""
+    if line.count(b"[") + line.count(b"{") > _MAX_CONTAINERS or line.count(b",") > _MAX_ITEMS:
+        raise ValueError("it has too many items")
     raw = json.loads(line.decode())
     if type(raw) is not dict:
-        raise TypeError("it is no object")
+        raise TypeError("it is not a JSON object")
     return raw
 
 
 def _hello(raw: Json, pid: int) -> ProbedProcess:
     if raw.get("schema") != SCHEMA:
         raise ProtocolError(
-            f"it speaks schema {safe_text(str(raw.get('schema')), 20)}, this gpumon schema {SCHEMA}",
+            f"it has schema {safe_text(str(raw.get('schema')), 20)}, and this gpumon reads schema {SCHEMA}",
             ProblemCode.NEWER_SCHEMA,
-            "Use one version of gpumon for both.",
+            "Use the same version of gpumon for both.",
         )
-    words = [required(as_text(word)) for word in _few(raw.get("argv"), _MOST_WORDS)]
+    arguments = [required(as_text(argument)) for argument in _limited(raw.get("argv"), _MAX_ARGUMENTS)]
     settings = as_object(raw.get("settings"))
-    named = _few(list(settings.items()), _MOST_SETTINGS)
+    items = _limited(list(settings.items()), _MAX_SETTINGS)
     return ProbedProcess(
         pid=pid,
         own_pid=required(as_count(raw.get("pid"))),
-        command=safe_text(" ".join(words)),
+        command=safe_text(" ".join(arguments)),
         python_version=as_text(raw.get("python_version")) or "",
         rank=as_count(raw.get("rank")),
         local_rank=as_count(raw.get("local_rank")),
         world_size=as_count(raw.get("world_size")),
-        settings={safe_text(name, 64): required(as_text(value)) for name, value in named},
+        settings={safe_text(name, 64): required(as_text(value)) for name, value in items},
     )
 
 
@@ -162,10 +166,10 @@ def _reading(raw: Json, _: int) -> ProbeReading:
 
 def _reply(raw: Json, _: int) -> Reply:
     is_ok, reason = required(as_flag(raw["ok"])), as_text(raw.get("reason"))
-    return Reply(required(as_count(raw["id"])), None if is_ok else reason or "It does not say why.", raw)
+    return Reply(required(as_count(raw["id"])), None if is_ok else reason or "The probe gives no reason.", raw)
 
 
-_EVENTS: Final[Mapping[str, Callable[[Json, int], Said]]] = {
+_EVENTS: Final[Mapping[str, Callable[[Json, int], Message]]] = {
     "hello": _hello,
     "statistics": _reading,
     "answer": _reply,
@@ -173,10 +177,10 @@ _EVENTS: Final[Mapping[str, Callable[[Json, int], Said]]] = {
 
 
 def _devices(raw: object) -> tuple[AllocatorStatistics, ...]:
-    found = as_tuple(_few(raw, _MOST_DEVICES), statistics_of)
-    if len({each.ordinal for each in found}) < len(found):
-        raise ValueError("it tells of a device twice")
-    return found
+    devices = as_tuple(_limited(raw, _MAX_DEVICES), parse_statistics)
+    if len({device.ordinal for device in devices}) < len(devices):
+        raise ValueError("a device occurs twice")
+    return devices
 
 
 def _pinned(raw: Json) -> PinnedMemory:
@@ -190,42 +194,42 @@ def _cost(raw: Json) -> ProbeCost:
 
 
 def _oom_files(raw: object) -> list[str]:
-    """Files that have such a name; what else a process may name is not opened."""
-    paths = [path for path in _few(raw, _MOST_OOM_FILES) if type(path) is str and safe_text(path, 4096) == path]
-    return [path for path in paths if _OOM_FILE.fullmatch(path)]
+    """The paths that have the name of an out-of-memory file; a hostile process may send any others."""
+    paths = [path for path in _limited(raw, _MAX_OOM_FILES) if type(path) is str and safe_text(path, 4096) == path]
+    return [path for path in paths if path.startswith("/") and parse_oom_name(path.rpartition("/")[2])]
 
 
 def _summary(body: Json) -> str:
     text = body["text"]
     if type(text) is not str:
-        raise TypeError("the summary is no text")
-    lines = text.split("\n", _MOST_SUMMARY_LINES)[:_MOST_SUMMARY_LINES]
+        raise TypeError("the summary is not a text")
+    lines = text.split("\n", _MAX_SUMMARY_LINES)[:_MAX_SUMMARY_LINES]
     return "\n".join(safe_text(line) for line in lines)
 
 
 def _segment_map(body: Json) -> SegmentMap:
-    raw = _few(body["segments"], MOST_BLOCKS)
-    if sum(len(each["blocks"]) for each in raw) > MOST_BLOCKS:
-        raise ValueError("it has too many blocks")
-    segments = sorted(as_tuple(raw, segment_of), key=lambda each: (each.ordinal, each.address))
+    raw = _limited(body["segments"], MAX_BLOCKS)
+    if sum(len(segment["blocks"]) for segment in raw) > MAX_BLOCKS:
+        raise ValueError("there are too many blocks")
+    segments = sorted(as_tuple(raw, parse_segment), key=lambda segment: (segment.ordinal, segment.address))
     seconds = as_number(body.get("seconds")) or 0.0
     return SegmentMap(tuple(segments), as_flag(body.get("cut")) or False, seconds)
 
 
-def _emptied(body: Json) -> EmptiedCache:
-    return EmptiedCache(_devices(body["before"]), _devices(body["after"]), required(as_number(body["seconds"])))
+def _emptied(body: Json) -> EmptyCacheResult:
+    return EmptyCacheResult(_devices(body["before"]), _devices(body["after"]), required(as_number(body["seconds"])))
 
 
-_RESULTS: Final[Mapping[Ask, Callable[[Json], str | SegmentMap | EmptiedCache]]] = {
-    Ask.SUMMARY: _summary,
-    Ask.SEGMENTS: _segment_map,
-    Ask.EMPTY_CACHE: _emptied,
+_RESULTS: Final[Mapping[RequestKind, Callable[[Json], str | SegmentMap | EmptyCacheResult]]] = {
+    RequestKind.SUMMARY: _summary,
+    RequestKind.SEGMENTS: _segment_map,
+    RequestKind.EMPTY_CACHE: _emptied,
 }
 
 
-def _few(raw: object, most: int) -> list[Any]:
-    """A list that is not too long; an empty one for null."""
-    found = as_list(raw)
-    if len(found) > most:
-        raise ValueError(f"a list has {len(found)} items")
-    return found
+def _limited(raw: object, max_items: int) -> list[Any]:
+    """A list of limited length; an empty one for null."""
+    items = as_list(raw)
+    if len(items) > max_items:
+        raise ValueError(f"a list has {len(items)} items")
+    return items

@@ -1,1 +1,1 @@
-"""PyTorch's memory snapshots: reading what `torch.cuda.memory._dump_snapshot` wrote, and what can be asked of it."""
+"""PyTorch's memory snapshots: reads the files of `torch.cuda.memory._dump_snapshot` and analyzes them."""

@@ -1,8 +1,8 @@
-"""The process that reads a snapshot: standard input is the file, standard output the pipe to gpumon.
+"""The child process that reads a snapshot: standard input is the file, standard output the pipe to gpumon.
 
-It lives apart so that a file that was made to do harm meets limits that the kernel keeps, and so that it can be ended
-at any moment. It writes JSON lines: progress, then one result, or the reason why there is none. It is started by path,
-so that the user's working directory is never on ``sys.path``.
+It is a separate process so that the kernel enforces resource limits on a hostile file, and so that gpumon can kill it
+at any time. It writes JSON lines: its progress, then one result or the reason why there is none. gpumon starts it by
+path, so that the user's working directory is never on ``sys.path``.
 """
 
 import sys
@@ -20,43 +20,43 @@ import signal
 import time
 from typing import Any, Final
 
-from gpumon.snapshots.assemble import snapshot
-from gpumon.snapshots.codec import MOST_BYTES, encoded
-from gpumon.snapshots.loader import Loader
-from gpumon.snapshots.machine import UnreadableError
+from gpumon.snapshots.build import build_snapshot
+from gpumon.snapshots.codec import MAX_BYTES, encode
+from gpumon.snapshots.loader import SnapshotLoader
 from gpumon.snapshots.model import Snapshot
 from gpumon.snapshots.oom_file import begins_as_json, oom_snapshot
+from gpumon.snapshots.pickle_reader import UnreadableError
 from gpumon.snapshots.source import SnapshotFile
 
 _PROGRESS_SECONDS: Final = 0.1
-_LOOK_SECONDS: Final = 0.5
-_SPARE_BYTES: Final = 8 << 20
+_PARENT_CHECK_SECONDS: Final = 0.5
+_RESERVE_BYTES: Final = 8 << 20
 
 
-class Teller:
-    """Writes what gpumon is told, progress at most every tenth of a second."""
+class MessageWriter:
+    """Writes messages to gpumon; progress at most every tenth of a second."""
 
     def __init__(self) -> None:
-        self._next = 0.0
+        self._next_progress = 0.0
 
     def progress(self, read_bytes: int) -> None:
-        """So much of the file was read."""
+        """Report how many bytes of the file were read."""
         now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _PROGRESS_SECONDS
-            self.tell({"event": "progress", "read_bytes": read_bytes})
+        if now >= self._next_progress:
+            self._next_progress = now + _PROGRESS_SECONDS
+            self.write({"event": "progress", "read_bytes": read_bytes})
 
-    def tell(self, message: dict[str, Any]) -> None:
-        """Writes a line."""
+    def write(self, message: dict[str, Any]) -> None:
+        """Write a message as a line."""
         line = json.dumps(message) + "\n"
-        if len(line) > MOST_BYTES:
-            line = json.dumps({"event": "refused", "reason": "holds more than gpumon can show"}) + "\n"
+        if len(line) > MAX_BYTES:
+            line = json.dumps({"event": "refused", "reason": "contains more than gpumon can show"}) + "\n"
         sys.stdout.write(line)
         sys.stdout.flush()
 
 
 def main() -> None:
-    """Reads standard input within the limits."""
+    """Read standard input within the limits."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--name", default="")
     parser.add_argument("--largest", type=int, default=0)
@@ -67,53 +67,53 @@ def main() -> None:
     _limit(resource.RLIMIT_CPU, options.seconds)
     _limit(resource.RLIMIT_CORE, 0)
     _end_with_gpumon()
-    gc.disable()  # what is made by the million is kept to the end, and looking through it again and again costs half
-    teller = Teller()
-    spare = bytearray(_SPARE_BYTES)
-    message = _outcome(teller, options.name, options.largest)
+    gc.disable()  # millions of objects live to the end; collecting them repeatedly doubles the time
+    writer = MessageWriter()
+    reserve = bytearray(_RESERVE_BYTES)
+    message = _outcome(writer, options.name, options.largest)
     if message is None:
-        del spare  # what was read may not be gone, and there must be room for saying so
+        del reserve  # the memory of the file may not be freed yet, and the message needs some
         limit = options.memory >> 20
-        message = {"event": "refused", "reason": f"needs more memory to read than the {limit} MiB that it may take"}
-    teller.tell(message)
+        message = {"event": "refused", "reason": f"needs more memory to read than the limit of {limit} MiB"}
+    writer.write(message)
 
 
-def _outcome(teller: Teller, name: str, largest: int) -> dict[str, Any] | None:
-    """What gpumon is told in the end, or None where the memory does not suffice."""
+def _outcome(writer: MessageWriter, name: str, largest: int) -> dict[str, Any] | None:
+    """The last message to gpumon, or None if the memory does not suffice."""
     try:
-        return {"event": "result", "snapshot": encoded(_read(teller, name, largest))}
+        return {"event": "result", "snapshot": encode(_read(writer, name, largest))}
     except UnreadableError as error:
         return {"event": "refused", "reason": str(error)}
     except MemoryError:
         return None
 
 
-def _read(teller: Teller, name: str, largest: int) -> Snapshot:
+def _read(writer: MessageWriter, name: str, largest: int) -> Snapshot:
     file = SnapshotFile(0)
     if begins_as_json(file.peek()):
         return oom_snapshot(file, name)
-    loader = Loader(file, lambda _: teller.progress(file.read_bytes))
+    loader = SnapshotLoader(file, lambda _: writer.progress(file.read_bytes))
     root = loader.run()
-    teller.tell({"event": "progress", "read_bytes": file.size_bytes})
-    return snapshot(loader, root, name, file.size_bytes, largest)
+    writer.write({"event": "progress", "read_bytes": file.size_bytes})
+    return build_snapshot(loader, root, name, file.size_bytes, largest)
 
 
 def _end_with_gpumon() -> None:
-    """Ends this process soon after gpumon was killed: long stretches of the work write nothing that would fail."""
+    """End this process soon after gpumon was killed: for a long time it may write nothing that would fail."""
     parent = os.getppid()
 
-    def look(*_: object) -> None:
+    def check_parent(*_: object) -> None:
         if os.getppid() != parent:
             os._exit(1)
 
-    signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
+    signal.signal(signal.SIGALRM, check_parent)
+    signal.setitimer(signal.ITIMER_REAL, _PARENT_CHECK_SECONDS, _PARENT_CHECK_SECONDS)
 
 
-def _limit(what: int, most: int) -> None:
-    """Sets a limit, unless a lower one is in force."""
-    _, hard = resource.getrlimit(what)
-    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+def _limit(kind: int, limit: int) -> None:
+    """Set a resource limit, unless a lower one is in force."""
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 if __name__ == "__main__":
@@ -122,4 +122,4 @@ if __name__ == "__main__":
     except BrokenPipeError:
         os._exit(1)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)  # at its very end Python takes no signals any more, and it would kill
+        signal.setitimer(signal.ITIMER_REAL, 0)  # while Python finalizes, the signal would kill it

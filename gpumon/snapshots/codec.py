@@ -1,19 +1,29 @@
-"""What is kept of a snapshot as JSON, for the pipe between the child that reads the file and gpumon."""
+"""A snapshot as JSON, for the pipe between gpumon and the child process that reads the file."""
 
 from dataclasses import fields
 from typing import Any, Final
 
-from gpumon.core.allocator import Block, BlockState, Segment
+from gpumon.core.allocator import BlockState, Segment, SegmentBlock
 from gpumon.core.timeline import Summary
-from gpumon.snapshots.model import Allocation, Amount, Course, DeviceMemory, Frame, History, OutOfMemory, Snapshot, Use
+from gpumon.snapshots.model import (
+    Allocation,
+    Amount,
+    DeviceMemory,
+    History,
+    MemorySeries,
+    OomTraceEvent,
+    Snapshot,
+    SnapshotFrame,
+    StackUse,
+)
 
-MOST_BYTES: Final = 64 << 20
-"""Of the line that a snapshot becomes. What gpumon makes of it takes ten times as much."""
+MAX_BYTES: Final = 64 << 20
+"""Limit on the line of a snapshot. The decoded snapshot takes ten times as much memory."""
 _STATES = tuple(BlockState)
 
 
-def encoded(snapshot: Snapshot) -> dict[str, Any]:
-    """As plain lists and dicts."""
+def encode(snapshot: Snapshot) -> dict[str, Any]:
+    """A snapshot as lists and dicts."""
     return {
         "name": snapshot.name,
         "size_bytes": snapshot.size_bytes,
@@ -21,65 +31,65 @@ def encoded(snapshot: Snapshot) -> dict[str, Any]:
         "stacks": snapshot.stacks,
         "settings": snapshot.settings,
         "notes": snapshot.notes,
-        "devices": [_encoded_device(device) for device in snapshot.devices],
+        "devices": [_encode_device(device) for device in snapshot.devices],
     }
 
 
-def decoded(told: dict[str, Any]) -> Snapshot:
-    """The other way; what comes is from a child of ours, and has this form."""
+def decode(document: dict[str, Any]) -> Snapshot:
+    """Build a snapshot from what `encode` returned. The document comes from gpumon's own child and is trusted."""
     return Snapshot(
-        name=told["name"],
-        size_bytes=told["size_bytes"],
-        frames=tuple(Frame(*each) for each in told["frames"]),
-        stacks=tuple(map(tuple, told["stacks"])),
-        devices=tuple(_decoded_device(each) for each in told["devices"]),
-        settings=told["settings"],
-        notes=tuple(told["notes"]),
+        name=document["name"],
+        size_bytes=document["size_bytes"],
+        frames=tuple(SnapshotFrame(*frame) for frame in document["frames"]),
+        stacks=tuple(map(tuple, document["stacks"])),
+        devices=tuple(_decode_device(device) for device in document["devices"]),
+        settings=document["settings"],
+        notes=tuple(document["notes"]),
     )
 
 
-def _encoded_device(device: DeviceMemory) -> dict[str, Any]:
+def _encode_device(device: DeviceMemory) -> dict[str, Any]:
     return {
         "ordinal": device.ordinal,
-        "segments": [_encoded_segment(segment) for segment in device.segments],
+        "segments": [_encode_segment(segment) for segment in device.segments],
         "uses": device.uses,
-        "history": None if device.history is None else _encoded_history(device.history),
+        "history": None if device.history is None else _encode_history(device.history),
         "notes": device.notes,
     }
 
 
-def _decoded_device(told: dict[str, Any]) -> DeviceMemory:
+def _decode_device(document: dict[str, Any]) -> DeviceMemory:
     return DeviceMemory(
-        ordinal=told["ordinal"],
-        segments=tuple(_decoded_segment(told["ordinal"], *each) for each in told["segments"]),
-        uses=tuple(Use(stack, *(Amount(*each) for each in amounts)) for stack, *amounts in told["uses"]),
-        history=None if told["history"] is None else _decoded_history(told["history"]),
-        notes=tuple(told["notes"]),
+        ordinal=document["ordinal"],
+        segments=tuple(_decode_segment(document["ordinal"], *segment) for segment in document["segments"]),
+        uses=tuple(StackUse(stack, *(Amount(*amount) for amount in amounts)) for stack, *amounts in document["uses"]),
+        history=None if document["history"] is None else _decode_history(document["history"]),
+        notes=tuple(document["notes"]),
     )
 
 
-def _encoded_history(history: History) -> dict[str, Any]:
+def _encode_history(history: History) -> dict[str, Any]:
     return {field.name: getattr(history, field.name) for field in fields(history)}
 
 
-def _decoded_history(told: dict[str, Any]) -> History:
+def _decode_history(document: dict[str, Any]) -> History:
     return History(
         **{
-            **told,
-            "by_time": _decoded_course(*told["by_time"]),
-            "by_event": _decoded_course(*told["by_event"]),
-            "peak": Amount(*told["peak"]),
-            "ooms": tuple(OutOfMemory(*each) for each in told["ooms"]),
-            "largest": tuple(Allocation(*each) for each in told["largest"]),
+            **document,
+            "by_time": _decode_series(*document["by_time"]),
+            "by_event": _decode_series(*document["by_event"]),
+            "peak": Amount(*document["peak"]),
+            "ooms": tuple(OomTraceEvent(*oom) for oom in document["ooms"]),
+            "largest": tuple(Allocation(*allocation) for allocation in document["largest"]),
         }
     )
 
 
-def _decoded_course(allocated: list[Any], reserved: list[Any]) -> Course:
-    return Course(tuple(Summary(*each) for each in allocated), tuple(Summary(*each) for each in reserved))
+def _decode_series(allocated: list[Any], reserved: list[Any]) -> MemorySeries:
+    return MemorySeries(tuple(Summary(*item) for item in allocated), tuple(Summary(*item) for item in reserved))
 
 
-def _encoded_segment(segment: Segment) -> tuple[Any, ...]:
+def _encode_segment(segment: Segment) -> tuple[Any, ...]:
     blocks = [(block.size_bytes, _STATES.index(block.state), block.requested_bytes) for block in segment.blocks]
     return (
         segment.address,
@@ -92,7 +102,7 @@ def _encoded_segment(segment: Segment) -> tuple[Any, ...]:
     )
 
 
-def _decoded_segment(  # noqa: PLR0917 - in the order in which they are encoded
+def _decode_segment(  # noqa: PLR0917 - the fields of an encoded segment, in their order
     ordinal: int,
     address: int,
     size: int,
@@ -110,5 +120,5 @@ def _decoded_segment(  # noqa: PLR0917 - in the order in which they are encoded
         pool=(pool[0], pool[1]),
         is_large=is_large,
         is_expandable=is_expandable,
-        blocks=tuple(Block(size, _STATES[state], asked) for size, state, asked in blocks),
+        blocks=tuple(SegmentBlock(size, _STATES[state], requested) for size, state, requested in blocks),
     )

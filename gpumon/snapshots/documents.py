@@ -1,23 +1,22 @@
-"""A snapshot, and what two of them differ in, as JSON documents; their names are public."""
+"""A snapshot, and the changes between two of them, as a JSON document with public names."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
 from gpumon.core.holes import Holes, SegmentLayout
-from gpumon.snapshots.difference import changes
-from gpumon.snapshots.model import Amount, DeviceMemory, Frame, History, Snapshot
-from gpumon.snapshots.tree import Measure
+from gpumon.snapshots.model import Amount, DeviceMemory, History, Snapshot, SnapshotFrame
+from gpumon.snapshots.stack_tree import Measure, stack_changes
 
 _SCHEMA: Final = 1
 
 
 def snapshot_document(snapshot: Snapshot, top: int, earlier: Snapshot | None = None) -> dict[str, Any]:
-    """What a snapshot holds, and what has changed since another one.
+    """The JSON document of a snapshot.
 
     Args:
-        snapshot: The file.
-        top: So many stacks of each device, and as many changes, segments' groups and failed allocations.
-        earlier: The other file, if there are two.
+        snapshot: The snapshot.
+        top: Limit on the stacks, changes, segment groups and failed allocations of each device.
+        earlier: The snapshot to compare with, or None.
     """
     devices = [_device_document(snapshot, device, top) for device in snapshot.devices]
     document = {
@@ -30,8 +29,8 @@ def snapshot_document(snapshot: Snapshot, top: int, earlier: Snapshot | None = N
         "devices": devices,
     }
     if earlier is not None:
-        for device, told in zip(snapshot.devices, devices, strict=True):
-            told["changes"] = _changes(earlier, (snapshot, device), top)
+        for device, device_document in zip(snapshot.devices, devices, strict=True):
+            device_document["changes"] = _changes(earlier, (snapshot, device), top)
     return document
 
 
@@ -89,9 +88,9 @@ def _history_document(snapshot: Snapshot, history: History, top: int) -> dict[st
 
 
 def _changes(earlier: Snapshot, now: tuple[Snapshot, DeviceMemory], top: int) -> list[dict[str, Any]]:
-    before = next((each for each in earlier.devices if each.ordinal == now[1].ordinal), None)
-    found = changes((earlier, before), now, Measure.NOW, innermost_first=True)
-    found.sort(key=lambda share: -share.weight)
+    before = next((device for device in earlier.devices if device.ordinal == now[1].ordinal), None)
+    shares = stack_changes((earlier, before), now, Measure.NOW, innermost_first=True)
+    shares.sort(key=lambda share: -share.weight)
     return [
         {
             "change_bytes": share.amount.bytes - share.before.bytes,
@@ -99,7 +98,7 @@ def _changes(earlier: Snapshot, now: tuple[Snapshot, DeviceMemory], top: int) ->
             **_amount_document("before", share.before),
             "frames": _frame_documents(share.frames),
         }
-        for share in found[:top]
+        for share in shares[:top]
     ]
 
 
@@ -119,5 +118,5 @@ def _amount_document(name: str, amount: Amount) -> dict[str, int]:
     return {f"{name}_bytes": amount.bytes, f"{name}_blocks_count": amount.blocks}
 
 
-def _frame_documents(frames: Sequence[Frame]) -> list[dict[str, Any]]:
+def _frame_documents(frames: Sequence[SnapshotFrame]) -> list[dict[str, Any]]:
     return [{"name": frame.name, "file": frame.file or None, "line": frame.line or None} for frame in frames]

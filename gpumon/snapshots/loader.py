@@ -1,136 +1,140 @@
-"""A snapshot from its pickle: events and blocks become columns and small tuples as soon as they are read."""
+"""Loads a snapshot from its pickle: events and blocks become columns and small tuples as soon as they are read."""
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from gpumon.snapshots.machine import GUARD_BYTES, Machine, Plain, Source
-from gpumon.snapshots.shapes import FRAMES, NEEDED, Shape
-from gpumon.snapshots.tables import Events, Stacks, action_of, whole
+from gpumon.snapshots.event_pattern import FRAMES, NEEDED, EventPattern
+from gpumon.snapshots.pickle_reader import GUARD_BYTES, ByteSource, PickleReader, PickleValue
+from gpumon.snapshots.trace_table import StackTable, TraceEvents, action_of, whole
 
-_MOST_LOOKS: Final = 16
-_MOST_KEYS: Final = 64
-_INSTEAD_OF_ADDRESS: Final = "device_free"
-"""What an allocation that failed has."""
+_MAX_LAYOUTS: Final = 16
+_MAX_KEYS: Final = 64
+_FREE_BYTES: Final = "device_free"
+"""The key that an OOM event has in place of ``addr``."""
 
-_Look = tuple[tuple[str, ...], tuple[str, ...]]
-
-
-class Taken:
-    """Stands in the place of an event that was taken into the columns."""
+_Layout = tuple[tuple[str, ...], tuple[str, ...]]
+"""The keys of an event, and those of them whose value is inline."""
 
 
-_TAKEN: Final = Taken()
+class EventPlaceholder:
+    """Stands for an event that was added to the columns."""
 
 
-class Loader(Machine):
-    """Reads one file.
+_PLACEHOLDER: Final = EventPlaceholder()
+
+
+class SnapshotLoader(PickleReader):
+    """Loads one file.
 
     Args:
         source: The file.
-        on_chunk: Is called with the number of bytes read so far whenever more were read.
+        on_chunk: Called after each chunk with the number of bytes read so far.
     """
 
-    def __init__(self, source: Source, on_chunk: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(self, source: ByteSource, on_chunk: Callable[[int], None] = lambda _: None) -> None:
         super().__init__(source, on_chunk)
-        self.stacks = Stacks()
-        self.events: dict[int, Events] = {}
-        """The events that belong into a list, by the list's identity; the lists themselves stay empty."""
-        self._lists: list[Plain] = []
-        self._shapes: list[Shape] = []
-        self._looks: set[_Look] = set()
+        self.stacks = StackTable()
+        self.events: dict[int, TraceEvents] = {}
+        """The events of each list, by the identity of the list; the list itself stays empty."""
+        self._lists: list[PickleValue] = []
+        self._patterns: list[EventPattern] = []
+        self._layouts: set[_Layout] = set()
 
-    def dict_begins(self) -> bool:
-        """Takes events for as long as they look like one before."""
-        for shape in self._shapes:
-            if shape.match(self.data, self.at):
-                self._take_alike(shape)
+    def begin_dict(self) -> bool:
+        """Read events with a pattern as long as one matches."""
+        for pattern in self._patterns:
+            if pattern.match(self.data, self.at):
+                self._read_matching(pattern)
                 return True
         return False
 
-    def dict_ends(self) -> None:
-        """Takes an event or a block that was followed instruction by instruction."""
+    def end_dict(self) -> None:
+        """Convert an event or a block that was read opcode by opcode."""
         filled: dict[str, Any] = self.stack[-1]
         if "action" in filled:
-            self._take_event(filled)
+            self._add_event(filled)
         elif "state" in filled and "size" in filled:
             self.stack[-1] = self._block(filled)
-            filled.clear()  # the memo holds on to it
+            filled.clear()  # the memo still refers to the dict
 
-    def events_of(self, listed: Plain) -> Events | None:
-        """The events of a device's list."""
-        return self.events.get(id(listed))
+    def events_of(self, trace: PickleValue) -> TraceEvents | None:
+        """The events of a device's trace, a list of the pickle."""
+        return self.events.get(id(trace))
 
-    def _take_alike(self, shape: Shape) -> None:
-        safe_end = len(self.data) if self.is_whole else len(self.data) - GUARD_BYTES
-        count, self.at = shape.take(self.data, self.at, safe_end, self._events_here(self.stack), _TAKEN)
-        self.stack += [_TAKEN] * count
+    def _read_matching(self, pattern: EventPattern) -> None:
+        safe_end = len(self.data) if self.is_at_end else len(self.data) - GUARD_BYTES
+        count, self.at = pattern.read(self.data, self.at, safe_end, self._current_events(self.stack), _PLACEHOLDER)
+        self.stack += [_PLACEHOLDER] * count
 
-    def _take_event(self, filled: dict[str, Any]) -> None:
+    def _add_event(self, filled: dict[str, Any]) -> None:
         action = action_of(filled["action"])
-        address = whole(filled.get(_INSTEAD_OF_ADDRESS, filled.get("addr")))
+        address = whole(filled.get(_FREE_BYTES, filled.get("addr")))
         size, time = whole(filled.get("size")), whole(filled.get("time_us"))
         stack = self.stacks.number(filled.get("frames"))
         self.stack.pop()
-        self._events_here(self.stack).add(action, address, size, time, stack)
-        self.stack.append(_TAKEN)
-        self._learn(filled)
+        self._current_events(self.stack).add(action, address, size, time, stack)
+        self.stack.append(_PLACEHOLDER)
+        self._add_pattern(filled)
         filled.clear()
 
-    def _learn(self, filled: dict[str, Any]) -> None:
-        """Keeps in mind what an event looks like, if others may look like it."""
-        look = self._look_of(filled)
-        if look is None or look in self._looks or len(self._looks) >= _MOST_LOOKS:
+    def _add_pattern(self, filled: dict[str, Any]) -> None:
+        """Create a pattern for further events with the layout of this one."""
+        layout = self._layout_of(filled)
+        if layout is None or layout in self._layouts or len(self._layouts) >= _MAX_LAYOUTS:
             return
-        self._looks.add(look)
-        keys, own = look
-        is_alike = set(NEEDED) <= set(keys) and not {*NEEDED, FRAMES} & set(own) and _INSTEAD_OF_ADDRESS not in keys
-        if is_alike and FRAMES not in keys[:-1]:
-            places = {each: place for place, each in enumerate(self.memo) if isinstance(each, str) and each in keys}
-            if len(places) == len(keys):
-                self._shapes.append(Shape(keys, own, places, self.memo, self.stacks))
+        self._layouts.add(layout)
+        keys, inline = layout
+        is_supported = set(NEEDED) <= set(keys) and not {*NEEDED, FRAMES} & set(inline) and _FREE_BYTES not in keys
+        if is_supported and FRAMES not in keys[:-1]:
+            indexes = {
+                value: index for index, value in enumerate(self.memo) if isinstance(value, str) and value in keys
+            }
+            if len(indexes) == len(keys):
+                self._patterns.append(EventPattern(keys, inline, indexes, self.memo, self.stacks))
 
-    def _look_of(self, filled: dict[str, Any]) -> _Look | None:
-        """The keys of an event, and those whose texts and tuples came with it: they follow the event in the memo."""
-        begin = max(0, len(self.memo) - _MOST_KEYS)
-        kept = next((place for place in range(begin, len(self.memo)) if self.memo[place] is filled), None)
-        if kept is None:
+    def _layout_of(self, filled: dict[str, Any]) -> _Layout | None:
+        """The layout of an event. Its inline values follow the event itself in the memo."""
+        begin = max(0, len(self.memo) - _MAX_KEYS)
+        own_index = next((index for index in range(begin, len(self.memo)) if self.memo[index] is filled), None)
+        if own_index is None:
             return None
-        follows = iter(self.memo[kept + 1 :])
-        expected = next(follows, None)
-        own = []
+        following = iter(self.memo[own_index + 1 :])
+        expected = next(following, None)
+        inline = []
         for key, value in filled.items():
             if isinstance(value, (str, tuple)) and value is expected:
-                own.append(key)
-                expected = next(follows, None)
-        return tuple(filled), tuple(own)
+                inline.append(key)
+                expected = next(following, None)
+        return tuple(filled), tuple(inline)
 
-    def _events_here(self, stack: list[Plain]) -> Events:
-        """The events of the list that the next item goes to.
+    def _current_events(self, stack: list[PickleValue]) -> TraceEvents:
+        """The events of the list that the next item is appended to.
 
-        The list is on top where the item comes alone, or is the first one above a mark; else it stands below the mark.
+        The list is on top of the stack if the item is appended alone or is the first one above a mark; otherwise the
+        list is below the mark.
         """
         target = stack[-1] if isinstance(stack[-1], list) else stack[self.marks[-1] - 1]
         events = self.events.get(id(target))
         if events is None:
             if not isinstance(target, list):
                 raise TypeError(target)
-            self._lists.append(target)  # so that no other one takes its identity
-            events = self.events[id(target)] = Events()
+            self._lists.append(target)  # keeps the list alive, so that its identity stays unique
+            events = self.events[id(target)] = TraceEvents()
         return events
 
-    def _extend(self, items: list[Plain]) -> None:
-        super()._extend([item for item in items if item is not _TAKEN])
+    def _extend(self, items: list[PickleValue]) -> None:
+        super()._extend([item for item in items if item is not _PLACEHOLDER])
 
-    def _block(self, told: dict[str, Any]) -> tuple[int, int, int, str, int]:
-        """Address, size, size that was asked for, state and stack of a block."""
-        size, state = whole(told.get("size")), told["state"]
-        requested, frames = told.get("requested_size"), told.get("frames")
-        history = told.get("history")  # of torch 2.0
+    def _block(self, raw: dict[str, Any]) -> tuple[int, int, int, str, int]:
+        """Address, size, requested size, state and stack of a block."""
+        size, state = whole(raw.get("size")), raw["state"]
+        requested, frames = raw.get("requested_size"), raw.get("frames")
+        history = raw.get("history")  # written by torch 2.0
         if isinstance(history, list) and history and isinstance(history[0], dict):
             frames = frames or history[0].get("frames")
             requested = history[0].get("real_size") if requested is None else requested
         return (
-            whole(told.get("address", told.get("addr"))),
+            whole(raw.get("address", raw.get("addr"))),
             size,
             size if requested is None else whole(requested),
             state if isinstance(state, str) else "",

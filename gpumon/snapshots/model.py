@@ -1,4 +1,4 @@
-"""What is kept of a snapshot, on both sides of the pipe: small, whatever the size of the file."""
+"""A snapshot as gpumon keeps it, on both sides of the pipe: small, whatever the size of the file."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -7,8 +7,8 @@ from gpumon.core.allocator import Segment
 from gpumon.core.timeline import Summary
 
 
-class Frame(NamedTuple):
-    """A line of a program that was on its way to an allocation; without a file it says why there is none."""
+class SnapshotFrame(NamedTuple):
+    """A stack frame; without a file its name explains why there is no frame."""
 
     name: str
     file: str = ""
@@ -16,7 +16,7 @@ class Frame(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """Bytes, and in how many blocks."""
+    """Bytes and the number of blocks that hold them."""
 
     bytes: int = 0
     blocks: int = 0
@@ -27,34 +27,34 @@ class Amount(NamedTuple):
         return Amount(self.bytes + other.bytes, self.blocks + other.blocks)
 
 
-NOTHING = Amount()
+NO_AMOUNT = Amount()
 
 
-class Use(NamedTuple):
+class StackUse(NamedTuple):
     """What one stack allocated.
 
     Attributes:
-        stack: Its number.
-        now: What of it is allocated in the end.
-        peak: What of it was allocated at the peak.
-        ever: All that the history tells.
+        stack: The number of the stack.
+        now: What is still allocated when the snapshot is taken.
+        peak: What was allocated at the peak.
+        ever: What was allocated in the entire history.
     """
 
     stack: int
-    now: Amount = NOTHING
-    peak: Amount = NOTHING
-    ever: Amount = NOTHING
+    now: Amount = NO_AMOUNT
+    peak: Amount = NO_AMOUNT
+    ever: Amount = NO_AMOUNT
 
 
-class OutOfMemory(NamedTuple):
-    """An allocation that failed.
+class OomTraceEvent(NamedTuple):
+    """A failed allocation in the history.
 
     Attributes:
-        seconds: Since the history began.
-        event: Its number in the history.
-        bytes: What was asked for.
-        free_bytes: What was free on the device.
-        stack: Who asked.
+        seconds: Time since the first event.
+        event: The number of the event.
+        bytes: The requested size.
+        free_bytes: Free memory of the device.
+        stack: The number of the stack that requested it.
     """
 
     seconds: float
@@ -68,10 +68,10 @@ class Allocation(NamedTuple):
     """One allocation of the history.
 
     Attributes:
-        seconds: When, since the history began.
-        end_seconds: When it was freed, or None.
-        bytes: What was asked for.
-        stack: Who asked.
+        seconds: Time of the allocation since the first event.
+        end_seconds: Time when it was freed, or None.
+        bytes: The requested size.
+        stack: The number of the stack that requested it.
     """
 
     seconds: float
@@ -80,12 +80,12 @@ class Allocation(NamedTuple):
     stack: int
 
 
-class Course(NamedTuple):
-    """How much there was in equal stretches: the lowest, how much there was at its end, and the highest.
+class MemorySeries(NamedTuple):
+    """Lowest, last and highest number of bytes in ranges of equal length.
 
     Attributes:
-        allocated: Of what was allocated.
-        reserved: Of what the driver had given.
+        allocated: Allocated bytes.
+        reserved: Bytes reserved from the driver.
     """
 
     allocated: tuple[Summary, ...]
@@ -94,39 +94,40 @@ class Course(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The trace of one device. Its sizes are what was asked for, before the allocator rounds them.
+    """The recorded history of one device. Its sizes are those requested, before the allocator rounds them.
 
     Attributes:
-        events: How many there are.
-        begin_seconds: Unix time of the first; 0 where this PyTorch keeps no times, and an event counts as a second.
-        duration_seconds: Time to the last.
-        by_time: The course in equal stretches of time.
-        by_event: The course in stretches of as many events each: a pause takes no room.
-        peak: What was allocated at the peak, and in how many blocks.
-        peak_seconds: When, since the beginning.
-        peak_event: At which event.
-        peak_reserved_bytes: What was reserved then.
-        earlier_bytes: What was allocated before the first event.
-        ooms: Allocations that failed, oldest first.
-        largest: The largest allocations, by time; none unless they were asked for.
+        events: Number of events.
+        begin_seconds: Unix time of the first event; 0 where this PyTorch records no times, and each event counts as one
+            second.
+        duration_seconds: Time from the first event to the last.
+        by_time: The series over ranges of equal time.
+        by_event: The series over ranges of equally many events, in which a pause takes no room.
+        peak: What was allocated at the peak.
+        peak_seconds: Time of the peak since the first event.
+        peak_event: The event of the peak.
+        peak_reserved_bytes: Bytes reserved at the peak.
+        earlier_bytes: Bytes allocated before the first event.
+        ooms: Failed allocations, oldest first.
+        largest: The largest allocations in the order of their times; empty unless they were requested.
     """
 
     events: int
     begin_seconds: float
     duration_seconds: float
-    by_time: Course
-    by_event: Course
+    by_time: MemorySeries
+    by_event: MemorySeries
     peak: Amount
     peak_seconds: float
     peak_event: int
     peak_reserved_bytes: int
     earlier_bytes: int
-    ooms: tuple[OutOfMemory, ...] = ()
+    ooms: tuple[OomTraceEvent, ...] = ()
     largest: tuple[Allocation, ...] = ()
 
     @property
     def has_times(self) -> bool:
-        """Whether its seconds are seconds, and not events."""
+        """Whether PyTorch recorded times, so that seconds are not numbers of events."""
         return self.begin_seconds > 0
 
 
@@ -135,42 +136,42 @@ class DeviceMemory:
     """One device in a snapshot.
 
     Attributes:
-        ordinal: The process's own number of it.
-        segments: What the allocator holds of the driver.
+        ordinal: The number of the device in its process.
+        segments: The segments that the allocator holds.
         uses: What each stack allocated.
-        history: What happened, or None where nothing was recorded.
-        notes: What one has to know about these figures, a sentence each.
+        history: The recorded history, or None.
+        notes: What a reader of the values has to know, one sentence each.
     """
 
     ordinal: int
     segments: tuple[Segment, ...]
-    uses: tuple[Use, ...] = ()
+    uses: tuple[StackUse, ...] = ()
     history: History | None = None
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A file that was read.
+    """The contents of a snapshot file.
 
     Attributes:
-        name: Its name.
+        name: The name of the file.
         size_bytes: Its size.
-        frames: Frames, by number.
-        stacks: Frame numbers of each stack, innermost first, by number of the stack.
-        devices: The devices that have something, by ordinal.
-        settings: The allocator's settings, as texts.
-        notes: What one has to know about the file, a sentence each.
+        frames: All frames; a stack refers to them by index.
+        stacks: The frame numbers of each stack, innermost first.
+        devices: The devices that have segments or a history, by ordinal.
+        settings: The settings of the allocator.
+        notes: What a reader of the file has to know, one sentence each.
     """
 
     name: str
     size_bytes: int
-    frames: tuple[Frame, ...]
+    frames: tuple[SnapshotFrame, ...]
     stacks: tuple[tuple[int, ...], ...]
     devices: tuple[DeviceMemory, ...]
     settings: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def frames_of(self, stack: int) -> tuple[Frame, ...]:
+    def frames_of(self, stack: int) -> tuple[SnapshotFrame, ...]:
         """The frames of a stack, innermost first."""
         return tuple(self.frames[number] for number in self.stacks[stack])

@@ -1,4 +1,4 @@
-"""The history of a snapshot as a trace that ui.perfetto.dev opens: counters, and the largest allocations as slices."""
+"""Writes the history of a snapshot as a trace for ui.perfetto.dev: counters, and slices of the largest allocations."""
 
 import json
 import os
@@ -8,45 +8,47 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from gpumon.core.exits import CommandError, ExitCode
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text
-from gpumon.snapshots.model import Allocation, Course, DeviceMemory, History, Snapshot
+from gpumon.snapshots.model import Allocation, DeviceMemory, History, MemorySeries, Snapshot
 
-MOST_ALLOCATIONS: Final = 20_000
-"""A viewer in a browser is still quick with as many."""
+MAX_ALLOCATIONS: Final = 20_000
+"""The viewer in a browser stays fast with this many."""
 _MICROSECONDS: Final = 1_000_000
-_MOST_FRAMES: Final = 12
+_MAX_FRAMES: Final = 12
 
 
 def refuse_existing(path: Path) -> None:
-    """Makes sure that nothing is overwritten.
+    """Check that no file would be overwritten.
 
     Raises:
-        CommandError: There is a file already.
+        CommandError: The file exists.
     """
     if os.path.lexists(path):
-        reason = f"{safe_text(str(path), 200)} is there already, and nothing is overwritten."
-        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason, "Give another name."), ExitCode.USAGE)
+        reason = f"{safe_text(str(path), 200)} exists already. gpumon does not overwrite files."
+        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason, "Use another file name."), ExitCode.USAGE)
 
 
 def save(snapshot: Snapshot, path: Path) -> int:
-    """Writes the trace, all of it or nothing, and says how many events it has.
+    """Write the trace atomically.
+
+    Returns:
+        The number of events.
 
     Raises:
-        CommandError: There is nothing to write, or it cannot be written.
+        CommandError: The snapshot has no history, or the file cannot be written.
     """
     events = list(trace_events(snapshot))
     if not events:
-        reason = f"{snapshot.name} has no history that could be drawn over time."
+        reason = f"{snapshot.name} has no history."
         raise CommandError(Problem(ProblemCode.NOT_FOUND, reason, _HOW_TO_RECORD), ExitCode.BAD_VERDICT)
     text = json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, ensure_ascii=False)
     draft = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
     try:
         try:
             draft.write_text(text, encoding="utf-8")
-            os.link(draft, path)  # fails where there is one already, unlike a rename
+            os.link(draft, path)  # unlike a rename, fails if the file exists
         finally:
             with suppress(OSError):
                 draft.unlink()
@@ -58,55 +60,67 @@ def save(snapshot: Snapshot, path: Path) -> int:
     return len(events)
 
 
-_HOW_TO_RECORD: Final = "torch.cuda.memory._record_memory_history() turns it on."
+_HOW_TO_RECORD: Final = "Call torch.cuda.memory._record_memory_history() before the snapshot is taken."
 
 
 def trace_events(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    """The events, one device a process."""
+    """The events of the trace; each device is a process in it."""
     for device in snapshot.devices:
         if device.history is not None:
-            yield _named(device)
+            yield _process_name(device)
             yield from _counters(device.ordinal, device.history)
             yield from _failures(snapshot, device.ordinal, device.history)
             for number, allocation in enumerate(device.history.largest):
                 yield from _slice(snapshot, device, number, allocation)
 
 
-def _named(device: DeviceMemory) -> dict[str, Any]:
+def _process_name(device: DeviceMemory) -> dict[str, Any]:
     return {"ph": "M", "name": "process_name", "pid": device.ordinal, "args": {"name": f"cuda:{device.ordinal}"}}
 
 
 def _counters(ordinal: int, history: History) -> Iterator[dict[str, Any]]:
-    """The highest of each stretch of time, so that no peak is lost."""
+    """The highest value of each time range, so that no peak is lost."""
     width = history.duration_seconds / max(1, len(history.by_time.allocated))
-    for name, columns in zip(Course._fields, history.by_time, strict=True):
+    for name, columns in zip(MemorySeries._fields, history.by_time, strict=True):
         for number, column in enumerate(columns):
-            when = number * width * _MICROSECONDS
-            yield {"ph": "C", "name": name, "pid": ordinal, "ts": when, "args": {"bytes": int(column.high)}}
+            timestamp = number * width * _MICROSECONDS
+            yield {"ph": "C", "name": name, "pid": ordinal, "ts": timestamp, "args": {"bytes": int(column.high)}}
     peak = {"bytes": history.peak.bytes, "blocks": history.peak.blocks}
-    when = history.peak_seconds * _MICROSECONDS
-    yield {"ph": "i", "name": "peak", "pid": ordinal, "tid": 0, "ts": when, "s": "p", "args": peak}
+    timestamp = history.peak_seconds * _MICROSECONDS
+    yield {"ph": "i", "name": "peak", "pid": ordinal, "tid": 0, "ts": timestamp, "s": "p", "args": peak}
 
 
 def _failures(snapshot: Snapshot, ordinal: int, history: History) -> Iterator[dict[str, Any]]:
     for oom in history.ooms:
-        told = {"bytes": oom.bytes, "free_bytes": oom.free_bytes, "stack": _stack(snapshot, oom.stack)}
-        when = oom.seconds * _MICROSECONDS
-        yield {"ph": "i", "name": "out of memory", "pid": ordinal, "tid": 0, "ts": when, "s": "p", "args": told}
+        arguments = {"bytes": oom.bytes, "free_bytes": oom.free_bytes, "stack": _stack(snapshot, oom.stack)}
+        timestamp = oom.seconds * _MICROSECONDS
+        yield {
+            "ph": "i",
+            "name": "out of memory",
+            "pid": ordinal,
+            "tid": 0,
+            "ts": timestamp,
+            "s": "p",
+            "args": arguments,
+        }
 
 
-def _slice(snapshot: Snapshot, device: DeviceMemory, number: int, each: Allocation) -> Iterator[dict[str, Any]]:
-    """An allocation from its beginning to its end; one that has none lasts to the end of the history."""
+def _slice(snapshot: Snapshot, device: DeviceMemory, number: int, allocation: Allocation) -> Iterator[dict[str, Any]]:
+    """One allocation as a slice, which ends with the history if it was not freed."""
     assert device.history is not None
-    frame = snapshot.frames_of(each.stack)[0]
-    end = device.history.duration_seconds if each.end_seconds is None else each.end_seconds
-    told = {"bytes": each.bytes, "freed": each.end_seconds is not None, "stack": _stack(snapshot, each.stack)}
+    frame = snapshot.frames_of(allocation.stack)[0]
+    end = device.history.duration_seconds if allocation.end_seconds is None else allocation.end_seconds
+    arguments = {
+        "bytes": allocation.bytes,
+        "freed": allocation.end_seconds is not None,
+        "stack": _stack(snapshot, allocation.stack),
+    }
     common = {"cat": "allocation", "id": f"{device.ordinal}.{number}", "pid": device.ordinal, "tid": 0}
-    name = f"{bytes_text(each.bytes)} {frame.name}"
-    yield {**common, "ph": "b", "name": name, "ts": each.seconds * _MICROSECONDS, "args": told}
+    name = f"{bytes_text(allocation.bytes)} {frame.name}"
+    yield {**common, "ph": "b", "name": name, "ts": allocation.seconds * _MICROSECONDS, "args": arguments}
     yield {**common, "ph": "e", "name": name, "ts": end * _MICROSECONDS}
 
 
 def _stack(snapshot: Snapshot, stack: int) -> list[str]:
-    frames = snapshot.frames_of(stack)[:_MOST_FRAMES]
+    frames = snapshot.frames_of(stack)[:_MAX_FRAMES]
     return [f"{frame.name} {frame.file}:{frame.line}" if frame.file else frame.name for frame in frames]

@@ -1,7 +1,7 @@
-"""Follows the events of one device through time: how much was allocated, when most, and by whom.
+"""Replays the trace events of one device: how much was allocated over time, when the peak was, and by which stacks.
 
-A history is a ring: it may begin in the middle of a program. How much was allocated before it follows from its end,
-where what is allocated is known from the segments: the events in between are taken off again.
+PyTorch records events in a ring buffer, so a history may start in the middle of a program. What was allocated before
+its first event is computed backward from the segments, which show what is allocated after the last event.
 """
 
 from array import array
@@ -13,29 +13,29 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from gpumon.core.timeline import Summary
-from gpumon.snapshots.model import Allocation, Amount, Course, History, OutOfMemory
-from gpumon.snapshots.tables import EARLIER, Action, Events
+from gpumon.snapshots.model import Allocation, Amount, History, MemorySeries, OomTraceEvent
+from gpumon.snapshots.trace_table import EARLIER, Action, TraceEvents
 
 COLUMNS: Final = 2000
-"""Stretches that the course of a history is kept in."""
-_MOST_OOMS: Final = 1000
+"""Number of ranges in the series of a history."""
+_MAX_OOMS: Final = 1000
 _MICROSECOND: Final = 1e-6
 _SIGNS: Final = {int(Action.SEGMENT_ALLOC): 1, int(Action.SEGMENT_FREE): -1}
 _NEVER: Final = (1 << 32) - 1
 
-Held = Mapping[int, tuple[int, int]]
-"""Allocated blocks: bytes that were asked for and the stack, by address."""
+AllocatedBlocks = Mapping[int, tuple[int, int]]
+"""Allocated blocks: requested bytes and stack, by address."""
 
 
-class Replayed(NamedTuple):
-    """What came of it.
+class ReplayResult(NamedTuple):
+    """The result of a replay.
 
     Attributes:
-        history: The course.
+        history: The history.
         at_peak: What was allocated at the peak, by stack.
-        ever: All that the history tells, by stack.
-        stacks: Who allocated what is allocated in the end, by address, as far as the history tells.
-        missing_bytes: By so much the end of the history and the segments disagree.
+        ever: Everything that was allocated in the history, by stack.
+        stacks: The stacks of the blocks that are still allocated, by address, as far as the history has them.
+        missing_bytes: Difference between the allocated bytes of the segments and those at the end of the history.
     """
 
     history: History
@@ -45,91 +45,91 @@ class Replayed(NamedTuple):
     missing_bytes: int
 
 
-class _Axis:
-    """The course of something in columns of one kind."""
+class _ColumnSeries:
+    """Lowest, last and highest value of each column, along one axis."""
 
     def __init__(self) -> None:
         self.columns: list[tuple[int, int, int]] = []
         self._low = self._high = 0
 
-    def take(self, low: int, now: int, high: int, ended: int) -> None:
-        """Takes in a stretch, and ends so many columns with it; all but the first of them are empty."""
+    def add_range(self, low: int, now: int, high: int, ended: int) -> None:
+        """Add a range of events, and end a number of columns with it; all but the first of these are empty."""
         self._low, self._high = min(self._low, low), max(self._high, high)
         for _ in range(ended):
             self.columns.append((self._low, now, self._high))
             self._low = self._high = now
 
 
-class _Level:
-    """How much there is of something, and the course of that, by time and by event."""
+class _LevelTracker:
+    """The current value of a quantity, and its series by time and by event."""
 
     def __init__(self) -> None:
         self.now = self.low = self.high = 0
         self.lowest = 0
-        self._axes = (_Axis(), _Axis())
+        self._axes = (_ColumnSeries(), _ColumnSeries())
 
-    def end_stretch(self, ended: tuple[int, int]) -> None:
-        """Ends a stretch, and with it so many columns of each kind."""
+    def end_range(self, ended: tuple[int, int]) -> None:
+        """End a range of events, and with it a number of columns along each axis."""
         for axis, count in zip(self._axes, ended, strict=True):
-            axis.take(self.low, self.now, self.high, count)
+            axis.add_range(self.low, self.now, self.high, count)
         self.lowest = min(self.lowest, self.low)
         self.low = self.high = self.now
 
     def add(self, change: int) -> None:
-        """It changes."""
+        """Change the value."""
         self.now += change
         self.low = min(self.low, self.now)
         self.high = max(self.high, self.now)
 
-    def courses(self, base: int) -> Iterator[tuple[Summary, ...]]:
-        """The columns of each kind, above a level."""
+    def series(self, base: int) -> Iterator[tuple[Summary, ...]]:
+        """The columns along each axis, with a base value added."""
         for axis in self._axes:
             yield tuple(Summary(low + base, now + base, high + base) for low, now, high in axis.columns)
 
 
 class Replay:
-    """Follows the events of one device.
+    """Replays the events of one device.
 
     Args:
         events: The events, at least one.
-        held: What is allocated after the last one, as the segments tell.
+        allocated: The blocks that are allocated after the last event, from the segments.
         reserved_bytes: What is reserved then.
     """
 
-    def __init__(self, events: Events, held: Held, reserved_bytes: int) -> None:
+    def __init__(self, events: TraceEvents, allocated: AllocatedBlocks, reserved_bytes: int) -> None:
         self._events = events
-        self._held = held
+        self._final_blocks = allocated
         self._reserved_bytes = reserved_bytes
         self._free = Action.FREE if int(Action.FREE) in events.actions else Action.FREE_COMPLETED
-        """What frees: a history may have been told to leave out the requests."""
-        self._allocated = _Level()
-        self._reserved = _Level()
+        """The action that frees a block: a history may have been recorded without ``free_requested``."""
+        self._allocated = _LevelTracker()
+        self._reserved = _LevelTracker()
         self._alive: dict[int, int] = {}
-        """The event that allocated what is allocated, by address."""
+        """The event that allocated each allocated block, by address."""
         self._ends = array("I", [_NEVER]) * len(events)
-        """The event that freed what an event allocated."""
+        """The event that freed the allocation of each event."""
         self._earlier: list[tuple[int, int]] = []
-        """When something was freed whose allocation is not told, and its bytes."""
+        """Blocks that were freed but not allocated in the history: the event, and the size in bytes."""
         self._ever: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
         self._peak = self._peak_reserved = 0
-        self._peak_place = -1
-        """The event that brought the peak; before the first one if nothing rose above what was there then."""
+        self._peak_event = -1
+        """The event of the peak; -1 if the value before the first event was never exceeded."""
 
-    def run(self, largest: int = 0) -> Replayed:
-        """Follows them all.
+    def run(self, largest: int = 0) -> ReplayResult:
+        """Replay all events.
 
         Args:
-            largest: How many of the largest allocations are wanted one by one.
+            largest: How many of the largest allocations to return individually.
         """
-        for begin, end, ended in self._stretches():
-            self._follow(begin, end)
-            self._allocated.end_stretch(ended)
-            self._reserved.end_stretch(ended)
+        for begin, end, ended in self._time_ranges():
+            self._replay_range(begin, end)
+            self._allocated.end_range(ended)
+            self._reserved.end_range(ended)
         base, reserved_base = self._bases()
         at_peak = self._at_peak(base)
         events = self._events
-        times = _Times(events)
-        by_time, by_event = map(Course, self._allocated.courses(base), self._reserved.courses(reserved_base))
+        times = _Clock(events)
+        by_time, by_event = map(MemorySeries, self._allocated.series(base), self._reserved.series(reserved_base))
         history = History(
             events=len(events),
             begin_seconds=times.begin_us * _MICROSECOND,
@@ -137,23 +137,23 @@ class Replay:
             by_time=by_time,
             by_event=by_event,
             peak=sum(at_peak.values(), Amount()),
-            peak_seconds=times.seconds(max(0, self._peak_place)),
-            peak_event=max(0, self._peak_place),
+            peak_seconds=times.seconds(max(0, self._peak_event)),
+            peak_event=max(0, self._peak_event),
             peak_reserved_bytes=self._peak_reserved + reserved_base,
             earlier_bytes=base,
             ooms=tuple(self._ooms(times)),
             largest=tuple(self._largest(largest, times)),
         )
         ever = {stack: Amount(*amount) for stack, amount in self._ever.items()}
-        stacks = {address: events.stacks[place] for address, place in self._alive.items()}
-        missing = abs(sum(asked for asked, _ in self._held.values()) - base - self._allocated.now)
-        return Replayed(history, at_peak, ever, stacks, missing)
+        stacks = {address: events.stacks[index] for address, index in self._alive.items()}
+        missing = abs(sum(requested for requested, _ in self._final_blocks.values()) - base - self._allocated.now)
+        return ReplayResult(history, at_peak, ever, stacks, missing)
 
-    def _stretches(self) -> Iterator[tuple[int, int, tuple[int, int]]]:
-        """Events that belong to the same columns, and how many columns of each kind end with them."""
-        times = _Times(self._events)
+    def _time_ranges(self) -> Iterator[tuple[int, int, tuple[int, int]]]:
+        """Ranges of events that belong to the same columns, and how many columns along each axis end with them."""
+        times = _Clock(self._events)
         count = len(self._events)
-        by_time = [*accumulate((times.place(column / COLUMNS) for column in range(1, COLUMNS)), max), count]
+        by_time = [*accumulate((times.index_at(column / COLUMNS) for column in range(1, COLUMNS)), max), count]
         by_event = [column * count // COLUMNS for column in range(1, COLUMNS + 1)]
         time_ends, event_ends = Counter(by_time), Counter(by_event)
         begin = 0
@@ -161,102 +161,102 @@ class Replay:
             yield begin, end, (time_ends[end], event_ends[end])
             begin = end
 
-    def _follow(self, begin: int, end: int) -> None:
-        """The loop that a long history goes through."""
+    def _replay_range(self, begin: int, end: int) -> None:
+        """The inner loop, which is optimized for long histories."""
         events, allocated, reserved = self._events, self._allocated, self._reserved
         alive, ever, ends, all_sizes = self._alive, self._ever, self._ends, events.sizes
         actions, addresses, sizes = events.actions[begin:end], events.addresses[begin:end], all_sizes[begin:end]
         level, low, high = allocated.now, allocated.low, allocated.high
-        alloc, free = int(Action.ALLOC), int(self._free)  # plain numbers are compared twice as fast
-        for place, (action, address, size) in enumerate(zip(actions, addresses, sizes, strict=True), begin):
+        alloc, free = int(Action.ALLOC), int(self._free)  # comparing plain numbers is twice as fast
+        for index, (action, address, size) in enumerate(zip(actions, addresses, sizes, strict=True), begin):
             if action == alloc:
                 level += size
-                alive[address] = place
-                total = ever[events.stacks[place]]
+                alive[address] = index
+                total = ever[events.stacks[index]]
                 total[0] += size
                 total[1] += 1
                 if level > high:
                     high = level
                     if level > self._peak:
-                        self._peak, self._peak_place, self._peak_reserved = level, place, reserved.now
+                        self._peak, self._peak_event, self._peak_reserved = level, index, reserved.now
             elif action == free:
                 allocation = alive.pop(address, None)
                 if allocation is not None:
-                    ends[allocation] = place
+                    ends[allocation] = index
                     level -= all_sizes[allocation]
                 else:
-                    self._earlier.append((place, size))
+                    self._earlier.append((index, size))
                     level -= size
-                if level < low:  # noqa: PLR1730 - a call would cost a second in a long history
+                if level < low:  # noqa: PLR1730 - calling min() takes a second in a long history
                     low = level
             elif action in _SIGNS:
                 reserved.add(_SIGNS[action] * size)
         allocated.now, allocated.low, allocated.high = level, low, high
 
     def _bases(self) -> tuple[int, int]:
-        """What was allocated and reserved before the first event; never less than what was given back later."""
-        allocated = sum(asked for asked, _ in self._held.values()) - self._allocated.now
+        """Bytes allocated and reserved before the first event: at least what was freed later without an allocation."""
+        allocated = sum(requested for requested, _ in self._final_blocks.values()) - self._allocated.now
         freed = sum(size for _, size in self._earlier)
         reserved = self._reserved_bytes - self._reserved.now
         return max(allocated, freed, -self._allocated.lowest), max(reserved, -self._reserved.lowest)
 
     def _at_peak(self, base: int) -> dict[int, Amount]:
         """What was allocated at the peak, by stack."""
-        found: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
-        peak, events = self._peak_place, self._events
+        totals: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
+        peak, events = self._peak_event, self._events
         stop = peak + 1
         columns = zip(events.actions[:stop], self._ends[:stop], events.sizes[:stop], events.stacks[:stop], strict=True)
         for action, end, size, stack in columns:
             if action == Action.ALLOC and end > peak:
-                total = found[stack]
+                total = totals[stack]
                 total[0] += size
                 total[1] += 1
-        later = [size for place, size in self._earlier if place > peak]
-        rest = base - sum(size for place, size in self._earlier if place <= peak) - sum(later)
-        for address, (asked, stack) in self._held.items():
-            if address not in self._alive and asked <= rest:
-                rest -= asked
-                found[stack or EARLIER][0] += asked
-                found[stack or EARLIER][1] += 1
+        later = [size for index, size in self._earlier if index > peak]
+        rest = base - sum(size for index, size in self._earlier if index <= peak) - sum(later)
+        for address, (requested, stack) in self._final_blocks.items():
+            if address not in self._alive and requested <= rest:
+                rest -= requested
+                totals[stack or EARLIER][0] += requested
+                totals[stack or EARLIER][1] += 1
         if rest + sum(later):
-            found[EARLIER][0] += rest + sum(later)
-            found[EARLIER][1] += len(later) + (rest > 0)
-        return {stack: Amount(*total) for stack, total in found.items()}
+            totals[EARLIER][0] += rest + sum(later)
+            totals[EARLIER][1] += len(later) + (rest > 0)
+        return {stack: Amount(*total) for stack, total in totals.items()}
 
-    def _ooms(self, times: "_Times") -> Iterator[OutOfMemory]:
+    def _ooms(self, times: "_Clock") -> Iterator[OomTraceEvent]:
         events = self._events
-        for count, place in enumerate(events.places(Action.OOM)):
-            if count >= _MOST_OOMS:
+        for count, index in enumerate(events.indexes(Action.OOM)):
+            if count >= _MAX_OOMS:
                 return
-            yield OutOfMemory(
-                times.seconds(place), place, events.sizes[place], events.addresses[place], events.stacks[place]
+            yield OomTraceEvent(
+                times.seconds(index), index, events.sizes[index], events.addresses[index], events.stacks[index]
             )
 
-    def _largest(self, count: int, times: "_Times") -> Iterator[Allocation]:
+    def _largest(self, count: int, times: "_Clock") -> Iterator[Allocation]:
         sizes = self._events.sizes
-        places = nlargest(count, self._events.places(Action.ALLOC), key=sizes.__getitem__) if count else []
-        for place in sorted(places):
-            end = self._ends[place]
-            ended = None if end == _NEVER else times.seconds(end)
-            yield Allocation(times.seconds(place), ended, sizes[place], self._events.stacks[place])
+        indexes = nlargest(count, self._events.indexes(Action.ALLOC), key=sizes.__getitem__) if count else []
+        for index in sorted(indexes):
+            end = self._ends[index]
+            freed = None if end == _NEVER else times.seconds(end)
+            yield Allocation(times.seconds(index), freed, sizes[index], self._events.stacks[index])
 
 
-class _Times:
-    """When events were; where a PyTorch keeps no times, an event counts as a second."""
+class _Clock:
+    """The times of events; where PyTorch records none, each event counts as one second."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: TraceEvents) -> None:
         self._times = events.times
         self._count = len(events)
         self.begin_us = events.times[0]
 
-    def seconds(self, place: int) -> float:
-        """Seconds since the first one."""
+    def seconds(self, index: int) -> float:
+        """Seconds from the first event to another."""
         if not self.begin_us:
-            return float(place)
-        return max(0, self._times[place] - self.begin_us) * _MICROSECOND
+            return float(index)
+        return max(0, self._times[index] - self.begin_us) * _MICROSECOND
 
-    def place(self, share: float) -> int:
-        """The first event after a share of the time."""
+    def index_at(self, share: float) -> int:
+        """The first event after a share of the duration."""
         if not self.begin_us:
             return int(share * self._count)
         span = max(0, self._times[-1] - self.begin_us)

@@ -1,4 +1,4 @@
-"""The file that a snapshot is read from, plain or compressed."""
+"""The file that a snapshot is read from, uncompressed or compressed with gzip."""
 
 import gzip
 import io
@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from gpumon.snapshots.machine import UnreadableError
+from gpumon.snapshots.pickle_reader import UnreadableError
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _PEEK_BYTES: Final = 64
@@ -15,33 +15,33 @@ _BUFFER_BYTES: Final = 1 << 20
 
 
 class SnapshotFile:
-    """A file that is open already.
+    """An open file.
 
     Args:
-        descriptor: Where it is open.
+        descriptor: Its descriptor.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._raw = io.FileIO(descriptor, closefd=False)
         self.size_bytes = os.fstat(descriptor).st_size
         file = io.BufferedReader(self._raw, _BUFFER_BYTES)
-        packed = file.peek(2)[:2] == _GZIP_MAGIC
-        self._source = io.BufferedReader(gzip.GzipFile(fileobj=file), _BUFFER_BYTES) if packed else file
+        is_compressed = file.peek(2)[:2] == _GZIP_MAGIC
+        self._source = io.BufferedReader(gzip.GzipFile(fileobj=file), _BUFFER_BYTES) if is_compressed else file
 
     @property
     def read_bytes(self) -> int:
-        """How much of the file was read, as it lies on the disk."""
+        """How many bytes of the file on disk were read."""
         return self._raw.tell()
 
     def peek(self) -> bytes:
-        """How it begins."""
+        """The first bytes, decompressed, without consuming them."""
         return self._guarded(lambda: self._source.peek(_PEEK_BYTES)[:_PEEK_BYTES])
 
     def read(self, size: int) -> bytes:
-        """The next bytes, decompressed.
+        """Read the next bytes, decompressed.
 
         Raises:
-            UnreadableError: They cannot be read, or are damaged.
+            UnreadableError: The file cannot be read or is damaged.
         """
         return self._guarded(lambda: self._source.read(size))
 
@@ -49,8 +49,8 @@ class SnapshotFile:
         try:
             return read()
         except EOFError:
-            raise UnreadableError("is cut off: its compressed data has no end") from None
+            raise UnreadableError("is truncated: its compressed data has no end") from None
         except (zlib.error, gzip.BadGzipFile):
-            raise UnreadableError("is damaged: its compressed data is wrong") from None
+            raise UnreadableError("is damaged: its compressed data is invalid") from None
         except OSError as error:
             raise UnreadableError(f"cannot be read: {os.strerror(error.errno or 0).lower()}") from None

@@ -1,1 +1,1 @@
-"""Where frames come from: this machine, a file, a pipe. The screen cannot tell them apart."""
+"""Sources of frames: this host, a file, a pipe. The screen treats all sources alike."""

@@ -1,4 +1,4 @@
-"""What every source of frames is."""
+"""The interface of a source of frames, and its optional capabilities."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from gpumon.core.model import Frame
 from gpumon.core.problems import Problem
 
 
-class Rewound(Enum):
-    """Stands in the inbox where time jumped: what was drawn before no longer belongs to what follows."""
+class Discontinuity(Enum):
+    """An item of the inbox where time jumped: history from before it does not belong to what follows."""
 
     REWOUND = "rewound"
 
 
-Arrival = Frame | Rewound
+Arrival = Frame | Discontinuity
 FrameInbox = Inbox[Arrival]
-"""Frames that have arrived and were not looked at yet."""
+"""Frames that have arrived and were not processed yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a recording stands.
+    """Playback position in a recording.
 
     Attributes:
-        seconds: Time since its first frame.
-        duration_seconds: Length of the recording, or None while it is not known.
+        seconds: Time since the first frame.
+        duration_seconds: Length of the recording, or None while unknown.
         speed: Recorded seconds per second.
-        paused: Whether it stands still.
-        ended: Whether its last frame has been shown.
+        paused: Whether playback is paused.
+        ended: Whether the last frame has been shown.
     """
 
     seconds: float
@@ -48,54 +48,54 @@ class Stream(Protocol):
 
     @property
     def problem(self) -> Problem | None:
-        """What is wrong with the source itself, if anything."""
+        """What is wrong with the source itself, or None."""
 
     def start(self) -> None:
-        """Begins to produce."""
+        """Start producing frames."""
 
     def close(self) -> None:
-        """Ends everything that was started; does not wait for what does not answer."""
+        """Stop everything that was started; do not wait for what does not respond."""
 
 
 @runtime_checkable
 class Adjustable(Protocol):
-    """A stream whose interval can be set."""
+    """A stream whose interval can be changed."""
 
     interval: float
 
     def set_interval(self, seconds: float) -> None:
-        """Asks for another interval."""
+        """Request another interval."""
 
 
 @runtime_checkable
-class Lookable(Protocol):
-    """A stream that reads some figures only of devices that somebody looks at, because they are costly to read."""
+class SupportsOnDemand(Protocol):
+    """A stream that reads expensive metrics only of the devices that a screen shows."""
 
-    def look(self, keys: Collection[str]) -> None:
-        """Says whose figures are wanted from now on, by `Device.key`; an empty collection ends it."""
+    def request_on_demand(self, keys: Collection[str]) -> None:
+        """Set the devices, by `Device.key`, whose expensive metrics are read from now on."""
 
 
 @runtime_checkable
-class Countable(Protocol):
-    """A stream that tells what each driver call costs while somebody looks at it; it makes frames longer."""
+class SupportsCallStats(Protocol):
+    """A stream that can report the cost of each driver call, which makes frames longer."""
 
-    def count_calls(self, wanted: bool) -> None:
-        """Says whether it is wanted from now on."""
+    def set_call_stats(self, enabled: bool) -> None:
+        """Enable or disable the report."""
 
 
 @runtime_checkable
 class Seekable(Protocol):
-    """A stream that can be stopped and moved in time."""
+    """A stream that can be paused and moved in time."""
 
     @property
     def position(self) -> Position:
-        """Where it stands."""
+        """The playback position."""
 
     def set_paused(self, paused: bool) -> None:
-        """Stops or goes on."""
+        """Pause or resume."""
 
     def set_speed(self, speed: float) -> None:
-        """Sets recorded seconds per second."""
+        """Set the speed in recorded seconds per second."""
 
     def seek(self, seconds: float) -> None:
-        """Moves to a time since the first frame."""
+        """Move to a time since the first frame."""

@@ -1,7 +1,7 @@
-"""A collector process as its parent sees it.
+"""The parent's side of a collector process.
 
-There is a pipe of lines, a control pipe, and shared memory that names the call that the collector is in. Nothing here
-waits for a child that does not answer.
+The two share a pipe of frames, a control pipe, and memory that names the running driver call. Nothing here waits for a
+child that does not respond.
 """
 
 import fcntl
@@ -18,24 +18,24 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO, Any, Final
 
-from gpumon.core.breadcrumb import BREADCRUMB_BYTES, CRUMB_BYTES
+from gpumon.core.collector_contract import BREADCRUMB_BYTES, CRUMB_BYTES
 from gpumon.core.frames import MAX_LINE_BYTES
 from gpumon.core.text import safe_bytes
 
 _PIPE_BYTES: Final = 1 << 20
 _ERROR_BYTES: Final = 4096
-_GENTLY_SECONDS: Final = 0.15
-_FIRMLY_SECONDS: Final = 0.05
+_CLOSE_TIMEOUT_SECONDS: Final = 0.15
+_SIGNAL_TIMEOUT_SECONDS: Final = 0.05
 
 
 class Child:
-    """One collector process, in a session of its own so that no key of the terminal reaches it.
+    """One collector process, in a separate session so that signals from the terminal do not reach the process.
 
     Args:
         command: Program and arguments; ``--breadcrumb FD`` is added.
 
     Raises:
-        OSError: The system has no room for another process, or the program is not there.
+        OSError: The system cannot start another process, or the program does not exist.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -52,90 +52,90 @@ class Child:
         os.set_blocking(self._control, False)
         os.set_blocking(self._errors, False)
         _enlarge(self._output)
-        self._controlling = threading.Lock()
-        self._ending = threading.Lock()
+        self._control_lock = threading.Lock()
+        self._end_lock = threading.Lock()
         self._partial = bytearray()
         self._lines: deque[bytes] = deque()
         self._error_tail = b""
 
     @property
     def pid(self) -> int:
-        """Its PID."""
+        """PID of the process."""
         return self._process.pid
 
     @property
     def exit_code(self) -> int:
-        """Exit code, negative for a signal; 0 while it runs."""
+        """Exit code, negative for a signal; 0 while the process runs."""
         return self._process.poll() or 0
 
-    def read_line(self, patience: float) -> bytes | None:
-        """The next line; empty when none came for ``patience`` seconds, None when the child closed its output."""
-        deadline = time.monotonic() + patience
+    def read_line(self, timeout_seconds: float) -> bytes | None:
+        """Read the next line; returns an empty line after the timeout, and None after the child closed its output."""
+        deadline = time.monotonic() + timeout_seconds
         while not self._lines:
             sources = [self._output] if self._errors is None else [self._output, self._errors]
             left = max(0.0, deadline - time.monotonic())
             ready = select.select(sources, [], [], left)[0]
-            if not ready and not left:  # what waits is taken even when this process was stopped for longer (Ctrl-Z)
+            if not ready and not left:  # after a stop (Ctrl-Z), pending data is read first
                 return b""
             if self._errors in ready:
-                self._take_errors()
-            if self._output in ready and not self._take_output():
+                self._read_errors()
+            if self._output in ready and not self._read_output():
                 return None
         return self._lines.popleft()
 
-    def tell(self, setting: dict[str, Any]) -> None:
-        """Sends a setting; one that does not fit into the pipe of a stuck child is dropped."""
-        line = b"\n" + json.dumps(setting).encode() + b"\n"  # the first one ends a line that was cut short before
-        with self._controlling:
+    def send(self, setting: dict[str, Any]) -> None:
+        """Send a setting to the collector. A setting that does not fit into the pipe of a stuck child is dropped."""
+        line = b"\n" + json.dumps(setting).encode() + b"\n"  # the first line feed ends a line that was truncated before
+        with self._control_lock:
             if self._control is None:
                 return
-            with suppress(OSError):  # full because the child is stuck, or closed because it has gone
+            with suppress(OSError):  # full because the child is stuck, or closed because the child exited
                 os.write(self._control, line)
 
     def running_call(self) -> str | None:
-        """The driver call that the child is in, or was in when it died."""
+        """The driver call that is running, or was running when the child died."""
         return self._crumb(0)
 
     def waiting_call(self) -> str | None:
-        """The driver call in which the child waits for events beside all others, or waited when it died."""
+        """The driver call that waits for events concurrently with all other calls, or waited when the child died."""
         return self._crumb(CRUMB_BYTES)
 
     def end(self) -> None:
-        """Ends the child within 0.2 s: its control pipe is closed, then SIGTERM, then SIGKILL.
+        """Stop the child within 0.25 s: close its control pipe, then send SIGTERM, then SIGKILL.
 
-        A child that sits in an uninterruptible driver call outlives even that and is left behind. Called a second time,
-        it waits for the first.
+        A child that is blocked in an uninterruptible driver call survives SIGKILL and is left behind. A second call
+        waits for the first one.
         """
-        with self._ending:
+        with self._end_lock:
             if not self._close_control():
                 return
-            if self._gone_within(_GENTLY_SECONDS):
+            if self._exits_within(_CLOSE_TIMEOUT_SECONDS):
                 return
             for number in (signal.SIGTERM, signal.SIGKILL):
                 self._process.send_signal(number)
-                if self._gone_within(_FIRMLY_SECONDS):
+                if self._exits_within(_SIGNAL_TIMEOUT_SECONDS):
                     return
 
     def end_text(self) -> str:
-        """How it ended, in words."""
+        """How the process ended, as text."""
         code = self._process.poll()
         if self._errors is not None:
-            self._take_errors()
+            self._read_errors()
         if code is None:
-            return "it closed its output"
+            return "closed its output"
         if code < 0:
             return _signal_name(-code)
         lines = self._error_tail.strip().splitlines()
-        said = f": {safe_bytes(lines[-1], 200)}" if lines else ""
-        return f"exit code {code}{said}"
+        message = f": {safe_bytes(lines[-1], 200)}" if lines else ""
+        return f"exit code {code}{message}"
 
-    def _crumb(self, place: int) -> str | None:
-        """The name at a place of the breadcrumb; one that was wiped out has lost only its first byte."""
-        return safe_bytes(self._breadcrumb[place : place + CRUMB_BYTES].partition(b"\0")[0]) or None
+    def _crumb(self, offset: int) -> str | None:
+        """The name in a slot of the breadcrumb; None if its first byte is zero, which means that no call is running."""
+        return safe_bytes(self._breadcrumb[offset : offset + CRUMB_BYTES].partition(b"\0")[0]) or None
 
     def _close_control(self) -> bool:
-        """Closes the control pipe; returns whether it was open."""
-        with self._controlling:
+        """Close the control pipe; returns whether the pipe was open."""
+        with self._control_lock:
             if self._control is None:
                 return False
             assert self._process.stdin is not None
@@ -143,28 +143,28 @@ class Child:
             self._process.stdin.close()
             return True
 
-    def _gone_within(self, seconds: float) -> bool:
+    def _exits_within(self, seconds: float) -> bool:
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return False
         return True
 
-    def _take_output(self) -> bool:
+    def _read_output(self) -> bool:
         data = os.read(self._output, _PIPE_BYTES)
         if not data:
             return False
-        *whole, rest = data.split(b"\n")
-        if whole:
-            whole[0] = bytes(self._partial) + whole[0]
+        *complete, rest = data.split(b"\n")
+        if complete:
+            complete[0] = bytes(self._partial) + complete[0]
             self._partial.clear()
-            self._lines.extend(line for line in whole if line)
+            self._lines.extend(line for line in complete if line)
         self._partial += rest
         if len(self._partial) > MAX_LINE_BYTES:
             self._partial.clear()
         return True
 
-    def _take_errors(self) -> None:
+    def _read_errors(self) -> None:
         assert self._errors is not None
         try:
             data = os.read(self._errors, 1 << 16)
@@ -190,7 +190,7 @@ def _start(command: Sequence[str], shared: int) -> subprocess.Popen[bytes]:
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # the real-time signals between the first and the last one have no names
+    except ValueError:  # real-time signals between SIGRTMIN and SIGRTMAX have no names
         return f"signal {number}"
 
 
@@ -200,6 +200,6 @@ def _descriptor(pipe: IO[bytes] | None) -> int:
 
 
 def _enlarge(pipe: int) -> None:
-    """Room for a frame of a thousand processes, so that a collector seldom waits for its reader."""
-    with suppress(OSError):  # the user's pipe budget may be spent; it works without
+    """Make room for a frame of a thousand processes, so that a collector rarely waits for its reader."""
+    with suppress(OSError):  # the user's limit for pipe buffers may be exhausted; a small pipe works too
         fcntl.fcntl(pipe, getattr(fcntl, "F_SETPIPE_SZ", 1031), _PIPE_BYTES)

@@ -1,12 +1,11 @@
-"""Frames from a pipe, at the pace that they come in, and how standard input becomes such a pipe."""
+"""Frames from a pipe, at the pace of their arrival, and the conversion of standard input to such a pipe."""
 
 import os
 import sys
 import threading
 from typing import Final
 
-from gpumon.core.exits import CommandError, ExitCode
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.streams.base import FrameInbox
 from gpumon.streams.lines import FrameLines
 
@@ -17,8 +16,8 @@ class PipeStream:
     """Frames from a file descriptor.
 
     Args:
-        file_descriptor: What to read; it belongs to the stream from now on.
-        title: What to call it.
+        file_descriptor: The descriptor to read; the stream takes ownership.
+        title: Name of the stream on the screen.
     """
 
     def __init__(self, file_descriptor: int, title: str) -> None:
@@ -32,15 +31,15 @@ class PipeStream:
 
     @property
     def problem(self) -> Problem | None:
-        """Lines that could not be read, or that the other side has ended."""
+        """Lines that could not be read, or the end of the stream; None otherwise."""
         return self._problem
 
     def start(self) -> None:
-        """Begins to read."""
+        """Start reading."""
         self._thread.start()
 
     def close(self) -> None:
-        """Takes no more frames; a thread that waits for the other side is left behind."""
+        """Stop reading; a thread that waits for data is left behind."""
         self._closing = True
 
     def _run(self) -> None:
@@ -48,10 +47,10 @@ class PipeStream:
             with os.fdopen(self._descriptor, "rb") as file:
                 self._read(FrameLines(file))
         except OSError as error:
-            remedy = f"It cannot be read: {os.strerror(error.errno or 0).lower()}."
+            remedy = f"Reading failed: {os.strerror(error.errno or 0).lower()}."
         else:
-            remedy = "This is its last frame." if self._frames else "Look at what the other side has to say."
-        reason = "The stream has ended." if self._frames else "The stream ended before its first frame."
+            remedy = "The screen shows the last frame." if self._frames else "Check the output of the sending command."
+        reason = "The stream ended." if self._frames else "The stream ended before its first frame."
         self._problem = Problem(ProblemCode.STREAM_ENDED, reason, remedy)
         self.inbox.ring()
 
@@ -66,28 +65,28 @@ class PipeStream:
                 self.inbox.ring()
 
 
-def take_standard_input() -> int:
-    """Moves standard input to another descriptor, and the terminal to its place: keys are read from there.
+def move_standard_input() -> int:
+    """Move standard input to another descriptor, and put the terminal, from which keys are read, in its place.
 
-    Python's own `sys.stdin` stays as it is: it reads descriptor 0, whatever that is, and nothing was read from it yet.
+    Python's `sys.stdin` is unaffected: it reads descriptor 0, whatever that is, and nothing was read from it yet.
 
     Returns:
-        The descriptor that frames can be read from.
+        The descriptor from which frames can be read.
 
     Raises:
-        CommandError: It is closed, is the terminal itself, or there is no terminal to take keys from.
+        CommandError: Standard input is closed or is a terminal, or there is no terminal to read keys from.
     """
     if sys.__stdin__ is None or sys.__stdin__.closed:
         raise _no_input("Standard input is closed.")
     if os.isatty(_STANDARD_INPUT):
-        raise _no_input("Standard input is the terminal.")
+        raise _no_input("Standard input is a terminal.")
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError:
         problem = Problem(
             ProblemCode.NOT_FOUND,
-            "There is no terminal to take keys from.",
-            "Run it in a terminal; over ssh, ask for one with: ssh -t",
+            "There is no terminal to read keys from.",
+            "Run gpumon in a terminal; with ssh, request one with: ssh -t",
         )
         raise CommandError(problem, ExitCode.USAGE) from None
     descriptor = os.dup(_STANDARD_INPUT)
@@ -98,5 +97,5 @@ def take_standard_input() -> int:
 
 
 def _no_input(reason: str) -> CommandError:
-    remedy = "Pipe frames into it: ssh box gpumon record - | gpumon replay -"
+    remedy = "Pipe frames into gpumon: ssh host gpumon record - | gpumon replay -"
     return CommandError(Problem(ProblemCode.NOT_FOUND, reason, remedy), ExitCode.USAGE)

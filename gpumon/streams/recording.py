@@ -1,6 +1,6 @@
-"""Recordings: files of frames, one a line, plain or compressed.
+"""Recordings: files with one frame per line, plain or compressed.
 
-They are written so that they are whole at every moment, and read in constant memory.
+A recording is readable at every moment while it is written, and is read in constant memory.
 """
 
 import contextlib
@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.frames import MAX_LINE_BYTES, encode
 from gpumon.core.model import Frame
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.streams.lines import FrameLines, Line, Record
 
@@ -31,19 +30,19 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class RecordingWriter:
-    """Writes frames so that every whole one can be read, whatever ends the writing.
+    """Writes frames so that every complete one can be read, whatever ends the writing.
 
     Args:
-        target: A path, compressed if it ends in ``.gz``, or an open binary file.
+        target: A path, or an open binary file. The recording is compressed if the path ends in ``.gz``.
 
     Raises:
-        CommandError: The file cannot be made, or holds something already.
+        CommandError: The file cannot be created, or is not empty.
     """
 
     def __init__(self, target: Path | BinaryIO) -> None:
         self._compressor = None
-        self._owned = isinstance(target, Path)
-        self._whole_bytes = 0
+        self._is_owned = isinstance(target, Path)
+        self._complete_bytes = 0
         if isinstance(target, Path):
             self.name = safe_text(str(target))
             self._file: BinaryIO | io.FileIO = _create(target, self.name)
@@ -52,14 +51,14 @@ class RecordingWriter:
         else:
             self.name = "standard output"
             self._file = target
-        self._had_name = self._owned and _has_name(self._file)  # some file systems never count them
+        self._had_name = self._is_owned and _has_name(self._file)  # some file systems do not count links
 
     def write(self, frame: Frame) -> None:
-        """Adds a frame. If anything ends this half-way, a signal included, the file is cut back to the frame before.
+        """Add a frame. If anything interrupts the write, even a signal, the file is truncated to the previous frame.
 
         Raises:
-            CommandError: The disk is full, the file was removed, or it cannot be written any more.
-            BrokenPipeError: Whoever read the other end is gone.
+            CommandError: The disk is full, or the file was removed or is no longer writable.
+            BrokenPipeError: The reader of the pipe is gone.
         """
         if self._had_name and not _has_name(self._file):
             reason = f"The recording {self.name} ended early: its file was removed."
@@ -69,16 +68,16 @@ class RecordingWriter:
         try:
             if self._compressor is not None:
                 data = self._compressor.compress(data) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
-            self._put(data)
+            self._write_all(data)
         except BaseException as error:
             self._compressor = before
-            self._cut_back()
+            self._truncate()
             if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
                 raise _write_error(error, self.name) from None
             raise
 
-    def reader_gone(self) -> bool:
-        """Whether nobody reads the other end of a pipe any more."""
+    def is_reader_gone(self) -> bool:
+        """Whether the reader of the pipe is gone."""
         try:
             poll = select.poll()
             poll.register(self._file, 0)
@@ -87,42 +86,42 @@ class RecordingWriter:
         return bool(poll.poll(0))
 
     def close(self) -> None:
-        """Ends the file."""
-        if self._file.closed or not self._owned:
+        """Complete and close the file."""
+        if self._file.closed or not self._is_owned:
             return
         try:
             if self._compressor is not None:
-                self._put(self._compressor.flush(zlib.Z_FINISH))
+                self._write_all(self._compressor.flush(zlib.Z_FINISH))
         except OSError:
-            self._cut_back()
+            self._truncate()
         finally:
             self._file.close()
 
-    def _put(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left:
-            written = self._file.write(left)
-            if written is None:  # the other end has made the pipe one that does not wait
+    def _write_all(self, data: bytes) -> None:
+        remaining = memoryview(data)
+        while remaining:
+            written = self._file.write(remaining)
+            if written is None:  # the other side made the pipe non-blocking
                 select.select([], [self._file], [])
-            left = left[written or 0 :]
+            remaining = remaining[written or 0 :]
         self._file.flush()
-        self._whole_bytes += len(data)
+        self._complete_bytes += len(data)
 
-    def _cut_back(self) -> None:
-        if self._owned:
-            with contextlib.suppress(OSError):  # a pipe or a device: what is torn there stays so
-                self._file.truncate(self._whole_bytes)
-                self._file.seek(self._whole_bytes)
+    def _truncate(self) -> None:
+        if self._is_owned:
+            with contextlib.suppress(OSError):  # a pipe or a device cannot be truncated
+                self._file.truncate(self._complete_bytes)
+                self._file.seek(self._complete_bytes)
 
 
 class RecordingReader:
-    """Reads a recording forwards, and moves in it if it is a file and not a pipe.
+    """Reads a recording sequentially, and can seek if the recording is a file and not a pipe.
 
     Args:
         path: The recording.
 
     Raises:
-        CommandError: It cannot be opened, or holds no frame that this gpumon can read.
+        CommandError: The recording cannot be opened, or contains no frame that this gpumon can read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -131,7 +130,7 @@ class RecordingReader:
         self.seekable = file.seekable()
         self.duration_seconds: float | None = None
         self._lines = FrameLines(file)
-        self._held: Line | None = None
+        self._pushed_back: Line | None = None
         self._unread: Record | None = None
         self._index_seconds = array("d", [0.0])
         self._index_offsets = array("q", [0])
@@ -149,61 +148,61 @@ class RecordingReader:
 
     @property
     def problem(self) -> Problem | None:
-        """What could not be read so far."""
+        """What could not be read so far, or None."""
         return self._lines.problem
 
     def read(self) -> Record | None:
-        """The next frame, or None at the end."""
+        """Read the next frame; None at the end."""
         if self._unread is not None:
-            record, self._unread = self._unread, None
-            return record
+            unread, self._unread = self._unread, None
+            return unread
         while (line := self._next_line()) is not None:
-            found = self._lines.decode(line)
-            if found is not None:
-                return found
+            record = self._lines.decode(line)
+            if record is not None:
+                return record
         return None
 
     def window(self, start: float, end: float, step: float, stop: Callable[[], bool]) -> Iterator[Record]:
-        """Moves: gives the frames from ``start`` to ``end``, and leaves the next one to `read`.
+        """Seek and yield the frames from ``start`` to ``end``; `read` continues with the frame after them.
 
         Args:
             start: Recorded seconds since the first frame.
-            end: The last frame at or before this time is always among them, even if it is before ``start``.
-            step: At most one frame in so many seconds.
-            stop: Asked often; true ends it, and the place is then anywhere.
+            end: The last frame at or before this time is always yielded, even if it is before ``start``.
+            step: Minimum time between two frames, in seconds.
+            stop: Called often; returning True ends the iteration at an undefined position.
         """
         self._move(start)
-        wanted = start
-        passed: Line | None = None
+        due = start
+        skipped: Line | None = None
         while (line := self._next_line()) is not None and line.seconds <= end and not stop():
-            record = None if line.seconds < wanted else self._lines.decode(line)
+            record = None if line.seconds < due else self._lines.decode(line)
             if record is None:
-                passed = line
+                skipped = line
                 continue
-            passed = None
-            wanted = line.seconds + step
+            skipped = None
+            due = line.seconds + step
             yield record
-        self._held = line
-        last = None if passed is None else self._lines.decode(passed)
+        self._pushed_back = line
+        last = None if skipped is None else self._lines.decode(skipped)
         if last is not None:
             yield last
 
     def scan(self, stop: Callable[[], bool], limit: int = SCAN_BYTES) -> None:
-        """Finds out the duration if the recording is not longer than ``limit`` bytes, without moving."""
+        """Determine the duration if the recording has at most ``limit`` bytes; the position does not change."""
         if not self.seekable:
             return
-        (seconds, offset), clock = self._lines.place, self._lines.clock
-        while not stop() and self._lines.place[1] <= limit and self._next_line() is not None:
+        (seconds, offset), clock = self._lines.position, self._lines.clock
+        while not stop() and self._lines.position[1] <= limit and self._next_line() is not None:
             pass
-        self._lines.go_to(seconds, offset, clock)
+        self._lines.seek(seconds, offset, clock)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._lines.close()
 
     def _first(self) -> Record:
-        """The first frame, looked for in as many bytes as a line may have."""
-        while self._lines.place[1] <= MAX_LINE_BYTES and (line := self._next_line()) is not None:
+        """Read the first frame, which must begin within the maximum length of a line."""
+        while self._lines.position[1] <= MAX_LINE_BYTES and (line := self._next_line()) is not None:
             record = self._lines.decode(line)
             if record is not None:
                 return record
@@ -211,49 +210,49 @@ class RecordingReader:
         if problem is None or problem.code is not ProblemCode.NEWER_SCHEMA:
             problem = Problem(
                 ProblemCode.DAMAGED,
-                f"{self.name} is not a recording: there is no frame in it.",
-                "Make one with: gpumon record FILE",
+                f"{self.name} is not a recording: it contains no frame.",
+                "Create a recording with: gpumon record FILE",
             )
         raise CommandError(problem, ExitCode.USAGE)
 
     def _next_line(self) -> Line | None:
-        if self._held is not None:
-            line, self._held = self._held, None
-            return line
-        found = self._lines.next_line()
-        if found is None:
-            self.duration_seconds = max(self.duration_seconds or 0.0, self._lines.place[0])
-        elif found.offset >= self._indexed_to:
-            self._indexed_to = found.offset + 1
+        if self._pushed_back is not None:
+            pushed_back, self._pushed_back = self._pushed_back, None
+            return pushed_back
+        line = self._lines.next_line()
+        if line is None:
+            self.duration_seconds = max(self.duration_seconds or 0.0, self._lines.position[0])
+        elif line.offset >= self._indexed_to:
+            self._indexed_to = line.offset + 1
             self._since_entry += 1
             if self._since_entry >= INDEX_LINES:
                 self._since_entry = 0
-                self._index_seconds.append(found.seconds)
-                self._index_offsets.append(found.offset)
-        return found
+                self._index_seconds.append(line.seconds)
+                self._index_offsets.append(line.offset)
+        return line
 
     def _move(self, seconds: float) -> None:
-        """Moves to some line before ``seconds``, or to the first."""
+        """Move to an indexed line before ``seconds``, or to the first line."""
         entry = max(0, bisect_left(self._index_seconds, seconds) - 1)
-        self._held = self._unread = None
-        self._lines.go_to(self._index_seconds[entry], self._index_offsets[entry])
+        self._pushed_back = self._unread = None
+        self._lines.seek(self._index_seconds[entry], self._index_offsets[entry])
 
 
 def _has_name(file: BinaryIO | io.FileIO) -> bool:
-    """Whether a file can still be found in a folder."""
+    """Whether the file still has a name in a directory."""
     return os.fstat(file.fileno()).st_nlink > 0
 
 
 def _create(path: Path, name: str) -> io.FileIO:
-    """Makes the file; one that holds something is refused, as a recording cannot be made again."""
+    """Create the file; a file that is not empty is refused, since a recording cannot be repeated."""
     try:
         try:
             return io.FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "w")
         except FileExistsError:
-            found = path.stat()
-        if stat.S_ISREG(found.st_mode) and found.st_size:
+            status = path.stat()
+        if stat.S_ISREG(status.st_mode) and status.st_size:
             raise CommandError(
-                Problem(ProblemCode.INVALID_VALUE, f"{name} exists already.", "Choose another name or remove it."),
+                Problem(ProblemCode.INVALID_VALUE, f"{name} already exists.", "Choose another name or remove it."),
                 ExitCode.USAGE,
             )
         return io.FileIO(os.open(path, os.O_WRONLY | os.O_CLOEXEC), "w")
@@ -267,17 +266,17 @@ def _open(path: Path, name: str) -> io.BufferedReader:
         file.peek(1)
     except OSError as error:
         raise CommandError(
-            _file_problem(error, f"{name} cannot be read", "Check the name and its permissions."), ExitCode.USAGE
+            _file_problem(error, f"{name} cannot be read", "Check the name and the permissions."), ExitCode.USAGE
         ) from None
     return file
 
 
 def _write_error(error: OSError, name: str) -> CommandError:
     if error.errno in _FULL:
-        remedy = "What was recorded until now can be replayed. Make room, or record to another disk."
+        remedy = "The frames recorded so far can be replayed. Free some space, or record to another disk."
         return CommandError(_file_problem(error, f"The recording {name} ended early", remedy), ExitCode.BAD_VERDICT)
     return CommandError(
-        _file_problem(error, f"{name} cannot be written", "Choose another place for the recording."), ExitCode.USAGE
+        _file_problem(error, f"{name} cannot be written", "Choose another location for the recording."), ExitCode.USAGE
     )
 
 

@@ -1,4 +1,4 @@
-"""Frames of a recording, at the pace that they were recorded in."""
+"""Frames of a recording, at the pace at which they were recorded."""
 
 import os
 import stat
@@ -7,37 +7,38 @@ import time
 from pathlib import Path
 from typing import Final
 
-from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.inbox import INBOX_SIZE
 from gpumon.core.model import Frame
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.store import BUCKET_SECONDS, HISTORY_BUCKETS
 from gpumon.core.text import safe_text
-from gpumon.streams.base import FrameInbox, Position, Rewound, Stream
-from gpumon.streams.pipe import PipeStream, take_standard_input
+from gpumon.streams.base import Discontinuity, FrameInbox, Position, Stream
+from gpumon.streams.pipe import PipeStream, move_standard_input
 from gpumon.streams.recording import RecordingReader
 
-LONGEST_GAP: Final = 5.0
-"""Recorded seconds that are waited for at most between two frames."""
+MAX_FRAME_GAP_SECONDS: Final = 5.0
+"""Longest wait between two frames, in recorded seconds."""
 DEMO_TITLE: Final = "demo"
-HISTORY_SECONDS: Final = HISTORY_BUCKETS * BUCKET_SECONDS
+STRIP_SECONDS: Final = HISTORY_BUCKETS * BUCKET_SECONDS
+"""History that is loaded before a position, for the strips."""
 DEMO: Final = Path(__file__).resolve().parents[1] / "data" / "demo.jsonl.gz"
-_SHORTEST_REPEAT: Final = 0.1
-_LONGEST_WAIT: Final = 60.0
-_HISTORY_STEP: Final = HISTORY_SECONDS / (INBOX_SIZE - 64)
+_MIN_REPEAT_SECONDS: Final = 0.1
+_MAX_WAIT_SECONDS: Final = 60.0
+_HISTORY_STEP_SECONDS: Final = STRIP_SECONDS / (INBOX_SIZE - 64)
+"""The frames of the history must fit into the inbox."""
 
 
 class ReplayStream:
-    """Plays a recording; it can be stopped, moved and sped up.
+    """Plays a recording, with pause, seek and speed.
 
     Args:
         path: The recording, plain or compressed.
         speed: Recorded seconds per second.
-        title: What to call it; the file's name if not given.
+        title: Name of the stream on the screen; the file name if not given.
         repeat: Whether to start over at the end.
 
     Raises:
-        CommandError: It is not a recording that can be read.
+        CommandError: The file is not a readable recording.
     """
 
     def __init__(self, path: Path, speed: float = 1.0, title: str | None = None, repeat: bool = False) -> None:
@@ -61,21 +62,22 @@ class ReplayStream:
 
     @property
     def problem(self) -> Problem | None:
-        """What of the recording could not be read so far."""
+        """What could not be read so far, or None."""
         return self._reader.problem
 
     @property
     def position(self) -> Position:
-        """Where it stands, or where it is going to."""
+        """The playback position, or the target of a seek in progress."""
         with self._lock:
-            going = self._target is not None
+            is_seeking = self._target is not None
             seconds = self._seconds if self._target is None else self._target
-        return Position(seconds, self._reader.duration_seconds, self._speed, self._paused, self._ended and not going)
+        has_ended = self._ended and not is_seeking
+        return Position(seconds, self._reader.duration_seconds, self._speed, self._paused, has_ended)
 
     def start(self) -> None:
-        """Shows the first frame and begins to play."""
+        """Show the first frame and start playing."""
         first = self._reader.read()
-        assert first is not None, "a recording has a frame"
+        assert first is not None, "a recording has at least one frame"
         self._show(first.frame)
         self._seconds = first.seconds
         self._counted_at = time.monotonic()
@@ -83,26 +85,26 @@ class ReplayStream:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops playing; does not wait for the file."""
+        """Stop playing; do not wait for the file."""
         self._closing = True
         self._changed.set()
         if self._thread.ident is None:
             self._reader.close()
 
     def set_paused(self, paused: bool) -> None:
-        """Stops or goes on."""
+        """Pause or resume."""
         self._paused = paused
         self._changed.set()
 
     def set_speed(self, speed: float) -> None:
-        """Sets recorded seconds per second."""
+        """Set the speed in recorded seconds per second."""
         if not speed > 0:
-            raise ValueError(f"a speed is more than 0, not {speed}")
+            raise ValueError(f"the speed must be greater than 0, not {speed}")
         self._speed = speed
         self._changed.set()
 
     def seek(self, seconds: float) -> None:
-        """Moves to a time since the first frame, in the background; a pipe cannot be moved in."""
+        """Move to a time since the first frame, in the background; does nothing for a pipe."""
         if not self._reader.seekable:
             return
         duration = self._reader.duration_seconds
@@ -120,14 +122,14 @@ class ReplayStream:
                     target, self._target = self._target, None
                     self._seconds = self._seconds if target is None else target
                 if target is None:
-                    self._play_on()
+                    self._play_next()
                 else:
                     self._move(target)
         finally:
             self._reader.close()
 
-    def _play_on(self) -> None:
-        """Shows the next frame when its time has come."""
+    def _play_next(self) -> None:
+        """Show the next frame when it is due."""
         before = self._reader.problem
         record = self._reader.read()
         if self._reader.problem != before:
@@ -140,26 +142,26 @@ class ReplayStream:
 
     def _play_end(self) -> None:
         if self._repeat and self._last is not None:
-            if self._wait(max(self._last.interval_seconds, _SHORTEST_REPEAT)):
+            if self._wait(max(self._last.interval_seconds, _MIN_REPEAT_SECONDS)):
                 self._move(0.0)
             return
         self._ended = True
         self.inbox.ring()
-        while not self._interrupted():
+        while not self._is_interrupted():
             self._changed.wait()
             self._changed.clear()
 
     def _move(self, target: float) -> None:
-        """Shows the frame at ``target``, after those before it that the histories are drawn from."""
+        """Show the frame at ``target``, after the earlier frames from which histories are drawn."""
         self._ended = False
         self._last = None
-        self.inbox.put(Rewound.REWOUND)
-        start = max(0.0, target - HISTORY_SECONDS)
+        self.inbox.put(Discontinuity.REWOUND)
+        start = max(0.0, target - STRIP_SECONDS)
         reached = None
-        for record in self._reader.window(start, target, _HISTORY_STEP, self._interrupted):
+        for record in self._reader.window(start, target, _HISTORY_STEP_SECONDS, self._is_interrupted):
             self._show(record.frame)
             reached = record
-        if reached is None and not self._interrupted():
+        if reached is None and not self._is_interrupted():
             reached = self._reader.read()
             if reached is not None:
                 self._show(reached.frame)
@@ -169,63 +171,63 @@ class ReplayStream:
 
     def _show(self, frame: Frame) -> None:
         if self._last is not None and frame.monotonic_seconds < self._last.monotonic_seconds:
-            self.inbox.put(Rewound.REWOUND)
+            self.inbox.put(Discontinuity.REWOUND)
         self._last = frame
         self.inbox.put(frame)
 
     def _wait(self, gap: float) -> bool:
-        """Waits ``gap`` recorded seconds; false if it was asked to move or to end meanwhile.
+        """Wait for ``gap`` recorded seconds; returns False if a seek or a close was requested meanwhile.
 
-        Being late is made up for with the next frame, within bounds, so that the pace is kept.
+        Lateness is compensated with the next frame, within limits, so that the pace is kept.
         """
-        self._due += min(gap, LONGEST_GAP)
+        self._due += min(gap, MAX_FRAME_GAP_SECONDS)
         while True:
             self._changed.clear()
-            if self._interrupted():
+            if self._is_interrupted():
                 return False
             now = time.monotonic()
             self._due -= (now - self._counted_at) * self._rate
             self._counted_at = now
             self._rate = 0.0 if self._paused else self._speed
             if self._rate and self._due <= 0:
-                self._due = max(self._due, -LONGEST_GAP)
+                self._due = max(self._due, -MAX_FRAME_GAP_SECONDS)
                 return True
-            self._changed.wait(min(self._due / self._rate, _LONGEST_WAIT) if self._rate else None)
+            self._changed.wait(min(self._due / self._rate, _MAX_WAIT_SECONDS) if self._rate else None)
 
-    def _interrupted(self) -> bool:
+    def _is_interrupted(self) -> bool:
         return self._closing or self._target is not None
 
 
 def open_replay(file: Path, speed: float) -> Stream:
-    """The stream of a recording, or of standard input if ``file`` is ``-``.
+    """Open the stream of a recording, or of standard input if ``file`` is ``-``.
 
     Raises:
-        CommandError: There is nothing to read, or no terminal left to take keys from.
+        CommandError: The input cannot be read, or there is no terminal to read keys from.
     """
     if str(file) != "-":
         return ReplayStream(file, speed)
-    descriptor = take_standard_input()
+    descriptor = move_standard_input()
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return ReplayStream(Path(f"/proc/self/fd/{descriptor}"), speed, "standard input")
     return PipeStream(descriptor, "standard input")
 
 
-def open_demo(speed: float = 1.0) -> "ReplayStream":
-    """The bundled recording, over and over.
+def open_demo(speed: float = 1.0) -> ReplayStream:
+    """Open the bundled recording, played in a loop.
 
     Raises:
-        CommandError: It is not there.
+        CommandError: The bundled recording is missing.
     """
     return ReplayStream(demo_path(), speed=speed, title=DEMO_TITLE, repeat=True)
 
 
 def demo_path() -> Path:
-    """The bundled recording.
+    """The path of the bundled recording.
 
     Raises:
-        CommandError: This installation lacks it.
+        CommandError: The bundled recording is missing.
     """
     if not DEMO.is_file():
-        problem = Problem(ProblemCode.NOT_FOUND, f"The bundled recording {DEMO} is missing.", "Install gpumon again.")
-        raise CommandError(problem, ExitCode.NOT_THERE)
+        problem = Problem(ProblemCode.NOT_FOUND, f"The bundled recording {DEMO} is missing.", "Reinstall gpumon.")
+        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
     return DEMO

@@ -1,31 +1,116 @@
-"""Facts that travel up to the app."""
+"""Messages that go up to the app: bells of the session, and what the user wants done."""
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any, NamedTuple
 
 from textual.message import Message
 
+from gpumon.core.model import Device
+from gpumon.jobs.catalogue import WorkloadInfo
+from gpumon.jobs.interpreter import Interpreter
+from gpumon.jobs.parameters import Value
+from gpumon.operations.run_target import RunTarget
+from gpumon.operations.torch_processes import Owner
+from gpumon.operations.workload import WorkloadRun
+from gpumon.probe.messages import Probe, RequestKind
 
-class FramesWaiting(Message):
-    """The inbox holds something. A newer bell replaces one that still rings: the handler takes everything anyway."""
-
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(message, FramesWaiting)
-
-
-class JobsHaveNews(Message):
-    """A workload has told something, or what was looked for in the background is found."""
-
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(message, JobsHaveNews)
+_request_numbers = count(1)
 
 
-class ProbesHaveNews(Message):
-    """A probe has come, told something or gone, or has answered."""
+class BellMessage(Message):
+    """An inbox has received something. A newer bell replaces one that waits: the handler drains the entire inbox."""
 
     def can_replace(self, message: Message) -> bool:
-        return isinstance(message, ProbesHaveNews)
+        return type(message) is type(self)
 
 
-class SceneWanted(Message):
-    """A screen has come to the top or has another size; what it shows is of another moment or shape."""
+class FramesArrived(BellMessage):
+    """A frame has arrived."""
 
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(message, SceneWanted)
+
+class RunsChanged(BellMessage):
+    """A workload has sent an event, or a search for workloads or interpreters has ended."""
+
+
+class ProbesChanged(BellMessage):
+    """A probe has connected, sent a message, or gone."""
+
+
+class ViewStateRequested(BellMessage):
+    """A screen needs a `ViewState`: it has come to the top, has another size, or shows something else."""
+
+
+class WorkloadsRefreshRequested(Message):
+    """Search for workloads, an interpreter and saved results."""
+
+
+class StartRequest(NamedTuple):
+    """A workload to start.
+
+    Attributes:
+        workload: The workload.
+        targets: The devices; each gets a separate run.
+        parameters: Every parameter's value.
+        python: The interpreter.
+    """
+
+    workload: WorkloadInfo
+    targets: Sequence[RunTarget]
+    parameters: Mapping[str, Value]
+    python: Interpreter
+
+
+class StartRequested(Message):
+    """Start a workload."""
+
+    def __init__(self, request: StartRequest) -> None:
+        super().__init__()
+        self.request = request
+
+
+class RunMessage(Message):
+    """Concerns a run."""
+
+    def __init__(self, run: WorkloadRun) -> None:
+        super().__init__()
+        self.run = run
+
+
+class StopRequested(RunMessage):
+    """Stop a run."""
+
+
+class RestartRequested(RunMessage):
+    """Run the same workload again with the same parameters."""
+
+
+class ProbeRequested(Message):
+    """Send a request to a probe; the answer appears in `ProbesState.requests` under the number.
+
+    Args:
+        probe: The probe as the screen shows it.
+        kind: The request.
+        options: Arguments of the request.
+    """
+
+    def __init__(self, probe: Probe, kind: RequestKind, **options: Any) -> None:  # noqa: ANN401 - as the probe's protocol has it
+        super().__init__()
+        self.number = next(_request_numbers)
+        self.probe = probe
+        self.kind = kind
+        self.options = options
+
+
+class EmptyCacheRequested(Message):
+    """Ask the user whether a process is to empty its cache.
+
+    Args:
+        owner: The process, with the statistics of its allocator for the GPU.
+        device: The GPU.
+    """
+
+    def __init__(self, owner: Owner, device: Device) -> None:
+        super().__init__()
+        self.owner = owner
+        self.device = device

@@ -1,4 +1,4 @@
-"""The app of `gpumon snapshot`: reads the files, then shows them."""
+"""The Textual app of `gpumon snapshot`: reads the files, then shows them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from gpumon.core.exits import CommandError
+from gpumon.core.problems import CommandError
 from gpumon.snapshots.model import Snapshot
 from gpumon.ui import terminal
 from gpumon.ui.screens.snapshot import SnapshotScreen
@@ -17,24 +17,24 @@ from gpumon.ui.terminal_app import TerminalApp
 
 
 class SnapshotApp(TerminalApp):
-    """Shows one file, or what has changed from the first to the second.
+    """Shows one snapshot, or the changes from the first to the second.
 
     Args:
-        paths: One file or two.
+        paths: One or two files.
         theme: A key of `THEMES`.
 
     Raises:
-        CommandError: A file is not there, or may not be read.
+        CommandError: A file does not exist or cannot be opened.
     """
 
     TITLE = "gpumon snapshot"
     CSS_PATH = Path(__file__).with_name("gpumon.tcss")
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark,f1", "help", "Help", id="help", tooltip="What the keys do and what the words mean"),
-        Binding("q,ctrl+c", "quit", "Quit", id="quit", tooltip="Leave gpumon"),
+        Binding("question_mark,f1", "help", "Help", id="help", tooltip="Keys and terms"),
+        Binding("q,ctrl+c", "quit", "Quit", id="quit", tooltip="Quit gpumon"),
         Binding("t", "theme", "Theme", show=False, id="theme", tooltip="Next theme: dark, light, ansi"),
-        Binding("ctrl+z", "suspend_process", "Suspend", id="suspend", show=False, tooltip="Suspend; fg brings it back"),
+        Binding("ctrl+z", "suspend_process", "Suspend", id="suspend", show=False, tooltip="Suspend; fg resumes gpumon"),
     ]
 
     def __init__(self, paths: Sequence[Path], theme: str = "dark") -> None:
@@ -42,15 +42,15 @@ class SnapshotApp(TerminalApp):
         self._reading = SnapshotReadingScreen(paths, self._show)
 
     def on_mount(self) -> None:
-        """Opens the first screen."""
+        """Open the first screen."""
         self.push_screen(self.first_screen())
 
     def first_screen(self) -> Screen[None]:
-        """Reads the files, which takes its time."""
+        """The screen that shows the progress of reading."""
         return self._reading
 
     def stop_reading(self) -> None:
-        """Ends the child that reads, if there is one."""
+        """End the child process that reads a file, if there is one."""
         self._reading.stop()
 
     def action_help(self) -> None:
@@ -61,15 +61,15 @@ class SnapshotApp(TerminalApp):
             self.failure = outcome
             self.exit()
         else:
-            *earlier, found = outcome
-            self.switch_screen(SnapshotScreen(found, earlier[0] if earlier else None))
+            *earlier, shown = outcome
+            self.switch_screen(SnapshotScreen(shown, earlier[0] if earlier else None))
 
 
 def run(file: Path, file2: Path | None, theme: str, *, mouse: bool) -> int:
-    """Opens the screen; returns the exit code when it was left.
+    """Run the app and return the exit code.
 
     Raises:
-        CommandError: A file is not there or cannot be read.
+        CommandError: A file does not exist or cannot be read.
     """
     app = SnapshotApp([file] if file2 is None else [file, file2], theme)
     return terminal.run(app, app.stop_reading, mouse=mouse)

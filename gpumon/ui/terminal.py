@@ -1,7 +1,7 @@
-"""The terminal: whether there is one, and giving it back in every end.
+"""The terminal: a check that there is one, and its restoration however the process ends.
 
-Textual restores the terminal when its app ends by itself. For everything else there is this: signals become an orderly
-exit, and when even that does not come, the terminal is restored by hand; a terminal that is gone ends the process.
+Textual restores the terminal when its app ends by itself. This module covers every other end: a signal leads to an
+orderly exit; if that does not come in time, the terminal is restored by hand; a closed terminal ends the process.
 """
 
 import os
@@ -16,8 +16,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from gpumon.core.exits import SIGNAL_BASE, CommandError, ExitCode
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -25,55 +24,59 @@ if TYPE_CHECKING:
 
     from gpumon.ui.terminal_app import TerminalApp
 
-ORDERLY_SECONDS: Final = 1.0
-_WAKE_SECONDS: Final = 0.02
-_TRIES: Final = 25
+ORDERLY_TIMEOUT_SECONDS: Final = 1.0
+_WAKE_DELAY_SECONDS: Final = 0.02
+_MAX_TRIES: Final = 25
 _ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 _RESTORE: Final = (
-    b"\x1b[?2026l"  # end of a synchronised update
+    b"\x1b[?2026l"  # end of a synchronized update
     b"\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"  # mouse
     b"\x1b[?2004l\x1b[?2048l\x1b[?1004l\x1b[<u"  # paste, resize, focus, keyboard
-    b"\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"  # wrap, colours, alternate screen, cursor
+    b"\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"  # wrap, colors, alternate screen, cursor
 )
-_FRUGAL: Final = {"TEXTUAL_FPS": "30", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
+_TEXTUAL_SETTINGS: Final = {"TEXTUAL_FPS": "30", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 
 
 def require() -> None:
-    """Makes sure that there is a terminal to draw on and to read keys from.
+    """Check that there is a terminal to draw on and to read keys from.
 
     Raises:
         CommandError: There is none.
     """
-    for stream, role in ((sys.stdin, "keys come from standard input"), (sys.stderr, "it draws on standard error")):
+    for stream, role in (
+        (sys.stdin, "gpumon reads keys from standard input"),
+        (sys.stderr, "gpumon draws on standard error"),
+    ):
         if stream is None or not stream.isatty():
             raise CommandError(
                 Problem(
                     ProblemCode.NOT_SUPPORTED,
                     f"The screen needs a terminal: {role}, which is redirected.",
-                    "Run it without the redirection, or use: gpumon status.",
+                    "Run gpumon without the redirection, or use gpumon status.",
                 ),
                 ExitCode.USAGE,
             )
 
 
-def frugal() -> None:
-    """Sets what Textual reads at its import: few frames and no animations, for a thin link. The user's own win.
+def set_textual_defaults() -> None:
+    """Set what Textual reads when it is imported: few frames and no animations, for slow links.
 
-    A size that a shell has exported would win over the terminal's own, and not follow it.
+    Variables that the user has set take precedence. ``COLUMNS`` and ``LINES`` are removed: a size that a shell has
+    exported would override the terminal's size and not follow it.
     """
-    for name, value in _FRUGAL.items():
+    for name, value in _TEXTUAL_SETTINGS.items():
         os.environ.setdefault(name, value)
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
 
 
 def run(app: "TerminalApp", close: Callable[[], None], mouse: bool = True) -> int:
-    """Runs the app until it ends, whatever ends it.
+    """Run the app until it ends, whatever ends it.
 
     Args:
         app: The app.
-        close: Closes what the app reads from; called when the process must end at once.
-        mouse: Whether to take the mouse.
+        close: Closes the app's sources; called when the process must end at once.
+        mouse: Whether to use the mouse.
 
     Returns:
         The exit code: 0, or 128 plus the signal that ended it.
@@ -91,7 +94,7 @@ def run(app: "TerminalApp", close: Callable[[], None], mouse: bool = True) -> in
 
 
 def counting(driver_class: "type[Driver]") -> "type[Driver]":
-    """A driver that counts the bytes that it sends."""
+    """A driver class that counts the bytes that it sends."""
 
     class CountingDriver(driver_class):  # type: ignore[misc, valid-type]
         """Textual's driver of this platform, with a counter."""
@@ -99,7 +102,7 @@ def counting(driver_class: "type[Driver]") -> "type[Driver]":
         sent_bytes = 0
 
         def write(self, data: str) -> None:
-            """Sends and counts."""
+            """Send and count."""
             self.sent_bytes += len(data.encode("utf-8", "replace"))
             super().write(data)
 
@@ -107,16 +110,16 @@ def counting(driver_class: "type[Driver]") -> "type[Driver]":
 
 
 def sent_bytes(app: "App[None]") -> int | None:
-    """How many bytes an app has sent to its terminal; None if it has none, as in tests."""
+    """Bytes that an app has sent to its terminal; None if it has none, as in tests."""
     return getattr(app._driver, "sent_bytes", None)  # noqa: SLF001 - Textual has no public name for it
 
 
 class Guard:
-    """Ends the app on a signal or when its terminal goes away.
+    """Ends the app on a signal, or when its terminal is closed.
 
     Args:
         app: The app.
-        close: Closes what the app reads from.
+        close: Closes the app's sources.
     """
 
     def __init__(self, app: "TerminalApp", close: Callable[[], None]) -> None:
@@ -131,14 +134,14 @@ class Guard:
         self._ending: threading.Thread | None = None
 
     def install(self) -> None:
-        """Takes the signals over, except those that the user had ignored, and watches the terminal."""
+        """Handle signals, except those that the user ignores, and watch the terminal."""
         for number in _ENDING_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._handlers[number] = signal.signal(number, self._end)
         threading.Thread(target=self._watch_terminal, name="gpumon-terminal", daemon=True).start()
 
     def remove(self) -> None:
-        """Gives the signals back; a terminal that is being restored by hand is first restored, and the process ends."""
+        """Restore the signal handlers, after waiting for a restoration of the terminal that has started."""
         self._finished.set()
         if self._ending is not None:
             self._ending.join()
@@ -146,24 +149,24 @@ class Guard:
             signal.signal(number, handler)
 
     def _end(self, number: int, _: FrameType | None) -> None:
-        """Asks for an orderly end; a thread sees to it that an end comes, even when the screen's loop stands still."""
+        """Request an orderly end; a thread ends the process even if the event loop is blocked."""
         if self.exit_code:
             return
         self.exit_code = SIGNAL_BASE + number
-        self._ending = threading.Thread(target=self._end_surely, name="gpumon-end", daemon=True)
+        self._ending = threading.Thread(target=self._end_in_time, name="gpumon-end", daemon=True)
         self._ending.start()
         loop = getattr(self._app, "_loop", None)
         if loop is not None:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._app.exit, None, self.exit_code)
 
-    def _end_surely(self) -> None:
+    def _end_in_time(self) -> None:
         self._close()
-        if not self._finished.wait(ORDERLY_SECONDS):
+        if not self._finished.wait(ORDERLY_TIMEOUT_SECONDS):
             self._end_now()
 
     def _watch_terminal(self) -> None:
-        """Waits, at next to no cost, until the other side of the terminal is gone."""
+        """Wait, at almost no cost, until the other side of the terminal is closed."""
         poller = select.poll()
         poller.register(sys.stdin.fileno(), 0)
         while not self._finished.is_set():
@@ -174,31 +177,31 @@ class Guard:
             self._repeat_lost_resize()
 
     def _repeat_lost_resize(self) -> None:
-        """Of two changes of size in a row, Textual's handler, interrupted by itself, may post the older one last."""
+        """Signal a resize again if Textual missed it: its handler, interrupted by itself, may post the older size."""
         with suppress(OSError):
             if tuple(os.get_terminal_size(self._descriptor)) != tuple(self._app.size):
                 os.kill(os.getpid(), signal.SIGWINCH)
 
     def _end_now(self) -> None:
-        """Restores the terminal by hand and ends the process."""
+        """Restore the terminal by hand and end the process."""
         with suppress(OSError, termios.error):
             termios.tcsetattr(self._descriptor, termios.TCSANOW, self._attributes)
-            self._take_from_screen()
-            self._write_surely(_RESTORE)
+            self._detach_screen()
+            self._write_with_retries(_RESTORE)
             os.set_blocking(self._descriptor, True)
         os._exit(self.exit_code)
 
-    def _write_surely(self, data: bytes) -> None:
-        """Writes as soon as the terminal's lock is free, which takes the woken writer a moment."""
-        for _ in range(_TRIES):
+    def _write_with_retries(self, data: bytes) -> None:
+        """Write as soon as the terminal's lock is free; a writer that was woken needs a moment to release it."""
+        for _ in range(_MAX_TRIES):
             with suppress(BlockingIOError):
                 if os.write(self._descriptor, data) == len(data):
                     return
             termios.tcflush(self._descriptor, termios.TCOFLUSH)
-            time.sleep(_WAKE_SECONDS)
+            time.sleep(_WAKE_DELAY_SECONDS)
 
-    def _take_from_screen(self) -> None:
-        """Lets Textual write into nothing, and drops what nobody has read: it would keep the restoring from it.
+    def _detach_screen(self) -> None:
+        """Redirect Textual's output to /dev/null and drop unread output, both of which would block the restoration.
 
         A write that waits for a reader holds the terminal's lock, and only a signal ends it.
         """
@@ -207,5 +210,5 @@ class Guard:
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and thread.ident is not None:
                 signal.pthread_kill(thread.ident, self.exit_code - SIGNAL_BASE)
-        time.sleep(_WAKE_SECONDS)
+        time.sleep(_WAKE_DELAY_SECONDS)
         termios.tcflush(self._descriptor, termios.TCOFLUSH)

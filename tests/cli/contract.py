@@ -1,4 +1,4 @@
-"""What the document of ``gpumon status --json`` promises, written down apart from the code that makes it."""
+"""The contract of ``gpumon status --json``, independent of the code that writes the document."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -8,12 +8,12 @@ Types = tuple[type, ...]
 
 NUMBER: Final = (int, float)
 TEXT: Final = (str,)
-WHOLE: Final = (int,)
+INTEGER: Final = (int,)
 LIST: Final = (list,)
 OBJECT: Final = (dict,)
 
 DOCUMENT: Final[Mapping[str, Types]] = {
-    "schema": WHOLE,
+    "schema": INTEGER,
     "time_seconds": NUMBER,
     "host": OBJECT,
     "driver_version": TEXT,
@@ -24,31 +24,31 @@ DOCUMENT: Final[Mapping[str, Types]] = {
 }
 HOST: Final[Mapping[str, Types]] = {
     "name": TEXT,
-    "cpu_count": WHOLE,
+    "cpu_count": INTEGER,
     "cpu_percent": NUMBER,
     "load_average": LIST,
-    "memory_total_bytes": WHOLE,
-    "memory_available_bytes": WHOLE,
+    "memory_total_bytes": INTEGER,
+    "memory_available_bytes": INTEGER,
     "uptime_seconds": NUMBER,
     "problems": OBJECT,
 }
 DEVICE: Final[Mapping[str, Types]] = {
-    "index": WHOLE,
-    "cuda_index": WHOLE,
+    "index": INTEGER,
+    "cuda_index": INTEGER,
     "uuid": TEXT,
     "pci_bus_id": TEXT,
     "name": TEXT,
-    "memory_total_bytes": WHOLE,
-    "memory_used_bytes": WHOLE,
-    "memory_reserved_bytes": WHOLE,
-    "memory_free_bytes": WHOLE,
+    "memory_total_bytes": INTEGER,
+    "memory_used_bytes": INTEGER,
+    "memory_reserved_bytes": INTEGER,
+    "memory_free_bytes": INTEGER,
     "utilization_gpu_percent": NUMBER,
     "utilization_memory_percent": NUMBER,
     "temperature_celsius": NUMBER,
     "power_watts": NUMBER,
     "power_limit_watts": NUMBER,
-    "clock_sm_hertz": WHOLE,
-    "clock_memory_hertz": WHOLE,
+    "clock_sm_hertz": INTEGER,
+    "clock_memory_hertz": INTEGER,
     "throttle_reasons": LIST,
     "state": TEXT,
     "age_seconds": NUMBER,
@@ -57,13 +57,13 @@ DEVICE: Final[Mapping[str, Types]] = {
     "problems": OBJECT,
 }
 PROCESS: Final[Mapping[str, Types]] = {
-    "pid": WHOLE,
+    "pid": INTEGER,
     "kinds": LIST,
     "user": TEXT,
     "command": TEXT,
-    "memory_bytes": WHOLE,
+    "memory_bytes": INTEGER,
     "cpu_percent": NUMBER,
-    "host_memory_bytes": WHOLE,
+    "host_memory_bytes": INTEGER,
     "age_seconds": NUMBER,
     "problems": OBJECT,
 }
@@ -82,7 +82,7 @@ SEVERITIES: Final = frozenset({"info", "warning", "critical"})
 
 
 def violations(document: Json) -> list[str]:
-    """Every place at which a document breaks the contract."""
+    """Every place at which a document violates the contract."""
     return [f"{path}: {what}" for path, what in _document(document)]
 
 
@@ -91,7 +91,7 @@ def _document(document: Json) -> Iterator[tuple[str, str]]:
     if document["schema"] != 1:
         yield "schema", "is not 1"
     if document["driver_version"] is None and "driver" not in document["problems"]:
-        yield "driver_version", "is null, and no problem of the driver says why"
+        yield "driver_version", "is null, and no problem of the driver gives the reason"
     yield from _reasons("", document["problems"])
     yield from _alerts("", document["alerts"])
     yield from _explained("host", document["host"], HOST)
@@ -105,24 +105,24 @@ def _document(document: Json) -> Iterator[tuple[str, str]]:
             yield from _explained(f"{path}.processes[{process['pid']}]", process, PROCESS)
 
 
-def _explained(path: str, found: Json, fields: Mapping[str, Types]) -> Iterator[tuple[str, str]]:
-    """Fields are there; and of all fields, those of the contract or not, each null has its reason."""
-    yield from _fields(path, found, fields)
-    yield from _reasons(path, found["problems"])
-    for name, value in found.items():
-        if value is None and name not in found["problems"]:
+def _explained(path: str, record: Json, fields: Mapping[str, Types]) -> Iterator[tuple[str, str]]:
+    """The fields of the contract exist, and every field that is null has a reason."""
+    yield from _fields(path, record, fields)
+    yield from _reasons(path, record["problems"])
+    for name, value in record.items():
+        if value is None and name not in record["problems"]:
             yield f"{path}.{name}", "is null without a reason"
 
 
-def _fields(path: str, found: Json, fields: Mapping[str, Types]) -> Iterator[tuple[str, str]]:
+def _fields(path: str, record: Json, fields: Mapping[str, Types]) -> Iterator[tuple[str, str]]:
     for name, types in fields.items():
-        if name not in found:
-            yield f"{path}.{name}", "is not there"
-        elif found[name] is None:
+        if name not in record:
+            yield f"{path}.{name}", "does not exist"
+        elif record[name] is None:
             if name in NEVER_NULL:
                 yield f"{path}.{name}", "is null"
-        elif type(found[name]) not in types:
-            yield f"{path}.{name}", f"is {found[name]!r}"
+        elif type(record[name]) not in types:
+            yield f"{path}.{name}", f"is {record[name]!r}"
 
 
 def _reasons(path: str, problems: Json) -> Iterator[tuple[str, str]]:
@@ -135,4 +135,4 @@ def _alerts(path: str, alerts: list[Json]) -> Iterator[tuple[str, str]]:
     for number, alert in enumerate(alerts):
         yield from _fields(f"{path}.alerts[{number}]", alert, ALERT)
         if alert["severity"] not in SEVERITIES or not (alert["id"] and alert["detail"]):
-            yield f"{path}.alerts[{number}]", f"says nothing: {alert}"
+            yield f"{path}.alerts[{number}]", f"lacks a severity, an ID or a detail: {alert}"

@@ -23,7 +23,7 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """One in which sockets and scripts have folders of their own."""
+    """An environment with separate folders for sockets and scripts."""
     folder = tempfile.mkdtemp(prefix="gpumon-", dir="/tmp")
     unset = {"GPUMON_PROBE", "PYTHON_DISABLE_REMOTE_DEBUG"}
     inherited = {name: value for name, value in os.environ.items() if name not in unset}
@@ -96,7 +96,7 @@ def test_it_says_what_to_do_next(environment: dict[str, str], start: Start) -> N
     assert done.stdout.endswith("\nOpen gpumon and press m.\n")
     again = run("attach", str(process.pid), env=environment)
     assert (again.returncode, again.stderr) == (0, "")
-    assert again.stdout.startswith(f"There is a probe already in process {process.pid} (")
+    assert again.stdout.startswith(f"The probe already runs in process {process.pid} (")
     elsewhere = run("attach", str(process.pid), env={**environment, "GPUMON_PROBE_DIR": "/none"})
     assert f"Open gpumon with GPUMON_PROBE_DIR={environment['GPUMON_PROBE_DIR']} and press m." in elsewhere.stdout
 

@@ -1,4 +1,4 @@
-"""Every command as scripts use it: exit codes, documents, pipes, the environment."""
+"""Every command as scripts use it: exit codes, JSON documents, pipes, and the environment."""
 
 import json
 import os
@@ -28,32 +28,32 @@ COUNT_FRAMES = "import sys, json; print(sum(json.loads(line)['schema'] == 1 for 
 WITH_SIGNALS = """
 import os, signal, sys
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, signal.SIG_DFL)  # under nohup or in the background they come ignored
+    signal.signal(number, signal.SIG_DFL)  # under nohup and in the background they are ignored
 os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
 @pytest.fixture(scope="module")
 def environment(nvml_mock: NvmlMock) -> dict[str, str]:
-    """Two GPUs that are well."""
+    """Two healthy GPUs."""
     return nvml_mock.environment(gpus=2)
 
 
 @pytest.fixture(scope="module")
 def no_driver(nvml_mock: NvmlMock) -> dict[str, str]:
-    """A machine without a driver."""
+    """A host without a driver."""
     return nvml_mock.environment_without_library()
 
 
 def status(environment: dict[str, str]) -> dict[str, Any]:
-    """The document of a machine that answers."""
+    """The status document; the command must succeed."""
     done = run("status", "--json", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
 
-# What there is
+# Commands and help
 
 
 def command_names() -> set[str]:
@@ -66,7 +66,7 @@ def test_help_names_every_command_and_the_exit_codes(no_driver: dict[str, str]) 
     listed = re.findall(r"^  (\w+)  ", done.stdout.partition("Commands:")[2], re.MULTILINE)
     assert set(listed) == command_names()
     words = " ".join(done.stdout.split())
-    for code in ("0 fine", "1 it ran and the verdict is bad", "2 wrong usage", "3 what it needs", "128+n ended by"):
+    for code in ("0 success", "1 completed with a bad verdict", "2 usage error", "3 a prerequisite", "128+n ended by"):
         assert code in words
 
 
@@ -78,8 +78,8 @@ def test_the_readme_lists_the_commands_that_there_are() -> None:
     for line in lines[1:]:
         options = {
             option
-            for each in cli.gpumon.commands[line.split()[1]].params
-            for option in (*each.opts, *each.secondary_opts)
+            for parameter in cli.gpumon.commands[line.split()[1]].params
+            for option in (*parameter.opts, *parameter.secondary_opts)
         }
         assert set(re.findall(r"--\w+", line)) <= options, line
 
@@ -144,7 +144,7 @@ def test_the_screen_needs_a_terminal(environment: dict[str, str], tmp_path: Path
         ('{"schema": 1}\n', "not a recording"),
     ],
 )
-def test_what_is_no_recording_is_said(
+def test_an_invalid_recording_is_an_error(
     environment: dict[str, str], tmp_path: Path, content: str | None, why: str
 ) -> None:
     path = tmp_path / "day.jsonl"
@@ -156,7 +156,7 @@ def test_what_is_no_recording_is_said(
     assert is_one_line(done.stderr)
 
 
-# One look
+# One sample
 
 
 @pytest.mark.parametrize(
@@ -185,14 +185,14 @@ def test_status_of_an_old_driver_keeps_its_contract(old_nvml_mock: NvmlMock) -> 
     assert violations(status(old_nvml_mock.environment(gpus=2, pids=[os.getpid()]))) == []
 
 
-def test_status_of_a_machine_without_gpus_keeps_its_contract(nvml_mock: NvmlMock) -> None:
+def test_status_of_a_host_without_gpus_keeps_its_contract(nvml_mock: NvmlMock) -> None:
     done = run("status", "--json", env=nvml_mock.environment(gpus=0))
     assert done.returncode == 3
     assert is_one_line(done.stderr)
     assert violations(json.loads(done.stdout)) == []
 
 
-def test_the_contract_is_not_kept_by_everything(environment: dict[str, str]) -> None:
+def test_violations_of_the_contract_are_found(environment: dict[str, str]) -> None:
     document = status(environment)
     device = document["devices"][0]
     device["power_watts"] = device["name"] = None
@@ -212,10 +212,12 @@ def test_the_contract_is_not_kept_by_everything(environment: dict[str, str]) -> 
     ]
 
 
-def test_alerts_say_since_when_and_what_to_do(nvml_mock: NvmlMock) -> None:
+def test_alerts_have_a_start_and_an_action(nvml_mock: NvmlMock) -> None:
     document = status(nvml_mock.environment(gpus=3, fault="lost:1,hang:2"))
-    assert {alert["id"] for alert in document["alerts"]} <= {"left_behind"}, "another test's, that hangs in parallel"
-    above = [[each["id"] for each in device["alerts"] if each["severity"] != "info"] for device in document["devices"]]
+    assert {alert["id"] for alert in document["alerts"]} <= {"left_behind"}, "of another test that hangs"
+    above = [
+        [alert["id"] for alert in device["alerts"] if alert["severity"] != "info"] for device in document["devices"]
+    ]
     assert above == [
         [],
         ["gpu_lost"],
@@ -229,7 +231,7 @@ def test_alerts_say_since_when_and_what_to_do(nvml_mock: NvmlMock) -> None:
         assert alert["action"].endswith(".")
 
 
-def test_without_a_driver_the_document_says_why(no_driver: dict[str, str]) -> None:
+def test_without_a_driver_the_document_has_the_reason(no_driver: dict[str, str]) -> None:
     done = run("status", "--json", env=no_driver)
     assert done.returncode == 3
     assert is_one_line(done.stderr)
@@ -266,7 +268,7 @@ def test_a_mismatch_names_the_library_and_the_kernel_driver(nvml_mock: NvmlMock,
 
 
 @pytest.mark.parametrize(("fault", "code"), [("hang:1", 0), ("hang:1@0.2", 0), ("hangall", 3), ("hangall@0.2", 0)])
-def test_status_ends_whatever_hangs(nvml_mock: NvmlMock, fault: str, code: int) -> None:
+def test_status_ends_even_if_the_driver_hangs(nvml_mock: NvmlMock, fault: str, code: int) -> None:
     started = time.monotonic()
     done = run("status", "--json", env=nvml_mock.environment(gpus=2, fault=fault))
     assert time.monotonic() - started < 30
@@ -275,10 +277,10 @@ def test_status_ends_whatever_hangs(nvml_mock: NvmlMock, fault: str, code: int) 
     assert done.stderr == "" if code == 0 else is_one_line(done.stderr)
 
 
-# Pipes, and streams that are closed
+# Pipes and closed streams
 
 
-def test_a_reader_that_leaves_is_no_failure(environment: dict[str, str]) -> None:
+def test_a_reader_that_closes_the_pipe_is_not_an_error(environment: dict[str, str]) -> None:
     done = shell('"$@" | head -1; "$@" --json | head -1', "status", env=environment)
     assert done.stderr == ""
     assert [line[:1] for line in done.stdout.splitlines()] == [done.stdout[0], "{"]
@@ -286,7 +288,7 @@ def test_a_reader_that_leaves_is_no_failure(environment: dict[str, str]) -> None
 
 @pytest.mark.parametrize("line", ["", "status", "status --json", "--help", "record - --duration 0.1"])
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
-def test_closed_streams_are_no_failure(environment: dict[str, str], line: str, closed: str) -> None:
+def test_closed_streams_are_not_an_error(environment: dict[str, str], line: str, closed: str) -> None:
     done = shell(f'"$@" {closed}', *line.split(), env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -296,7 +298,7 @@ def test_closed_streams_do_not_change_the_exit_code(no_driver: dict[str, str], l
     assert shell('"$@" <&- >&- 2>&-', *line.split(), env=no_driver).returncode == code
 
 
-def test_a_full_disk_is_said(environment: dict[str, str]) -> None:
+def test_a_full_disk_is_reported(environment: dict[str, str]) -> None:
     done = shell('"$@" > /dev/full', "status", env=environment)
     assert done.returncode == 1
     assert is_one_line(done.stderr)
@@ -312,7 +314,7 @@ def test_frames_go_through_a_pipe(environment: dict[str, str]) -> None:
     assert 5 <= int(done.stdout) <= 13
 
 
-def test_a_recording_is_made_once_and_can_be_read(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_recording_is_not_overwritten_and_can_be_read(environment: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "day.jsonl.gz"
     arguments = ("record", str(file), "--duration", "0.3", "--interval", "0.1", "--anonymize")
     done = run(*arguments, env=environment)
@@ -326,7 +328,7 @@ def test_a_recording_is_made_once_and_can_be_read(environment: dict[str, str], t
 
 
 @pytest.mark.parametrize("name", ["missing/day.jsonl", ""])
-def test_a_place_that_cannot_be_written_is_said(environment: dict[str, str], tmp_path: Path, name: str) -> None:
+def test_an_unwritable_path_is_reported(environment: dict[str, str], tmp_path: Path, name: str) -> None:
     done = run("record", str(tmp_path / name), env=environment)
     assert done.returncode == 2
     assert is_one_line(done.stderr)
@@ -344,13 +346,13 @@ def test_a_signal_ends_a_recording(environment: dict[str, str], number: signal.S
     child.stdout.readline()
     pids = tree(child.pid)
     child.send_signal(number)
-    _, said = child.communicate(timeout=20)
-    assert (child.returncode, said.strip()) == (128 + number, b"")
+    _, errors = child.communicate(timeout=20)
+    assert (child.returncode, errors.strip()) == (128 + number, b"")
     assert len(pids) > 1
     assert all(wait_gone(pid, 10) for pid in pids)
 
 
-def test_a_recording_whose_reader_leaves_ends_as_by_a_broken_pipe(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_recording_ends_with_sigpipe_after_its_reader(environment: dict[str, str], tmp_path: Path) -> None:
     code = tmp_path / "code"
     done = shell(f'{{ "$@"; echo $? > {code}; }} | head -1', "record", "-", "--interval", "0.1", env=environment)
     assert done.stderr == ""
@@ -362,15 +364,15 @@ def test_a_recording_whose_reader_leaves_ends_as_by_a_broken_pipe(environment: d
 
 
 def options() -> list[tuple[str, str, str]]:
-    """Command, option and the variable that by its name it must be set by."""
-    found = []
+    """Command, option, and the environment variable that sets it according to the rule."""
+    rows = []
     for command in (cli.gpumon, *cli.gpumon.commands.values()):
-        place = () if command is cli.gpumon else (str(command.name),)
-        for each in command.params:
-            if isinstance(each, click.Option) and each.name not in {"version", "help"}:
-                words = (*place, each.opts[0].removeprefix("--"))
-                found.append((" ".join(place), str(each.name), "_".join(("GPUMON", *words)).upper()))
-    return found
+        path = () if command is cli.gpumon else (str(command.name),)
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and parameter.name not in {"version", "help"}:
+                words = (*path, parameter.opts[0].removeprefix("--"))
+                rows.append((" ".join(path), str(parameter.name), "_".join(("GPUMON", *words)).upper()))
+    return rows
 
 
 @pytest.mark.parametrize(("command", "option", "variable"), options())
@@ -378,29 +380,52 @@ def test_every_option_can_be_set_in_the_environment(
     monkeypatch: pytest.MonkeyPatch, command: str, option: str, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "7")
-    found = cli.gpumon.commands[command] if command else cli.gpumon
-    parameter = next(each for each in found.params if each.name == option)
+    click_command = cli.gpumon.commands[command] if command else cli.gpumon
+    parameter = next(parameter for parameter in click_command.params if parameter.name == option)
     parent = click.Context(cli.gpumon, info_name="gpumon", **cli.gpumon.context_settings)
-    context = click.Context(found, parent=parent, info_name=command) if command else parent
+    context = click.Context(click_command, parent=parent, info_name=command) if command else parent
     assert parameter.value_from_envvar(context) is not None
 
 
 @pytest.mark.parametrize(
     ("variable", "value", "line"),
     [
-        ("GPUMON_INTERVAL", "nan", "status"),
+        ("GPUMON_INTERVAL", "nan", "record -"),
         ("GPUMON_INTERVAL", "0.01", "record -"),
         ("GPUMON_RECORD_INTERVAL", "x", "record -"),
         ("GPUMON_THEME", "pink", "demo"),
         ("GPUMON_DEMO_SPEED", "nan", "demo"),
     ],
 )
-def test_what_the_environment_says_is_checked(
+def test_values_of_the_environment_are_checked(
     environment: dict[str, str], variable: str, value: str, line: str
 ) -> None:
     done = run(*line.split(), env={**environment, variable: value})
     assert (done.returncode, done.stdout) == (2, "")
     assert "Error: Invalid value" in done.stderr
+
+
+@pytest.mark.parametrize("line", ["status", "memory --json", "watch true", "--interval 0.2 workloads"])
+def test_an_invalid_variable_is_a_warning_for_commands_that_do_not_use_it(
+    environment: dict[str, str], line: str
+) -> None:
+    done = run(*line.split(), env={**environment, "GPUMON_THEME": "pink"})
+    assert done.returncode == 0
+    assert is_one_line(done.stderr)
+    assert done.stderr.startswith("gpumon: GPUMON_THEME is ignored: 'pink' is not one of")
+
+
+def test_an_invalid_variable_leaves_the_other_options(environment: dict[str, str]) -> None:
+    variables = {"GPUMON_HISTORY": "1s", "GPUMON_MOUSE": "maybe", "GPUMON_INTERVAL": "0.2"}
+    done = run("record", "-", "--duration", "0.01", env={**environment, **variables})
+    assert done.returncode == 0
+    assert json.loads(done.stdout.splitlines()[0])["interval_seconds"] == 0.2
+    assert [line.split()[1] for line in done.stderr.splitlines()] == ["GPUMON_HISTORY", "GPUMON_MOUSE"]
+
+
+def test_an_invalid_option_before_the_command_is_an_error(environment: dict[str, str]) -> None:
+    done = run("--theme", "pink", "status", env=environment)
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 @pytest.mark.parametrize(
@@ -413,7 +438,7 @@ def test_what_the_environment_says_is_checked(
         ({"GPUMON_STATUS_JSON": "1"}, "status", 0.25),
     ],
 )
-def test_the_interval_comes_from_the_nearest_place(
+def test_the_most_specific_interval_is_used(
     environment: dict[str, str], variables: dict[str, str], line: str, interval: float
 ) -> None:
     more = ("--duration", "0.01") if "record" in line else ()
@@ -434,7 +459,7 @@ def test_the_interval_comes_from_the_nearest_place(
         ({}, ["demo"], "dark"),
     ],
 )
-def test_the_theme_comes_from_the_nearest_place(
+def test_the_most_specific_theme_is_used(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], arguments: Sequence[str], theme: str
 ) -> None:
     seen: list[str] = []
@@ -446,7 +471,12 @@ def test_the_theme_comes_from_the_nearest_place(
     assert seen == [theme]
 
 
-BROKEN = "import gpumon.operations.status as it; it.look = lambda: 1 / 0; from gpumon.cli import main; main()"
+BROKEN = """
+import gpumon.operations.one_shot as module
+module.sample_frame = lambda: 1 / 0
+from gpumon.cli import main
+main()
+"""
 
 
 @pytest.mark.parametrize(

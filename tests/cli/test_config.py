@@ -1,7 +1,8 @@
-"""The configuration file: what it may say, what it gives way to, and that none of it can do harm."""
+"""The configuration file: its entries, their precedence, and that no content can do harm."""
 
 import json
 import os
+import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from gpumon.cli import commands
-from gpumon.cli.config import Config, load_config
-from gpumon.cli.config_file import MOST_BYTES
+from gpumon.cli.config import MAX_BYTES, Config, load_config
 from gpumon.streams.live import LiveStream
 from tests.cli.running import GPUMON, is_one_line, run
+from tests.core.test_ownership import needs_root
 from tests.nvml_mock import NvmlMock
 from tests.terminal import Terminal
 
@@ -23,7 +24,7 @@ Write = Callable[[str | bytes], Path]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Writes the configuration file of the user."""
+    """Writes the configuration file of the user; returns its path."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     file = tmp_path / "gpumon" / "config.toml"
     file.parent.mkdir()
@@ -40,7 +41,7 @@ def load() -> Config:
 
 
 def recorded_with(monkeypatch: pytest.MonkeyPatch, *argv: str, **environment: str) -> dict[str, Any]:
-    """What `gpumon record` would record with."""
+    """The options that `gpumon record` receives."""
     seen: dict[str, Any] = {}
 
     def record(stream: LiveStream, file: Path, duration: float | None, anonymize: bool) -> None:
@@ -52,22 +53,22 @@ def recorded_with(monkeypatch: pytest.MonkeyPatch, *argv: str, **environment: st
     return seen
 
 
-# What it says
+# Entries
 
 
-def test_a_file_that_is_not_there_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_file_the_configuration_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for home in (tmp_path, tmp_path / "none", Path("/dev/null")):
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
         assert load() == Config()
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", "# nothing yet\n", "\ufeff"])
-def test_an_empty_file_says_nothing(write: Write, content: str) -> None:
+def test_an_empty_file_is_an_empty_configuration(write: Write, content: str) -> None:
     write(content)
     assert load() == Config()
 
 
-def test_it_is_looked_for_in_the_home_where_no_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_folder_is_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".config" / "gpumon").mkdir(parents=True)
     (tmp_path / ".config" / "gpumon" / "config.toml").write_text("interval = 2\n")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -76,7 +77,7 @@ def test_it_is_looked_for_in_the_home_where_no_folder_is_named(tmp_path: Path, m
         assert load().options == {"interval": 2.0}
 
 
-def test_values_come_as_the_options_take_them(write: Write) -> None:
+def test_values_are_converted_as_the_options_require(write: Write) -> None:
     write(
         'interval = 2\ntheme = "light"\nmouse = false\nhistory = "12h"\nspeed = 4\n'
         '[record]\nanonymize = true\nduration = 60\n[run]\ndevice = ["cuda:1", "cpu"]\n[export]\ncsv = false\n'
@@ -95,12 +96,12 @@ def test_values_come_as_the_options_take_them(write: Write) -> None:
     }
 
 
-def test_what_is_typed_goes_before_the_environment_before_the_file(
+def test_flags_take_precedence_over_the_environment_and_that_over_the_file(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interval(*argv: str, **environment: str) -> float:
-        found: float = recorded_with(monkeypatch, *argv, **environment)["interval"]
-        return found
+        value: float = recorded_with(monkeypatch, *argv, **environment)["interval"]
+        return value
 
     assert interval("record", "x") == 1.0
     write("interval = 2\n")
@@ -113,22 +114,29 @@ def test_what_is_typed_goes_before_the_environment_before_the_file(
     assert interval("--interval", "5", "record", "--interval", "7", "x", GPUMON_RECORD_INTERVAL="6") == 7.0
 
 
-def test_a_table_is_for_its_command_alone(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_sets_only_the_options_of_its_command(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     write("[demo]\nspeed = 4\n[record]\nanonymize = true\n")
     assert recorded_with(monkeypatch, "record", "x") == {"interval": 1.0, "duration": None, "anonymize": True}
 
 
-def test_thresholds_of_health_change_what_is_told(nvml_mock: NvmlMock, write: Write) -> None:
-    file = write("[health]\ntemperature_margin_celsius = 80\n")
+def test_alert_thresholds_change_the_alerts(nvml_mock: NvmlMock, write: Write) -> None:
+    file = write("[alerts]\ntemperature_margin_celsius = 80\n")
     environment = {**nvml_mock.environment(gpus=1), "XDG_CONFIG_HOME": str(file.parents[1])}
-    told = json.loads(run("status", "--json", env=environment).stdout)["devices"][0]["alerts"]
-    assert "temperature_high" in {alert["id"] for alert in told}
+    alerts = json.loads(run("status", "--json", env=environment).stdout)["devices"][0]["alerts"]
+    assert "temperature_high" in {alert["id"] for alert in alerts}
     write("")
-    told = json.loads(run("status", "--json", env=environment).stdout)["devices"][0]["alerts"]
-    assert "temperature_high" not in {alert["id"] for alert in told}
+    alerts = json.loads(run("status", "--json", env=environment).stdout)["devices"][0]["alerts"]
+    assert "temperature_high" not in {alert["id"] for alert in alerts}
 
 
-# What is wrong with it
+def test_the_former_table_of_thresholds_works_with_a_warning(write: Write) -> None:
+    file = write("[alerts]\nidle_seconds = 5\n[health]\nidle_seconds = 6\nbusy_percent = 7\n")
+    config = load()
+    assert config.alerts == {"idle_seconds": 5.0, "busy_percent": 7.0}
+    assert config.warning == f"{file}:3: The table [health] is now called [alerts]. Rename it."
+
+
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -143,41 +151,45 @@ def test_thresholds_of_health_change_what_is_told(nvml_mock: NvmlMock, write: Wr
         ("mouse = 0\n", 1, "mouse: expected true or false, not a number."),
         ('theme = "pink"\n', 1, "theme: 'pink' is not one of"),
         ("history = 5\n", 1, "history: '5' is not between 1m and 7d."),
-        ('# x\nintervall = "2"\n', 2, "intervall: there is no such key; near it is interval."),
+        ('# x\nintervall = "2"\n', 2, "intervall: there is no such key; did you mean interval?"),
         ("duration = 5\n", 1, "duration: there is no such key"),
-        ("[recrod]\nanonymize = true\n", 1, "recrod: there is no such key; near it is record."),
-        ("interval = 2\n\n[record]\n  anonymise = true\n", 4, "record.anonymise: there is no such key; near it is an"),
+        ("[recrod]\nanonymize = true\n", 1, "recrod: there is no such key; did you mean record?"),
+        (
+            "interval = 2\n\n[record]\n  anonymise = true\n",
+            4,
+            "record.anonymise: there is no such key; did you",
+        ),
         ("record.interval = 0.05\n", 1, "record.interval: 0.05 is not in the range"),
         ("record = {interval = 0.05}\n", 1, "record.interval: 0.05 is not in the range"),
         ("record = 5\n", 1, "record: expected a table, not a number."),
         ('[run]\ndevice = "cuda:0"\n', 2, "run.device: expected a list, not text."),
         ("[run]\ndevice = [1]\n", 2, "run.device: expected text, not a number."),
         ("[run]\nyes = true\n", 2, "run.yes: there is no such key"),
-        ("health = 5\n", 1, "health: expected a table, not a number."),
+        ("alerts = 5\n", 1, "alerts: expected a table, not a number."),
         (
-            "[health]\nidle_secs = 5\n",
+            "[alerts]\nidle_secs = 5\n",
             2,
-            "health.idle_secs: there is no threshold 'idle_secs'; near it is idle_seconds.",
+            "alerts.idle_secs: there is no threshold 'idle_secs'",
         ),
-        ("[health]\nidle_seconds = 5\nbusy_percent = -1\n", 3, "health.busy_percent: busy_percent must be a number fr"),
+        ("[alerts]\nidle_seconds = 5\nbusy_percent = -1\n", 3, "alerts.busy_percent: "),
     ],
 )
-def test_a_key_that_is_wrong_is_left_out_and_told_with_its_line(
+def test_an_invalid_entry_is_ignored_and_reported_with_its_line(
     write: Write, content: str, line: int, reason: str
 ) -> None:
     file = write(content)
     config = load()
     assert config.warning.startswith(f"{file}:{line}: {reason}"), config.warning
-    assert config.warning.endswith(" It is left out.")
-    assert {"interval": 2.0}.items() >= {name: held for name, held in config.options.items() if held}.items()
+    assert config.warning.endswith(" It is ignored.")
+    assert {"interval": 2.0}.items() >= {name: value for name, value in config.options.items() if value}.items()
 
 
-def test_of_several_keys_that_are_wrong_the_first_is_told_and_the_right_ones_hold(write: Write) -> None:
+def test_the_first_of_several_invalid_entries_is_reported_and_valid_ones_are_used(write: Write) -> None:
     file = write('interval = 0\ntheme = "light"\nx = 1\n[record]\ny = 2\nanonymize = true\n')
     config = load()
     assert config.options == {"theme": "light", "record": {"anonymize": True}}
     assert config.warning.startswith(f"{file}:1: interval: ")
-    assert config.warning.endswith(" 2 more keys are wrong.")
+    assert config.warning.endswith(" 2 more keys are not valid.")
     assert "\n" not in config.warning
 
 
@@ -189,13 +201,13 @@ def test_of_several_keys_that_are_wrong_the_first_is_told_and_the_right_ones_hol
         ("theme = 'x'\ntheme = 'y'\n", ":2", "Cannot overwrite a value."),
         ("a = [", ":1", "Invalid value."),
         (b"\x7fELF\x02\x01\x01\x00\x00", ":1", "Invalid statement."),
-        (b"theme = 'x'\n\xff\xfe\x00", ":2", "It is not text in UTF-8."),
-        ("a = " + "[" * 30_000, "", "It is nested too deeply."),
+        (b"theme = 'x'\n\xff\xfe\x00", ":2", "The file is not UTF-8 text."),
+        ("a = " + "[" * 30_000, "", "Tables or lists are nested too deeply."),
         ("a = " + "9" * 5_000, "", "Exceeds the limit"),
-        (b"#" * (MOST_BYTES + 1), "", "It is larger than 64 KiB."),
+        (b"#" * (MAX_BYTES + 1), "", "The file is larger than 64 KiB."),
     ],
 )
-def test_a_file_that_cannot_be_understood_leaves_the_defaults(
+def test_a_file_that_is_not_toml_leaves_the_defaults(
     write: Write, content: str | bytes, place: str, reason: str
 ) -> None:
     file = write(content)
@@ -207,7 +219,14 @@ def test_a_file_that_cannot_be_understood_leaves_the_defaults(
     assert file.read_bytes() == before
 
 
-def test_of_a_huge_file_little_is_read(write: Write) -> None:
+def test_thousands_of_unknown_keys_take_no_longer_than_a_few_others(write: Write) -> None:
+    write("".join(f"u{number} = 1\n" for number in range(4000)))
+    started = time.process_time()
+    assert load().warning.endswith(" It is ignored. 3999 more keys are not valid.")
+    assert time.process_time() - started < 1.0, "the search for a similar name and for the line is for one key"
+
+
+def test_of_a_huge_file_only_the_start_is_read(write: Write) -> None:
     os.truncate(write(""), 100 << 20)
     tracemalloc.start()
     try:
@@ -217,17 +236,17 @@ def test_of_a_huge_file_little_is_read(write: Write) -> None:
         tracemalloc.stop()
 
 
-def test_what_is_not_a_file_is_not_waited_for(write: Write) -> None:
+def test_a_path_that_is_not_a_regular_file_does_not_block(write: Write) -> None:
     file = write("")
     file.unlink()
     file.mkdir()
     assert load() == Config(warning=f"{file}: Is a directory. The defaults are used.")
     file.rmdir()
     os.mkfifo(file)
-    assert load() == Config(warning=f"{file}: It is not a file. The defaults are used.")
+    assert load() == Config(warning=f"{file}: Not a regular file. The defaults are used.")
 
 
-def test_what_the_user_may_not_read_is_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_reported(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write("interval = 2\n")
 
     def refused(*_: object) -> int:
@@ -237,26 +256,36 @@ def test_what_the_user_may_not_read_is_told(write: Write, monkeypatch: pytest.Mo
     assert load() == Config(warning=f"{file}: Permission denied. The defaults are used.")
 
 
-def test_a_file_of_another_user_is_not_taken(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_not_used(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write("interval = 2\n")
     owner = file.stat().st_uid or 4242
     if os.geteuid() == 0:
         os.chown(file, owner, -1)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    reason = f"It belongs to another user (uid {owner})."
-    assert load() == Config(warning=f"{file}: {reason} The defaults are used.")
+    assert load().options == {}
+    warning = load().warning
+    assert warning.startswith(f"{file}: The file belongs to another user (UID {owner}). The defaults are used. Run ")
 
 
-def test_no_text_of_the_file_acts_on_the_terminal(write: Write) -> None:
+@needs_root
+def test_root_does_not_use_a_file_below_the_home_of_another_user(write: Write) -> None:
+    file = write("interval = 2\n")
+    assert load().options == {"interval": 2.0}
+    os.chown(file.parents[1], 4242, 4242)
+    assert load().options == {}
+    assert f"The folder {file.parents[1]} belongs to another user (UID 4242)." in load().warning
+
+
+def test_the_warning_contains_no_control_characters(write: Write) -> None:
     write('"\\u001b]0;owned\\u0007" = 1\n')
     assert load().warning.isprintable()
 
 
-# How it is told
+# The warning
 
 
-def test_commands_tell_it_on_standard_error_and_do_their_work(nvml_mock: NvmlMock, write: Write) -> None:
+def test_commands_print_the_warning_to_standard_error_and_run(nvml_mock: NvmlMock, write: Write) -> None:
     file = write("interval = 0\n")
     environment = {**nvml_mock.environment(gpus=1), "XDG_CONFIG_HOME": str(file.parents[1])}
     done = run("status", "--json", env=environment)
@@ -266,7 +295,7 @@ def test_commands_tell_it_on_standard_error_and_do_their_work(nvml_mock: NvmlMoc
     assert f"{file}:1: interval: " in done.stderr
 
 
-def test_the_screen_tells_it_as_well(nvml_mock: NvmlMock, write: Write) -> None:
+def test_the_screen_shows_the_warning(nvml_mock: NvmlMock, write: Write) -> None:
     file = write("interval = 0.2\nmouse = 3\n")
     environment = {**nvml_mock.environment(gpus=1), "XDG_CONFIG_HOME": str(file.parents[1])}
     with Terminal((GPUMON,), env=environment, rows=30, cols=160) as terminal:

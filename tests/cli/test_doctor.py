@@ -12,10 +12,16 @@ from tests.workloads.conftest import TORCH_PYTHON, needs_torch
 STATES = {"ok", "warn", "fail", "skip"}
 
 
+def without_torch(folder: Path) -> str:
+    """Hides the torch of this interpreter, whose import takes seconds; returns the value of PYTHONPATH."""
+    (folder / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')")
+    return str(folder)
+
+
 @pytest.fixture
-def alone(nvml_mock: NvmlMock) -> dict[str, str]:
-    """A machine of two GPUs on which few Pythons are found."""
-    environment = nvml_mock.environment(gpus=2) | {"PATH": "/usr/bin:/bin"}
+def alone(nvml_mock: NvmlMock, tmp_path: Path) -> dict[str, str]:
+    """The environment of a host with two GPUs, few Pythons, and no torch."""
+    environment = nvml_mock.environment(gpus=2) | {"PATH": "/usr/bin:/bin", "PYTHONPATH": without_torch(tmp_path)}
     return {name: value for name, value in environment.items() if name not in {"VIRTUAL_ENV", "CONDA_PREFIX"}}
 
 
@@ -34,20 +40,21 @@ def test_one_document(alone: dict[str, str]) -> None:
     assert (done.returncode == 1) == (document["verdict"] == "fail")
 
 
-def test_text_without_colours_says_what_failed_and_what_to_do(nvml_mock: NvmlMock) -> None:
-    done = run("doctor", env=nvml_mock.environment_without_library() | {"PATH": "/usr/bin:/bin"})
+def test_text_without_colours_says_what_failed_and_what_to_do(nvml_mock: NvmlMock, tmp_path: Path) -> None:
+    few = {"PATH": "/usr/bin:/bin", "PYTHONPATH": without_torch(tmp_path)}
+    done = run("doctor", env=nvml_mock.environment_without_library() | few)
     assert (done.returncode, done.stderr) == (1, "")
     assert "\x1b" not in done.stdout
     lines = done.stdout.splitlines()
     failed = next(place for place, line in enumerate(lines) if "FAIL  nvml" in line)
     assert "→ Install the NVIDIA driver" in "\n".join(lines[failed : failed + 4])
     assert "failed" in lines[-1]
-    assert {" Driver", " GPUs", " Machine", " Environment variables", " Python"} <= set(lines)
+    assert {" Driver", " GPUs", " Host", " Environment variables", " Python"} <= set(lines)
 
 
 def test_broken_visible_devices(alone: dict[str, str]) -> None:
     done = run("doctor", "--json", env=alone | {"CUDA_VISIBLE_DEVICES": "7"})
-    checks = {each["id"]: each for each in json.loads(done.stdout)["checks"]}
+    checks = {check["id"]: check for check in json.loads(done.stdout)["checks"]}
     assert checks["environment.visible_devices"]["status"] == "fail"
 
 
@@ -55,7 +62,7 @@ def test_broken_visible_devices(alone: dict[str, str]) -> None:
 def test_a_torch_for_the_cpu(nvml_mock: NvmlMock) -> None:
     assert TORCH_PYTHON is not None
     done = run("doctor", "--json", "--python", TORCH_PYTHON, env=nvml_mock.environment(gpus=2))
-    checks = {each["id"]: each for each in json.loads(done.stdout)["checks"]}
+    checks = {check["id"]: check for check in json.loads(done.stdout)["checks"]}
     assert checks["python1.torch"]["status"] == "ok"
     assert checks["python1.packages"]["status"] == "ok"
     if "+cpu" in checks["python1.torch"]["detail"]:
@@ -74,12 +81,12 @@ def test_a_bundle_is_written_once(alone: dict[str, str], tmp_path: Path) -> None
     environment = alone | {"HF_TOKEN": "hf_abcdefghijklmnop"}
     done = run("doctor", "--json", "--bundle", str(file), env=environment)
     json.loads(done.stdout)
-    assert "Left out:" in done.stderr
+    assert "Omitted:" in done.stderr
     text = file.read_text()
     assert "hf_abcdefghijklmnop" not in text
     assert "===== doctor.json =====" in text
     again = run("doctor", "--bundle", str(file), env=environment)
     assert (again.returncode, again.stdout) == (2, "")
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
     assert is_one_line(again.stderr)
     assert file.read_text() == text

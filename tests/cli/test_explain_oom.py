@@ -1,4 +1,4 @@
-"""`gpumon explain` of what probes have left, as a shell runs it: by its name, the newest one, and none."""
+"""`gpumon explain` with the files of probes, as a shell runs it: by name, the newest one, and none."""
 
 import json
 import os
@@ -15,7 +15,7 @@ CROWDED = document([used(18 * GIB)], 4 * GIB, others=60 * GIB)
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Where nothing of the user's is seen."""
+    """An environment without the user's own files."""
     folders = {"HOME": "home", "XDG_STATE_HOME": "state", "XDG_RUNTIME_DIR": "run", "GPUMON_PROBE_DIR": "probe"}
     return {**os.environ, "COLUMNS": "100", **{name: str(tmp_path / folder) for name, folder in folders.items()}}
 
@@ -30,7 +30,7 @@ def test_a_file_is_explained_by_its_name(tmp_path: Path, environment: dict[str, 
     done = run("explain", str(path), "--no-live", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("CUDA out of memory [oom]\n")
-    assert "\n  Fragmentation: PyTorch keeps 5.86 GiB" in done.stdout
+    assert "\n  Fragmentation: PyTorch reserves 5.86 GiB" in done.stdout
     assert '\n      File "/home/ada/train/train.py", line 41, in step\n' in done.stdout
 
 
@@ -52,9 +52,9 @@ def test_the_newest_file_of_all_folders(tmp_path: Path, environment: dict[str, s
     done = run("explain", "--oom", "--no-live", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"The newest of 4 files: {newest}\n\nCUDA out of memory [oom]\n")
-    assert "\n  Too big: it asked for 4.00 GiB" in done.stdout
-    told = json.loads(run("explain", "--oom", "--json", "--no-live", env=environment).stdout)
-    assert (told["file"], told["files"], told["matches"][0]["memory_cause"]) == (str(newest), 4, "too_big")
+    assert "\n  Too big: the process requested 4.00 GiB" in done.stdout
+    raw = json.loads(run("explain", "--oom", "--json", "--no-live", env=environment).stdout)
+    assert (raw["file"], raw["files"], raw["matches"][0]["memory_cause"]) == (str(newest), 4, "too_big")
 
 
 def test_the_only_file_is_called_so(environment: dict[str, str], state: Path) -> None:
@@ -87,10 +87,10 @@ def test_files_of_others_do_not_count(environment: dict[str, str], state: Path, 
 
 
 @pytest.mark.parametrize(
-    "told", [b"", b"\x1f\x8b", b"[]", b'{"kind": "gpumon-oom", "schema": 1', b'{"kind": "gpumon-oom"}']
+    "raw", [b"", b"\x1f\x8b", b"[]", b'{"kind": "gpumon-oom", "schema": 1', b'{"kind": "gpumon-oom"}']
 )
-def test_a_damaged_file_is_one_sentence(environment: dict[str, str], state: Path, told: bytes) -> None:
-    write(state, told)
+def test_a_damaged_file_is_one_sentence(environment: dict[str, str], state: Path, raw: bytes) -> None:
+    write(state, raw)
     done = run("explain", "--oom", env=environment)
     assert (done.returncode, done.stdout) == (2, "")
     assert is_one_line(done.stderr)
@@ -109,11 +109,11 @@ def test_who_holds_the_memory_now_stands_beside_it(
     seen = nvml_mock.environment(gpus=2, pids=[os.getpid()], PATH=os.environ["PATH"])
     done = run("explain", str(path), "--live", env={**environment, **seen})
     assert (done.returncode, done.stderr) == (0, "")
-    assert "\n  Neighbour: 60.5 GiB are held outside of this process's PyTorch" in done.stdout
-    assert "\nWhat this machine says now\n  cuda:0                    no GPU of this machine\n" in done.stdout
+    assert "\n  Other processes: 60.5 GiB are in use outside of this process's PyTorch" in done.stdout
+    assert "\nThis host now\n  cuda:0                    not a GPU of this host\n" in done.stdout
     assert f"by process: {os.getpid()} " in done.stdout
-    told = json.loads(run("status", "--json", env={**environment, **seen}).stdout)
-    here = write(state, {**CROWDED, "device": {**CROWDED["device"], "uuid": told["devices"][1]["uuid"]}})
+    raw = json.loads(run("status", "--json", env={**environment, **seen}).stdout)
+    here = write(state, {**CROWDED, "device": {**CROWDED["device"], "uuid": raw["devices"][1]["uuid"]}})
     assert (
         "  cuda:0                    GPU 1\n" in run("explain", str(here), "--live", env={**environment, **seen}).stdout
     )

@@ -1,4 +1,4 @@
-"""`gpumon export` and `gpumon replay --since`: any metrics and time of a recording, without anything made up."""
+"""`gpumon export` and `gpumon replay --since`: chosen metrics and times of a recording, and nothing invented."""
 
 import csv
 import io
@@ -6,27 +6,28 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from gpumon.cli import gpumon as commands
-from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.frames import encode
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import DeviceState
+from gpumon.core.problems import CommandError, ExitCode
 from gpumon.operations import export as operation
-from gpumon.operations.export import begin_of, export, open_replay_since
+from gpumon.operations.export import export, open_replay_since, parse_since
 from gpumon.streams.replay import ReplayStream
 from tests import builders
 from tests.cli.running import is_one_line, run, shell
 from tests.nvml_mock import NvmlMock
 
 SECONDS = 20
-BEGAN = 1_777_645_800.0
+START = 1_777_645_800.0
 
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    """Two GPUs, the second lost from the tenth second on."""
+    """A recording of two GPUs; the second GPU is lost from the tenth second."""
     path = tmp_path / "run.jsonl"
     path.write_text("".join(line + "\n" for line in lines()))
     return path
@@ -39,40 +40,40 @@ def lines() -> Iterator[str]:
             builders.device(1) if second < 10 else builders.device(1, state=DeviceState.LOST, age_seconds=5.0)
         )
         yield encode(
-            builders.frame(time_seconds=BEGAN + second, monotonic_seconds=50.0 + second, devices=(first, second_device))
+            builders.frame(time_seconds=START + second, monotonic_seconds=50.0 + second, devices=(first, second_device))
         )
 
 
 def rows(file: Path, metrics: list[str], since: str | None = None) -> list[dict[str, str]]:
     out = io.StringIO()
-    export(file, metrics, begin_of(since), out, as_json=False)
+    export(file, metrics, parse_since(since), out, as_json=False)
     return list(csv.DictReader(io.StringIO(out.getvalue())))
 
 
-def test_a_line_a_gpu_and_moment(recording: Path) -> None:
-    found = rows(recording, ["power_watts", "utilization_gpu_percent", "fan_percent"])
-    assert len(found) == 2 * SECONDS
-    assert found[0] == {
-        "time_seconds": f"{BEGAN:.3f}",
+def test_one_row_per_gpu_and_sample(recording: Path) -> None:
+    exported = rows(recording, ["power_watts", "utilization_gpu_percent", "fan_percent"])
+    assert len(exported) == 2 * SECONDS
+    assert exported[0] == {
+        "time_seconds": f"{START:.3f}",
         "index": "0",
         "uuid": builders.device(0).uuid,
         "power_watts": "100.0",
         "utilization_gpu_percent": "87",
         "fan_percent": "",
     }
-    assert found[-1]["power_watts"] == "", "it is lost: what it read last is no reading of this moment"
+    assert exported[-1]["power_watts"] == "", "the GPU is lost: its last values are not current"
 
 
 @pytest.mark.parametrize(
     ("since", "first"), [("5", 14), ("1m", 0), ("0", 19), ("2026-05-01T14:30:12Z", 12), ("2030-01-01T00:00Z", None)]
 )
 def test_since(recording: Path, since: str, first: int | None) -> None:
-    found = rows(recording, ["power_watts"], since)
-    expected = [] if first is None else [BEGAN + second for second in range(first, SECONDS) for _ in range(2)]
-    assert [float(row["time_seconds"]) for row in found] == expected
+    exported = rows(recording, ["power_watts"], since)
+    expected = [] if first is None else [START + second for second in range(first, SECONDS) for _ in range(2)]
+    assert [float(row["time_seconds"]) for row in exported] == expected
 
 
-def test_json_lines_say_why_something_is_missing(recording: Path) -> None:
+def test_json_lines_have_a_reason_for_every_missing_value(recording: Path) -> None:
     out = io.StringIO()
     export(recording, ["power_watts", "fan_percent"], None, out, as_json=True)
     documents = [json.loads(line) for line in out.getvalue().splitlines()]
@@ -82,10 +83,10 @@ def test_json_lines_say_why_something_is_missing(recording: Path) -> None:
     for document in documents:
         missing = {metric for metric in ("power_watts", "fan_percent") if document[metric] is None}
         assert set(document["problems"]) == missing
-        assert all(each["code"] and each["reason"] for each in document["problems"].values())
+        assert all(problem["code"] and problem["reason"] for problem in document["problems"].values())
 
 
-def test_unknown_metrics_are_told_with_the_near_ones(recording: Path, nvml_mock: NvmlMock) -> None:
+def test_an_unknown_metric_is_reported_with_the_closest_names(recording: Path, nvml_mock: NvmlMock) -> None:
     done = run("export", str(recording), "--metrics", "power_wats,temp", env=nvml_mock.environment_without_library())
     assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
     assert is_one_line(done.stderr)
@@ -107,7 +108,7 @@ def test_all_metrics_and_standard_input(recording: Path, nvml_mock: NvmlMock) ->
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 12)
 
 
-def test_a_damaged_recording_gives_what_is_left_and_says_so(recording: Path, nvml_mock: NvmlMock) -> None:
+def test_a_damaged_recording_is_exported_up_to_the_damage(recording: Path, nvml_mock: NvmlMock) -> None:
     recording.write_text(recording.read_text() + '{"schema": 1, "torn')
     done = run("export", str(recording), "--metrics", "power_watts", env=nvml_mock.environment_without_library())
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1 + 2 * SECONDS)
@@ -115,22 +116,22 @@ def test_a_damaged_recording_gives_what_is_left_and_says_so(recording: Path, nvm
 
 
 @pytest.mark.parametrize("arguments", [["--since", "yesterday"], ["--since", ""]])
-def test_nonsense_is_told(recording: Path, nvml_mock: NvmlMock, arguments: list[str]) -> None:
+def test_an_invalid_start_is_reported(recording: Path, nvml_mock: NvmlMock, arguments: list[str]) -> None:
     done = run("export", str(recording), *arguments, env=nvml_mock.environment_without_library())
     assert done.returncode == ExitCode.USAGE
     assert is_one_line(done.stderr)
 
 
-def test_a_missing_file_is_told(tmp_path: Path, nvml_mock: NvmlMock) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path, nvml_mock: NvmlMock) -> None:
     done = run("export", str(tmp_path / "none"), env=nvml_mock.environment_without_library())
     assert done.returncode == ExitCode.USAGE
     assert is_one_line(done.stderr)
 
 
-def test_it_is_written_as_it_is_read(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first line is out before the second frame is read."""
+def test_rows_are_written_while_the_recording_is_read(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first row is written before the second frame is read."""
     read: list[float] = []
-    original = operation._from
+    original = operation._records_from
 
     def watched(*arguments: object) -> Iterator[object]:
         for record in original(*arguments):  # type: ignore[arg-type]
@@ -143,14 +144,14 @@ def test_it_is_written_as_it_is_read(recording: Path, monkeypatch: pytest.Monkey
             return super().write(text)
 
     seen: list[int] = []
-    monkeypatch.setattr(operation, "_from", watched)
+    monkeypatch.setattr(operation, "_records_from", watched)
     export(recording, ["power_watts"], None, Out(), as_json=False)
     assert seen[:4] == [0, 1, 1, 2]
 
 
 def test_replay_begins_there(recording: Path) -> None:
     for since, expected in (("5", 14.0), ("2026-05-01T14:30:12Z", 12.0), ("2030-01-01", 19.0)):
-        stream = open_replay_since(recording, 1.0, begin_of(since))
+        stream = open_replay_since(recording, 1.0, parse_since(since))
         assert isinstance(stream, ReplayStream)
         assert stream.position.seconds == expected
         stream.close()
@@ -158,7 +159,7 @@ def test_replay_begins_there(recording: Path) -> None:
     assert stream.title == "run.jsonl"
     stream.close()
     with pytest.raises(CommandError, match="pipe"):
-        open_replay_since(Path("-"), 1.0, begin_of("5m"))
+        open_replay_since(Path("-"), 1.0, parse_since("5m"))
 
 
 @pytest.mark.parametrize("value", ["10s", "8d", "long"])
@@ -166,11 +167,14 @@ def test_history_is_bounded(nvml_mock: NvmlMock, value: str) -> None:
     environment = nvml_mock.environment_without_library()
     done = run("--history", value, "status", env=environment)
     assert done.returncode == ExitCode.USAGE
-    done = run("status", env={**environment, "GPUMON_HISTORY": value})
+    done = run("demo", env={**environment, "GPUMON_HISTORY": value})
     assert done.returncode == ExitCode.USAGE
+    assert "GPUMON_HISTORY" not in done.stderr, "an error, not a warning"
 
 
-def test_every_screen_takes_a_history() -> None:
-    takes = {name for name, command in commands.commands.items() if "history" in {each.name for each in command.params}}
-    assert takes == {"demo", "replay"}
-    assert "history" in {each.name for each in commands.params}
+def test_every_screen_has_the_history_option() -> None:
+    def has_history(command: click.Command) -> bool:
+        return "history" in {parameter.name for parameter in command.params}
+
+    assert {name for name, command in commands.commands.items() if has_history(command)} == {"demo", "replay"}
+    assert has_history(commands)

@@ -1,4 +1,4 @@
-"""`gpumon memory` and what `gpumon status --json` says of processes with a probe, as a shell runs them."""
+"""`gpumon memory`, and what `gpumon status --json` contains about processes with a probe, as a shell runs them."""
 
 import json
 import os
@@ -17,15 +17,15 @@ from tests.probe.scripted import DEVICE, hello, listening, statistics, until_gon
 PID = os.getpid()
 UUID = "GPU-6d6f636b-4d6f-5b6b-8c01-000000000000"
 GIB = 1 << 30
-TOLD = {**DEVICE, "uuid": UUID, "allocated_bytes": 8 * GIB, "active_bytes": 9 * GIB, "reserved_bytes": 20 * GIB}
+STATISTICS = {**DEVICE, "uuid": UUID, "allocated_bytes": 8 * GIB, "active_bytes": 9 * GIB, "reserved_bytes": 20 * GIB}
 
 
-def tell(connection: socket.socket) -> None:
-    connection.sendall(hello(argv=["python", "tr\x1bain.py"]) + statistics(devices=[TOLD]))
+def report(connection: socket.socket) -> None:
+    connection.sendall(hello(argv=["python", "tr\x1bain.py"]) + statistics(devices=[STATISTICS]))
     until_gone(connection)
 
 
-def be_silent(connection: socket.socket) -> None:
+def stay_silent(connection: socket.socket) -> None:
     until_gone(connection)
 
 
@@ -37,56 +37,56 @@ def folder(short_path: Path) -> Path:
 
 
 @pytest.fixture
-def machine(nvml_mock: NvmlMock, folder: Path, sleepers: Callable[[int], list[int]]) -> dict[str, str]:
-    """Two GPUs on which this process and another one compute."""
+def host(nvml_mock: NvmlMock, folder: Path, sleepers: Callable[[int], list[int]]) -> dict[str, str]:
+    """Two GPUs that this process and another process use."""
     return nvml_mock.environment(gpus=2, pids=[PID, *sleepers(1)], GPUMON_PROBE_DIR=str(folder))
 
 
 def document(*argv: str, env: dict[str, str]) -> dict[str, Any]:
     done = run(*argv, "--json", env=env)
     assert (done.returncode, done.stderr) == (0, "")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
-def test_the_parts_of_every_gpu_are_printed_with_words(machine: dict[str, str], folder: Path) -> None:
-    with listening(folder, tell):
-        done = run("memory", env=machine)
+def test_the_parts_of_every_gpu_are_printed_with_a_legend(host: dict[str, str], folder: Path) -> None:
+    with listening(folder, report):
+        done = run("memory", env=host)
     assert (done.returncode, done.stderr) == (0, "")
     assert "GPU 0 · NVIDIA H200 · 140 GiB" in done.stdout
-    assert f"  {PID} rank 3 · python tr\ufffdain.py" in done.stdout
-    for size, label in (("8.00 GiB", "tensors"), ("1.00 GiB", "freed, awaited"), ("3.00 GiB", "fragmented")):
+    assert f"  PID {PID} rank 3 · python tr\ufffdain.py" in done.stdout
+    for size, label in (("8.00 GiB", "tensors"), ("1.00 GiB", "waiting for stream"), ("3.00 GiB", "fragmented")):
         assert any(size in line and line.endswith(f" {label}") for line in done.stdout.splitlines()), label
     assert "tensors: Held by live tensors" in done.stdout
-    assert "→ torch.cuda.empty_cache() gives it back" in done.stdout
+    assert "→ torch.cuda.empty_cache() returns it" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
     assert "\x1b" not in done.stdout
 
 
-def test_the_document_has_parts_that_fill_each_gpu(machine: dict[str, str], folder: Path) -> None:
-    with listening(folder, tell):
-        found = document("memory", env=machine)
-    assert (found["schema"], found["problems"], found["unheard"]) == (1, {}, [])
-    for device in found["devices"]:
+def test_the_document_has_parts_that_fill_each_gpu(host: dict[str, str], folder: Path) -> None:
+    with listening(folder, report):
+        memory = document("memory", env=host)
+    assert (memory["schema"], memory["problems"], memory["unheard"]) == (1, {}, [])
+    for device in memory["devices"]:
         assert sum(part["bytes"] for part in device["parts"]) == device["memory_total_bytes"]
         assert device["problem"] is None
-    first = {part["kind"]: part["bytes"] for part in found["devices"][0]["parts"] if part["pid"] == PID}
+    first = {part["kind"]: part["bytes"] for part in memory["devices"][0]["parts"] if part["pid"] == PID}
     assert first["allocated"] == 8 * GIB
     assert first["releasable"] == 8 * GIB
-    (probe,) = found["probes"]
+    (probe,) = memory["probes"]
     assert (probe["pid"], probe["own_pid"], probe["state"], probe["rank"]) == (PID, 7, "live", 3)
 
 
-def test_without_probes_processes_are_blocks(machine: dict[str, str]) -> None:
-    found = document("memory", env=machine)
-    kinds = {part["kind"] for part in found["devices"][0]["parts"]}
+def test_without_probes_processes_are_blocks(host: dict[str, str]) -> None:
+    memory = document("memory", env=host)
+    kinds = {part["kind"] for part in memory["devices"][0]["parts"]}
     assert kinds == {"driver_reserved", "unprobed", "unowned", "free"}
-    assert found["probes"] == []
+    assert memory["probes"] == []
 
 
-def test_status_tells_of_a_process_with_a_probe_and_of_no_other(machine: dict[str, str], folder: Path) -> None:
-    with listening(folder, tell):
-        first, second = document("status", env=machine)["devices"]
+def test_status_has_torch_statistics_of_processes_with_a_probe_only(host: dict[str, str], folder: Path) -> None:
+    with listening(folder, report):
+        first, second = document("status", env=host)["devices"]
     entries = {entry["pid"]: entry for entry in first["processes"]}
     torch = entries.pop(PID)["torch"]
     assert (torch["state"], torch["ordinal"], torch["reserved_bytes"]) == ("live", 0, 20 * GIB)
@@ -100,45 +100,45 @@ def test_status_tells_of_a_process_with_a_probe_and_of_no_other(machine: dict[st
     assert elsewhere["problems"]["reserved_bytes"]["code"] == "not_read"
 
 
-def test_status_without_probes_is_as_it_was(machine: dict[str, str]) -> None:
-    devices = document("status", env=machine)["devices"]
+def test_status_without_probes_has_no_torch_statistics(host: dict[str, str]) -> None:
+    devices = document("status", env=host)["devices"]
     assert all("torch" not in entry for device in devices for entry in device["processes"])
 
 
-def test_a_probe_that_says_nothing_is_not_waited_for_long(machine: dict[str, str], folder: Path) -> None:
-    with listening(folder, be_silent):
+def test_a_silent_probe_does_not_delay_status(host: dict[str, str], folder: Path) -> None:
+    with listening(folder, stay_silent):
         began = time.monotonic()
-        found = document("status", env=machine)
+        memory = document("status", env=host)
         took = time.monotonic() - began
-    assert all("torch" not in entry for entry in found["devices"][0]["processes"])
-    assert took < 10  # its half second, and what a busy machine makes of it
+    assert all("torch" not in entry for entry in memory["devices"][0]["processes"])
+    assert took < 10  # half a second, and more on a busy host
 
 
-def test_a_folder_that_is_not_looked_into_is_told(machine: dict[str, str], folder: Path) -> None:
+def test_a_folder_that_is_open_to_others_is_reported(host: dict[str, str], folder: Path) -> None:
     folder.chmod(0o777)
-    assert document("memory", env=machine)["unheard"][0]["code"] == "no_permission"
-    done = run("memory", env=machine)
+    assert document("memory", env=host)["unheard"][0]["code"] == "no_permission"
+    done = run("memory", env=host)
     assert done.returncode == 0
-    assert "open to other users" in " ".join(done.stdout.split())
+    assert "other users can access the folder" in " ".join(done.stdout.split())
 
 
-def test_a_gpu_that_is_split_shows_its_instances(machine: dict[str, str]) -> None:
-    split = {**machine, "NVML_MOCK_MIG": "0:2"}
+def test_a_gpu_with_mig_shows_its_instances(host: dict[str, str]) -> None:
+    split = {**host, "NVML_MOCK_MIG": "0:2"}
     done = run("memory", env=split)
     assert "GPU 0:1 · " in done.stdout
-    assert "its memory belongs to its instances" in " ".join(done.stdout.split())
-    found = document("memory", env=split)["devices"]
-    assert found[0]["problem"]["code"] == "not_supported"
-    assert found[1]["mig_instance"]["position"] == 0
+    assert "its memory belongs to its MIG instances" in " ".join(done.stdout.split())
+    memory = document("memory", env=split)["devices"]
+    assert memory[0]["problem"]["code"] == "not_supported"
+    assert memory[1]["mig_instance"]["position"] == 0
 
 
-def test_without_a_driver_it_says_what_it_needs(nvml_mock: NvmlMock) -> None:
+def test_without_a_driver_the_error_names_it(nvml_mock: NvmlMock) -> None:
     done = run("memory", env=nvml_mock.environment_without_library())
     assert (done.returncode, done.stdout) == (3, "")
     assert is_one_line(done.stderr)
 
 
-def test_a_terminal_that_knows_only_ascii_gets_ascii(machine: dict[str, str]) -> None:
-    done = run("memory", env={**machine, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})
+def test_an_ascii_terminal_gets_ascii(host: dict[str, str]) -> None:
+    done = run("memory", env={**host, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})
     assert done.returncode == 0
     assert done.stdout.isascii()

@@ -1,4 +1,4 @@
-"""Outputs that can do little: an encoding without gpumon's glyphs, no colour, sixteen colours."""
+"""Limited outputs: an encoding without gpumon's glyphs, no color, and sixteen colors."""
 
 import io
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from gpumon.core.glyphs import UNKNOWN, adapt, stand_in
+from gpumon.core.ascii_fallback import UNKNOWN, ascii_replacement, enable_ascii_fallback
 from gpumon.streams.replay import DEMO
 from tests.cli.running import GPUMON, PATIENCE_SECONDS
 from tests.nvml_mock import NvmlMock
@@ -19,14 +19,14 @@ from tests.terminal import Terminal
 ROOT = Path(__file__).resolve().parents[2]
 LATIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "latin-1"}
 ASCII = {**LATIN, "PYTHONIOENCODING": ""}
-NEVER_DRAWN = {"gpumon/core/text.py", "gpumon/core/glyphs.py"}
+NEVER_DRAWN = {"gpumon/core/text.py", "gpumon/core/ascii_fallback.py"}
 """Files whose characters are patterns."""
 IN_UTF_8 = re.compile(b"[\xc2-\xf4][\x80-\xbf]")
 
 
 def glyphs_of(file: Path) -> set[str]:
     with file.open("rb") as source:
-        drawn = [each.string for each in tokenize.tokenize(source.readline) if each.type == tokenize.STRING]
+        drawn = [token.string for token in tokenize.tokenize(source.readline) if token.type == tokenize.STRING]
     return {character for text in drawn for character in text if not character.isascii()}
 
 
@@ -36,32 +36,32 @@ def written(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, l
     return done.returncode, (done.stdout + done.stderr).splitlines()
 
 
-def test_everything_that_gpumon_draws_has_a_stand_in() -> None:
-    files = [each for each in (ROOT / "gpumon").rglob("*.py") if str(each.relative_to(ROOT)) not in NEVER_DRAWN]
+def test_every_glyph_of_gpumon_has_an_ascii_replacement() -> None:
+    files = [path for path in (ROOT / "gpumon").rglob("*.py") if str(path.relative_to(ROOT)) not in NEVER_DRAWN]
     drawn = {glyph for file in files for glyph in glyphs_of(file)}
     assert "█" in drawn
-    assert not {glyph for glyph in drawn if stand_in(glyph) == UNKNOWN}
+    assert not {glyph for glyph in drawn if ascii_replacement(glyph) == UNKNOWN}
 
 
-def test_every_pattern_of_dots_has_a_stand_in() -> None:
-    stand_ins = [stand_in(chr(code)) for code in range(0x2800, 0x2900)]
-    assert all(each.isascii() and len(each) == 1 and each != UNKNOWN for each in stand_ins)
-    assert [stand_in(each) for each in "⠀⠉⠒⠤⣀⡇"] == [" ", "'", "-", "-", ".", "|"]
+def test_every_braille_pattern_has_an_ascii_replacement() -> None:
+    stand_ins = [ascii_replacement(chr(code)) for code in range(0x2800, 0x2900)]
+    assert all(text.isascii() and len(text) == 1 and text != UNKNOWN for text in stand_ins)
+    assert [ascii_replacement(dots) for dots in "⠀⠉⠒⠤⣀⡇"] == [" ", "'", "-", "-", ".", "|"]
 
 
 @pytest.mark.parametrize(
     ("character", "stand_ins"), [("é", "?"), ("漢", "??"), ("한", "??"), ("\u0301", ""), ("🦙", "??")]
 )
-def test_other_characters_keep_their_cells(character: str, stand_ins: str) -> None:
-    assert stand_in(character) == stand_ins
+def test_replacements_keep_the_width(character: str, stand_ins: str) -> None:
+    assert ascii_replacement(character) == stand_ins
     assert cell_len(character) == len(stand_ins)
 
 
 @pytest.mark.parametrize(("encoding", "written"), [("ascii", b"56 'C -"), ("latin-1", b"56 \xb0C -")])
-def test_only_what_an_encoding_lacks_is_replaced(encoding: str, written: bytes) -> None:
+def test_only_unencodable_characters_are_replaced(encoding: str, written: bytes) -> None:
     held = io.BytesIO()
     stream = io.TextIOWrapper(held, encoding=encoding)
-    adapt(stream)
+    enable_ascii_fallback(stream)
     stream.write("56 °C –")
     stream.flush()
     assert held.getvalue() == written
@@ -79,7 +79,7 @@ def test_only_what_an_encoding_lacks_is_replaced(encoding: str, written: bytes) 
     ],
 )
 @pytest.mark.parametrize("locale", [LATIN, ASCII])
-def test_commands_write_what_the_locale_can_carry(
+def test_commands_write_in_the_encoding_of_the_locale(
     nvml_mock: NvmlMock, argv: Sequence[str], locale: dict[str, str]
 ) -> None:
     environment = nvml_mock.environment(gpus=2)
@@ -104,11 +104,11 @@ def test_the_screen_draws_charts_in_plain_characters(locale: dict[str, str]) -> 
         assert terminal.wait_exit() == 0
 
 
-@pytest.mark.parametrize("colours", [{"NO_COLOR": "1"}, {"TERM": "xterm-16color", "COLORTERM": ""}])
-def test_a_state_is_read_without_its_colour(nvml_mock: NvmlMock, colours: dict[str, str]) -> None:
-    environment = {**nvml_mock.environment(gpus=2, fault="lost:1"), **colours}
+@pytest.mark.parametrize("colors", [{"NO_COLOR": "1"}, {"TERM": "xterm-16color", "COLORTERM": ""}])
+def test_a_state_is_readable_without_color(nvml_mock: NvmlMock, colors: dict[str, str]) -> None:
+    environment = {**nvml_mock.environment(gpus=2, fault="lost:1"), **colors}
     with Terminal((GPUMON, "--interval", "0.2"), env=environment) as terminal:
         shown = terminal.wait_for(r"(?s)! GPU 1 is lost.*\n +1 –.* LOST")
         assert re.search(r"▸ +0 H200", shown), "the cursor"
-        if "NO_COLOR" not in colours:
-            assert not re.search(rb"\x1b\[[\d;]*[34]8;[25];", terminal.raw), "sixteen colours are what there is"
+        if "NO_COLOR" not in colors:
+            assert not re.search(rb"\x1b\[[\d;]*[34]8;[25];", terminal.raw), "the terminal has only sixteen colors"

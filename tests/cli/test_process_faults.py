@@ -1,4 +1,4 @@
-"""What the driver says of processes that cannot be true or cannot be seen: a reason each, and no crash."""
+"""Processes that the driver reports wrongly, or that are not visible: each has a reason, and nothing crashes."""
 
 import json
 import os
@@ -18,7 +18,7 @@ Status = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def first_gpu(nvml_mock: NvmlMock) -> Status:
-    """One look at a GPU under a fault."""
+    """The status of one GPU with a fault."""
 
     def status(fault: str, log: Path | None = None) -> dict[str, Any]:
         environment = nvml_mock.environment(gpus=1, pids=[os.getpid()], fault=fault, log=log, NVML_MOCK_PROCS="1")
@@ -38,9 +38,7 @@ def first_gpu(nvml_mock: NvmlMock) -> Status:
         ("garbage:pidmax", (1 << 32) - 1, "invalid_value"),
     ],
 )
-def test_a_process_that_cannot_be_seen_is_a_row_with_a_reason(
-    first_gpu: Status, fault: str, pid: int | None, code: str
-) -> None:
+def test_a_process_that_is_not_visible_has_a_reason(first_gpu: Status, fault: str, pid: int | None, code: str) -> None:
     (process,) = first_gpu(fault)["processes"]
     assert pid is None or process["pid"] == pid
     assert process["memory_bytes"] > 0
@@ -50,7 +48,7 @@ def test_a_process_that_cannot_be_seen_is_a_row_with_a_reason(
 
 
 @pytest.mark.parametrize(("fault", "code"), [("garbage:memna", "not_supported"), ("garbage:procmem", "invalid_value")])
-def test_memory_that_is_not_told_is_missing_and_nothing_is_counted_from_it(
+def test_unreported_process_memory_is_missing_and_so_are_values_derived_from_it(
     first_gpu: Status, fault: str, code: str
 ) -> None:
     device = first_gpu(fault)
@@ -62,11 +60,22 @@ def test_memory_that_is_not_told_is_missing_and_nothing_is_counted_from_it(
     assert device["problems"]["memory_unattributed_bytes"]["reason"]
 
 
-def test_a_list_that_grows_under_the_reader_is_given_up_on(first_gpu: Status, tmp_path: Path) -> None:
+def test_a_process_list_that_keeps_growing_is_not_read_forever(first_gpu: Status, tmp_path: Path) -> None:
     log = tmp_path / "calls.json"
     device = first_gpu("grow", log)
     assert device["processes"] is None
     assert device["problems"]["processes"]["reason"]
-    assert device["utilization_gpu_percent"] is not None, "it costs nothing else"
+    assert device["utilization_gpu_percent"] is not None, "other values are not affected"
     calls = json.loads(log.read_text())["calls"]
     assert sum(count for name, count in calls.items() if LISTS in name) <= 24, "retries are bounded"
+
+
+def test_a_refused_process_list_has_a_reason(nvml_mock: NvmlMock) -> None:
+    environment = nvml_mock.environment(gpus=1, pids=[os.getpid()], fault="noperm:procs")
+    device = json.loads(run("status", "--json", env=environment).stdout)["devices"][0]
+    assert device["processes"] is None
+    problem = device["problems"]["processes"]
+    assert problem["code"] == "no_permission"
+    done = run("status", env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert problem["reason"] in done.stdout

@@ -1,5 +1,6 @@
-"""`gpumon run` and `gpumon workloads` as scripts and people use them, with real children and a torch of straw."""
+"""`gpumon run` and `gpumon workloads` as scripts and users run them, with real processes and a fake torch."""
 
+import fcntl
 import json
 import os
 import pty
@@ -21,7 +22,7 @@ from tests.nvml_mock import NvmlMock
 from tests.processes import is_running, tree, wait_gone
 
 UUID = "GPU-6d6f636b-4d6f-5b6b-8c01-000000000000"
-"""Of the first GPU of the stand-in driver."""
+"""UUID of the first GPU of the stand-in driver."""
 TORCH = f"""
 class _Version: cuda = "13.0"
 class device:
@@ -36,7 +37,7 @@ class cuda:
     mem_get_info = staticmethod(lambda _: (140 << 30, 150 << 30))
     memory_stats_as_nested_dict = staticmethod(lambda _: {{"allocated_bytes": {{"all": {{"current": 5, "peak": 7}}}}}})
     memory_summary = staticmethod(lambda _: "summary")
-version, __version__ = _Version, "2.99.0+straw"
+version, __version__ = _Version, "2.99.0+fake"
 """
 WORKLOAD = """
 import time
@@ -45,7 +46,7 @@ from _kit import Uses, Workload, choice, flag, integer
 def run(context):
     wanted = context.parameters
     count = 0
-    context.step("It counts.")
+    context.step("Counting.")
     while count < wanted.count and not context.stopping:
         count += 1
         context.progress(count, wanted.count)
@@ -54,7 +55,7 @@ def run(context):
     if wanted.end == "crash":
         raise RuntimeError("broken on purpose")
     if count:
-        context.figure("count", count, "steps", count, limit=1000, limit_source="a thousand")
+        context.result("count", count, "steps", count, limit=1000, limit_source="a thousand")
     if wanted.checked:
         context.checked += count
     return context.warn("Odd.") if wanted.end == "warn" else context.ok("Counted.")
@@ -68,7 +69,7 @@ WORKLOAD = Workload(
 WITH_SIGNALS = """
 import os, signal, sys
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, signal.SIG_DFL)  # under nohup or in the background they come ignored
+    signal.signal(number, signal.SIG_DFL)  # under nohup and in the background they are ignored
 os.execv(sys.argv[1], sys.argv[1:])
 """
 Environment = dict[str, str]
@@ -76,15 +77,15 @@ Environment = dict[str, str]
 
 @pytest.fixture
 def environment(nvml_mock: NvmlMock, tmp_path: Path) -> Environment:
-    """Two GPUs, a workload of the user's, and torch."""
-    (tmp_path / "straw").mkdir()
-    (tmp_path / "straw" / "torch.py").write_text(TORCH)
+    """Two GPUs, a workload of the user, and torch."""
+    (tmp_path / "fake_torch").mkdir()
+    (tmp_path / "fake_torch" / "torch.py").write_text(TORCH)
     folder = tmp_path / "config" / "gpumon" / "workloads"
     folder.mkdir(parents=True)
     (folder / "count.py").write_text(WORKLOAD)
     return nvml_mock.environment(
         gpus=2,
-        PYTHONPATH=str(tmp_path / "straw"),
+        PYTHONPATH=str(tmp_path / "fake_torch"),
         XDG_CONFIG_HOME=str(tmp_path / "config"),
         XDG_STATE_HOME=str(tmp_path / "state"),
     )
@@ -94,19 +95,19 @@ def events(stdout: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stdout.splitlines()]
 
 
-def of_kind(kind: str, said: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [each for each in said if each["event"] == kind]
+def of_kind(kind: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event for event in lines if event["event"] == kind]
 
 
 def test_every_event_is_a_line_of_the_public_format(environment: Environment) -> None:
     done = run("run", "count", "--device", "cpu", "--json", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
-    said = events(done.stdout)
-    assert all(each["schema"] == 1 and each["device"] == "cpu" and each["time_seconds"] > 0 for each in said)
-    kinds = [each["event"] for each in said]
+    lines = events(done.stdout)
+    assert all(event["schema"] == 1 and event["device"] == "cpu" and event["time_seconds"] > 0 for event in lines)
+    kinds = [event["event"] for event in lines]
     assert (kinds[0], kinds[1], kinds[-2], kinds[-1]) == ("hello", "plan", "result", "bye")
     assert {"step", "progress", "metric", "memory"} <= set(kinds)
-    (result,) = of_kind("result", said)
+    (result,) = of_kind("result", lines)
     assert result["verdict"] == "ok"
     assert result["figures"][0] == {
         "name": "count", "value": 3, "unit": "steps", "repetitions": 3, "limit": 1000, "limit_source": "a thousand"
@@ -122,7 +123,7 @@ def test_every_event_is_a_line_of_the_public_format(environment: Environment) ->
         (["checked=no"], 1, "fail"),
     ],
 )
-def test_the_verdict_makes_the_exit_code(
+def test_the_verdict_determines_the_exit_code(
     environment: Environment, settings: list[str], code: int, verdict: str
 ) -> None:
     sets = [word for setting in settings for word in ("--set", setting)]
@@ -131,7 +132,7 @@ def test_the_verdict_makes_the_exit_code(
     assert of_kind("result", events(done.stdout))[0]["verdict"] == verdict
 
 
-def test_people_get_a_table_and_a_sentence(environment: Environment) -> None:
+def test_users_get_a_table_and_a_sentence(environment: Environment) -> None:
     done = run("run", "count", "--device", "cpu", env=environment)
     assert done.returncode == 0
     assert re.search(r"^count +3 steps +1000 \(a thousand\) +0\.3 % +3$", done.stdout, re.MULTILINE)
@@ -147,20 +148,36 @@ def test_a_second_run_is_compared_with_the_first(environment: Environment) -> No
     assert [json.loads(line)["workload"] for line in kept] == ["count", "count"]
 
 
-def test_a_result_that_cannot_be_kept_is_told_and_counts_all_the_same(environment: Environment, tmp_path: Path) -> None:
+def test_a_locked_file_and_a_pipe_in_its_place_do_not_stop_the_run(environment: Environment, tmp_path: Path) -> None:
+    file = tmp_path / "state" / "gpumon" / "results.jsonl"
+    file.parent.mkdir(parents=True)
+    with file.open("w") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        done = run("run", "count", "--device", "cpu", env=environment)
+    assert done.returncode == 0
+    assert f"The result could not be saved to {file}: another process has locked it for 3 s." in done.stdout
+    file.unlink()
+    os.mkfifo(file)
+    done = run("run", "count", "--device", "cpu", "--json", env=environment)
+    assert done.returncode == 0
+    assert is_one_line(done.stderr)
+    assert f"The result could not be saved to {file}: it is not a regular file." in done.stderr
+
+
+def test_a_result_that_cannot_be_saved_is_reported_and_still_counts(environment: Environment, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run("run", "count", "--device", "cpu", env={**environment, "XDG_STATE_HOME": str(tmp_path / "file")})
     assert done.returncode == 0
-    assert "could not be kept" in done.stdout
+    assert "could not be saved" in done.stdout
 
 
 @pytest.mark.parametrize(
-    ("argv", "code", "said"),
+    ("argv", "code", "words"),
     [
-        (["nothing"], 2, "There are bandwidth"),
+        (["nothing"], 2, "Workloads: bandwidth"),
         (["count", "--set", "count=-1"], 2, "0 to 100000"),
         (["count", "--set", "count"], 2, "KEY=VALUE"),
-        (["count", "--set", "cuont=1"], 2, "there is count, end, checked"),
+        (["count", "--set", "cuont=1"], 2, "Parameters: count, end, checked"),
         (["count", "--set", "end=later"], 2, "ok, warn, crash"),
         (["count", "--device", "gpu"], 2, "cuda:all"),
         (["count", "--device", "cuda:2"], 3, "Choose cuda:0 to cuda:1"),
@@ -169,31 +186,44 @@ def test_a_result_that_cannot_be_kept_is_told_and_counts_all_the_same(environmen
         (["oom", "--device", "cpu"], 3, ""),
     ],
 )
-def test_what_makes_no_sense_is_said_in_one_line(
-    environment: Environment, argv: list[str], code: int, said: str
-) -> None:
+def test_an_error_is_one_line(environment: Environment, argv: list[str], code: int, words: str) -> None:
     done = run("run", *argv, env=environment)
     assert done.returncode == code
     assert is_one_line(done.stderr), done.stderr
-    assert said in done.stderr
+    assert words in done.stderr
 
 
-def test_without_torch_it_says_where_it_looked(environment: Environment) -> None:
-    without = {**environment, "PYTHONPATH": "", "PATH": "/usr/bin:/bin"}
-    done = run("run", "count", "--device", "cpu", env=without)
-    if done.returncode == 0:
-        pytest.skip("an interpreter of this machine has torch")
+@pytest.mark.parametrize("how", ["raised", "reported"])
+def test_why_a_workload_is_not_supported_is_printed_once(environment: Environment, how: str) -> None:
+    reason = "This torch has no such function. Use another torch."
+    work = f"raise UnsupportedError({reason!r})"
+    if how == "reported":
+        work = f"context.error(UnsupportedError({reason!r})); return context.fail({reason!r})"
+    file = Path(environment["XDG_CONFIG_HOME"], "gpumon", "workloads", "unsupported.py")
+    source = WORKLOAD.replace("import Uses", "import UnsupportedError, Uses").replace(
+        '"count", "C', '"unsupported", "C'
+    )
+    file.write_text(source.replace("    wanted = context.parameters", f"    {work}\n    wanted = context.parameters"))
+    done = run("run", "unsupported", "--device", "cuda:all", "--yes", env=environment)
+    assert done.returncode == (3 if how == "raised" else 1)
+    assert (done.stdout + done.stderr).count(reason) == (1 if how == "raised" else 2), "once, or in each verdict"
+    assert (reason in done.stderr) is (how == "raised")
+
+
+def test_without_torch_the_error_names_the_option(environment: Environment) -> None:
+    Path(environment["PYTHONPATH"], "torch.py").write_text("raise ModuleNotFoundError('torch', name='torch')")
+    done = run("run", "count", "--device", "cpu", env={**environment, "PATH": "/usr/bin:/bin"})
     assert done.returncode == 3
     assert is_one_line(done.stderr)
     assert "--python" in done.stderr
 
 
-def test_the_gpu_is_matched_by_its_uuid_and_its_figures_join_the_result(environment: Environment) -> None:
+def test_the_gpu_is_matched_by_uuid_and_its_metrics_join_the_result(environment: Environment) -> None:
     done = run("run", "count", "--json", "--set", "count=100", env=environment)
     assert done.returncode == 0, done.stderr
-    said = events(done.stdout)
-    assert of_kind("plan", said)[0]["chip"]["uuid"] == UUID
-    figures = {each["name"]: each for each in of_kind("result", said)[0]["figures"]}
+    lines = events(done.stdout)
+    assert of_kind("plan", lines)[0]["chip"]["uuid"] == UUID
+    figures = {metric["name"]: metric for metric in of_kind("result", lines)[0]["figures"]}
     assert figures["power"]["limit_source"] == "power limit in force"
     assert figures["sm_clock"]["repetitions"] >= 1
 
@@ -201,11 +231,11 @@ def test_the_gpu_is_matched_by_its_uuid_and_its_figures_join_the_result(environm
 def test_several_devices_at_once(environment: Environment) -> None:
     done = run("run", "count", "--device", "cuda:all", "--json", env=environment)
     assert done.returncode == 0
-    assert sorted(each["device"] for each in of_kind("result", events(done.stdout))) == ["cuda:0", "cuda:1"]
+    assert sorted(event["device"] for event in of_kind("result", events(done.stdout))) == ["cuda:0", "cuda:1"]
 
 
 @pytest.mark.parametrize(("options", "code"), [([], 3), (["--yes"], 0)])
-def test_where_others_work_it_asks_first(
+def test_a_gpu_in_use_needs_confirmation(
     environment: Environment, sleepers: Callable[[int], list[int]], options: list[str], code: int
 ) -> None:
     (pid,) = sleepers(1)
@@ -216,9 +246,7 @@ def test_where_others_work_it_asks_first(
     assert ("Counted." in done.stdout) is bool(options)
 
 
-def test_in_a_terminal_it_asks_and_takes_no_for_an_answer(
-    environment: Environment, sleepers: Callable[[int], list[int]]
-) -> None:
+def test_in_a_terminal_the_user_can_decline(environment: Environment, sleepers: Callable[[int], list[int]]) -> None:
     (pid,) = sleepers(1)
     leader, follower = pty.openpty()
     with subprocess.Popen(
@@ -227,48 +255,48 @@ def test_in_a_terminal_it_asks_and_takes_no_for_an_answer(
         stdin=follower, stdout=follower, stderr=follower, start_new_session=True,
     ) as process:  # fmt: skip
         os.close(follower)
-        said = read_until(leader, b"Begin?")
-        assert f"PID {pid}".encode() in said
-        assert b"1.00 GiB" in said
+        output = read_until(leader, b"Start anyway?")
+        assert f"PID {pid}".encode() in output
+        assert b"1.00 GiB" in output
         os.write(leader, b"n\n")
-        said = read_until(leader, None)
+        output = read_until(leader, None)
         assert process.wait(20) == 3
-    assert b"Counted." not in said
+    assert b"Counted." not in output
     os.close(leader)
 
 
-def test_in_a_terminal_there_is_a_bar_with_the_time_that_is_left(environment: Environment) -> None:
+def test_a_terminal_shows_a_bar_with_the_remaining_time(environment: Environment) -> None:
     leader, follower = pty.openpty()
     with subprocess.Popen(
         [GPUMON, "run", "count", "--device", "cpu", "--set", "count=150"],
         env={**environment, "TERM": "xterm"}, stdin=follower, stdout=follower, stderr=follower,
     ) as process:  # fmt: skip
         os.close(follower)
-        said = read_until(leader, None)
+        output = read_until(leader, None)
         assert process.wait(20) == 0
     os.close(leader)
-    assert re.search(rb"\[#+-+\] +\d+%  \d+s left  count [\d.]+ steps", said)
+    assert re.search(r"\[█+░+\] +\d+%  \d+s left  count [\d.]+ steps", output.decode())
 
 
 def read_until(descriptor: int, pattern: bytes | None, seconds: float = 20) -> bytes:
-    """What comes until a pattern, or until the end."""
-    said = b""
+    """The output up to a pattern, or to the end."""
+    output = b""
     timer = threading.Timer(seconds, lambda: None)
     timer.start()
-    while timer.is_alive() and (pattern is None or pattern not in said):
+    while timer.is_alive() and (pattern is None or pattern not in output):
         try:
             data = os.read(descriptor, 4096)
-        except OSError:  # the other side of a terminal has gone
+        except OSError:  # the other side of the terminal is closed
             break
         if not data:
             break
-        said += data
+        output += data
     timer.cancel()
-    return said
+    return output
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_stops_it_and_what_was_found_is_still_told(environment: Environment, number: signal.Signals) -> None:
+def test_a_signal_stops_the_run_and_the_result_is_reported(environment: Environment, number: signal.Signals) -> None:
     process, pids = started(environment)
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=20)
@@ -280,7 +308,7 @@ def test_a_signal_stops_it_and_what_was_found_is_still_told(environment: Environ
     assert all(wait_gone(pid, 10) for pid in pids)
 
 
-def test_nothing_is_left_when_gpumon_is_killed(environment: Environment) -> None:
+def test_no_process_is_left_when_gpumon_is_killed(environment: Environment) -> None:
     process, pids = started(environment)
     process.kill()
     process.communicate(timeout=20)
@@ -288,7 +316,7 @@ def test_nothing_is_left_when_gpumon_is_killed(environment: Environment) -> None
 
 
 def started(environment: Environment) -> tuple[subprocess.Popen[str], list[int]]:
-    """A run under way, and the PIDs of all its processes."""
+    """A run that has started, and the PIDs of all its processes."""
     process = subprocess.Popen(
         [sys.executable, "-c", WITH_SIGNALS, GPUMON, "run", "count", "--device=cpu", "--json", "--set", "count=100000"],
         env=environment,
@@ -301,12 +329,12 @@ def started(environment: Environment) -> tuple[subprocess.Popen[str], list[int]]
         if json.loads(line)["event"] == "progress":
             break
     pids = tree(process.pid)[1:]
-    assert len(pids) >= 3, "the collector, the workload and its guard"
+    assert len(pids) >= 3, "the collector, the workload and its guard process"
     assert all(is_running(pid) for pid in pids)
     return process, pids
 
 
-def test_duration_ends_a_workload_without_one(environment: Environment) -> None:
+def test_duration_ends_a_workload_without_that_parameter(environment: Environment) -> None:
     began = time.monotonic()
     argv = ("run", "count", "--device", "cpu", "--set", "count=100000", "--duration", "1", "--json")
     done = run(*argv, env=environment)
@@ -315,7 +343,7 @@ def test_duration_ends_a_workload_without_one(environment: Environment) -> None:
     assert "longer than its limit of 1 s" in of_kind("result", events(done.stdout))[0]["why"]
 
 
-def test_the_list_names_parameters_and_broken_files(environment: Environment) -> None:
+def test_the_list_contains_parameters_and_broken_files(environment: Environment) -> None:
     broken = Path(environment["XDG_CONFIG_HOME"], "gpumon", "workloads", "broken.py")
     broken.write_text("1 / 0")
     text = run("workloads", env=environment).stdout
@@ -323,12 +351,12 @@ def test_the_list_names_parameters_and_broken_files(environment: Environment) ->
     assert f"! {broken}: ZeroDivisionError" in text
     document = json.loads(run("workloads", "--json", env=environment).stdout)
     assert document["schema"] == 1
-    names = {each["name"] for each in document["workloads"]}
+    names = {workload["name"] for workload in document["workloads"]}
     assert names == {"matmul", "transfer", "bandwidth", "sync", "oom", "fragmentation", "launch", "errors", "count"}
     assert document["broken"][0]["file"] == str(broken)
 
 
-def test_devices_are_counted_as_cuda_shows_them() -> None:
+def test_devices_are_counted_as_cuda_does() -> None:
     assert visible_gpus(8, {}) == 8
     assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": "3,1"}) == 2
     assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": "1,-1,2"}) == 1

@@ -1,7 +1,8 @@
-"""The headless test mode: what it finds well on a machine that is well, and that it finds what is not."""
+"""`gpumon selftest`: a healthy host passes every check, and each defect is found by its check."""
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -12,12 +13,12 @@ from gpumon.core.metrics import METRICS
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.timeline import Timeline
-from gpumon.operations.doctor.examination import Examination, Wish
+from gpumon.operations.doctor.examination import DoctorOptions, Examination
 from gpumon.ui import selftest as selftest_module
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens import doctor as doctor_module
 from gpumon.ui.screens.overview import OverviewScreen
-from gpumon.ui.selftest import Check, Status, figures, keys, screens, selftest
+from gpumon.ui.selftest import Check, Status, keys, screens, selftest
 from tests import builders
 from tests.cli.running import run
 from tests.nvml_mock import NvmlMock
@@ -31,11 +32,12 @@ CHECKS = [
     "memory",
     "process",
     "cost",
-    "health",
+    "alerts",
     "help",
     "explain",
     "doctor",
     "workloads",
+    "palette",
     "pause",
     "pace",
     "seek",
@@ -49,7 +51,7 @@ PICTURES = {
     "memory.svg",
     "process.svg",
     "cost.svg",
-    "health.svg",
+    "alerts.svg",
     "help.svg",
     "explain.svg",
     "doctor.svg",
@@ -61,20 +63,20 @@ NOT_SUPPORTED = Problem(ProblemCode.NOT_SUPPORTED, "This chip does not have it."
 
 
 def test_demo_walks_everything_and_saves_pictures(nvml_mock: NvmlMock, tmp_path: Path) -> None:
-    folder = tmp_path / "made" / "for it"
+    folder = tmp_path / "new" / "folder"
     environment = nvml_mock.environment_without_library()
     done = run("selftest", "--demo", "--screens", str(folder), "--size", "120x40", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
     assert [line[1] for line in lines] == CHECKS
     assert {line[0] for line in lines} == {"ok"}
-    assert all(len(line) == 3 for line in lines), "each says what was found"
+    assert all(len(line) == 3 for line in lines), "each check has a detail"
     assert {path.name for path in folder.iterdir()} == PICTURES
     for path in folder.iterdir():
         assert ET.parse(path).getroot().tag.endswith("svg")
 
 
-def test_a_machine_that_is_well(nvml_mock: NvmlMock) -> None:
+def test_a_healthy_host(nvml_mock: NvmlMock) -> None:
     done = run("selftest", "--json", env=nvml_mock.environment(gpus=2))
     assert (done.returncode, done.stderr) == (0, "")
     document = json.loads(done.stdout)
@@ -85,7 +87,7 @@ def test_a_machine_that_is_well(nvml_mock: NvmlMock) -> None:
     assert all(check["status"] in {"ok", "skip"} and check["detail"] for check in document["checks"])
 
 
-def test_without_a_driver_it_fails_and_says_why(nvml_mock: NvmlMock) -> None:
+def test_without_a_driver_selftest_fails_with_the_reason(nvml_mock: NvmlMock) -> None:
     done = run("selftest", "--json", env=nvml_mock.environment_without_library())
     assert (done.returncode, done.stderr) == (1, "")
     document = json.loads(done.stdout)
@@ -96,7 +98,7 @@ def test_without_a_driver_it_fails_and_says_why(nvml_mock: NvmlMock) -> None:
 
 
 @pytest.mark.parametrize("size", ["nonsense", "0x0", "80", "80x", "x24", "-1x5", "80x24x2", "1001x10"])
-def test_a_size_that_is_none(nvml_mock: NvmlMock, size: str) -> None:
+def test_an_invalid_size(nvml_mock: NvmlMock, size: str) -> None:
     done = run("selftest", "--demo", "--size", size, env=nvml_mock.environment())
     assert (done.returncode, done.stdout) == (2, "")
     assert "is not a size such as 160x50" in done.stderr
@@ -110,11 +112,23 @@ def test_pictures_that_cannot_be_saved(nvml_mock: NvmlMock, tmp_path: Path) -> N
     assert "Traceback" not in done.stderr
 
 
-# It finds what is broken
+# Defects
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Restricts the selftest to the checks with some names."""
+
+    def restrict(*names: str) -> None:
+        steps = tuple((name, step) for name, step in selftest_module.STEPS if name in names)
+        assert len(steps) == len(names)
+        monkeypatch.setattr(selftest_module, "STEPS", steps)
+
+    return restrict
 
 
 async def failures(frame: Frame) -> dict[str, str]:
-    """The checks that fail on a machine, with what they say. Its chips have no more figures than usual, and say so."""
+    """The checks that fail on a host, with their details. Metrics that the frame lacks are not supported there."""
     unknown = {metric: NOT_SUPPORTED for metric in METRICS if metric not in builders.READINGS}
     devices = tuple(replace(device, problems={**unknown, **device.problems}) for device in frame.devices)
     stream = FakeLive()
@@ -124,69 +138,78 @@ async def failures(frame: Frame) -> dict[str, str]:
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These machines give one reading; and the walk over large sizes is made by the commands above."""
-    monkeypatch.setattr(figures, "_FIRST_FRAMES_SECONDS", 0.1)
+def _short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fake streams send one frame, and the commands above already test the large sizes."""
+    monkeypatch.setattr(screens, "FIRST_FRAMES_SECONDS", 0.1)
     monkeypatch.setattr(screens, "_DOCTOR_SECONDS", 0.1)
     monkeypatch.setattr(keys, "SIZES", ((60, 10),))
 
 
-async def test_a_machine_that_is_well_has_no_failures() -> None:
+async def test_a_healthy_host_has_no_failures_and_no_thread_is_left() -> None:
+    before = {thread.name for thread in threading.enumerate()}
     assert await failures(builders.frame()) == {}
+    assert {thread.name for thread in threading.enumerate() if thread.name.startswith("gpumon-")} <= before
 
 
-async def test_a_value_that_is_missing_without_a_reason() -> None:
+async def test_a_value_that_is_missing_without_a_reason(only: Callable[..., None]) -> None:
+    only("values")
     device = builders.device(0, readings={"power_watts": None})
     assert await failures(builders.frame(devices=(device,))) == {"values": "GPU 0 lacks power_watts without a reason"}
 
 
-async def test_a_chart_without_points(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_chart_without_points(monkeypatch: pytest.MonkeyPatch, only: Callable[..., None]) -> None:
+    only("overview", "device")
     monkeypatch.setattr(Timeline, "columns", lambda *arguments: [None] * arguments[3])
-    found = await failures(builders.frame())
-    assert set(found) == {"device"}
-    assert found["device"].startswith("the chart of utilization_gpu_percent, power_watts")
+    failed = await failures(builders.frame())
+    assert set(failed) == {"device"}
+    assert failed["device"].startswith("the chart of utilization_gpu_percent, power_watts")
 
 
 async def test_no_frame_at_all() -> None:
     checks = await selftest(FakeLive(), SIZE, "dark", None)
-    assert checks == [Check("frames", Status.FAIL, "no frame came")]
+    assert checks == [Check("frames", Status.FAIL, "no frame has arrived")]
 
 
-async def test_a_screen_that_does_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_screen_that_does_not_open(monkeypatch: pytest.MonkeyPatch, only: Callable[..., None]) -> None:
+    only("cost", "help")
     monkeypatch.setattr(GpumonApp, "action_help", lambda _: None)
     assert await failures(builders.frame()) == {"help": "OverviewScreen is on top instead of HelpScreen"}
 
 
-async def test_an_interval_that_does_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_palette_without_screens(monkeypatch: pytest.MonkeyPatch, only: Callable[..., None]) -> None:
+    only("palette")
+    monkeypatch.setattr(screens, "_PALETTE_SECONDS", 0.3)
+    monkeypatch.setattr(GpumonApp, "get_system_commands", lambda *_: ())
+    assert await failures(builders.frame()) == {"palette": "the command palette does not find 'memory'"}
+
+
+async def test_an_interval_that_does_not_change(monkeypatch: pytest.MonkeyPatch, only: Callable[..., None]) -> None:
+    only("pause", "pace")
     monkeypatch.setattr(FakeLive, "set_interval", lambda *_: None)
     assert set(await failures(builders.frame())) == {"pace"}
 
 
-async def test_what_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selftest_module, "DEADLINE_SECONDS", 0.5)
-    monkeypatch.setattr(figures, "_FIRST_FRAMES_SECONDS", 60.0)
+async def test_a_hang_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selftest_module, "TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(screens, "FIRST_FRAMES_SECONDS", 60.0)
     checks = await selftest(FakeLive(), SIZE, "dark", None)
     assert [(check.id, check.status) for check in checks] == [("deadline", Status.FAIL)]
 
 
-async def test_rows_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rows_that_are_missing(monkeypatch: pytest.MonkeyPatch, only: Callable[..., None]) -> None:
+    only("overview")
     monkeypatch.setattr(OverviewScreen, "_show_tables", lambda *_, **__: None)
     assert (await failures(builders.frame()))["overview"] == "0 rows for 2 GPUs"
 
 
-async def test_it_touches_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    wishes: list[Wish | None] = []
+async def test_selftest_uses_no_gpu(monkeypatch: pytest.MonkeyPatch, only: Callable[..., None]) -> None:
+    only("doctor")
+    requests: list[DoctorOptions | None] = []
 
-    def examination(wish: Wish | None) -> Examination:
-        wishes.append(wish)
-        return Examination(wish)
+    def examination(request: DoctorOptions | None) -> Examination:
+        requests.append(request)
+        return Examination(request)
 
     monkeypatch.setattr(doctor_module, "Examination", examination)
     await failures(builders.frame())
-    assert [wish is not None and wish.tries_gpus for wish in wishes] == [False]
-
-
-async def test_nothing_goes_on_afterwards() -> None:
-    before = {thread.name for thread in threading.enumerate()}
-    await failures(builders.frame())
-    assert {thread.name for thread in threading.enumerate() if thread.name.startswith("gpumon-")} <= before
+    assert [request is not None and request.tests_gpus for request in requests] == [False]

@@ -73,7 +73,7 @@ def test_what_python_ignores_the_command_does_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (("--", "no-such-command-at-all"), "There is no command no-such-command-at-all."),
+        (("--", "no-such-command-at-all"), "Command not found: no-such-command-at-all."),
         (("--", "script"), "cannot be run: Exec format error."),
     ],
 )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gpumon.collect.flights import Flights
+from gpumon.collect.calls import CallsInFlight
 from gpumon.collect.loop import Collector
 from gpumon.collect.nvml import Nvml
 from gpumon.collect.processes import ProcessTable
@@ -18,7 +18,7 @@ DEADLINE = 0.05
 
 
 class Gate:
-    """A driver call that does not return until it is told to."""
+    """A driver call that does not return until `open` is called."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()
@@ -65,16 +65,16 @@ class Bench:
 
     def __init__(self, proc: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.fake = FakeNvml(4)
-        self.flights = Flights(clock)
+        self.in_flight = CallsInFlight(clock)
         self.gates: list[Gate | HungFile] = []
         self.proc = proc
-        self.api = Nvml(library=self.fake, flights=self.flights)
-        self.table = ProcessTable(self.flights, proc)
-        self.sweeper = Sweeper(self.api, self.table, self.flights)
+        self.api = Nvml(library=self.fake, in_flight=self.in_flight)
+        self.table = ProcessTable(self.in_flight, proc)
+        self.sweeper = Sweeper(self.api, self.table, self.in_flight)
 
     def collector(self) -> Collector:
-        """A collector, with a sweeper of its own, whose frames are only asked for."""
-        return Collector(self.api, self.flights, interval=0.1, output=-1, control=-1, processes=self.table)
+        """A collector with a separate sweeper; tests request its frames one by one."""
+        return Collector(self.api, self.in_flight, interval=0.1, output=-1, control=-1, processes=self.table)
 
     def sweep(self) -> bool:
         self.sweeper.request()

@@ -1,4 +1,4 @@
-"""A live stream on a stand-in machine, for tests that go from the driver's library to the frame."""
+"""A live stream on a stand-in host, for tests that go from the driver's library to the frame."""
 
 import os
 import time
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.model import Frame
-from gpumon.streams.base import Rewound
+from gpumon.streams.base import Discontinuity
 from gpumon.streams.live import LiveStream
 from tests.collect.bench import Bench
 from tests.nvml_mock import NvmlMock
 from tests.processes import kill, tree
 
-PATIENCE_SECONDS = 15.0
-"""How long a test waits for what must come: enough for a machine that is busy with something else."""
+WAIT_SECONDS = 15.0
+"""How long a test waits for an expected frame: enough on a busy host."""
 
 
 class Watched:
@@ -32,7 +32,7 @@ class Watched:
         self._control = control
 
     def fault(self, faults: str) -> float:
-        """Changes what is wrong with the machine; returns the time."""
+        """Sets the faults of the stand-in host; returns the time."""
         self._control.write_text(faults)
         return time.monotonic()
 
@@ -49,8 +49,8 @@ class Watched:
             self._take(left)
         return self.frames[start:]
 
-    def until(self, found: Callable[[Frame], bool], timeout: float = PATIENCE_SECONDS) -> Frame:
-        """The next frame that ``found`` accepts.
+    def until(self, accepts: Callable[[Frame], bool], timeout: float = WAIT_SECONDS) -> Frame:
+        """The next frame for which ``accepts`` returns True.
 
         Raises:
             AssertionError: None came in time.
@@ -60,7 +60,7 @@ class Watched:
         while (left := deadline - time.monotonic()) > 0:
             self._take(left)
             for frame in self.frames[position:]:
-                if found(frame):
+                if accepts(frame):
                     return frame
             position = len(self.frames)
         raise AssertionError(f"no such frame in {timeout} s; {self.stream.problem}; last: {self.frames[-1:]}")
@@ -72,7 +72,7 @@ class Watched:
 
     def _take(self, seconds: float) -> None:
         if self.stream.inbox.arrived.wait(seconds):
-            self.frames += [each for each in self.stream.inbox.drain() if not isinstance(each, Rewound)]
+            self.frames += [arrival for arrival in self.stream.inbox.drain() if not isinstance(arrival, Discontinuity)]
 
 
 Live = Callable[..., Watched]
@@ -80,7 +80,7 @@ Live = Callable[..., Watched]
 
 @pytest.fixture
 def live(nvml_mock: NvmlMock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
-    """Starts a live stream on a stand-in machine with ``gpus`` and ``fault``; what else is given is its environment."""
+    """Starts a live stream on a stand-in host with ``gpus`` and ``fault``; what else is given is its environment."""
     started: list[Watched] = []
 
     def start(

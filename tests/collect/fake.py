@@ -83,7 +83,7 @@ class FakeGpm:
         return sample
 
     def _free(self, sample: Any) -> None:  # noqa: ANN401
-        self.samples = [each for each in self.samples if _address(each) != _address(sample)]
+        self.samples = [known for known in self.samples if _address(known) != _address(sample)]
 
     def _metrics(self, request: Any) -> None:  # noqa: ANN401
         self.pairs.append((_address(request.sample1), _address(request.sample2)))
@@ -124,7 +124,7 @@ class FakeNvml:
         self.answer("nvmlDeviceGetUUID", lambda handle: f"GPU-{handle}")
 
     def answer(self, name: str, value: Any, device: int | None = None) -> None:  # noqa: ANN401
-        """Sets the answer of a function, of one device or of all: a value, an exception, or a function of its own."""
+        """Sets the answer of a function, of one device or of all: a value, an exception, or a function."""
         self._answers[name, device] = value
 
     def count(self) -> Counter[str]:

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from gpumon.collect.processes import INITIAL_PID_NAMESPACE
+
 STATE, START = 0, 19
 
 
@@ -21,6 +23,7 @@ def add_process(
     """Writes what is read of a process; again for the same PID to change it."""
     folder = proc / str(pid)
     folder.mkdir(parents=True, exist_ok=True)
+    set_pid_namespace(proc)
     fields = ["0"] * 50
     fields[STATE], fields[1], fields[11] = state, str(parent), str(cpu_ticks)
     fields[START], fields[21] = str(start_ticks), str(pages)
@@ -32,6 +35,14 @@ def add_process(
     (folder / "comm").write_bytes(comm + b"\n")
     add_thread(folder, pid, stat)
     return folder
+
+
+def set_pid_namespace(proc: Path, link: str = INITIAL_PID_NAMESPACE, own_pids: str = "7") -> None:
+    """Sets the PID namespace of this process, if it is not set yet."""
+    if not (proc / "self").exists():
+        (proc / "self" / "ns").mkdir(parents=True)
+        (proc / "self" / "ns" / "pid").symlink_to(link)
+        (proc / "self" / "status").write_text(f"Name:\tpython\nNSpid:\t{own_pids}\n")
 
 
 def add_thread(folder: Path, thread: int, stat: bytes) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpumon.collect.activity import EnergyCounter, GpmCounters, ProcessShares
-from gpumon.collect.flights import Flights
+from gpumon.collect.calls import CallsInFlight
 from gpumon.collect.nvml import DeviceLostError, Nvml, NvmlError, ReadingError
 from gpumon.core.problems import Problem, ProblemCode
 from tests.collect.fake import LOST, NOT_SUPPORTED, UNKNOWN, FakeGpm, FakeNvml, error
@@ -133,7 +133,7 @@ def test_a_second_sample_that_was_refused_does_not_leak_the_first(fake: FakeNvml
     assert gpm.samples == []
 
 
-def test_counters_that_were_closed_begin_anew(fake: FakeNvml) -> None:
+def test_counters_that_were_closed_start_again(fake: FakeNvml) -> None:
     gpm = FakeGpm(fake)
     counters = GpmCounters(Nvml(library=fake), 0)
     counters.read()
@@ -155,16 +155,16 @@ class Clock:
 
 def energies(fake: FakeNvml, *millijoules: int) -> list[Any]:
     clock = Clock()
-    counter = EnergyCounter(Nvml(library=fake, flights=Flights(clock)), 0)
-    found = []
-    for each in millijoules:
-        fake.answer(ENERGY, each)
-        found.append(counter.read()["energy_joules"])
+    counter = EnergyCounter(Nvml(library=fake, in_flight=CallsInFlight(clock)), 0)
+    energies = []
+    for counter_value in millijoules:
+        fake.answer(ENERGY, counter_value)
+        energies.append(counter.read()["energy_joules"])
         clock.now += 1
-    return found
+    return energies
 
 
-def test_energy_counts_from_the_first_look(fake: FakeNvml) -> None:
+def test_energy_counts_from_the_first_sample(fake: FakeNvml) -> None:
     assert energies(fake, 4_200_000_000, 4_200_700_500, 4_201_400_500) == [0, 700.5, 1400.5]
 
 
@@ -181,9 +181,9 @@ def test_a_leap_that_no_board_can_make_does_not_count(fake: FakeNvml, garbage: i
     assert code(leap) is code(back) is ProblemCode.INVALID_VALUE
 
 
-def test_energy_of_a_time_when_nobody_looked_counts(fake: FakeNvml) -> None:
+def test_energy_between_two_selections_counts(fake: FakeNvml) -> None:
     clock = Clock()
-    counter = EnergyCounter(Nvml(library=fake, flights=Flights(clock)), 0)
+    counter = EnergyCounter(Nvml(library=fake, in_flight=CallsInFlight(clock)), 0)
     fake.answer(ENERGY, 0)
     counter.read()
     counter.close()
@@ -210,10 +210,10 @@ class Samples:
 
     def __call__(self, handle: int, seen: int) -> list[Any]:
         self.asked.append(seen)
-        found = [each for each in self.held if each.timeStamp > seen]
-        if not found:
+        newer = [sample for sample in self.held if sample.timeStamp > seen]
+        if not newer:
             raise NOTHING_RAN
-        return found
+        return newer
 
 
 NOW = 1_000.0
@@ -224,18 +224,15 @@ def shares_of(fake: FakeNvml) -> ProcessShares:
     return ProcessShares(Nvml(library=fake), 0, lambda: NOW)
 
 
-def test_a_share_is_the_newest_sample_since_the_last_look(fake: FakeNvml) -> None:
+def test_a_share_is_the_newest_sample_since_the_previous_read(fake: FakeNvml) -> None:
     samples, shares = Samples(fake), shares_of(fake)
     samples.held = [sample(7, 100, 90)]
-    shares.read()
-    assert code(shares.shares) is ProblemCode.NOT_READ  # of a time before the look
+    assert code(shares.read()) is ProblemCode.NOT_READ  # the sample is older than the first read
     samples.held += [sample(7, 300, 50), sample(7, 200, 40), sample(8, 250, 3)]
-    shares.read()
-    assert shares.shares == {7: 50, 8: 3}
+    assert shares.read() == {7: 50, 8: 3}
     assert samples.asked == [0, 100]
-    shares.read()
+    assert shares.read() == {}  # nothing ran since
     assert samples.asked[-1] == 300
-    assert shares.shares == {}  # nothing ran since
 
 
 @pytest.mark.parametrize("nothing", [NOTHING_RAN, NO_SAMPLES])
@@ -243,48 +240,41 @@ def test_nothing_ran_is_no_failure(fake: FakeNvml, nothing: Exception) -> None:
     fake.answer(SHARES, nothing)
     shares = shares_of(fake)
     shares.read()
-    shares.read()
-    assert shares.shares == {}
+    assert shares.read() == {}
     fake.answer(SHARES, [sample(7, 100, 20)])
-    shares.read()
-    assert shares.shares == {7: 20}
+    assert shares.read() == {7: 20}
 
 
-def test_a_failure_is_told(fake: FakeNvml) -> None:
+def test_a_failure_is_raised(fake: FakeNvml) -> None:
     fake.answer(SHARES, NOT_SUPPORTED)
-    shares = shares_of(fake)
-    with pytest.raises(ReadingError):
-        shares.read()
-    assert code(shares.shares) is ProblemCode.NOT_SUPPORTED
-    shares.close()
-    assert code(shares.shares) is ProblemCode.NOT_SUPPORTED
+    with pytest.raises(ReadingError) as caught:
+        shares_of(fake).read()
+    assert caught.value.problem.code is ProblemCode.NOT_SUPPORTED
 
 
-def test_a_share_that_cannot_be_true_is_missing(fake: FakeNvml) -> None:
+def test_an_invalid_share_is_missing(fake: FakeNvml) -> None:
     samples, shares = Samples(fake), shares_of(fake)
     samples.held = [sample(7, 100, 1)]
     shares.read()
     samples.held += [sample(7, 200, 0xFFFFFFFF), sample(8, 200, 100)]
-    shares.read()
-    assert isinstance(shares.shares, dict)
-    assert code(shares.shares[7]) is ProblemCode.INVALID_VALUE
-    assert shares.shares[8] == 100
+    values = shares.read()
+    assert isinstance(values, dict)
+    assert code(values[7]) is ProblemCode.INVALID_VALUE
+    assert values[8] == 100
 
 
-def test_a_sample_of_the_future_does_not_hide_those_to_come(fake: FakeNvml) -> None:
+def test_a_sample_of_the_future_does_not_hide_later_samples(fake: FakeNvml) -> None:
     samples, shares = Samples(fake), shares_of(fake)
     samples.held = [sample(7, 100, 1), sample(8, int((NOW + 999_999) * 1e6), 0xFFFFFFFF)]
     shares.read()
     samples.held = [sample(7, 200, 30)]
-    shares.read()
-    assert shares.shares == {7: 30}
+    assert shares.read() == {7: 30}
 
 
-def test_a_look_after_a_pause_does_not_show_what_ran_meanwhile(fake: FakeNvml) -> None:
+def test_after_a_pause_samples_of_the_pause_are_skipped(fake: FakeNvml) -> None:
     samples, shares = Samples(fake), shares_of(fake)
     samples.held = [sample(7, 100, 1)]
     shares.read()
     shares.close()
     samples.held += [sample(7, 200, 99)]
-    shares.read()
-    assert code(shares.shares) is ProblemCode.NOT_READ
+    assert code(shares.read()) is ProblemCode.NOT_READ

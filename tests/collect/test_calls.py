@@ -68,7 +68,7 @@ EVENTS = frozenset({
     "nvmlEventSetWait_v2",
     "nvmlEventSetFree",
 })  # fmt: skip
-"""Symbols that a thread of its own calls. What they set up is of this process alone; a wait is one call in 0.5 s."""
+"""Symbols that the event thread calls. They affect this process only; a wait is one call in 0.5 s."""
 
 GLANCES = frozenset({
     "nvmlGpmQueryDeviceSupport",
@@ -88,7 +88,7 @@ LOOKED = frozenset({
     "nvmlGpmSampleFree",
     "nvmlGpmMetricsGet",
 })  # fmt: skip
-"""Symbols that are called only while somebody looks. Two of them hold up other threads' calls for milliseconds."""
+"""Symbols that are called on demand only. Two of them delay the calls of other threads for milliseconds."""
 
 
 def log_after(path: Path, seconds: float) -> dict[str, Any]:
@@ -119,11 +119,11 @@ def test_few_calls_all_of_them_reviewed_and_none_a_setter(
     assert set(late["calls"]) <= REVIEWED | EVENTS | GLANCES
 
 
-def test_a_look_costs_calls_that_were_reviewed_too(live: Live, tmp_path: Path) -> None:
+def test_on_demand_samples_make_only_reviewed_calls(live: Live, tmp_path: Path) -> None:
     path = tmp_path / "calls.json"
     watched = live(gpus=2, NVML_MOCK_LOG=str(path), NVML_MOCK_IDLE="1")
     key = watched.until(lambda frame: bool(frame.devices)).devices[0].key
-    watched.stream.look([key])
+    watched.stream.request_on_demand([key])
     watched.until(lambda frame: "sm_activity_percent" in frame.devices[0].readings)
     log = log_after(path, json.loads(path.read_text())["t"] + 0.3)
     assert set(log["calls"]) <= REVIEWED | EVENTS | LOOKED

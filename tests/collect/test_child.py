@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.collect.loop import LONGEST_INTERVAL, SHORTEST_INTERVAL, Collector, clamp_interval
+from gpumon.collect.loop import MAX_INTERVAL_SECONDS, MIN_INTERVAL_SECONDS, Collector, clamp_interval
 from gpumon.core.frames import encode
 from gpumon.core.model import Frame
 from gpumon.core.problems import ProblemCode
@@ -48,7 +48,7 @@ def seconds_of(action: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
-def test_lines_come_whole_however_they_were_cut(start: Start) -> None:
+def test_lines_are_complete_however_they_were_cut(start: Start) -> None:
     child = start("for piece in (b'on', b'e\\n\\ntw', b'o\\nthree\\n'): os.write(1, piece); time.sleep(0.02)")
     assert [child.read_line(10) for _ in range(4)] == [b"one", b"two", b"three", None]
 
@@ -57,7 +57,7 @@ def test_last_line_without_its_end_is_not_a_line(start: Start) -> None:
     assert start("os.write(1, b'torn')").read_line(10) is None
 
 
-def test_silence_is_told(start: Start) -> None:
+def test_silence_is_reported(start: Start) -> None:
     assert start("time.sleep(60)").read_line(0.1) == b""
 
 
@@ -99,14 +99,14 @@ def test_a_deaf_child_is_ended_in_time(start: Start) -> None:
     assert child.exit_code == -signal.SIGKILL
 
 
-def test_settings_that_nobody_takes_hold_nothing_up(start: Start) -> None:
+def test_settings_that_are_not_read_block_nothing(start: Start) -> None:
     child = start("time.sleep(60)")
     began = time.monotonic()
     for _ in range(10_000):
-        child.tell({"interval": 1.0})
+        child.send({"interval": 1.0})
     assert time.monotonic() - began < 10
     child.end()
-    child.tell({"interval": 1.0})
+    child.send({"interval": 1.0})
 
 
 def test_settings_are_never_sent_through_a_pipe_that_is_being_closed(
@@ -119,15 +119,15 @@ def test_settings_are_never_sent_through_a_pipe_that_is_being_closed(
     def slow_write(descriptor: int, data: bytes) -> int:
         ending.start()
         time.sleep(0.1)
-        written.append(write(descriptor, data))  # fails when the descriptor is closed or somebody else's by now
+        written.append(write(descriptor, data))  # fails when the descriptor is closed or reused by now
         return written[0]
 
     ending = threading.Thread(target=child.end)
     monkeypatch.setattr(os, "write", slow_write)
-    child.tell({"interval": 1.0})
+    child.send({"interval": 1.0})
     ending.join(2)
     assert written
-    child.tell({"interval": 1.0})
+    child.send({"interval": 1.0})
     assert len(written) == 1
 
 
@@ -136,7 +136,7 @@ def test_the_shared_memory_needs_no_disk(start: Start) -> None:
     assert (child.read_line(10) or b"").startswith(b"/memfd:")
 
 
-def test_a_collector_that_fails_says_why_and_leaves_no_exit_handler_to_wait(tmp_path: Path) -> None:
+def test_a_collector_that_fails_prints_the_reason_and_runs_no_exit_handler(tmp_path: Path) -> None:
     program = (
         "import atexit, os; from gpumon.collect.__main__ import main; "
         "atexit.register(os.write, 2, b'exit handler'); main()"
@@ -153,7 +153,7 @@ def test_a_collector_that_fails_says_why_and_leaves_no_exit_handler_to_wait(tmp_
     assert b"exit handler" not in errors
 
 
-def test_lines_that_are_no_frames_are_told_and_skipped() -> None:
+def test_lines_that_are_no_frames_are_reported_and_skipped() -> None:
     program = f"print('garbage'); print({encode(frame())!r}, flush=True); import time; time.sleep(60)"
     stream = LiveStream(0.1, (sys.executable, "-c", program))
     stream.start()
@@ -163,7 +163,7 @@ def test_lines_that_are_no_frames_are_told_and_skipped() -> None:
         while not arrivals and time.monotonic() < deadline:
             stream.inbox.arrived.wait(0.1)
             arrivals += stream.inbox.drain()
-        assert [type(each) for each in arrivals] == [Frame]
+        assert [type(arrival) for arrival in arrivals] == [Frame]
         assert stream.problem is not None
         assert stream.problem.code is ProblemCode.DAMAGED
         assert stream.replaced == 0
@@ -191,10 +191,10 @@ def test_replaced_collectors_leave_no_descriptors_open() -> None:
     ("asked", "used"),
     [
         (1.0, 1.0),
-        (0.0, SHORTEST_INTERVAL),
-        (-1.0, SHORTEST_INTERVAL),
-        (float("nan"), SHORTEST_INTERVAL),
-        (float("inf"), LONGEST_INTERVAL),
+        (0.0, MIN_INTERVAL_SECONDS),
+        (-1.0, MIN_INTERVAL_SECONDS),
+        (float("nan"), MIN_INTERVAL_SECONDS),
+        (float("inf"), MAX_INTERVAL_SECONDS),
     ],
 )
 def test_interval_is_kept_within_bounds(asked: float, used: float) -> None:
@@ -219,19 +219,19 @@ def test_collector_goes_when_its_parent_is_killed(start: Start) -> None:
 def test_a_setting_that_was_cut_short_does_not_spoil_the_next(start: Start) -> None:
     child = start("os.write(1, b'up\\n'); time.sleep(0.3); os.write(1, os.read(0, 999).hex().encode() + b'\\n')")
     assert child.read_line(10) == b"up"
-    child.tell({"look": ["GPU-0"]})
-    told = bytes.fromhex((child.read_line(10) or b"").decode())
-    assert told == b'\n{"look": ["GPU-0"]}\n'
+    child.send({"look": ["GPU-0"]})
+    received = bytes.fromhex((child.read_line(10) or b"").decode())
+    assert received == b'\n{"look": ["GPU-0"]}\n'
 
 
 @pytest.mark.parametrize("torn", ['{"look": ["GPU', "[]", '{"look": 5}', '{"interval": null}', '"look"', '{"new": 1}'])
 def test_settings_that_mean_nothing_are_passed_over(tmp_path: Path, torn: str) -> None:
     bench = Bench(tmp_path)
     reading, writing = os.pipe()
-    collector = Collector(bench.api, bench.flights, interval=1.0, output=-1, control=reading, processes=bench.table)
+    collector = Collector(bench.api, bench.in_flight, interval=1.0, output=-1, control=reading, processes=bench.table)
     os.write(writing, torn.encode() + b'\n{"look": ["GPU-1"]}\n\n{"interval": 0.5}\n')
-    collector._take_settings()
+    collector._read_settings()
     assert collector.interval == 0.5
-    assert collector._sweeper.attention.keys == {"GPU-1"}
+    assert collector._sweeper.budget.keys == {"GPU-1"}
     os.close(reading)
     os.close(writing)

@@ -1,4 +1,4 @@
-"""The time of day jumps by an hour, as where somebody sets it: what is measured goes on as if it had not."""
+"""The time of day jumps by an hour, as when a user sets the clock: measurements continue unaffected."""
 
 import json
 import subprocess
@@ -78,25 +78,25 @@ def recording(nvml_mock: NvmlMock, shim: Path, tmp_path: Path) -> Iterator[Calla
             return output.readline()
 
         yield line_after
-        assert len(tree(process.pid)) > 1, "its collector was never taken for somebody else's"
+        assert len(tree(process.pid)) > 1, "its collector was never mistaken for a collector of another gpumon"
         process.terminate()
 
 
-def test_an_hour_forth_and_back_changes_nothing_but_the_label(recording: Callable[[float], bytes]) -> None:
+def test_an_hour_forward_and_back_changes_only_the_label(recording: Callable[[float], bytes]) -> None:
     steps = [0] * 8 + [HOUR] * 8 + [-HOUR] * 8
-    frames = [decode(recording(each)) for each in steps]
+    frames = [decode(recording(step)) for step in steps]
     labels = [later.time_seconds - earlier.time_seconds for earlier, later in pairwise(frames)]
     assert max(labels) > HOUR - 60, "the shim works"
     assert min(labels) < -HOUR
     passed = [later.monotonic_seconds - earlier.monotonic_seconds for earlier, later in pairwise(frames)]
-    assert all(0 < each < 60 for each in passed)
-    assert all(each.is_fresh(each.devices[0]) for each in frames)
+    assert all(0 < seconds < 60 for seconds in passed)
+    assert all(frame.is_fresh(frame.devices[0]) for frame in frames)
     store = Store()
-    for each in frames:
-        store.apply(each)
+    for frame in frames:
+        store.apply(frame)
     history = store.of_device(frames[0].devices[0].key)
     assert history is not None
-    assert history.timeline.first_seconds == frames[0].monotonic_seconds, "no history was begun anew"
+    assert history.timeline.first_seconds == frames[0].monotonic_seconds, "no history was started again"
     assert not history.events
 
 
@@ -106,5 +106,5 @@ def test_pace_and_ages_do_not_follow_the_time_of_day(recording: Callable[[float]
     began = time.monotonic()
     documents = [json.loads(recording(step)) for step in [HOUR] * 10]
     assert time.monotonic() - began > 0.5 * len(documents) * INTERVAL, "frames do not rush to catch up"
-    assert all(device["age_seconds"] < 60 for each in documents for device in each["devices"])
-    assert all("driver" not in each["problems"] for each in documents)
+    assert all(device["age_seconds"] < 60 for document in documents for device in document["devices"])
+    assert all("driver" not in document["problems"] for document in documents)

@@ -23,7 +23,7 @@ def visible(value: str, **more: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "expected"),
     [
         ("0,1,2,3", [0, 1, 2, 3]),
         ("3,2,1,0", [3, 2, 1, 0]),
@@ -49,13 +49,13 @@ def visible(value: str, **more: str) -> dict[str, str]:
         ("0,9,0", [0, H, H, H]),
     ],
 )
-def test_a_list_of_indices(value: str, found: list[CudaIndex]) -> None:
-    assert cuda_indices(ALIKE, visible(value)) == found
-    assert cuda_indices(MIXED_CARDS, visible(value, **BUS)) == found
+def test_a_list_of_indices(value: str, expected: list[CudaIndex]) -> None:
+    assert cuda_indices(ALIKE, visible(value)) == expected
+    assert cuda_indices(MIXED_CARDS, visible(value, **BUS)) == expected
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "expected"),
     [
         (UUIDS[2], [H, H, 0, H]),
         (f"{UUIDS[3]},{UUIDS[0]}", [1, H, H, 0]),
@@ -73,9 +73,9 @@ def test_a_list_of_indices(value: str, found: list[CudaIndex]) -> None:
         (f"{UUIDS[2]}0", [H] * 4),
     ],
 )
-def test_a_list_of_uuids_whole_or_cut_short(value: str, found: list[CudaIndex]) -> None:
-    assert cuda_indices(ALIKE, visible(value)) == found
-    assert cuda_indices(MIXED_CARDS, visible(value)) == found  # the order of the devices does not matter
+def test_a_list_of_complete_or_abbreviated_uuids(value: str, expected: list[CudaIndex]) -> None:
+    assert cuda_indices(ALIKE, visible(value)) == expected
+    assert cuda_indices(MIXED_CARDS, visible(value)) == expected  # the order of the devices does not matter
 
 
 @pytest.mark.parametrize("environment", [{}, {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, BUS])
@@ -110,7 +110,7 @@ SPLIT = (ALIKE[0], ALIKE[1]._replace(has_instances=True))
 
 
 @pytest.mark.parametrize(
-    ("environment", "found"),
+    ("environment", "expected"),
     [
         ({}, [INSTANCES, INSTANCES]),
         (visible("0"), [INSTANCES, INSTANCES]),
@@ -122,9 +122,9 @@ SPLIT = (ALIKE[0], ALIKE[1]._replace(has_instances=True))
     ],
 )
 def test_while_the_instances_are_not_known_cuda_counts_other_things(
-    environment: dict[str, str], found: list[CudaIndex]
+    environment: dict[str, str], expected: list[CudaIndex]
 ) -> None:
-    assert cuda_indices(SPLIT, environment) == found
+    assert cuda_indices(SPLIT, environment) == expected
 
 
 INSTANCE_UUIDS = ("MIG-a5000010-4d6f-5b6b-8c01-000000000001", "MIG-a5000011-4d6f-5b6b-8c01-000000000001")
@@ -138,7 +138,7 @@ FOUND = (
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "expected"),
     [
         (INSTANCE_UUIDS[0], [H, H, 0, H]),
         (INSTANCE_UUIDS[1].replace("a5", "A5"), [H, H, H, 0]),
@@ -154,8 +154,8 @@ FOUND = (
         ("0", [INSTANCES] * 4),
     ],
 )
-def test_an_instance_is_found_by_its_uuid_or_by_its_old_name(value: str, found: list[CudaIndex]) -> None:
-    assert cuda_indices(FOUND, visible(value)) == found
+def test_an_instance_is_found_by_its_uuid_or_by_its_old_name(value: str, expected: list[CudaIndex]) -> None:
+    assert cuda_indices(FOUND, visible(value)) == expected
 
 
 def test_instances_without_the_variable_have_no_number_that_is_known() -> None:
@@ -175,9 +175,9 @@ def test_devices_get_their_number_or_their_reason() -> None:
 def test_numbers_follow_the_devices() -> None:
     order = CudaOrder({})
     one = Device(0, uuid=UUIDS[0], name="NVIDIA H200")
-    assert [each.cuda_index for each in order.number([one])] == [0]
+    assert [device.cuda_index for device in order.number([one])] == [0]
     two = [one, Device(1, uuid=UUIDS[1], name="NVIDIA H200")]
-    assert [each.cuda_index for each in order.number(two)] == [0, 1]
-    assert [each.cuda_index for each in order.number([one, Device(1, name="NVIDIA L4")])] == [None, None]
+    assert [device.cuda_index for device in order.number(two)] == [0, 1]
+    assert [device.cuda_index for device in order.number([one, Device(1, name="NVIDIA L4")])] == [None, None]
     split = [one, Device(1, uuid=UUIDS[1], name="NVIDIA H200", mig_mode=Switch.ENABLED)]
-    assert {each.problems["cuda_index"] for each in order.number(split)} == {INSTANCES}
+    assert {device.problems["cuda_index"] for device in order.number(split)} == {INSTANCES}

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from gpumon.collect.calls import CallsInFlight
 from gpumon.collect.device import DeviceReader
-from gpumon.collect.flights import Flights
 from gpumon.collect.nvml import DeviceLostError, DriverGoneError, Nvml
+from gpumon.collect.process_lists import PROCESS_LIST_RETRY_SECONDS
 from gpumon.collect.processes import ProcessTable
-from gpumon.collect.readers import Lane
+from gpumon.collect.schedule import Period
 from gpumon.core.model import Device, Process, ProcessKind
 from gpumon.core.problems import ProblemCode
 from tests.collect.fake import (
@@ -29,6 +30,7 @@ from tests.collect.proc import add_process
 COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
 GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses"
 MPS = "nvmlDeviceGetMPSComputeRunningProcesses"
+IDENTITY_CALLS = ("nvmlDeviceGetUUID", "nvmlDeviceGetPciInfo", "nvmlDeviceGetName", "nvmlDeviceGetArchitecture")
 UNATTRIBUTED = "memory_unattributed_bytes"
 
 
@@ -40,7 +42,7 @@ def fake(tmp_path: Path) -> FakeNvml:
 
 @pytest.fixture
 def reader(fake: FakeNvml, tmp_path: Path) -> DeviceReader:
-    return DeviceReader(Nvml(library=fake), 0, ProcessTable(Flights(), tmp_path))
+    return DeviceReader(Nvml(library=fake), 0, ProcessTable(CallsInFlight(), tmp_path))
 
 
 def read(reader: DeviceReader, now: float = 0) -> Device:
@@ -61,6 +63,24 @@ def test_identity(reader: DeviceReader, fake: FakeNvml) -> None:
     fake.count()
     read(reader, 1)
     assert not {"nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetHandleByIndex"} & set(fake.count())
+
+
+@pytest.mark.parametrize("refusal", [UNKNOWN, NOT_SUPPORTED])
+def test_an_identity_that_a_passing_fault_hid_is_queried_again(
+    reader: DeviceReader, fake: FakeNvml, refusal: Exception
+) -> None:
+    for name in IDENTITY_CALLS:
+        fake.answer(name, refusal)
+    hidden = read(reader)
+    assert (hidden.uuid, hidden.name, "name" in hidden.problems) == (None, None, True)
+    fake.restore()
+    assert read(reader, Period.TEN_SECONDS - 1).name is None
+    device = read(reader, Period.TEN_SECONDS)
+    assert (device.uuid, device.name, device.architecture) == ("GPU-0", "NVIDIA H200", "Hopper")
+    assert not {"uuid", "name", "architecture", "pci_bus_id"} & device.problems.keys()
+    fake.count()
+    read(reader, 3 * Period.TEN_SECONDS)
+    assert not set(IDENTITY_CALLS) & fake.count().keys()
 
 
 def test_a_name_that_is_not_utf8_keeps_what_can_be_read_of_it(reader: DeviceReader, fake: FakeNvml) -> None:
@@ -88,7 +108,7 @@ def test_throttle_reasons_that_cannot_be_read(reader: DeviceReader, fake: FakeNv
     assert device.problems["throttle_reasons"].code is ProblemCode.NOT_SUPPORTED
 
 
-def test_process_and_memory_that_nobody_owns(reader: DeviceReader) -> None:
+def test_processes_and_unattributed_memory(reader: DeviceReader) -> None:
     device = read(reader)
     process = only_process(device)
     assert (process.pid, process.command, process.memory_bytes) == (4000, "python train.py", 3000 * MIB)
@@ -120,16 +140,41 @@ def test_a_sum_with_a_part_that_is_not_known_is_not_known(
     assert device.get(UNATTRIBUTED) is None
 
 
-def test_graphics_and_mps_lists_are_read_seldom(reader: DeviceReader, fake: FakeNvml) -> None:
+def test_graphics_and_mps_lists_are_read_rarely(reader: DeviceReader, fake: FakeNvml) -> None:
     fake.answer(GRAPHICS, [entry(4000, 100)])
     fake.answer(COMPUTE, [])
-    for second in range(int(Lane.MEDIUM.value)):
+    for second in range(int(Period.TEN_SECONDS)):
         assert only_process(read(reader, second)).kinds == (ProcessKind.GRAPHICS,)
     count = fake.count()
     assert (count[COMPUTE], count[GRAPHICS], count[MPS]) == (10, 1, 1)
 
 
-def test_memory_that_the_driver_does_not_tell(reader: DeviceReader, fake: FakeNvml) -> None:
+@pytest.mark.parametrize("refusal", [NOT_SUPPORTED, NO_PERMISSION])
+def test_process_lists_return_soon_after_a_passing_refusal(
+    reader: DeviceReader, fake: FakeNvml, refusal: Exception
+) -> None:
+    fake.answer(COMPUTE, refusal)
+    assert read(reader).processes is None
+    fake.answer(COMPUTE, [entry(4000, 100)])
+    fake.answer(GRAPHICS, refusal)
+    assert read(reader, PROCESS_LIST_RETRY_SECONDS - 1).processes is None
+    assert only_process(read(reader, PROCESS_LIST_RETRY_SECONDS)).kinds == (ProcessKind.COMPUTE,)
+    fake.answer(GRAPHICS, [entry(4000, 100)])
+    assert len(only_process(read(reader, 2 * PROCESS_LIST_RETRY_SECONDS)).kinds) == 2
+
+
+@pytest.mark.parametrize(("refusal", "calls"), [(NOT_SUPPORTED, 6), (NO_PERMISSION, 6), (TOO_OLD, 1)])
+def test_process_lists_that_are_missing_for_good_are_queried_rarely(
+    reader: DeviceReader, fake: FakeNvml, refusal: Exception, calls: int
+) -> None:
+    fake.answer(COMPUTE, refusal)
+    fake.answer(f"{COMPUTE}_v2", refusal)
+    for second in range(60):
+        assert read(reader, second).processes is None
+    assert fake.count()[COMPUTE] == calls
+
+
+def test_process_memory_that_the_driver_does_not_report(reader: DeviceReader, fake: FakeNvml) -> None:
     fake.answer(COMPUTE, [entry(4000, None)])
     device = read(reader)
     process = only_process(device)
@@ -183,7 +228,7 @@ def test_lists_of_an_old_driver(reader: DeviceReader, fake: FakeNvml) -> None:
 @pytest.mark.parametrize(
     "call", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID", "nvmlDeviceGetPowerUsage", COMPUTE, GRAPHICS]
 )
-def test_loss_is_told_wherever_it_shows(reader: DeviceReader, fake: FakeNvml, call: str) -> None:
+def test_a_lost_device_is_reported_by_any_call(reader: DeviceReader, fake: FakeNvml, call: str) -> None:
     fake.answer(call, LOST)
     with pytest.raises(DeviceLostError):
         read(reader)

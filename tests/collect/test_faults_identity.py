@@ -32,11 +32,11 @@ async def drawn(*frames: Frame) -> tuple[list[str], list[str]]:
         await pilot.pause()
         assert app.screen.query_one("#devices", LineTable).cursor == len(frames[-1].devices) - 1
         end = screen_lines(app)
-        await pilot.press("enter")  # the last device over time, with every figure
+        await pilot.press("enter")  # the last device over time, with every value
         await pilot.pause()
         assert all(len(line) == WIDTH for line in screen_lines(app))
         assert app.failure is None
-    app.close_streams()
+    app.session.close()
     return top, end
 
 
@@ -47,7 +47,7 @@ def rows(lines: list[str]) -> list[int]:
 
 
 @pytest.mark.parametrize("garbage", ["name", "emptyname", "longname", "esc", "uuid"])
-async def test_names_from_an_enemy_leave_keys_and_layout_whole(live: Live, garbage: str) -> None:
+async def test_hostile_names_change_neither_keys_nor_layout(live: Live, garbage: str) -> None:
     frame = live(fault=f"garbage:{garbage}:1,garbage:{garbage}:2").until(all_ok(3))
     assert len({device.key for device in frame.devices}) == 3
     broken = frame.devices[2]
@@ -67,7 +67,7 @@ async def test_names_from_an_enemy_leave_keys_and_layout_whole(live: Live, garba
 
 
 @pytest.mark.parametrize("fault", ["zeromem", "powerlimit", "mem", "power", "util", "temp"])
-async def test_what_cannot_be_true_can_be_drawn(live: Live, fault: str) -> None:
+async def test_invalid_values_can_be_drawn(live: Live, fault: str) -> None:
     frame = live(fault=f"garbage:{fault}").until(all_ok(3))
     lines, _ = await drawn(frame)
     assert all(len(line) == WIDTH for line in lines)
@@ -75,18 +75,18 @@ async def test_what_cannot_be_true_can_be_drawn(live: Live, fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", ["", "nofunc:nvmlDeviceGetMemoryInfo_v2", "nofunc:*RunningProcesses_v3"])
-def test_an_old_driver_tells_the_same_memory_and_processes(
+def test_an_old_driver_reports_the_same_memory_and_processes(
     live: Live, sleepers: Callable[[int], list[int]], fault: str
 ) -> None:
     pids = sleepers(4)
     machine = {"NVML_MOCK_PIDS": ",".join(map(str, pids)), "NVML_MOCK_PROCS": "2"}
     watched = live(gpus=2, fault=fault, **machine)
-    frame = watched.until(lambda frame: len(frame.devices) == 2 and all(each.processes for each in frame.devices))
+    frame = watched.until(lambda frame: len(frame.devices) == 2 and all(device.processes for device in frame.devices))
     first, second = frame.devices
-    assert [each.pid for each in first.processes or ()] == pids[:2]
-    assert [each.pid for each in second.processes or ()] == pids[2:]
+    assert [process.pid for process in first.processes or ()] == pids[:2]
+    assert [process.pid for process in second.processes or ()] == pids[2:]
     for device in frame.devices:
-        held = sum(each.memory_bytes or 0 for each in device.processes or ())
+        held = sum(process.memory_bytes or 0 for process in device.processes or ())
         used = device.readings["memory_used_bytes"]
         assert device.readings["memory_total_bytes"] == 143771 * MIB
         assert held > 1000 * MIB

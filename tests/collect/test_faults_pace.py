@@ -1,22 +1,22 @@
-"""A driver that is slow, restarts or fails for a moment: the pace is told, and the failure is one event at most."""
+"""A driver that is slow, restarts or fails for a moment: the interval is shown; the failure is at most one event."""
 
 from itertools import pairwise
 
 import pytest
 
-from gpumon.core.episodes import EventKind
+from gpumon.core.episodes import HistoryEventKind
 from gpumon.core.model import Frame
 from gpumon.core.problems import ProblemCode
 from gpumon.core.store import Store
-from gpumon.diagnosis.health import HealthHistory
-from gpumon.ui.source import source_text
+from gpumon.diagnosis.alerts import AlertHistory
+from gpumon.session.pace import source_text
 from tests.collect.conftest import Live
 from tests.collect.test_faults import all_ok, states
 
 pytestmark = pytest.mark.xdist_group("clock")
 
 
-def device_events(frames: list[Frame], index: int) -> list[tuple[EventKind, str]]:
+def device_events(frames: list[Frame], index: int) -> list[tuple[HistoryEventKind, str]]:
     """What is in the list of events of a device after these frames."""
     store = Store()
     for frame in frames:
@@ -27,8 +27,8 @@ def device_events(frames: list[Frame], index: int) -> list[tuple[EventKind, str]
 
 
 def alerts_that_come(frames: list[Frame], index: int) -> list[str]:
-    """The alerts of a device and of the machine, each time that one appears."""
-    health, shown, came = HealthHistory(), set[str](), []
+    """The alerts of a device and of the host, once per appearance."""
+    health, shown, came = AlertHistory(), set[str](), []
     key = frames[-1].devices[index].key
     for frame in frames:
         now = {alert.id for alert in health.check(frame) if alert.device_key in {None, key}}
@@ -41,15 +41,15 @@ def test_a_slow_driver_stretches_the_period_and_the_title_says_so(live: Live) ->
     watched = live(fault="slow=20000")
     frames = [watched.until(all_ok(3)) for _ in range(4)]
     assert all(later.monotonic_seconds - frame.monotonic_seconds > 0.2 for frame, later in pairwise(frames))
-    assert {frame.interval_seconds for frame in frames} == {0.1}, "what was asked for is still told"
+    assert {frame.interval_seconds for frame in frames} == {0.1}, "the requested interval is still shown"
     text = source_text(watched.stream, frames[-1], paused=False)
-    assert text.startswith("live every 0.1 s, reading takes 0.")
+    assert text.startswith("live every 0.1 s, a sample takes 0.")
 
 
 def test_settings_reach_a_collector_that_has_no_time_to_sleep(live: Live) -> None:
     watched = live(fault="slow=20000")
     watched.until(all_ok(3))
-    watched.stream.count_calls(True)
+    watched.stream.set_call_stats(True)
     frame = watched.until(lambda frame: bool(frame.sweep.calls_by_name))
     assert {cost.longest_seconds >= 0.02 for cost in frame.sweep.calls_by_name} == {True}
     watched.stream.set_interval(0.2)
@@ -67,24 +67,24 @@ def test_one_slow_category_is_read_without_losing_the_others(live: Live) -> None
     assert slow > 0.06, "three devices with one such call each"
 
 
-def test_calls_are_counted_only_while_they_are_looked_at(live: Live) -> None:
+def test_calls_are_counted_only_on_request(live: Live) -> None:
     watched = live()
     watched.until(all_ok(3))
     assert not any(frame.sweep.calls_by_name for frame in watched.collect(0.3))
-    watched.stream.count_calls(True)
+    watched.stream.set_call_stats(True)
     frame = watched.until(lambda frame: bool(frame.sweep.calls_by_name))
     costs = {cost.call: cost for cost in frame.sweep.calls_by_name}
     power = costs["nvmlDeviceGetPowerUsage"]
     assert power.count >= 3
     assert 0 < power.longest_seconds <= power.seconds
     assert sum(cost.count for cost in costs.values()) <= frame.sweep.calls
-    watched.stream.count_calls(False)
+    watched.stream.set_call_stats(False)
     watched.until(lambda frame: not frame.sweep.calls_by_name)
 
 
 def test_the_wish_to_count_calls_outlives_a_collector(live: Live) -> None:
     watched = live(fault="abort:nvmlDeviceGetPowerUsage")
-    watched.stream.count_calls(True)
+    watched.stream.set_call_stats(True)
     watched.until(lambda frame: watched.stream.replaced == 2 and bool(frame.sweep.calls_by_name), timeout=30)
 
 
@@ -96,7 +96,7 @@ def test_a_restart_of_the_driver_is_one_event(live: Live) -> None:
     watched.until(all_ok(3))
     frames = watched.frames + watched.collect(1)
     assert sum("driver" in frame.problems for frame in frames) <= 2
-    assert device_events(frames, 1) == [(EventKind.DRIVER, "The driver was restarted.")]
+    assert device_events(frames, 1) == [(HistoryEventKind.DRIVER, "The driver was restarted.")]
     assert watched.stream.replaced == 0
 
 
@@ -109,7 +109,7 @@ def test_a_driver_that_went_for_longer_is_two_events(live: Live) -> None:
     watched.heal()
     watched.until(all_ok(3))
     kinds = [kind for kind, _ in device_events(watched.frames, 0)]
-    assert kinds == [EventKind.DRIVER, EventKind.DRIVER]
+    assert kinds == [HistoryEventKind.DRIVER, HistoryEventKind.DRIVER]
 
 
 def test_a_driver_that_answers_unknown_for_a_while_costs_the_values_and_one_alert(live: Live) -> None:

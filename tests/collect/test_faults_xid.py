@@ -1,4 +1,4 @@
-"""Errors that the driver tells of a GPU (Xid): told once, with their meaning, and a fatal one ends all calls to it."""
+"""Xid errors of a GPU: shown once, with their meaning; a fatal one ends all calls on the GPU."""
 
 import json
 import time
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpumon.core.episodes import EventKind
+from gpumon.core.episodes import HistoryEventKind
 from gpumon.core.model import DeviceEvent, Frame
 from gpumon.core.problems import ProblemCode
 from gpumon.core.store import Store
@@ -56,7 +56,7 @@ def events(frames: list[Frame]) -> list[DeviceEvent]:
     ("xid", "state", "code"),
     [(79, "lost", ProblemCode.GPU_LOST), (119, "unresponsive", ProblemCode.UNRESPONSIVE)],
 )
-def test_a_fatal_xid_is_told_once_and_ends_all_calls_to_its_gpu(
+def test_a_fatal_xid_is_reported_once_and_ends_all_calls_on_its_gpu(
     live: Live, tmp_path: Path, xid: int, state: str, code: ProblemCode
 ) -> None:
     log = tmp_path / "calls.json"
@@ -75,7 +75,7 @@ def test_a_fatal_xid_is_told_once_and_ends_all_calls_to_its_gpu(
     assert last["by_device"][1] == first["by_device"][1]
     assert last["by_device"][0] > first["by_device"][0]
     assert not events(later)
-    assert all(states(each) == ["ok", state, "ok"] for each in later)
+    assert all(states(frame) == ["ok", state, "ok"] for frame in later)
     dead = later[-1].devices[1]
     assert dead.problems["state"].code is code
     assert f"Xid {xid}" in dead.problems["state"].reason
@@ -101,7 +101,7 @@ def test_an_xid_of_a_program_costs_nothing_but_is_in_the_devices_events(live: Li
     for device in frames[-1].devices:
         history = store.of_device(device.key)
         assert history is not None
-        noted[device.index] = [each.text for each in history.events if each.kind is EventKind.XID]
+        noted[device.index] = [event.text for event in history.events if event.kind is HistoryEventKind.XID]
     assert noted == {0: ["Xid 4711"], 1: [], 2: ["Xid 31: GPU memory page fault"]}
 
 
@@ -175,10 +175,10 @@ def test_a_library_that_dies_in_the_wait_is_not_asked_for_events_any_more(live: 
     heard: list[str] = []
     watched.stream.inbox.on_arrival(lambda: heard.append(str(watched.stream.problem)))
     deadline = time.monotonic() + 30
-    while not any("nvmlEventSetWait_v2 is not called any more" in each for each in heard):
+    while not any("gpumon stopped calling nvmlEventSetWait_v2" in text for text in heard):
         assert time.monotonic() < deadline
         watched.collect(0.2)
-    assert any("SIGSEGV in nvmlEventSetWait_v2" in each for each in heard)
+    assert any("SIGSEGV in nvmlEventSetWait_v2" in text for text in heard)
     replaced = watched.stream.replaced
     watched.until(all_ok(3))
     frames = watched.collect(2.5)

@@ -1,4 +1,4 @@
-"""Figures that come from field values: one call for many, each with a return code and a type of its own."""
+"""Metrics that come from field values: one call for many, and each value has a return code and a type."""
 
 from typing import Any
 
@@ -6,8 +6,9 @@ import pynvml  # noqa: TID251 - its error codes
 import pytest
 
 from gpumon.collect import nvml
-from gpumon.collect.lanes import RETRY_SECONDS, LaneReadings
 from gpumon.collect.nvml import DeviceLostError, DriverGoneError, Nvml
+from gpumon.collect.readers import MetricsReader
+from gpumon.collect.schedule import RETRY_SECONDS
 from gpumon.core.problems import ProblemCode
 from tests.collect.fake import LOST, NOT_SUPPORTED, UNINITIALIZED, UNKNOWN, FakeNvml, error, fields
 
@@ -31,11 +32,11 @@ class Asked:
 
 
 def taken(fake: FakeNvml, *times: float) -> tuple[dict[str, float], dict[str, Any]]:
-    lanes = LaneReadings(Nvml(library=fake), 0)
-    lanes.read(0)
+    reader = MetricsReader(Nvml(library=fake), 0)
+    reader.read(0)
     for now in times or (1,):
-        found = lanes.read(now)
-    return found
+        values = reader.read(now)
+    return values
 
 
 def test_all_fields_come_from_one_call_with_room_behind_the_last() -> None:
@@ -45,7 +46,7 @@ def test_all_fields_come_from_one_call_with_room_behind_the_last() -> None:
     assert fake.count()[FIELDS] == 1
     (call,) = asked.calls
     assert call[-1] == call[-2]
-    assert len(call) == len(set(call)) + 1 == 6 + nvml.NVLINK_MOST_LINKS + 1
+    assert len(call) == len(set(call)) + 1 == 6 + nvml.MAX_NVLINK_LINKS + 1
     assert problems == {}
     assert readings["temperature_memory_celsius"] == 47
     assert readings["power_instant_watts"] == pytest.approx(598)
@@ -78,7 +79,7 @@ def test_fields_stay_together_after_a_passing_failure() -> None:
     assert "power_instant_watts" in readings
 
 
-def test_a_call_that_fails_as_a_whole_costs_its_fields_alone() -> None:
+def test_a_failed_call_affects_only_its_fields() -> None:
     fake = FakeNvml()
     fake.answer(FIELDS, UNKNOWN)
     readings, problems = taken(fake)
@@ -105,7 +106,7 @@ def test_a_value_of_an_unknown_type_is_missing(kind: int) -> None:
     assert str(kind) in problems["temperature_memory_celsius"].reason
 
 
-def test_a_value_that_cannot_be_true_is_missing() -> None:
+def test_an_invalid_value_is_missing() -> None:
     fake = FakeNvml()
     fake.answer(FIELDS, fields(dict.fromkeys((TEMPERATURE, nvml.FIELD_POWER_INSTANT, SPEED, 3, 4, 5, 6), 0xFFFFFFFF)))
     readings, problems = taken(fake)
@@ -115,7 +116,7 @@ def test_a_value_that_cannot_be_true_is_missing() -> None:
 
 
 @pytest.mark.parametrize(("raised", "kind"), [(LOST, DeviceLostError), (UNINITIALIZED, DriverGoneError)])
-def test_loss_is_told_by_a_single_field_too(raised: Exception, kind: type[Exception]) -> None:
+def test_a_single_field_can_report_a_lost_device(raised: Exception, kind: type[Exception]) -> None:
     fake = FakeNvml()
     fake.answer(FIELDS, fields({TEMPERATURE: raised}))
     with pytest.raises(kind):
@@ -125,17 +126,17 @@ def test_loss_is_told_by_a_single_field_too(raised: Exception, kind: type[Except
 # NVLink
 
 
-def speeds(*each: Any) -> Asked:  # noqa: ANN401
+def speeds(*speed: Any) -> Asked:  # noqa: ANN401
     """Links with these speeds, and no others."""
 
     class Links(Asked):
         def __call__(self, handle: int, asked: list[Any]) -> list[Any]:
-            found = []
+            values = []
             for field in asked:
                 if field.id == SPEED:
-                    self.values[SPEED] = each[field.scope] if field.scope < len(each) else INVALID_LINK
-                found += fields(self.values)(handle, [field])
-            return found
+                    self.values[SPEED] = speed[field.scope] if field.scope < len(speed) else INVALID_LINK
+                values += fields(self.values)(handle, [field])
+            return values
 
     return Links()
 
@@ -173,7 +174,7 @@ def test_all_links_down_is_a_rate_of_nothing() -> None:
     assert (readings[LINKS], readings[RATE]) == (0, 0)
 
 
-def test_link_speeds_are_asked_for_seldom_but_again_since_a_link_may_go_down() -> None:
+def test_link_speeds_are_read_rarely_but_again_since_a_link_may_go_down() -> None:
     fake, asked = FakeNvml(), Asked()
     fake.answer(FIELDS, asked)
     taken(fake, *range(1, 60))

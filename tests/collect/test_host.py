@@ -1,4 +1,4 @@
-"""The machine around the GPUs, and collectors that were left behind."""
+"""The host, and orphaned collectors."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.collect.host import COLLECTOR_NAME, RECHECK_SECONDS, HostReader, LeftBehind
+from gpumon.collect.host import COLLECTOR_NAME, RECHECK_SECONDS, HostReader, OrphanedCollectors
 from gpumon.core.problems import ProblemCode
 from tests.collect.proc import add_process, add_thread
 
@@ -36,15 +36,15 @@ def test_a_collector_in_a_driver_call_is_left_behind(tmp_path: Path) -> None:
     add_process(tmp_path, 500, comm=COMM, state="D")
     folder = add_process(tmp_path, 501, comm=COMM, state="S")
     add_thread(folder, 502, b"502 (gpumon-collect) D 1 0\n")
-    found = LeftBehind(0, tmp_path).problem(0)
-    assert found is not None
-    assert found.code is ProblemCode.COLLECTOR_LEFT_BEHIND
-    assert "(PID 500, 501)" in found.reason
+    problem = OrphanedCollectors(0, tmp_path).problem(0)
+    assert problem is not None
+    assert problem.code is ProblemCode.COLLECTOR_LEFT_BEHIND
+    assert "(PID 500, 501)" in problem.reason
 
 
-def test_what_was_left_behind_is_looked_at_again(tmp_path: Path) -> None:
+def test_orphaned_collectors_are_checked_again(tmp_path: Path) -> None:
     folders = [add_process(tmp_path, pid, comm=COMM, state="D") for pid in (500, 501)]
-    left_behind = LeftBehind(0, tmp_path)
+    left_behind = OrphanedCollectors(0, tmp_path)
     shutil.rmtree(folders[0])
     add_process(tmp_path, 502, comm=COMM, state="D")
     assert "(PID 500, 501)" in str(left_behind.problem(RECHECK_SECONDS - 1))
@@ -61,17 +61,17 @@ def test_collectors_at_work_and_other_processes_are_not(tmp_path: Path) -> None:
     add_process(tmp_path, 600, command=b"/usr/bin/python3\0/home/me/.venv/bin/gpumon\0")
     add_process(tmp_path, os.getpid(), comm=COMM, state="D")
     (tmp_path / "503").mkdir()
-    assert LeftBehind(0, tmp_path).problem(0) is None
+    assert OrphanedCollectors(0, tmp_path).problem(0) is None
 
 
 def test_collectors_of_other_users_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_process(tmp_path, 500, comm=COMM, state="D")
     uid = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: uid + 1)
-    assert LeftBehind(0, tmp_path).problem(0) is None
+    assert OrphanedCollectors(0, tmp_path).problem(0) is None
 
 
-def test_a_machine_without_a_name_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_a_name_has_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "node", lambda: "")
     host = HostReader().read()
     assert host.name is None

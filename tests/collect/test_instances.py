@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from gpumon.collect.calls import CallsInFlight
 from gpumon.collect.device import DeviceReader
-from gpumon.collect.flights import Flights
-from gpumon.collect.instances import NOT_TOLD
+from gpumon.collect.instances import NOT_OF_INSTANCE
 from gpumon.collect.nvml import DeviceLostError, Nvml
+from gpumon.collect.nvml_session import Slot
 from gpumon.collect.processes import ProcessTable
-from gpumon.collect.readers import Lane
-from gpumon.collect.session import Slot
+from gpumon.collect.schedule import Period
 from gpumon.core.metrics import METRICS
-from gpumon.core.model import TRAITS, Device, DeviceState, Frame, MigInstance, Switch
+from gpumon.core.model import DEVICE_ATTRIBUTES, Device, DeviceState, Frame, MigInstance, Switch
 from gpumon.core.problems import ProblemCode
 from tests.collect.conftest import Live
 from tests.collect.fake import LOST, MIB, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, VOID_HANDLE, FakeNvml, entry, error
@@ -37,7 +37,7 @@ def memory(mebibytes: int) -> Any:  # noqa: ANN401
 
 
 class Split:
-    """A GPU with two instances, on a clock of its own."""
+    """A GPU with two instances and a separate clock."""
 
     def __init__(self, proc: Path) -> None:
         for pid in (4000, 4001):
@@ -55,7 +55,7 @@ class Split:
             self.fake.answer("nvmlDeviceGetComputeInstanceId", 0, handle)
             self.fake.answer(MEMORY, memory(1010), handle)
             self.fake.answer(COMPUTE, [entry(pid, 1000)], handle)
-        self.reader = DeviceReader(Nvml(library=self.fake), 0, ProcessTable(Flights(), proc))
+        self.reader = DeviceReader(Nvml(library=self.fake), 0, ProcessTable(CallsInFlight(), proc))
 
     def put(self, handles: dict[int, int]) -> None:
         """Makes these the instances, by place."""
@@ -79,7 +79,7 @@ def split(tmp_path: Path) -> Split:
     return Split(tmp_path)
 
 
-def test_each_instance_is_a_device_of_its_own(split: Split) -> None:
+def test_each_instance_is_a_separate_device(split: Split) -> None:
     whole = split.read(2)
     first, second = split.reader.instances
     assert (first.instance, second.instance) == (MigInstance("GPU-0", 0, 7, 0), MigInstance("GPU-0", 2, 9, 0))
@@ -92,17 +92,17 @@ def test_each_instance_is_a_device_of_its_own(split: Split) -> None:
     assert [process.pid for process in second.processes or ()] == [4001]
 
 
-def test_what_is_not_told_of_an_instance_says_so(split: Split) -> None:
+def test_values_that_nvml_does_not_report_for_an_instance_have_a_reason(split: Split) -> None:
     split.read(2)
     first = split.reader.instances[0]
     assert set(METRICS) <= set(first.readings) | set(first.problems)
     assert not set(first.readings) & set(first.problems)
-    assert first.problems["utilization_gpu_percent"] == NOT_TOLD
-    assert first.problems["throttle_reasons"] == first.problems["mig_mode"] == NOT_TOLD
-    assert {name for name in TRAITS if getattr(first, name) is None} == {"mig_mode", "mig_mode_pending"}
+    assert first.problems["utilization_gpu_percent"] == NOT_OF_INSTANCE
+    assert first.problems["throttle_reasons"] == first.problems["mig_mode"] == NOT_OF_INSTANCE
+    assert {name for name in DEVICE_ATTRIBUTES if getattr(first, name) is None} == {"mig_mode", "mig_mode_pending"}
 
 
-def test_the_whole_gpu_leaves_processes_to_its_instances(split: Split) -> None:
+def test_in_mig_mode_the_instances_have_the_processes(split: Split) -> None:
     split.fake.answer(COMPUTE, [entry(4000, 1000), entry(4001, 1000)], 0)
     whole = split.read(3)
     assert whole.mig_mode is Switch.ENABLED
@@ -120,7 +120,7 @@ def test_a_gpu_that_is_not_split_is_not_asked_for_instances(split: Split) -> Non
     assert not split.fake.count().keys() & {BY_INDEX, "nvmlDeviceGetMaxMigDeviceCount"}
 
 
-def test_instances_are_looked_for_again_every_ten_seconds(split: Split) -> None:
+def test_instances_are_searched_every_ten_seconds(split: Split) -> None:
     split.read(2)
     split.put({1: SECOND})
     split.fake.count()
@@ -131,19 +131,19 @@ def test_instances_are_looked_for_again_every_ten_seconds(split: Split) -> None:
     assert (only.uuid, only.label) == ("MIG-102", "0:1")
 
 
-def test_one_that_was_destroyed_is_left_out_and_looked_for_at_once(split: Split) -> None:
+def test_a_destroyed_instance_is_omitted_and_a_search_starts_at_once(split: Split) -> None:
     split.read(2)
     for call in (MEMORY, COMPUTE):
         split.fake.answer(call, VOID_HANDLE, FIRST)
     split.put({2: SECOND})
     split.read()
-    assert [each.uuid for each in split.reader.instances] == ["MIG-102"]
+    assert [instance.uuid for instance in split.reader.instances] == ["MIG-102"]
     split.fake.count()
     split.read()
     assert split.fake.count()[BY_INDEX] == 3
 
 
-def test_a_failing_reading_costs_its_cells_alone(split: Split) -> None:
+def test_a_failing_reading_affects_only_its_values(split: Split) -> None:
     split.fake.answer(MEMORY, NO_PERMISSION, FIRST)
     split.fake.answer("nvmlDeviceGetName", NO_PERMISSION, FIRST)
     split.fake.answer("nvmlDeviceGetGpuInstanceId", NO_PERMISSION, FIRST)
@@ -177,7 +177,7 @@ def test_a_gpu_that_is_lost_is_lost_with_its_instances(split: Split) -> None:
     assert {device.problems["memory_used_bytes"].code for device in slot.devices} == {ProblemCode.GPU_LOST}
 
 
-def test_an_instance_that_says_that_its_gpu_is_lost_is_believed(split: Split) -> None:
+def test_an_instance_can_report_that_its_gpu_is_lost(split: Split) -> None:
     split.read(2)
     split.fake.answer(MEMORY, LOST, SECOND)
     with pytest.raises(DeviceLostError):
@@ -188,7 +188,7 @@ def test_an_instance_that_says_that_its_gpu_is_lost_is_believed(split: Split) ->
 
 
 def has(count: int) -> Callable[[Frame], bool]:
-    return lambda frame: len(frame.devices) == count and all(each.state is DeviceState.OK for each in frame.devices)
+    return lambda frame: len(frame.devices) == count and all(device.state is DeviceState.OK for device in frame.devices)
 
 
 def test_rows_processes_and_memory_of_instances(live: Live, sleepers: Callable[[int], list[int]]) -> None:
@@ -198,7 +198,10 @@ def test_rows_processes_and_memory_of_instances(live: Live, sleepers: Callable[[
     assert [device.label for device in frame.devices] == ["0", "1", "1:0", "1:1", "2"]
     whole, first, second = frame.devices[1:4]
     assert whole.processes == ()
-    assert [[process.pid for process in each.processes or ()] for each in (first, second)] == [[pids[0]], [pids[1]]]
+    assert [[process.pid for process in instance.processes or ()] for instance in (first, second)] == [
+        [pids[0]],
+        [pids[1]],
+    ]
     assert (first.get("memory_total_bytes") or 0) < (whole.get("memory_total_bytes") or 0) / 7
     assert [device.key for device in frame.gpus] == [frame.devices[place].key for place in (0, 1, 4)]
 
@@ -210,7 +213,7 @@ def test_an_instance_comes_and_goes_while_others_stay(live: Live) -> None:
     frame = watched.until(has(3))
     assert [device.key for device in frame.devices] == [keys[0], keys[1], keys[3]]
     watched.heal()
-    frame = watched.until(has(4), timeout=Lane.MEDIUM.value + 15)
+    frame = watched.until(has(4), timeout=Period.TEN_SECONDS + 15)
     assert [device.key for device in frame.devices] == keys
 
 
@@ -220,26 +223,28 @@ def test_cuda_shows_the_instance_that_is_named(live: Live) -> None:
     assert [device.cuda_index for device in frame.devices] == [None, None, None, 0]
 
 
-def test_a_stumble_leaves_the_instances_and_says_so(split: Split) -> None:
+def test_a_passing_failure_keeps_the_instances_and_marks_them(split: Split) -> None:
     split.read(2)
     split.fake.answer("nvmlDeviceGetMaxMigDeviceCount", UNKNOWN)
     split.fake.answer("nvmlDeviceGetMigMode", UNKNOWN)
-    whole = split.read(int(Lane.MEDIUM.value) + 2)
+    whole = split.read(int(Period.TEN_SECONDS) + 2)
     assert whole.is_stale("mig_mode")
-    assert [each.key for each in split.reader.instances] == ["MIG-100", "MIG-102"]
-    split.read(4 * int(Lane.MEDIUM.value))
+    assert [instance.key for instance in split.reader.instances] == ["MIG-100", "MIG-102"]
+    split.read(4 * int(Period.TEN_SECONDS))
     assert split.reader.instances == ()
 
 
 def test_an_instance_that_stays_is_asked_no_more_than_whether_it_does(split: Split) -> None:
     split.read(2)
     split.fake.count()
-    split.read(5 * int(Lane.MEDIUM.value))
+    split.read(5 * int(Period.TEN_SECONDS))
     asked = split.fake.count()
     assert not asked.keys() & {"nvmlDeviceGetName", "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId"}
     split.fake.answer("nvmlDeviceGetUUID", UNKNOWN, FIRST)
-    split.read(int(Lane.MEDIUM.value) + 1)
-    assert [each.key for each in split.reader.instances] == ["MIG-100", "MIG-102"], "a stumble is no other instance"
+    split.read(int(Period.TEN_SECONDS) + 1)
+    assert [instance.key for instance in split.reader.instances] == ["MIG-100", "MIG-102"], (
+        "a stumble is no other instance"
+    )
     split.fake.answer("nvmlDeviceGetUUID", "MIG-new", FIRST)
-    split.read(int(Lane.MEDIUM.value) + 1)
-    assert [each.key for each in split.reader.instances] == ["MIG-new", "MIG-102"]
+    split.read(int(Period.TEN_SECONDS) + 1)
+    assert [instance.key for instance in split.reader.instances] == ["MIG-new", "MIG-102"]

@@ -7,8 +7,7 @@ from contextlib import suppress
 import pynvml  # noqa: TID251
 import pytest
 
-from gpumon.collect.calls import CALLS, EVENT_CALLS
-from gpumon.collect.flights import Abandoned, Flights
+from gpumon.collect.calls import CALLS, EVENT_CALLS, Abandoned, CallsInFlight
 from gpumon.collect.nvml import (
     DeviceLostError,
     DriverGoneError,
@@ -17,7 +16,7 @@ from gpumon.collect.nvml import (
     ReadingError,
     failure,
 )
-from gpumon.core.breadcrumb import BREADCRUMB_BYTES, CRUMB_BYTES
+from gpumon.core.collector_contract import BREADCRUMB_BYTES, CRUMB_BYTES
 from gpumon.core.problems import Problem, ProblemCode
 from tests.collect.fake import LOST, MISMATCH, NOT_SUPPORTED, NOT_UTF8, UNINITIALIZED, FakeNvml, error
 
@@ -134,7 +133,7 @@ def test_each_call_has_its_own_costs() -> None:
 def test_a_silenced_handle_is_called_no_more_and_others_are() -> None:
     fake, problem = FakeNvml(2), Problem(ProblemCode.GPU_LOST, "It is gone.")
     api = Nvml(library=fake)
-    api.silence(1, problem)
+    api.block(1, problem)
     for name in (POWER, "nvmlDeviceGetName"):
         with pytest.raises(DeviceLostError) as caught:
             api.call(name, 1)
@@ -170,28 +169,28 @@ def test_other_exceptions_are_not_swallowed() -> None:
     api = Nvml(library=fake)
     with pytest.raises(ZeroDivisionError):
         api.call(POWER, 0)
-    assert api.flights.of(threading.get_ident()) is None
+    assert api.in_flight.of_thread(threading.get_ident()) is None
     assert api.calls == 1
 
 
 def test_a_code_that_pynvml_does_not_know_is_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(pynvml, "nvmlErrorString", asked.append)  # a call into the library, past the choke point
-    assert failure(4711).problem.reason == "NVML answered: error 4711."
-    assert failure(pynvml.NVML_ERROR_IRQ_ISSUE).problem.reason == "NVML answered: irq issue."
+    assert failure(4711).problem.reason == "NVML returned: error 4711."
+    assert failure(pynvml.NVML_ERROR_IRQ_ISSUE).problem.reason == "NVML returned: irq issue."
     assert not asked
 
 
 def test_a_call_of_a_thread_that_was_given_up_leaves_the_breadcrumb_alone() -> None:
     breadcrumb = bytearray(BREADCRUMB_BYTES)
-    fake, flights = FakeNvml(), Flights()
-    api = Nvml(breadcrumb, library=fake, flights=flights)
+    fake, in_flight = FakeNvml(), CallsInFlight()
+    api = Nvml(breadcrumb, library=fake, in_flight=in_flight)
     own = threading.get_ident()
 
     def give_up(handle: int) -> int:
-        flight = flights.of(own)
+        flight = in_flight.of_thread(own)
         assert flight is not None
-        assert flights.abandon(own, flight)
+        assert in_flight.abandon(own, flight)
         breadcrumb[:4] = b"next"  # the call of the thread that took over
         return handle
 

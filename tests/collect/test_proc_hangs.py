@@ -60,7 +60,7 @@ def test_one_process_that_hangs_costs_its_facts_alone(bench: Bench) -> None:
     assert eventually(lambda: threads_in_proc(bench) == 0)
     time.sleep(1)  # the lists of processes are read about once a second
     assert bench.sweep()
-    assert [each.command for each in processes(bench)] == ["python train.py"] * 2
+    assert [process.command for process in processes(bench)] == ["python train.py"] * 2
 
 
 def test_a_thread_that_was_left_in_proc_changes_nothing_when_it_comes_back(bench: Bench) -> None:
@@ -97,14 +97,14 @@ def test_a_directory_of_users_that_hangs_costs_the_names(bench: Bench, monkeypat
     assert bench.sweep_past_what_hangs()
     assert states(bench) == OK
     assert threads_in_proc(bench) == 1
-    assert [(each.pid, each.user, each.command) for each in processes(bench)] == [
+    assert [(process.pid, process.user, process.command) for process in processes(bench)] == [
         (pid, str(os.getuid()), "python train.py") for pid in pids
     ]
     gate.open()
     assert eventually(lambda: threads_in_proc(bench) == 0)
     time.sleep(1)
     assert bench.sweep()
-    assert {each.user for each in processes(bench)} == {real(os.getuid()).pw_name}
+    assert {process.user for process in processes(bench)} == {real(os.getuid()).pw_name}
 
 
 def test_a_process_that_hangs_is_no_fault_of_the_driver_in_the_frame(bench: Bench) -> None:
@@ -114,11 +114,11 @@ def test_a_process_that_hangs_is_no_fault_of_the_driver_in_the_frame(bench: Benc
     while any(device.state is not DeviceState.OK for device in frame.devices):
         frame = bench.collector().tick()
     assert frame.problems == {}
-    told = [problem for device in frame.devices for problem in device.problems.values()]
-    assert not [problem for problem in told if problem.code is ProblemCode.UNRESPONSIVE]
+    problems = [problem for device in frame.devices for problem in device.problems.values()]
+    assert not [problem for problem in problems if problem.code is ProblemCode.UNRESPONSIVE]
 
 
-def test_a_proc_that_hangs_as_a_whole_is_called_by_its_name(bench: Bench) -> None:
+def test_a_proc_that_hangs_completely_is_named(bench: Bench) -> None:
     pids = add_processes(bench, MAX_STUCK_THREADS + 1)
     collector = bench.collector()
     collector.tick()

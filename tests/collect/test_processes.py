@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.collect.flights import Flights
+from gpumon.collect.calls import CallsInFlight
 from gpumon.collect.processes import ProcessFacts, ProcessTable
 from gpumon.core.problems import ProblemCode
 from tests.collect.proc import add_process
@@ -17,7 +17,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @pytest.fixture
 def table(tmp_path: Path) -> ProcessTable:
-    return ProcessTable(Flights(), tmp_path)
+    return ProcessTable(CallsInFlight(), tmp_path)
 
 
 def facts(table: ProcessTable, now: float = 0, pid: int = 4000) -> ProcessFacts:
@@ -26,8 +26,8 @@ def facts(table: ProcessTable, now: float = 0, pid: int = 4000) -> ProcessFacts:
 
 def test_facts(table: ProcessTable, tmp_path: Path) -> None:
     add_process(tmp_path, 4000, start_ticks=1000 * TICKS, pages=7)
-    found = facts(table)
-    assert found == ProcessFacts(
+    result = facts(table)
+    assert result == ProcessFacts(
         user=pwd.getpwuid(os.getuid()).pw_name,
         command="python train.py",
         cpu_percent=None,
@@ -55,19 +55,19 @@ def test_a_reused_pid_is_another_process(table: ProcessTable, tmp_path: Path) ->
     add_process(tmp_path, 4000, b"first\0", cpu_ticks=1000, start_ticks=100)
     facts(table, now=0)
     add_process(tmp_path, 4000, b"second\0", cpu_ticks=5, start_ticks=200)
-    found = facts(table, now=1)
-    assert found.command == "second"
-    assert found.cpu_percent is None
+    result = facts(table, now=1)
+    assert result.command == "second"
+    assert result.cpu_percent is None
 
 
 def test_a_process_that_ends_is_not_visible_any_more(table: ProcessTable, tmp_path: Path) -> None:
     folder = add_process(tmp_path, 4000)
     facts(table, now=0)
     (folder / "stat").unlink()
-    found = facts(table, now=1)
-    assert found.command is None
-    assert found.problem is not None
-    assert found.problem.code is ProblemCode.PROCESS_NOT_VISIBLE
+    result = facts(table, now=1)
+    assert result.command is None
+    assert result.problem is not None
+    assert result.problem.code is ProblemCode.PROCESS_NOT_VISIBLE
 
 
 @pytest.mark.parametrize("pid", [0, -1, 0xFFFFFFFF, (1 << 22) + 1])

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.collect.calls import CALLS
-from gpumon.collect.flights import Abandoned, Callee, Flights
+from gpumon.collect.calls import CALLS, Abandoned, Callee, CallsInFlight
 from gpumon.collect.nvml import DriverGoneError, Nvml, NvmlError
+from gpumon.collect.nvml_session import LOST_RETRY_SECONDS, NvmlSession
 from gpumon.collect.processes import ProcessTable
-from gpumon.collect.session import LOST_RETRY_SECONDS, Session
-from gpumon.collect.sweeper import FIRST_REOPEN_PAUSE, LONGEST_REOPEN_PAUSE, MAX_STUCK_THREADS
+from gpumon.collect.sweeper import FIRST_REOPEN_PAUSE_SECONDS, MAX_REOPEN_PAUSE_SECONDS, MAX_STUCK_THREADS
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import DeviceState
 from gpumon.core.problems import ProblemCode
@@ -128,7 +127,7 @@ def test_a_bug_costs_the_device_that_it_shows_on(bench: Bench) -> None:
     assert bench.sweeper.problem is None
 
 
-def test_a_bug_outside_the_devices_is_told_and_the_next_sweep_tries_again(bench: Bench) -> None:
+def test_a_bug_outside_the_devices_is_reported_and_the_next_sweep_tries_again(bench: Bench) -> None:
     bench.fake.answer("nvmlDeviceGetCount", ZeroDivisionError("by zero"))
     assert bench.sweep()
     assert "ZeroDivisionError: by zero" in str(bench.sweeper.problem)
@@ -139,21 +138,21 @@ def test_a_bug_outside_the_devices_is_told_and_the_next_sweep_tries_again(bench:
 
 
 class Paced:
-    """A bench whose sweeps follow each other on a clock of its own."""
+    """A bench whose sweeps follow each other on a separate clock."""
 
     def __init__(self, proc: Path) -> None:
         self.now = 1000.0
         self.bench = Bench(proc, lambda: self.now)
 
     def opened(self, seconds: float, interval: float) -> list[float]:
-        """Sweeps for ``seconds``; when NVML was initialised, counted from the beginning."""
-        begun, found = self.now, []
-        while self.now < begun + seconds - interval / 2:
+        """Sweeps for ``seconds``; when NVML was initialized, counted from the beginning."""
+        started, opened = self.now, []
+        while self.now < started + seconds - interval / 2:
             self.bench.fake.count()
             assert self.bench.sweep()
-            found += [round(self.now - begun, 3)] * self.bench.fake.count()["nvmlInitWithFlags"]
+            opened += [round(self.now - started, 3)] * self.bench.fake.count()["nvmlInitWithFlags"]
             self.now += interval
-        return found
+        return opened
 
 
 @pytest.mark.parametrize("call", ["nvmlInitWithFlags", "nvmlDeviceGetCount", POWER])
@@ -164,7 +163,7 @@ def test_a_driver_that_stays_away_is_asked_less_and_less(tmp_path: Path, call: s
     assert len(opened) <= 9
     assert opened[:3] == [0, 0.1, 0.6]
     assert all(later - earlier <= 2 for earlier, later in pairwise(opened))
-    assert LONGEST_REOPEN_PAUSE <= 2
+    assert MAX_REOPEN_PAUSE_SECONDS <= 2
 
 
 def test_a_driver_that_is_back_is_noticed_within_two_refreshes(tmp_path: Path) -> None:
@@ -234,7 +233,7 @@ def test_a_driver_that_goes_takes_its_handles_along(bench: Bench, gone: Exceptio
     assert bench.sweeper.problem.code is ProblemCode.DRIVER_NOT_LOADED
     bench.fake.restore()
     bench.fake.count()
-    time.sleep(FIRST_REOPEN_PAUSE)
+    time.sleep(FIRST_REOPEN_PAUSE_SECONDS)
     assert bench.sweep()
     assert bench.fake.count()["nvmlDeviceGetHandleByIndex"] == 4
     assert bench.sweeper.outage_devices == []
@@ -260,17 +259,17 @@ def test_a_lost_device_is_asked_again_after_a_while(bench: Bench) -> None:
 
 
 @pytest.fixture
-def session_of(tmp_path: Path) -> Callable[[FakeNvml], Session]:
-    return lambda fake: Session.open(Nvml(library=fake), ProcessTable(Flights(), tmp_path))
+def session_of(tmp_path: Path) -> Callable[[FakeNvml], NvmlSession]:
+    return lambda fake: NvmlSession.open(Nvml(library=fake), ProcessTable(CallsInFlight(), tmp_path))
 
 
-def test_a_session_knows_its_driver(session_of: Callable[[FakeNvml], Session]) -> None:
+def test_a_session_knows_its_driver(session_of: Callable[[FakeNvml], NvmlSession]) -> None:
     session = session_of(FakeNvml())
     assert (session.driver_version, session.cuda_driver_version) == ("580.95.05", "13.0")
     assert session.problems == {}
 
 
-def test_versions_that_cannot_be_read_cost_the_versions(session_of: Callable[[FakeNvml], Session]) -> None:
+def test_versions_that_cannot_be_read_cost_the_versions(session_of: Callable[[FakeNvml], NvmlSession]) -> None:
     fake = FakeNvml()
     fake.answer("nvmlSystemGetDriverVersion", UNKNOWN)
     fake.answer("nvmlSystemGetCudaDriverVersion_v2", TOO_OLD)
@@ -280,7 +279,7 @@ def test_versions_that_cannot_be_read_cost_the_versions(session_of: Callable[[Fa
     assert codes == {"driver_version": ProblemCode.UNKNOWN, "cuda_driver_version": ProblemCode.DRIVER_TOO_OLD}
 
 
-def test_an_old_driver_is_initialised_the_old_way(session_of: Callable[[FakeNvml], Session]) -> None:
+def test_an_old_driver_is_initialized_the_old_way(session_of: Callable[[FakeNvml], NvmlSession]) -> None:
     fake = FakeNvml()
     fake.answer("nvmlInitWithFlags", TOO_OLD)
     session_of(fake)
@@ -291,7 +290,7 @@ def test_an_old_driver_is_initialised_the_old_way(session_of: Callable[[FakeNvml
     assert fake.count()["nvmlInit"] == 0
 
 
-def test_devices_come_and_go(session_of: Callable[[FakeNvml], Session]) -> None:
+def test_devices_come_and_go(session_of: Callable[[FakeNvml], NvmlSession]) -> None:
     fake = FakeNvml(2)
     session = session_of(fake)
     session.count_devices(0.0)
@@ -306,7 +305,7 @@ def test_devices_come_and_go(session_of: Callable[[FakeNvml], Session]) -> None:
         session.count_devices(3.0)
 
 
-def test_devices_are_counted_about_once_a_second(session_of: Callable[[FakeNvml], Session]) -> None:
+def test_devices_are_counted_about_once_a_second(session_of: Callable[[FakeNvml], NvmlSession]) -> None:
     fake = FakeNvml(2)
     session = session_of(fake)
     for tenth in range(21):
@@ -315,19 +314,19 @@ def test_devices_are_counted_about_once_a_second(session_of: Callable[[FakeNvml]
 
 
 def test_only_the_flight_that_was_seen_is_abandoned() -> None:
-    flights = Flights()
+    in_flight = CallsInFlight()
     own = threading.get_ident()
-    flights.enter("first", Callee.DRIVER)
-    seen = flights.of(own)
+    in_flight.start("first", Callee.DRIVER)
+    seen = in_flight.of_thread(own)
     assert seen is not None
-    flights.leave()
-    assert not flights.abandon(own, seen)
-    flights.enter("second", Callee.DRIVER)
-    assert not flights.abandon(own, seen)
-    now = flights.of(own)
+    in_flight.finish()
+    assert not in_flight.abandon(own, seen)
+    in_flight.start("second", Callee.DRIVER)
+    assert not in_flight.abandon(own, seen)
+    now = in_flight.of_thread(own)
     assert now is not None
-    assert flights.abandon(own, now)
+    assert in_flight.abandon(own, now)
     with pytest.raises(Abandoned):
-        flights.leave()
-    with flights.flight("third", Callee.HOST):
+        in_flight.finish()
+    with in_flight.track("third", Callee.HOST):
         pass

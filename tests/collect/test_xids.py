@@ -11,7 +11,7 @@ import pytest
 
 from gpumon.collect import xids
 from gpumon.collect.nvml import DeviceLostError, Nvml
-from gpumon.collect.xids import FATAL, MOST_WAITING, Xid, XidWatch
+from gpumon.collect.xids import FATAL, MAX_PENDING, Xid, XidWatcher
 from gpumon.core.problems import ProblemCode
 from tests.collect.fake import LOST, NO_PERMISSION, NOT_SUPPORTED, TOO_OLD, UNINITIALIZED, UNKNOWN
 from tests.collect.xid_driver import XidDriver, eventually
@@ -26,7 +26,7 @@ class Watch:
         self.driver = XidDriver()
         self.api = Nvml(library=self.driver)
         self.came: deque[Xid] = deque()
-        self.watch = XidWatch(self.api, self.came)
+        self.watch = XidWatcher(self.api, self.came)
 
     def begin(self, *devices: int) -> None:
         """Watches the devices, and waits until they are registered or were refused."""
@@ -36,7 +36,7 @@ class Watch:
         assert eventually(lambda: waited("nvmlEventSetWait_v2") > 1)
 
     def threads(self) -> list[threading.Thread]:
-        return [each for each in threading.enumerate() if each.name == "gpumon-xids"]
+        return [thread for thread in threading.enumerate() if thread.name == "gpumon-xids"]
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     monkeypatch.setattr(xids, "PAUSE_SECONDS", 0.02)
     made = Watch()
     yield made
-    made.watch.end()
+    made.watch.stop()
 
 
 def test_each_event_comes_once_with_its_device(bench: Watch) -> None:
@@ -85,11 +85,11 @@ def test_a_gpu_that_does_not_survive_is_asked_nothing_more(bench: Watch, xid: in
 
 def test_a_storm_keeps_its_beginning(bench: Watch) -> None:
     bench.begin(0)
-    for number in range(1000, 1000 + MOST_WAITING + 50):
+    for number in range(1000, 1000 + MAX_PENDING + 50):
         bench.driver.come(0, number)
     bench.driver.come(0, 79)
-    assert eventually(lambda: 0 in bench.watch.fatal), "what is not kept counts all the same"
-    assert [xid.number for xid in bench.came] == list(range(1000, 1000 + MOST_WAITING))
+    assert eventually(lambda: 0 in bench.watch.fatal), "an Xid that is not kept still counts"
+    assert [xid.number for xid in bench.came] == list(range(1000, 1000 + MAX_PENDING))
 
 
 def test_a_wait_in_which_nothing_comes_is_no_error_and_no_cost(bench: Watch) -> None:
@@ -124,7 +124,7 @@ def test_a_device_that_has_no_xids_is_not_registered(bench: Watch) -> None:
     assert bench.driver.registered == {1: [1]}
 
 
-def test_a_device_that_was_looked_up_anew_is_registered_anew(bench: Watch) -> None:
+def test_a_device_with_a_new_handle_is_registered_again(bench: Watch) -> None:
     bench.begin(0)
     bench.driver.answer("nvmlDeviceRegisterEvents", lambda *_: bench.driver.registered[1].append(99))
     bench.watch.watch(0, _handle_of(0))
@@ -142,21 +142,21 @@ def test_the_thread_ends_where_there_are_no_events(bench: Watch, call: str, hope
 
 def test_the_end_gives_the_set_back_before_it_returns(bench: Watch) -> None:
     bench.begin(0)
-    bench.watch.end()
+    bench.watch.stop()
     assert bench.driver.freed == [1]
     assert eventually(lambda: not bench.threads())
 
 
 def test_the_end_of_a_watch_that_never_began_is_at_once() -> None:
     driver = XidDriver()
-    XidWatch(Nvml(library=driver), deque()).end()
+    XidWatcher(Nvml(library=driver), deque()).stop()
     assert driver.calls == []
 
 
 def test_a_wait_that_does_not_return_is_left_behind_and_its_set_with_it(
     bench: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(xids, "END_SECONDS", 0.05)
+    monkeypatch.setattr(xids, "STOP_TIMEOUT_SECONDS", 0.05)
     entered, gate = threading.Event(), threading.Event()
 
     def hang(event_set: int, milliseconds: int) -> Any:  # noqa: ANN401
@@ -167,7 +167,7 @@ def test_a_wait_that_does_not_return_is_left_behind_and_its_set_with_it(
     bench.driver.answer("nvmlEventSetWait_v2", hang)
     bench.watch.watch(0, 0)
     assert entered.wait(15)
-    bench.watch.end()
+    bench.watch.stop()
     gate.set()
     assert eventually(lambda: not bench.threads())
     assert bench.driver.freed == [], "its session took it along"

@@ -1,4 +1,4 @@
-"""What happens to a message on its way into a log: it is prefixed, colored, wrapped, cut and mixed with other lines."""
+"""Changes that a message undergoes in a log: prefixes, colors, wrapping, cuts, and lines in between."""
 
 import random
 import re
@@ -31,28 +31,28 @@ _COLORS: Final = ("\x1b[31m", "\x1b[1;31m", "\x1b[0m", "\x1b[38;5;196m", "\x1b[K
 
 
 def prefixed(text: str, chance: Chance) -> str:
-    """Every line behind what one launcher or logger puts there; a message that names its rank keeps it."""
+    """Every line with the prefix of a launcher or logger; a message that names its rank keeps that rank."""
     named = re.search(r"ank ?(\d+)", text)
     prefix = chance.choice(PREFIXES).format(rank=named[1] if named else chance.randrange(16))
     return "\n".join(prefix + line for line in text.split("\n"))
 
 
 def colored(text: str, chance: Chance) -> str:
-    """Escapes anywhere, in the middle of words too."""
+    """Escape sequences anywhere, also within words."""
     places = sorted(chance.randrange(len(text) + 1) for _ in range(chance.randint(1, 12)))
     parts = [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
     return "".join(part + chance.choice(_COLORS) for part in parts)
 
 
 def wrapped_by_terminal(text: str, chance: Chance) -> str:
-    """Broken at a column; copying then takes spaces off the ends of lines."""
+    """Broken at a column; copying may then remove trailing spaces."""
     width = chance.randint(24, 130)
     rows = [line[start : start + width] for line in text.split("\n") for start in range(0, max(1, len(line)), width)]
     return "\n".join(row.rstrip() if chance.random() < 0.5 else row for row in rows)
 
 
 def wrapped_by_words(text: str, chance: Chance) -> str:
-    """Broken between words, with what follows further in, as rich consoles do."""
+    """Broken between words, with continuation lines indented, as rich consoles do."""
     indent = " " * chance.choice((0, 4, 21))
     width = chance.randint(50, 130)
     wrapped = (textwrap.wrap(line, width, subsequent_indent=indent) or [""] for line in text.split("\n"))
@@ -60,25 +60,25 @@ def wrapped_by_words(text: str, chance: Chance) -> str:
 
 
 def embedded(text: str, chance: Chance, lines: int) -> str:
-    """In the middle of a busy log."""
+    """A text within a long log."""
     around = noise(lines, chance.randrange(1000))
     place = chance.randrange(lines + 1)
     return "\n".join([*around[:place], text, *around[place:]])
 
 
 def interleaved(texts: Sequence[str], chance: Chance) -> str:
-    """Several ranks at once, each with its prefix, line by line."""
+    """The lines of several ranks interleaved, each with its prefix."""
     waiting = [(rank, text.split("\n")) for rank, text in enumerate(texts)]
     mixed = []
     while waiting:
         rank, lines = chance.choice(waiting)
         mixed.append(f"[rank{rank}]: {lines.pop(0)}")
-        waiting = [each for each in waiting if each[1]]
+        waiting = [(rank, lines) for rank, lines in waiting if lines]
     return "\n".join(mixed)
 
 
 def with_other_line_ends(text: str, chance: Chance) -> str:
-    """From another system, or after a progress bar that returned to the beginning of its line."""
+    """Line ends of Windows, or a progress bar before the text."""
     if chance.random() < 0.5:
         return text.replace("\n", "\r\n")
     return f"\r 10%|#         | 1/10\r 20%|##        | 2/10\r{text}"
@@ -92,4 +92,4 @@ CHANGES: Final[tuple[Change, ...]] = (
     colored,
     with_other_line_ends,
 )
-"""In the order in which they can happen: no terminal breaks a line in the middle of a color."""
+"""In the order in which they occur: no terminal breaks a line within a color escape."""

@@ -1,7 +1,7 @@
-"""Ordinary logs, failing and healthy, in which no error of CUDA, PyTorch, NCCL or the driver is to be found.
+"""Ordinary logs, failing and healthy ones, without any error of CUDA, PyTorch, NCCL or the driver.
 
-The tracebacks are real: the snippets are run. The rest is what tools print, with what misleads most among it: other
-things that run out of memory, CUDA and NCCL that are mentioned and work, words of the errors in prose.
+The tracebacks are real: the snippets are executed. The rest imitates the output of tools, including misleading text:
+other resources that run out of memory, working CUDA and NCCL, and words of the errors in prose.
 """
 
 import io
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Final
 
-from tests.diagnosis.texts import named_texts
+from tests.diagnosis.texts import DATA, named_texts
 
 _WORDS: Final = (
     *("loading", "shard", "epoch", "step", "loss", "tokens", "checkpoint", "saved", "resumed", "evaluating", "rate"),
@@ -25,14 +25,14 @@ _ODD: Final = {
 
 
 def logs() -> dict[str, str]:
-    """Every ordinary log by a name."""
-    found = {f"traceback {number}": text for number, text in enumerate(_tracebacks())}
-    found |= {f"training {number}": _training(number) for number in range(40)}
-    found |= {f"progress {number}": _progress(number) for number in range(12)}
-    found |= {f"NCCL at {ranks} ranks": _nccl(ranks) for ranks in (2, 4, 8, 16)}
-    found |= {f"requests {number}": _requests(number) for number in range(12)}
-    found |= {f"tests {number}": _tests(number) for number in range(12)}
-    return found | _ODD | dict(named_texts("ordinary_logs.txt"))
+    """Every ordinary log by name."""
+    texts = {f"traceback {number}": text for number, text in enumerate(_tracebacks())}
+    texts |= {f"training {number}": _training(number) for number in range(40)}
+    texts |= {f"progress {number}": _progress(number) for number in range(12)}
+    texts |= {f"NCCL at {ranks} ranks": _nccl(ranks) for ranks in (2, 4, 8, 16)}
+    texts |= {f"requests {number}": _requests(number) for number in range(12)}
+    texts |= {f"tests {number}": _tests(number) for number in range(12)}
+    return texts | _ODD | dict(named_texts(DATA / "ordinary_logs.txt"))
 
 
 def noise(count: int, seed: int) -> list[str]:
@@ -57,15 +57,15 @@ def _noisy_line(chance: random.Random, number: int) -> str:
 
 
 def _tracebacks() -> Iterator[str]:
-    for _, snippet in named_texts("failing_snippets.txt"):
+    for _, snippet in named_texts(DATA / "failing_snippets.txt"):
         printed = io.StringIO()
         try:
             with redirect_stdout(printed), redirect_stderr(printed):
                 exec(compile(snippet, "train.py", "exec"), {"__name__": "train"})
-        except BaseException:  # noqa: BLE001 - some end the interpreter, as some programs end
+        except BaseException:  # noqa: BLE001 - some snippets exit the interpreter
             yield printed.getvalue() + traceback.format_exc()
         else:
-            raise AssertionError(f"this was to fail: {snippet}")
+            raise AssertionError(f"the snippet must fail: {snippet}")
 
 
 def _training(seed: int) -> str:
@@ -99,7 +99,7 @@ def _nccl(ranks: int) -> str:
         at = f"node1:{4000 + rank}:{5000 + rank} [{rank}] NCCL INFO"
         lines += [
             f"{at} Bootstrap : Using eth0:10.0.0.1<0>",
-            f"{at} NET/Plugin: No plugin found (libnccl-net.so)",
+            f"{at} NET/Plugin: No plugin texts (libnccl-net.so)",
             f"{at} cudaDriverVersion 12040",
             f"{at} NCCL_SOCKET_IFNAME set by environment to eth0",
             f"{at} Failed to open libibverbs.so[.1]",

@@ -1,4 +1,4 @@
-"""Facts of a machine that is well, for tests of the doctor that spoil one of them."""
+"""Facts of a healthy host, for tests of the doctor that change one of them."""
 
 import sys
 from dataclasses import replace
@@ -7,13 +7,14 @@ from typing import Any
 
 from gpumon.core.model import ComputeMode, Device, Frame, Switch
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.diagnosis.doctor.check import Facts, Gpus, gpus_of
 from gpumon.diagnosis.doctor.facts import (
     CudaStart,
+    DeviceNode,
     DriverFiles,
     Environment,
     HostLimits,
     KernelErrors,
-    Node,
     PciDevice,
     PciTopology,
     Python,
@@ -21,7 +22,6 @@ from gpumon.diagnosis.doctor.facts import (
     Step,
     Steps,
 )
-from gpumon.diagnosis.doctor.rule import Facts, Gpus, gpus_of
 from tests import builders
 
 NO_DRIVER = Problem(ProblemCode.LIBRARY_NOT_FOUND, "There is no driver library.", "Install the driver.")
@@ -30,7 +30,7 @@ WELL = {
     "remapped_rows_failure": 0,
     "ecc_uncorrected_volatile_count": 0,
 }
-TRAITS: dict[str, Any] = {
+DEVICE_ATTRIBUTES: dict[str, Any] = {
     "compute_capability": "9.0",
     "persistence_mode": Switch.ENABLED,
     "compute_mode": ComputeMode.DEFAULT,
@@ -44,7 +44,7 @@ TRAITS: dict[str, Any] = {
 def gpu(index: int = 0, **changes: Any) -> Device:  # noqa: ANN401
     """A GPU that is busy and well; ``readings`` among the changes are merged into its own."""
     readings = {**WELL, **changes.pop("readings", {})}
-    return builders.device(index, **{"cuda_index": index, **TRAITS, "readings": readings, **changes})
+    return builders.device(index, **{"cuda_index": index, **DEVICE_ATTRIBUTES, "readings": readings, **changes})
 
 
 def machine(**changes: Any) -> Frame:  # noqa: ANN401
@@ -53,13 +53,13 @@ def machine(**changes: Any) -> Frame:  # noqa: ANN401
 
 
 def without_driver() -> Frame:
-    """A frame of a machine without a driver."""
+    """A frame of a host without a driver."""
     return builders.frame(devices=(), driver_version=None, cuda_driver_version=None, problems={"driver": NO_DRIVER})
 
 
-def nodes(*names: str) -> tuple[Node, ...]:
-    """Device nodes that anybody may open."""
-    return tuple(Node(f"/dev/{name}", "rw-rw-rw-", True) for name in names)
+def nodes(*names: str) -> tuple[DeviceNode, ...]:
+    """Device nodes that every user may open."""
+    return tuple(DeviceNode(f"/dev/{name}", "rw-rw-rw-", True) for name in names)
 
 
 FILES = DriverFiles(
@@ -97,7 +97,7 @@ TORCH: dict[str, dict[str, Any]] = {
 
 
 def steps(answers: dict[str, dict[str, Any]], **changes: dict[str, Any] | str | None) -> Steps:
-    """The steps of a child: a changed answer, an error as text, or None for a step that was not made."""
+    """The steps of a child: a changed answer, an error as text, or None for a step that was not started."""
     done = {name: Step(answer, "", 0.1) for name, answer in answers.items()}
     for name, change in changes.items():
         step = name.replace("__", " ")
@@ -143,7 +143,7 @@ ENVIRONMENT = Environment({}, "ada", ("eth0", "lo"), 8)
 
 
 def facts(frame: Frame | Problem | None = None, **changes: Any) -> Facts:  # noqa: ANN401
-    """Everything that a machine tells that is well; the changes are facts by the names of their types."""
+    """All facts of a healthy host; the changes are facts by the names of their types."""
     shown = machine() if frame is None else frame
     well: dict[type, object] = {
         Frame: shown,
@@ -165,14 +165,14 @@ def environment(**variables: str) -> Environment:
     return replace(ENVIRONMENT, variables=variables)
 
 
-TELL = """
-def tell(**said):
-    os.write(int(sys.argv[sys.argv.index("--tell") + 1]), json.dumps(said).encode() + b"\\n")
+EMIT = """
+def emit(**event):
+    os.write(int(sys.argv[sys.argv.index("--fd") + 1]), json.dumps(event).encode() + b"\\n")
 """
 
 
 def program(path: Path, body: str) -> Path:
-    """A program that is asked as if it were Python, and can ``tell`` what it likes."""
-    path.write_text(f"#!{sys.executable}\nimport json, os, signal, sys, time\n{TELL}\n{body}\n")
+    """A program in place of Python that writes any events with ``emit``."""
+    path.write_text(f"#!{sys.executable}\nimport json, os, signal, sys, time\n{EMIT}\n{body}\n")
     path.chmod(0o755)
     return path

@@ -1,4 +1,4 @@
-"""Files as a probe leaves them when memory runs out: an 80 GiB GPU, and a document for each way to fill it."""
+"""Files as a probe writes them when memory runs out: an 80 GiB GPU, and a document for each way to fill it."""
 
 import gzip
 import json
@@ -30,18 +30,18 @@ def segment(size: int, blocks: Iterable[Sequence[int]], **more: object) -> Json:
     """A segment; what its blocks leave of it is in use."""
     cut = [list(block) for block in blocks]
     rest = size - sum(block[0] for block in cut)
-    told = {"ordinal": 0, "address": 0x7F0000000000, "size_bytes": size, "stream": 0, "pool": [0, 0]}
+    raw = {"ordinal": 0, "address": 0x7F0000000000, "size_bytes": size, "stream": 0, "pool": [0, 0]}
     whole = cut + ([[rest, rest, ALLOCATED]] if rest else [])
-    return {**told, "is_large": True, "is_expandable": False, "blocks": whole, **more}
+    return {**raw, "is_large": True, "is_expandable": False, "blocks": whole, **more}
 
 
 def used(size: int, **more: object) -> Json:
-    """A segment that is in use as a whole."""
+    """A segment that is completely in use."""
     return segment(size, [], **more)
 
 
 def pieces(count: int, hole: int, **more: object) -> Json:
-    """A segment with as many holes, each beside a block in use of the same size."""
+    """A segment with ``count`` holes, each next to a block in use of the same size."""
     return segment(2 * count * hole, [[hole, hole, ALLOCATED], [hole, 0, INACTIVE]] * count, **more)
 
 
@@ -61,12 +61,12 @@ def history(allocated: Callable[[float], int], seconds: float = 60.0, retries: i
 
 
 def steps(low: int, high: int, growth: float = 0.0, period: float = 3.4) -> Callable[[float], int]:
-    """A training: within a step memory goes up and comes down, and ``growth`` bytes a second stay."""
+    """A training run: memory rises and falls within a step, and ``growth`` bytes a second stay."""
     return lambda seconds: int(low + growth * seconds + (high - low) * (1 - abs(seconds % period / period * 2 - 1)))
 
 
 def document(segments: Sequence[Json], asked: int, *, others: int = 0, limit: int = TOTAL, **more: object) -> Json:
-    """A document whose figures agree with its segments.
+    """A document whose values agree with its segments.
 
     Args:
         segments: Of ``cuda:0``.
@@ -75,10 +75,10 @@ def document(segments: Sequence[Json], asked: int, *, others: int = 0, limit: in
         limit: The process's cap.
         more: What stands in the document in place of what would.
     """
-    reserved = sum(each["size_bytes"] for each in segments)
+    reserved = sum(part["size_bytes"] for part in segments)
     states = [0, 0, 0]
-    for each in segments:
-        for size, _, code in each["blocks"]:
+    for part in segments:
+        for size, _, code in part["blocks"]:
             states[code] += size
     return {
         "schema": 1,
@@ -116,11 +116,11 @@ def document(segments: Sequence[Json], asked: int, *, others: int = 0, limit: in
     }
 
 
-def write(folder: Path, told: Json | bytes, name: str = "oom-1795000000-4242-1.json.gz") -> Path:
+def write(folder: Path, raw: Json | bytes, name: str = "oom-1795000000-4242-1.json.gz") -> Path:
     """Puts a document, or whatever is in its place, where a probe would."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
-    path.write_bytes(told if isinstance(told, bytes) else gzip.compress(json.dumps(told).encode()))
+    path.write_bytes(raw if isinstance(raw, bytes) else gzip.compress(json.dumps(raw).encode()))
     return path
 
 

@@ -1,14 +1,15 @@
-"""What the doctor hands to somebody else: nothing in it tells whose machine it is, and it says what was taken out."""
+"""The bundle for sharing: it identifies neither a person nor a host, and its author sees what was replaced."""
 
 import json
+import resource
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.model import Host
-from gpumon.diagnosis.doctor.rule import Facts
+from gpumon.core.problems import CommandError, ExitCode
+from gpumon.diagnosis.doctor.check import Facts
 from gpumon.diagnosis.doctor.rules import ready
 from gpumon.operations.doctor.bundle import Removed, refuse_existing, save_bundle
 from gpumon.operations.doctor.examination import Examination
@@ -22,15 +23,15 @@ UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"
 class Examined:
     """An examination that is over."""
 
-    def __init__(self, found: Facts) -> None:
-        self.facts = found
-        self.checks = list(ready(found, ()))
+    def __init__(self, result: Facts) -> None:
+        self.facts = result
+        self.checks = list(ready(result, ()))
 
 
-def bundle(tmp_path: Path, found: Facts) -> tuple[str, Removed]:
+def bundle(tmp_path: Path, result: Facts) -> tuple[str, Removed]:
     """The text of a bundle, and what was removed."""
     file = tmp_path / "bundle.txt"
-    removed = save_bundle(file, cast("Examination", Examined(found)), tmp_path / "root")
+    removed = save_bundle(file, cast("Examination", Examined(result)), tmp_path / "root")
     return file.read_text(), removed
 
 
@@ -50,7 +51,18 @@ def bundle(tmp_path: Path, found: Facts) -> tuple[str, Removed]:
         ("driver 580.95.05, CUDA 13.0", "driver 580.95.05, CUDA 13.0"),
         ('"serial": "1654922006536"', '"serial": "<serial number 1>"'),
         ("Serial Number : 0325-AB", "Serial Number : <serial number 1>"),
-        ("https://u:pa55@host/x", "https://<secret>@host/x"),
+        ("https://u:pa55@intranet/x", "https://<secret>@<host 1>/x"),
+        ("c10d://login01.corp.example.com:29500", "c10d://<host 1>:29500"),
+        ("tcp://10.0.0.7:29500", "tcp://<address 1>:29500"),
+        ("see https://download.pytorch.org/whl/cu130", "see https://download.pytorch.org/whl/cu130"),
+        ("joined gpu4.lab.example.edu.", "joined <host 1>."),
+        ("torch.cuda.memory and torch.cuda.is_available()", "torch.cuda.memory and torch.cuda.is_available()"),
+        ("/data/users/jdoe:/net/alice.smith/lib", "/data/users/<name 1>:/net/<name 2>/lib"),
+        ("file:///scratch/jdoe/x", "file:///scratch/<name 1>/<name 2>"),
+        ("/opt/venv/lib/python3.12/site-packages/torch", "/opt/venv/lib/python3.12/site-packages/torch"),
+        ("/usr/local/cuda-13.0/lib64 at 63.0 GB/s", "/usr/local/cuda-13.0/lib64 at 63.0 GB/s"),
+        ("~/runs/acme-llm", "~/runs/<name 1>"),
+        ("0::/user.slice/user-1000.slice/session-3.scope", "0::/user.slice/user-1000.slice/session-3.scope"),
         ("docker-" + "ab12" * 16, "docker-<identifier 1>"),
         ("hf_abcdefghijklmnop token", "<secret> token"),
         ("who@example.org", "<address 1>"),
@@ -71,6 +83,15 @@ def test_texts(text: str, shown: str) -> None:
         ("NCCL_DEBUG", "INFO", "INFO"),
         ("CUDA_VISIBLE_DEVICES", UUID, "<UUID 1>"),
         ("SLURM_X", "Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MGFiY2RlZg", "<secret>"),
+        ("NCCL_STORE_PW", "hunter2", "<secret>"),
+        ("NCCL_COMM_PW_FILE", "x", "<secret>"),
+        ("TORCH_RDZV", "c10d://login01.corp.example.com:29500", "c10d://<host 1>:29500"),
+        ("TORCH_HOME", "/data/users/jdoe", "/data/users/<name 1>"),
+        ("CONDA_DEFAULT_ENV", "acme-llm", "<name 1>"),
+        ("CONDA_PREFIX", "/net/alice.smith/envs/acme", "/net/<name 1>/envs/<name 2>"),
+        ("SLURM_JOB_QOS", "acme", "<name 1>"),
+        ("SLURM_NTASKS", "16", "16"),
+        ("PYTORCH_ALLOC_CONF", "max_split_size_mb:128", "max_split_size_mb:128"),
         ("LD_LIBRARY_PATH", "/home/ada/lib:/usr/lib/x86_64-linux-gnu", "~/lib:/usr/lib/x86_64-linux-gnu"),
     ],
 )
@@ -99,7 +120,7 @@ def test_nothing_tells_whose_machine_it_is(tmp_path: Path) -> None:
     (root / "hostname").write_text("gpubox\n")
     (root / "os-release").write_text("PRETTY_NAME=Ubuntu\nHOME_OF=/data/people/bob/x bob gpubox 192.168.7.9\n")
     text, removed = bundle(tmp_path, facts(frame, Environment=environment(**variables)))
-    told = (
+    private = (
         "ada",
         "node7",
         "bob",
@@ -114,13 +135,46 @@ def test_nothing_tells_whose_machine_it_is(tmp_path: Path) -> None:
     )
     assert "acme" not in text
     assert "SLURM_NTASKS=16" in text
-    assert [word for word in told if word in text] == []
+    assert [word for word in private if word in text] == []
     assert "NCCL_SOCKET_IFNAME=eth0" in text
     assert "torch==2.13.0+cu130" in text
     assert "PRETTY_NAME=Ubuntu" in text
     assert {"user", "host", "address", "UUID", "home folder"} <= set(removed.counts)
     assert removed.variables == 6
     assert "6 environment variables" in str(removed)
+
+
+def test_other_hosts_and_people_are_replaced_wherever_they_are(tmp_path: Path) -> None:
+    variables = {
+        "TORCH_RDZV": "c10d://login01.corp.example.com:29500",
+        "NCCL_COMM_ID": "rank0-host:12345",
+        "MASTER_ADDR": "gpu-17",
+        "TORCH_HOME": "/data/users/jdoe",
+        "TRITON_CACHE_DIR": "/net/alice.smith/cache",
+        "NCCL_STORE_PW": "hunter2",
+        "PATH": "/projects/acme/bin:/usr/bin",
+    }
+    etc = tmp_path / "root/etc"
+    etc.mkdir(parents=True)
+    (etc / "os-release").write_text("NOTE=login01 gpu-17 rank0-host login01.corp.example.com /data/users/jdoe\n")
+    text, removed = bundle(tmp_path, facts(Environment=environment(**variables)))
+    private = ("login01", "corp", "rank0", "gpu-17", "jdoe", "alice", "smith", "hunter2", "acme")
+    assert [word for word in private if word in text] == []
+    assert "NCCL_COMM_ID=<host" in text
+    assert ":12345" in text
+    assert {"host", "name", "secret"} <= set(removed.counts)
+
+
+def test_a_full_disk_leaves_no_file_so_that_the_next_attempt_succeeds(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(CommandError, match="cannot be written: file too large"):
+            bundle(tmp_path, facts())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+    assert "===== doctor.json =====" in bundle(tmp_path, facts())[0]
 
 
 def test_its_documents_can_still_be_read(tmp_path: Path) -> None:
@@ -134,7 +188,7 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "bundle.txt"
     file.write_text("mine")
     for refused in (lambda: refuse_existing(file), lambda: bundle(tmp_path, facts())):
-        with pytest.raises(CommandError, match="exists already") as error:
+        with pytest.raises(CommandError, match="already exists") as error:
             refused()
         assert error.value.exit_code is ExitCode.USAGE
     assert file.read_text() == "mine"
@@ -146,4 +200,4 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_nothing_to_replace_is_said() -> None:
-    assert str(Removed({}, 0)).startswith("There was nothing to replace.")
+    assert str(Removed({}, 0)).startswith("Nothing was replaced.")

@@ -1,4 +1,4 @@
-"""The doctor's judgement, a check at a time: a machine that is well, and one thing that is not."""
+"""The doctor's checks one by one: a healthy host, and one fault at a time."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,8 +8,8 @@ import pytest
 from gpumon.core.model import ComputeMode, DeviceState, Frame, Switch
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.diagnosis.checks import Check, Status
-from gpumon.diagnosis.doctor.facts import KernelErrors, Node, PciDevice, Pythons
-from gpumon.diagnosis.doctor.rule import Facts
+from gpumon.diagnosis.doctor.check import Facts
+from gpumon.diagnosis.doctor.facts import DeviceNode, KernelErrors, PciDevice, Pythons
 from gpumon.diagnosis.doctor.rules import CHECK_IDS, in_order, ready
 from tests import builders
 from tests.diagnosis.doctor_facts import (
@@ -28,26 +28,26 @@ from tests.diagnosis.doctor_facts import (
 HUNG = Problem(ProblemCode.UNRESPONSIVE, "NVML did not answer within 9.5 s.", "Reboot.")
 
 
-def checks(found: Facts) -> dict[str, Check]:
-    """Every check of a machine by its id."""
-    return {check.id: check for check in ready(found, ())}
+def checks(result: Facts) -> dict[str, Check]:
+    """All checks of a host by ID."""
+    return {check.id: check for check in ready(result, ())}
 
 
-def judged(check_id: str, found: Facts) -> Check:
-    return checks(found)[check_id]
+def judged(check_id: str, result: Facts) -> Check:
+    return checks(result)[check_id]
 
 
-# As a whole
+# All checks
 
 
 def test_a_machine_that_is_well() -> None:
-    found = checks(facts())
-    assert {check.id: check.detail for check in found.values() if check.status in {Status.FAIL, Status.WARN}} == {}
-    assert set(CHECK_IDS) <= set(found)
-    assert {check_id.partition(".")[0] for check_id in found} == {
+    result = checks(facts())
+    assert {check.id: check.detail for check in result.values() if check.status in {Status.FAIL, Status.WARN}} == {}
+    assert set(CHECK_IDS) <= set(result)
+    assert {check_id.partition(".")[0] for check_id in result} == {
         "driver", "gpu", "host", "environment", "python", "python1",
     }  # fmt: skip
-    skipped = {check.id for check in found.values() if check.status is Status.SKIP}
+    skipped = {check.id for check in result.values() if check.status is Status.SKIP}
     assert skipped == {"driver.fabric_manager", "python1.allocator"}
 
 
@@ -67,18 +67,18 @@ def test_checks_are_made_as_soon_as_their_facts_are_there() -> None:
     assert {check.id for check in (*first, *rest)} == set(checks(whole))
 
 
-def test_they_are_told_in_one_order_whatever_came_first() -> None:
-    found = list(ready(facts(), ()))
-    assert in_order(reversed([check for check in found if "python1" not in check.id]))[0].id == "driver.loaded"
-    assert [check.id for check in in_order(found)][: len(CHECK_IDS)] == list(CHECK_IDS)
+def test_they_are_reported_in_one_order_whatever_came_first() -> None:
+    result = list(ready(facts(), ()))
+    assert in_order(reversed([check for check in result if "python1" not in check.id]))[0].id == "driver.loaded"
+    assert [check.id for check in in_order(result)][: len(CHECK_IDS)] == list(CHECK_IDS)
 
 
 def test_a_fact_that_could_not_be_gathered_costs_its_checks_alone() -> None:
     whole = checks(facts())
-    found = checks(facts(PciTopology=HUNG))
-    changed = {check_id for check_id, check in found.items() if check != whole[check_id]}
+    result = checks(facts(PciTopology=HUNG))
+    changed = {check_id for check_id, check in result.items() if check != whole[check_id]}
     assert changed == {"host.numa", "host.acs", "host.iommu"}
-    assert all(found[check_id] == Check(check_id, Status.SKIP, HUNG.reason) for check_id in changed)
+    assert all(result[check_id] == Check(check_id, Status.SKIP, HUNG.reason) for check_id in changed)
 
 
 # Driver
@@ -87,7 +87,7 @@ def test_a_fact_that_could_not_be_gathered_costs_its_checks_alone() -> None:
 def test_a_machine_without_a_driver() -> None:
     bare = replace(FILES, version=None, modules=(), nodes=())
     missing = {name: {"path": "", "error": f"{name}: cannot open"} for name in ("libcuda.so.1", "libnvidia-ml.so.1")}
-    found = checks(
+    result = checks(
         facts(
             without_driver(),
             DriverFiles=bare,
@@ -95,17 +95,17 @@ def test_a_machine_without_a_driver() -> None:
             PciTopology=replace(TOPOLOGY, devices=()),
         )
     )
-    failed = {check_id for check_id, check in found.items() if check.status is Status.FAIL}
+    failed = {check_id for check_id, check in result.items() if check.status is Status.FAIL}
     assert failed == {"driver.loaded", "driver.nvml", "driver.cuda", "driver.nodes"}
-    assert found["driver.nvml"].detail == NO_DRIVER.reason
-    assert found["gpu.ecc"] == Check("gpu.ecc", Status.SKIP, NO_DRIVER.reason)
+    assert result["driver.nvml"].detail == NO_DRIVER.reason
+    assert result["gpu.ecc"] == Check("gpu.ecc", Status.SKIP, NO_DRIVER.reason)
 
 
 def test_a_driver_that_hangs() -> None:
-    found = checks(facts(HUNG))
-    assert found["driver.nvml"] == Check("driver.nvml", Status.FAIL, HUNG.reason, HUNG.remedy)
-    assert found["driver.loaded"].status is Status.OK, "the kernel module is there"
-    assert found["gpu.answers"].status is Status.SKIP
+    result = checks(facts(HUNG))
+    assert result["driver.nvml"] == Check("driver.nvml", Status.FAIL, HUNG.reason, HUNG.remedy)
+    assert result["driver.loaded"].status is Status.OK, "the kernel module is there"
+    assert result["gpu.answers"].status is Status.SKIP
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_versions_that_differ() -> None:
 
 @pytest.mark.parametrize(
     ("code", "words"),
-    [(802, "fabric"), (803, "does not fit"), (100, "no GPU"), (999, "no cause"), (714, "does not start")],
+    [(802, "fabric"), (803, "does not match"), (100, "no GPU"), (999, "unknown error"), (714, "does not initialize")],
 )
 def test_cuda_that_does_not_start(code: int, words: str) -> None:
     broken = start(init={"code": code, "name": "CUDA_ERROR_X"}, devices=None, peers=None)
@@ -155,11 +155,11 @@ def test_a_crash_in_the_driver_library_is_a_failed_check() -> None:
     [
         ((), "no device nodes"),
         (FILES.nodes[1:], "no /dev/nvidiactl"),
-        (FILES.nodes[:3], "nodes of 1 of 2 GPUs"),
-        ((*FILES.nodes[:3], Node("/dev/nvidia1", "rw-------", False)), "/dev/nvidia1 (rw-------)"),
+        (FILES.nodes[:3], "Only 1 of 2 GPUs"),
+        ((*FILES.nodes[:3], DeviceNode("/dev/nvidia1", "rw-------", False)), "/dev/nvidia1 (rw-------)"),
     ],
 )
-def test_device_nodes(nodes: tuple[Node, ...], words: str) -> None:
+def test_device_nodes(nodes: tuple[DeviceNode, ...], words: str) -> None:
     check = judged("driver.nodes", facts(DriverFiles=replace(FILES, nodes=nodes)))
     assert check.status is Status.FAIL
     assert words in check.detail
@@ -183,15 +183,15 @@ def test_nodes_that_are_refused(error: str, words: str) -> None:
 )
 def test_nvswitch_needs_its_manager(code: int, runs: bool, status: Status) -> None:
     files = replace(FILES, switches=4, has_fabric_manager=runs)
-    found = facts(DriverFiles=files, CudaStart=start(init={"code": code, "name": ""}))
-    assert judged("driver.fabric_manager", found).status is status
+    result = facts(DriverFiles=files, CudaStart=start(init={"code": code, "name": ""}))
+    assert judged("driver.fabric_manager", result).status is status
 
 
 # GPUs
 
 
 def one_bad(**changes: Any) -> Facts:  # noqa: ANN401
-    """A machine whose second GPU is changed."""
+    """A host whose second GPU is changed."""
     return facts(machine(devices=(gpu(0), gpu(1, **changes))))
 
 
@@ -227,10 +227,10 @@ def test_a_gpu_that_is_not_well(check_id: str, changes: dict[str, Any], status: 
 
 def test_an_idle_link_sleeps_and_is_not_judged() -> None:
     idle = {"utilization_gpu_percent": 0, "pcie_generation": 1, "clock_sm_hertz": 345_000_000}
-    found = facts(machine(devices=(gpu(0, readings=idle), gpu(1, readings=idle))))
-    assert judged("gpu.pcie", found).status is Status.SKIP
-    assert "idle" in judged("gpu.pcie", found).detail
-    assert judged("gpu.clocks", found).status is Status.SKIP
+    result = facts(machine(devices=(gpu(0, readings=idle), gpu(1, readings=idle))))
+    assert judged("gpu.pcie", result).status is Status.SKIP
+    assert "idle" in judged("gpu.pcie", result).detail
+    assert judged("gpu.clocks", result).status is Status.SKIP
 
 
 def test_what_the_driver_does_not_tell_is_skipped() -> None:
@@ -239,9 +239,9 @@ def test_what_the_driver_does_not_tell_is_skipped() -> None:
         compute_mode=None, throttle_reasons=None, processes=None,
         readings={"remapped_rows_pending": None, "remapped_rows_failure": None, "memory_unattributed_bytes": None},
     )  # fmt: skip
-    found = checks(facts(machine(devices=(bare,))))
+    result = checks(facts(machine(devices=(bare,))))
     for name in ("ecc", "persistence", "row_remap", "slowdown", "mig", "compute_mode", "other_users", "unowned_memory"):
-        assert found[f"gpu.{name}"].status is Status.SKIP, name
+        assert result[f"gpu.{name}"].status is Status.SKIP, name
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_errors_in_the_kernel_log(numbers: tuple[int, ...], status: Status) -> N
     assert all(f"Xid {number}" in check.detail for number in numbers)
 
 
-# The machine
+# The host
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_limits(check_id: str, changes: dict[str, Any], status: Status, words: s
 def test_gpus_that_do_not_reach_each_other() -> None:
     check = judged("host.p2p", facts(CudaStart=start(peers={"count": 2, "apart": [[0, 1], [1, 0]]})))
     assert check.status is Status.WARN
-    assert check.detail.endswith(": 0-1.")
+    assert "pairs of GPUs: 0-1." in check.detail
 
 
 def test_bridges_that_redirect() -> None:
@@ -290,13 +290,13 @@ def test_bridges_that_redirect() -> None:
 
 
 def test_bridges_that_only_root_may_read() -> None:
-    secret = Problem(ProblemCode.NO_PERMISSION, "Only root may read it.")
+    secret = Problem(ProblemCode.NO_PERMISSION, "Only root may read the ACS settings.")
     assert judged("host.acs", facts(PciTopology=replace(TOPOLOGY, acs_problem=secret))).detail == secret.reason
 
 
 @pytest.mark.parametrize(("kind", "status"), [("DMA-FQ", Status.WARN), ("identity", Status.OK), ("", Status.OK)])
 def test_an_iommu_between_the_gpus(kind: str, status: Status) -> None:
-    devices = tuple(PciDevice(each.bus_id, iommu=kind) for each in TOPOLOGY.devices)
+    devices = tuple(PciDevice(device.bus_id, iommu=kind) for device in TOPOLOGY.devices)
     assert judged("host.iommu", facts(PciTopology=replace(TOPOLOGY, devices=devices))).status is status
 
 
@@ -304,7 +304,7 @@ def test_an_iommu_between_the_gpus(kind: str, status: Status) -> None:
 
 
 def visible(value: str, *indices: int | None) -> Check:
-    """What is said of a value with which CUDA gives the GPUs these indices."""
+    """The check of a value with which CUDA gives the GPUs these indices."""
     frame: Frame = machine(devices=tuple(gpu(place, cuda_index=index) for place, index in enumerate(indices)))
     environment = replace(ENVIRONMENT, variables={"CUDA_VISIBLE_DEVICES": value})
     return judged("environment.visible_devices", facts(frame, Environment=environment))
@@ -321,8 +321,8 @@ def test_devices_that_are_visible() -> None:
 
 def test_hidden_devices_do_not_need_a_driver_to_be_noticed() -> None:
     environment = replace(ENVIRONMENT, variables={"CUDA_VISIBLE_DEVICES": " "})
-    found = facts(without_driver(), Environment=environment)
-    assert judged("environment.visible_devices", found).status is Status.FAIL
+    result = facts(without_driver(), Environment=environment)
+    assert judged("environment.visible_devices", result).status is Status.FAIL
 
 
 def test_no_python_at_all() -> None:

@@ -1,4 +1,4 @@
-"""An examination as a whole, on stand-in machines: what hangs or crashes costs its own checks, and it ends in time."""
+"""Complete examinations on stand-in hosts: a hang or crash costs only its own checks, and the end comes in time."""
 
 import os
 import threading
@@ -10,7 +10,7 @@ import pytest
 from gpumon.diagnosis.checks import Check, Status
 from gpumon.diagnosis.doctor.rules import CHECK_IDS
 from gpumon.operations.doctor import examination
-from gpumon.operations.doctor.examination import Examination, Wish
+from gpumon.operations.doctor.examination import DoctorOptions, Examination
 from tests.diagnosis.doctor_facts import program
 from tests.nvml_mock import NvmlMock
 from tests.processes import tree, wait_gone
@@ -21,15 +21,15 @@ PATIENCE_SECONDS = 60.0
 @pytest.fixture
 def bare(tmp_path: Path) -> str:
     """A program that answers as a Python without torch."""
-    body = 'tell(step="python", answer={"has_torch": False}); tell(end=True)'
+    body = 'emit(step="python", answer={"has_torch": False}); emit(end=True)'
     return str(program(tmp_path / "python", body))
 
 
 def examine(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], python: str) -> dict[str, Check]:
-    """The checks of a machine with this environment."""
+    """The checks of a host with this environment."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    run = Examination(Wish(python=python))
+    run = Examination(DoctorOptions(python=python))
     run.start()
     try:
         return {check.id: check for check in run.wait()}
@@ -38,40 +38,43 @@ def examine(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], python
 
 
 def test_a_machine_that_answers(nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch, bare: str) -> None:
-    found = examine(monkeypatch, nvml_mock.environment(gpus=3), bare)
-    assert list(found) == list(CHECK_IDS)
-    assert found["driver.nvml"].detail.startswith("3 GPUs")
+    result = examine(monkeypatch, nvml_mock.environment(gpus=3), bare)
+    assert list(result) == list(CHECK_IDS)
+    assert result["driver.nvml"].detail.startswith("3 GPUs")
     for name in ("answers", "persistence", "ecc", "row_remap", "slowdown", "mig", "compute_mode", "unowned_memory"):
-        assert found[f"gpu.{name}"].status is Status.OK, found[f"gpu.{name}"]
-    assert found["python.found"].status is Status.FAIL
-    assert "has no torch" in found["python.found"].detail
+        assert result[f"gpu.{name}"].status is Status.OK, result[f"gpu.{name}"]
+    assert result["python.found"].status is Status.FAIL
+    assert "torch is not installed" in result["python.found"].detail
 
 
 def test_a_machine_without_a_driver(nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch, bare: str) -> None:
-    found = examine(monkeypatch, nvml_mock.environment_without_library(), bare)
-    assert found["driver.nvml"].status is Status.FAIL
-    assert "libnvidia-ml.so.1" in found["driver.nvml"].detail
-    assert {found[check_id].status for check_id in CHECK_IDS if check_id.startswith("gpu.")} <= {Status.SKIP, Status.OK}
+    result = examine(monkeypatch, nvml_mock.environment_without_library(), bare)
+    assert result["driver.nvml"].status is Status.FAIL
+    assert "libnvidia-ml.so.1" in result["driver.nvml"].detail
+    assert {result[check_id].status for check_id in CHECK_IDS if check_id.startswith("gpu.")} <= {
+        Status.SKIP,
+        Status.OK,
+    }
 
 
 def test_a_driver_that_hangs(nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch, bare: str) -> None:
     monkeypatch.setattr(examination, "_FRAME_SECONDS", 3.0)
     began = time.monotonic()
-    found = examine(monkeypatch, nvml_mock.environment(gpus=2, fault="hangall"), bare)
+    result = examine(monkeypatch, nvml_mock.environment(gpus=2, fault="hangall"), bare)
     assert time.monotonic() - began < PATIENCE_SECONDS
-    assert found["driver.nvml"].status is Status.FAIL
-    assert "does not answer" in found["driver.nvml"].detail
-    assert "python.found" in found, "the others were not held up"
+    assert result["driver.nvml"].status is Status.FAIL
+    assert "does not respond" in result["driver.nvml"].detail
+    assert "python.found" in result, "the others were not held up"
 
 
 def test_one_gpu_that_hangs_and_one_that_is_lost(
     nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch, bare: str
 ) -> None:
     monkeypatch.setattr(examination, "_FRAME_SECONDS", 5.0)
-    found = examine(monkeypatch, nvml_mock.environment(gpus=3, fault="lost:1"), bare)
-    assert found["gpu.answers"].status is Status.FAIL
-    assert "GPU 1 is lost" in found["gpu.answers"].detail
-    assert found["gpu.ecc"].status is Status.OK, "the others are judged"
+    result = examine(monkeypatch, nvml_mock.environment(gpus=3, fault="lost:1"), bare)
+    assert result["gpu.answers"].status is Status.FAIL
+    assert "GPU 1 is lost" in result["gpu.answers"].detail
+    assert result["gpu.ecc"].status is Status.OK, "the others are judged"
 
 
 def test_visible_devices_that_name_no_gpu(nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch, bare: str) -> None:
@@ -98,9 +101,9 @@ def test_a_gatherer_that_never_returns_is_left_behind(
 ) -> None:
     monkeypatch.setattr(examination, "_FILE_SECONDS", 0.5)
     monkeypatch.setattr(examination, "kernel_errors", lambda _: time.sleep(PATIENCE_SECONDS))
-    found = examine(monkeypatch, nvml_mock.environment(gpus=1), bare)
-    assert found["gpu.xid"].status is Status.SKIP
-    assert "did not answer within" in found["gpu.xid"].detail
+    result = examine(monkeypatch, nvml_mock.environment(gpus=1), bare)
+    assert result["gpu.xid"].status is Status.SKIP
+    assert "did not answer within" in result["gpu.xid"].detail
 
 
 def test_closing_ends_its_children(nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -109,7 +112,7 @@ def test_closing_ends_its_children(nvml_mock: NvmlMock, monkeypatch: pytest.Monk
     path.chmod(0o755)
     for name, value in nvml_mock.environment(gpus=1).items():
         monkeypatch.setenv(name, value)
-    run = Examination(Wish(python=str(path)))
+    run = Examination(DoctorOptions(python=str(path)))
     run.start()
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not mark.exists() and time.monotonic() < deadline:
@@ -124,10 +127,10 @@ def test_a_check_that_fails_itself_costs_itself(
     nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch, bare: str
 ) -> None:
     huge = {"OMP_NUM_THREADS": "9" * 5000}
-    found = examine(monkeypatch, nvml_mock.environment(gpus=1) | huge, bare)
-    assert list(found) == list(CHECK_IDS)
-    assert found["environment.threads"].status is Status.WARN
-    assert "failed: ValueError" in found["environment.threads"].detail
+    result = examine(monkeypatch, nvml_mock.environment(gpus=1) | huge, bare)
+    assert list(result) == list(CHECK_IDS)
+    assert result["environment.threads"].status is Status.WARN
+    assert "failed: ValueError" in result["environment.threads"].detail
 
 
 def test_whatever_breaks_in_it_it_ends(nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch, bare: str) -> None:

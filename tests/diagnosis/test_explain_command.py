@@ -1,4 +1,4 @@
-"""`gpumon explain` as a shell runs it: what it prints, where it reads, how it ends."""
+"""`gpumon explain` in a shell: output, input and exit status."""
 
 import gzip
 import json
@@ -49,7 +49,7 @@ def test_it_reads_standard_input(log: Path, arguments: str) -> None:
     assert "device-assert" in done.stdout
 
 
-def test_it_reads_what_is_compressed(log: Path) -> None:
+def test_a_compressed_log_is_read(log: Path) -> None:
     packed = log.with_suffix(".gz")
     packed.write_bytes(gzip.compress(log.read_bytes()))
     done = run("explain", str(packed), env=ENVIRONMENT)
@@ -57,22 +57,22 @@ def test_it_reads_what_is_compressed(log: Path) -> None:
     assert "[device-assert]" in done.stdout
 
 
-def test_a_compressed_log_without_its_end_is_read_as_far_as_it_goes(log: Path) -> None:
+def test_a_truncated_gzip_file_is_read_as_far_as_possible(log: Path) -> None:
     packed = log.with_suffix(".gz")
     packed.write_bytes(gzip.compress(FAILED.encode() + os.urandom(1 << 16).hex().encode())[:-100])
     assert run("explain", str(packed), env=ENVIRONMENT).returncode == 0
 
 
-def test_a_log_that_begins_with_zeros_is_a_log(log: Path) -> None:
+def test_a_log_that_starts_with_zeros_is_read(log: Path) -> None:
     log.write_bytes(b"\0" * 100_000 + FAILED.encode())
     assert run("explain", str(log), env=ENVIRONMENT).returncode == 0
 
 
-def test_nothing_recognised_says_how_to_report_it(log: Path) -> None:
+def test_an_unknown_error_can_be_reported(log: Path) -> None:
     log.write_text("ValueError: no\n")
     done = run("explain", str(log), env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("No known error in 1 line.")
+    assert done.stdout.startswith("No known error in 1 line\n  If the log contains")
     assert "open an issue" in " ".join(done.stdout.split())
     empty = run("explain", "--json", "-", env=ENVIRONMENT)
     assert (empty.returncode, json.loads(empty.stdout)) == (1, {"schema": 1, "lines": 0, "matches": []})
@@ -86,7 +86,7 @@ def test_nothing_recognised_says_how_to_report_it(log: Path) -> None:
         (b"\x1f\x8b" + b"no gzip" * 10, "its compressed data is damaged"),
     ],
 )
-def test_what_cannot_be_read_is_one_sentence(tmp_path: Path, content: bytes | None, why: str) -> None:
+def test_an_unreadable_file_is_reported_in_one_line(tmp_path: Path, content: bytes | None, why: str) -> None:
     path = tmp_path / "log"
     if content is not None:
         path.write_bytes(content)
@@ -96,39 +96,39 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path, content: bytes | No
     assert why in done.stderr
 
 
-def test_a_directory_is_one_sentence(tmp_path: Path) -> None:
+def test_a_directory_is_reported_in_one_line(tmp_path: Path) -> None:
     done = run("explain", str(tmp_path), env=ENVIRONMENT)
     assert (done.returncode, done.stdout) == (2, "")
     assert "is a directory" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_of_others_is_one_sentence(log: Path) -> None:
+def test_a_file_without_permission_is_reported_in_one_line(log: Path) -> None:
     log.chmod(0)
     done = run("explain", str(log), env=ENVIRONMENT)
     assert (done.returncode, done.stdout) == (2, "")
     assert "permission denied" in done.stderr
 
 
-def test_a_reader_that_leaves_is_no_error(log: Path) -> None:
+def test_a_closed_pipe_is_not_an_error(log: Path) -> None:
     done = shell('"$@" | head -n 1', "explain", str(log), env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "Device-side assert [device-assert]\n"
 
 
-def test_a_terminal_is_told_what_to_do_and_one_key_ends_it() -> None:
+def test_a_terminal_shows_a_hint_and_ctrl_d_ends_the_input() -> None:
     leader, follower = pty.openpty()
     with subprocess.Popen(
         [GPUMON, "explain"], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, text=True
     ) as child:
         os.close(follower)
         assert child.stderr is not None
-        assert child.stderr.readline() == "Paste the error, then press Ctrl-D on a line of its own.\n"
+        assert child.stderr.readline() == "Paste the error, then press Ctrl-D on an empty line.\n"
         os.write(leader, FAILED.encode() + b"\x04")
-        said, _ = child.communicate(timeout=PATIENCE_SECONDS)
+        output, _ = child.communicate(timeout=PATIENCE_SECONDS)
     os.close(leader)
     assert child.returncode == 0
-    assert said.startswith("Device-side assert [device-assert]\n")
+    assert output.startswith("Device-side assert [device-assert]\n")
 
 
 def test_the_list_has_every_error_by_section() -> None:
@@ -150,7 +150,7 @@ def test_one_error_by_its_id() -> None:
     assert (error["id"], error["context"]) == ("oom", "alive")
 
 
-def test_an_unknown_id_has_near_ones() -> None:
+def test_an_unknown_id_shows_similar_ones() -> None:
     done = run("explain", "--id", "devise-assert", env=ENVIRONMENT)
     assert (done.returncode, done.stdout) == (2, "")
     assert is_one_line(done.stderr)

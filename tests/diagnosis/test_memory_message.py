@@ -1,4 +1,4 @@
-"""The figures of an out-of-memory text, in every wording, and which of the five causes they come to."""
+"""The sizes in an out-of-memory message in every wording, and the cause that follows from them."""
 
 import random
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gpumon.diagnosis.catalogue import BY_ID
-from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence, figure_rows, memory_cause, ranked_fixes
+from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence, memory_cause, ranked_fixes, value_rows
 from gpumon.diagnosis.memory_message import MemoryMessage, read_memory_message
 
 GIB = 1 << 30
@@ -69,31 +69,31 @@ def test_every_wording_is_read(text: str, read: MemoryMessage) -> None:
 
 @pytest.mark.parametrize(("text", "read"), [(NEW, READ_NEW), (OLD, READ_OLD), (ASYNC, READ_ASYNC)])
 @pytest.mark.parametrize("width", range(20, 131, 11))
-def test_a_message_that_was_wrapped_is_read(text: str, read: MemoryMessage, width: int) -> None:
+def test_a_wrapped_message_is_read(text: str, read: MemoryMessage, width: int) -> None:
     joined = "".join(text[start : start + width].strip() for start in range(0, len(text), width))
     assert read_memory_message(joined) == read
 
 
-def test_a_message_that_was_cut_gives_what_is_left() -> None:
+def test_a_truncated_message_gives_its_remaining_sizes() -> None:
     for end in range(len("CUDA out of memory. Tried to allocate 20.00 GiB"), len(NEW)):
-        found = read_memory_message(NEW[:end])
-        assert found is not None
-        assert found.asked == 20 * GIB
-        for name, value in found.figures().items():
-            assert name == "other_processes_bytes" or READ_NEW.figures()[name] == value
+        message = read_memory_message(NEW[:end])
+        assert message is not None
+        assert message.asked == 20 * GIB
+        for name, value in message.sizes().items():
+            assert name == "other_processes_bytes" or READ_NEW.sizes()[name] == value
 
 
 @pytest.mark.parametrize("text", ["", "out of memory", "CUDA out of memory.", "CUDA error: out of memory", "x" + NEW])
-def test_another_text_has_no_figures(text: str) -> None:
+def test_another_text_has_no_sizes(text: str) -> None:
     assert read_memory_message(text) is None
 
 
-def test_figures_of_the_next_message_are_not_taken() -> None:
-    found = read_memory_message(f"CUDA out of memory. Tried to allocate 1.00 GiB. {NEW}")
-    assert found == MemoryMessage(asked=GIB)
+def test_sizes_of_the_next_message_are_not_used() -> None:
+    message = read_memory_message(f"CUDA out of memory. Tried to allocate 1.00 GiB. {NEW}")
+    assert message == MemoryMessage(asked=GIB)
 
 
-def test_numbers_that_ran_together_do_no_harm() -> None:
+def test_damaged_messages_are_read() -> None:
     rng = random.Random(1)
     for _ in range(300):
         torn = "".join(character for character in NEW if rng.random() > 0.05)
@@ -103,7 +103,7 @@ def test_numbers_that_ran_together_do_no_harm() -> None:
 @pytest.mark.parametrize(
     ("message", "cause"),
     [
-        (READ_NEW, MemoryCause.NEIGHBOUR),
+        (READ_NEW, MemoryCause.OTHER_PROCESSES),
         (READ_OLD, MemoryCause.FRAGMENTATION),
         (READ_ASYNC, MemoryCause.CAP),
         (FULL, MemoryCause.TOO_BIG),
@@ -113,24 +113,24 @@ def test_numbers_that_ran_together_do_no_harm() -> None:
         (replace(FULL, allowed=10 * GIB, allocated=9 * GIB, free=70 * GIB, asked=2 * GIB), MemoryCause.CAP),
         (replace(FULL, allocated=60 * GIB, unallocated=18 * GIB), MemoryCause.FRAGMENTATION),
         (replace(FULL, asked=2 * MIB, free=MIB, unallocated=60 * MIB), MemoryCause.LEAK),
-        (replace(FULL, own=20 * GIB, allocated=19 * GIB), MemoryCause.NEIGHBOUR),
+        (replace(FULL, own=20 * GIB, allocated=19 * GIB), MemoryCause.OTHER_PROCESSES),
         (replace(FULL, asked=20 * MIB, allocated=GIB), MemoryCause.UNKNOWN),
         (MemoryMessage(asked=GIB), MemoryCause.UNKNOWN),
         (MemoryMessage(asked=GIB, allowed=2 * GIB, allocated=2 * GIB), MemoryCause.CAP),
     ],
 )
-def test_the_figures_come_to_a_cause(message: MemoryMessage, cause: MemoryCause) -> None:
+def test_the_cause(message: MemoryMessage, cause: MemoryCause) -> None:
     assert memory_cause(message) is cause
     assert "–" not in cause_sentence(cause, message) or message.free is None
 
 
-def test_a_container_sees_itself_among_the_others() -> None:
+def test_in_a_container_the_process_is_listed_as_another_one() -> None:
     alone = replace(FULL, own=None, others=((4242, 79 * GIB),))
     assert alone.foreign == 80 * GIB - GIB - alone.held
     assert memory_cause(alone) is MemoryCause.TOO_BIG
 
 
-def test_a_context_alone_is_no_neighbour() -> None:
+def test_a_context_is_not_another_process() -> None:
     old = replace(READ_OLD, allowed=None, allocated=7 * GIB, unallocated=0, free=100 * MIB)
     assert old.foreign is not None
     assert 0 < old.foreign < GIB
@@ -141,25 +141,25 @@ def test_a_context_alone_is_no_neighbour() -> None:
     ("cause", "code"),
     [
         (MemoryCause.CAP, "set_per_process_memory_fraction"),
-        (MemoryCause.NEIGHBOUR, "nvidia-smi"),
+        (MemoryCause.OTHER_PROCESSES, "nvidia-smi"),
         (MemoryCause.FRAGMENTATION, "expandable_segments:True"),
         (MemoryCause.TOO_BIG, "accumulation_steps"),
         (MemoryCause.LEAK, "memory_allocated"),
     ],
 )
-def test_what_mends_this_cause_stands_first(cause: MemoryCause, code: str) -> None:
+def test_the_best_fix_against_the_cause_is_first(cause: MemoryCause, code: str) -> None:
     ranked = ranked_fixes(cause, BY_ID["oom"].fixes)
     assert code in ranked[0].code
     assert set(ranked) >= set(BY_ID["oom"].fixes)
     assert len(ranked) == len(set(ranked))
 
 
-def test_rows_are_for_what_is_known() -> None:
-    assert dict(figure_rows(MemoryMessage(asked=GIB))) == {"asked for": "1.00 GiB"}
-    assert dict(figure_rows(READ_NEW))["held by other processes"] == "41.0 GiB"
+def test_rows_of_the_known_sizes() -> None:
+    assert dict(value_rows(MemoryMessage(asked=GIB))) == {"requested": "1.00 GiB"}
+    assert dict(value_rows(READ_NEW))["held by other processes"] == "41.0 GiB"
 
 
-def test_a_message_that_was_cut_before_what_the_process_held_comes_to_no_cause() -> None:
+def test_a_message_truncated_before_the_sizes_of_the_process_has_no_cause() -> None:
     cut = (
         "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 5 has a total capacity of 79.11 GiB of which 3.12 GiB is"
         " free."

@@ -1,4 +1,4 @@
-"""What a probe leaves when memory runs out: it is read and never trusted, and the cause that it comes to is right."""
+"""The out-of-memory files of a probe: they are read but not trusted, and their cause is determined correctly."""
 
 import copy
 import gzip
@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from gpumon.core.exits import CommandError, ExitCode
-from gpumon.core.problems import ProblemCode
+from gpumon.core.oom_file import MAX_BYTES, is_oom_file
+from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.diagnosis.documents import explanation_document
 from gpumon.diagnosis.explain import explain_source, explain_text
-from gpumon.diagnosis.explanation import Match, OomStory
+from gpumon.diagnosis.explanation import Match, OomReport
 from gpumon.diagnosis.memory_cause import MemoryCause
 from gpumon.diagnosis.narrative import sections
-from gpumon.diagnosis.oom_file import MOST_BYTES, is_oom_file
 from gpumon.diagnosis.source import log_pieces, open_log
 from tests.diagnosis.oom_documents import (
     ALLOCATED,
@@ -43,15 +42,15 @@ from tests.diagnosis.oom_documents import (
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e[/][bold red]\n"
 
 
-def match_of(told: Json) -> Match:
-    data = json.dumps(told).encode()
+def match_of(raw: Json) -> Match:
+    data = json.dumps(raw).encode()
     cause = explain_source(iter([data[:100], data[100:]]), "oom.json").cause
     assert cause is not None
     return cause
 
 
-def story_of(told: Json) -> OomStory:
-    story = match_of(told).story
+def story_of(raw: Json) -> OomReport:
+    story = match_of(raw).oom_report
     assert story is not None
     return story
 
@@ -65,9 +64,9 @@ def refusal(data: bytes) -> CommandError:
     return caught.value
 
 
-def changed(told: Json, *path: str | int, value: object) -> Json:
+def changed(raw: Json, *path: str | int, value: object) -> Json:
     """A document with another value in a place."""
-    copied = copy.deepcopy(told)
+    copied = copy.deepcopy(raw)
     place: Any = copied
     for key in path[:-1]:
         place = place[key]
@@ -82,8 +81,8 @@ def test_fragmentation_is_proven_by_its_pieces() -> None:
     story = story_of(FRAGMENTED)
     assert story.cause is MemoryCause.FRAGMENTATION
     assert story.sentences[0] == (
-        "Fragmentation: PyTorch keeps 5.86 GiB that no tensor uses, but in 600 pieces, the largest of 10.0 MiB; the "
-        "2.00 GiB asked for must be in one."
+        "Fragmentation: PyTorch reserves 5.86 GiB that no tensor uses, but in 600 pieces, the largest of 10.0 MiB. The "
+        "2.00 GiB requested must be in one piece."
     )
     assert "expandable_segments:True" in story.fixes[0].code
 
@@ -91,13 +90,13 @@ def test_fragmentation_is_proven_by_its_pieces() -> None:
 def test_fragmentation_below_a_cap_is_fragmentation() -> None:
     story = story_of(document([used(3 * GIB), pieces(100, 16 * MIB)], 64 * MIB, limit=6 * GIB + 200 * MIB))
     assert story.cause is MemoryCause.FRAGMENTATION
-    assert any("limited itself to 6.20 GiB" in sentence for sentence in story.sentences)
+    assert any("memory limit of 6.20 GiB" in sentence for sentence in story.sentences)
 
 
 @pytest.mark.parametrize(
     ("place", "words", "fix"),
     [
-        ({"pool": [0, 3]}, "6.00 GiB free in private pools, those of CUDA graphs", "share one pool"),
+        ({"pool": [0, 3]}, "6.00 GiB free in private pools, such as those of CUDA graphs", "share one pool"),
         ({"stream": 0x55AA}, "6.00 GiB free in pools of other streams", "on one stream"),
         ({"is_large": False}, "6.00 GiB free in segments for blocks of the other kind", ""),
     ],
@@ -106,18 +105,18 @@ def test_fragmentation_that_is_only_apparent_says_where_the_memory_is(place: Jso
     elsewhere = segment(8 * GIB, [[6 * GIB, 0, INACTIVE]], **place)
     story = story_of(document([used(71 * GIB), elsewhere], 2 * GIB))
     assert story.cause is MemoryCause.FRAGMENTATION
-    assert story.sentences[0].startswith(f"Fragmentation only in appearance: PyTorch keeps {words}")
+    assert story.sentences[0].startswith(f"Fragmentation only in appearance: PyTorch has {words}")
     assert fix in story.fixes[0].text
     is_in_graphs = "pool" in place
-    assert any("expandable_segments" in each.code for each in story.fixes[:2]) is not is_in_graphs
+    assert any("expandable_segments" in advice.code for advice in story.fixes[:2]) is not is_in_graphs
 
 
 def test_a_cache_that_is_kept_while_a_graph_is_captured() -> None:
     idle = [segment(2 * GIB, [[2 * GIB, 0, INACTIVE]]) for _ in range(4)]
     story = story_of(document([used(71 * GIB), *idle], 3 * GIB))
     assert story.cause is MemoryCause.FRAGMENTATION
-    assert "PyTorch keeps 8.00 GiB free in idle segments" in story.sentences[0]
-    assert "not while a CUDA graph is captured" in story.sentences[0]
+    assert "PyTorch has 8.00 GiB free in idle segments" in story.sentences[0]
+    assert "cannot free while a CUDA graph is captured" in story.sentences[0]
     assert "empty_cache()" in story.fixes[0].code
 
 
@@ -127,16 +126,16 @@ def test_a_small_request_is_not_served_from_large_segments() -> None:
     assert "of the other kind" in story.sentences[0]
 
 
-def test_a_neighbour_is_told_from_the_own_context() -> None:
+def test_other_processes_are_distinguished_from_the_own_context() -> None:
     story = story_of(document([used(18 * GIB)], 4 * GIB, others=60 * GIB))
-    assert story.cause is MemoryCause.NEIGHBOUR
-    assert "60.5 GiB are held outside of this process's PyTorch" in story.sentences[0]
+    assert story.cause is MemoryCause.OTHER_PROCESSES
+    assert "60.5 GiB are in use outside of this process's PyTorch" in story.sentences[0]
     assert "nvidia-smi" in story.fixes[0].code
 
 
-def test_a_neighbour_weighs_more_than_what_a_graph_keeps() -> None:
+def test_other_processes_weigh_more_than_what_a_graph_keeps() -> None:
     graph = segment(8 * GIB, [[6 * GIB, 0, INACTIVE]], pool=[0, 1])
-    assert story_of(document([used(11 * GIB), graph], 2 * GIB, others=60 * GIB)).cause is MemoryCause.NEIGHBOUR
+    assert story_of(document([used(11 * GIB), graph], 2 * GIB, others=60 * GIB)).cause is MemoryCause.OTHER_PROCESSES
 
 
 @pytest.mark.parametrize("asked", [4 * GIB, 100 * GIB])
@@ -160,25 +159,23 @@ def test_a_step_like_those_before_is_too_big_or_a_leak_too_slow_to_be_seen(asked
 def test_one_step_that_is_larger_than_those_before() -> None:
     story = story_of(document([used(70 * GIB)], 12 * GIB, history=history(steps(10 * GIB, 40 * GIB))))
     assert story.cause is MemoryCause.TOO_BIG
-    told = [sentence for sentence in story.sentences if "larger than those before" in sentence]
-    assert len(told) == 1
-    assert "tensors were seen to hold 40.0 GiB at most; then 82.0 GiB were wanted" in told[0]
+    raw = [sentence for sentence in story.sentences if "larger than those before" in sentence]
+    assert len(raw) == 1
+    assert "tensors used at most 40.0 GiB. Then 82.0 GiB were needed" in raw[0]
 
 
 @pytest.mark.parametrize(("peak", "is_larger"), [(70 * GIB, True), (71 * GIB, True), (78 * GIB, False)])
 def test_a_peak_that_no_reading_saw_counts(peak: int, is_larger: bool) -> None:
-    told = with_statistics(document([used(70 * GIB)], 9 * GIB), allocated_peak_bytes=peak)
-    told["history"] = history(steps(10 * GIB, 40 * GIB))
-    assert any("larger than those before" in sentence for sentence in story_of(told).sentences) is is_larger
+    raw = with_statistics(document([used(70 * GIB)], 9 * GIB), allocated_peak_bytes=peak)
+    raw["history"] = history(steps(10 * GIB, 40 * GIB))
+    assert any("larger than those before" in sentence for sentence in story_of(raw).sentences) is is_larger
 
 
 def test_what_the_gpu_would_have_held_is_not_said_to_be_more_than_it_has() -> None:
     story = story_of(document([used(74 * GIB), pieces(50, 10 * MIB)], 2 * GIB, others=2 * GIB + 512 * MIB))
     assert story.cause is MemoryCause.TOO_BIG
     assert "needs more than the GPU's" not in story.sentences[0]
-    assert (
-        "500 MiB that PyTorch keeps in no tensor and 3.00 GiB outside of it make the difference" in (story.sentences[0])
-    )
+    assert "without the 500 MiB that PyTorch reserves in no tensor and the 3.00 GiB outside" in (story.sentences[0])
 
 
 @pytest.mark.parametrize("asked", [20 * MIB, 2 * GIB])
@@ -186,7 +183,7 @@ def test_a_leak_has_a_rate(asked: int) -> None:
     grown = history(steps(50 * GIB, 70 * GIB, growth=100 * MIB), retries=1)
     story = story_of(document([used(MOST)], asked, history=grown))
     assert story.cause is MemoryCause.LEAK
-    assert re.search(r"steadily in the last 60 s, by about [56]\.\d\d GiB a minute; without that", story.sentences[0])
+    assert re.search(r"steadily in the last 60 s, by about [56]\.\d\d GiB per minute. Without this", story.sentences[0])
     assert any("memory ran short once before" in sentence for sentence in story.sentences)
     assert "memory_allocated" in story.fixes[0].code
 
@@ -195,16 +192,16 @@ def test_a_leak_below_steps_as_large_as_this_one() -> None:
     grown = history(steps(78 * GIB, 78 * GIB + 512 * MIB, growth=2 * MIB))
     story = story_of(document([used(MOST)], GIB, history=grown))
     assert story.cause is MemoryCause.LEAK
-    assert "steps that held 78.6 GiB, nearly what this one wanted, had fit before" in story.sentences[0]
-    assert not any("not seen to grow" in sentence for sentence in story.sentences)
+    assert "steps that used 78.6 GiB, nearly as much as this one needed, succeeded" in story.sentences[0]
+    assert not any("no growth is visible" in sentence for sentence in story.sentences)
 
 
 @pytest.mark.parametrize(
     ("retries", "failures", "before"), [(1, None, ""), (1, 1, ""), (4, 1, "3 times before"), (4, 3, "once before")]
 )
 def test_the_cache_that_was_given_back_in_vain_has_not_helped(retries: int, failures: int | None, before: str) -> None:
-    told = with_statistics(document([used(MOST)], GIB), alloc_retries_count=retries, ooms_count=failures)
-    short = [sentence for sentence in story_of(told).sentences if "memory ran short" in sentence]
+    raw = with_statistics(document([used(MOST)], GIB), alloc_retries_count=retries, ooms_count=failures)
+    short = [sentence for sentence in story_of(raw).sentences if "memory ran short" in sentence]
     assert len(short) == bool(before)
     assert all(before in sentence for sentence in short)
 
@@ -224,8 +221,8 @@ def test_a_slow_leak_is_one() -> None:
 @pytest.mark.parametrize("growth", [0, 60 * MIB])
 def test_a_leak_is_told_from_steps_of_any_length(period: float, growth: int) -> None:
     grown = history(steps(50 * GIB, 60 * GIB, growth, period))
-    found = story_of(document([used(MOST)], 512 * MIB, history=grown)).cause
-    assert found is (MemoryCause.LEAK if growth else MemoryCause.TOO_BIG)
+    cause = story_of(document([used(MOST)], 512 * MIB, history=grown)).cause
+    assert cause is (MemoryCause.LEAK if growth else MemoryCause.TOO_BIG)
 
 
 @pytest.mark.parametrize(
@@ -243,9 +240,9 @@ def test_growth_that_is_not_steady_is_no_leak(grown: list[Json]) -> None:
 
 @pytest.mark.parametrize("call", ["_apply", "from_pretrained", "load_weights"])
 def test_a_model_that_is_being_loaded_does_not_leak(call: str) -> None:
-    told = document([used(MOST)], 512 * MIB, history=history(lambda seconds: int(seconds * 1.3 * GIB)))
-    loading = [["/opt/env/lib/python3.12/site-packages/library/loading.py", 930, call], *told["stack"]]
-    story = story_of({**told, "stack": loading})
+    raw = document([used(MOST)], 512 * MIB, history=history(lambda seconds: int(seconds * 1.3 * GIB)))
+    loading = [["/opt/env/lib/python3.12/site-packages/library/loading.py", 930, call], *raw["stack"]]
+    story = story_of({**raw, "stack": loading})
     assert story.cause is MemoryCause.TOO_BIG
     assert not any("grew steadily" in sentence for sentence in story.sentences)
 
@@ -255,7 +252,7 @@ def test_the_first_step_after_a_model_was_loaded_does_not_leak(asked: int) -> No
     loaded = history(lambda seconds: int(min(seconds, 52) * (TOTAL - asked) / 53))
     story = story_of(document([used(TOTAL - CONTEXT - asked + 64 * MIB)], asked, history=loaded))
     assert story.cause is MemoryCause.TOO_BIG
-    assert any("if the training was under way" in sentence for sentence in story.sentences)
+    assert any("If training had already started" in sentence for sentence in story.sentences)
     assert "accumulation_steps" in story.fixes[0].code
     assert "loss.item()" in story.fixes[-1].code
 
@@ -263,21 +260,21 @@ def test_the_first_step_after_a_model_was_loaded_does_not_leak(asked: int) -> No
 def test_growth_beside_another_cause_is_told() -> None:
     grown = history(steps(5 * GIB, 15 * GIB, growth=50 * MIB))
     story = story_of(document([used(18 * GIB)], 4 * GIB, others=60 * GIB, history=grown))
-    assert story.cause is MemoryCause.NEIGHBOUR
-    assert any("more room only puts the end off" in sentence for sentence in story.sentences)
+    assert story.cause is MemoryCause.OTHER_PROCESSES
+    assert any("more memory only delays the error" in sentence for sentence in story.sentences)
 
 
 def test_a_cap() -> None:
     story = story_of(document([used(15 * GIB)], 2 * GIB, limit=16 * GIB))
     assert story.cause is MemoryCause.CAP
-    assert story.sentences[0].startswith("Cap: the process has limited itself to 16.0 GiB and held 15.0 GiB")
+    assert story.sentences[0].startswith("Memory limit: the process is limited to 16.0 GiB and held 15.0 GiB")
     assert "set_per_process_memory_fraction" in story.fixes[0].code
 
 
 def test_a_cap_without_which_it_would_have_failed_as_well() -> None:
     story = story_of(document([used(75 * GIB)], 8 * GIB, limit=76 * GIB))
     assert story.cause is MemoryCause.TOO_BIG
-    assert any("limited itself to 76.0 GiB" in sentence for sentence in story.sentences)
+    assert any("memory limit of 76.0 GiB" in sentence for sentence in story.sentences)
 
 
 def test_a_cap_was_in_the_way_before_the_others_were() -> None:
@@ -287,66 +284,70 @@ def test_a_cap_was_in_the_way_before_the_others_were() -> None:
 def test_no_cap_is_to_blame_for_what_no_gpu_could_hold() -> None:
     story = story_of(document([used(15 * GIB)], 100 * GIB, limit=16 * GIB))
     assert story.cause is MemoryCause.TOO_BIG
-    assert story.sentences[0] == "Too big: it asked for 100 GiB at once, and the whole GPU has 80.0 GiB."
+    assert story.sentences[0] == "Too big: one request for 100 GiB exceeds the GPU's 80.0 GiB."
 
 
 def test_a_cap_that_was_not_reached_is_none() -> None:
-    assert story_of(document([used(18 * GIB)], 4 * GIB, limit=76 * GIB, others=60 * GIB)).cause is MemoryCause.NEIGHBOUR
+    assert (
+        story_of(document([used(18 * GIB)], 4 * GIB, limit=76 * GIB, others=60 * GIB)).cause
+        is MemoryCause.OTHER_PROCESSES
+    )
 
 
 def test_expandable_segments_that_are_on_are_not_recommended() -> None:
     grown = segment(78 * GIB, [[5 * MIB, 0, INACTIVE], [20 * MIB, 20 * MIB, ALLOCATED]] * 900, is_expandable=True)
-    told = document([grown], 2 * GIB, expandable_segments=True)
-    told["statistics"]["inactive_split_bytes"] = None
-    story = story_of(told)
+    raw = document([grown], 2 * GIB, expandable_segments=True)
+    raw["statistics"]["inactive_split_bytes"] = None
+    story = story_of(raw)
     assert story.cause is MemoryCause.FRAGMENTATION
     assert "900 pieces, the largest of 5.00 MiB" in story.sentences[0]
-    assert any("on already" in sentence for sentence in story.sentences)
+    assert any("already on" in sentence for sentence in story.sentences)
     assert not any("expandable_segments" in fix.code for fix in story.fixes)
 
 
 def test_only_the_device_that_ran_out_counts() -> None:
     other = pieces(600, 10 * MIB, ordinal=1)
-    told = document([used(MOST)], 4 * GIB)
-    told["segments"] = [other, *told["segments"]]
-    assert story_of(told).cause is MemoryCause.TOO_BIG
+    raw = document([used(MOST)], 4 * GIB)
+    raw["segments"] = [other, *raw["segments"]]
+    assert story_of(raw).cause is MemoryCause.TOO_BIG
 
 
 def test_out_of_memory_in_the_first_second() -> None:
     story = story_of(document([used(MOST)], 4 * GIB, history=[]))
     assert story.cause is MemoryCause.TOO_BIG
-    assert any("too few readings" in sentence for sentence in story.sentences)
+    assert any("too few samples" in sentence for sentence in story.sentences)
     small = story_of(document([used(MOST)], 20 * MIB, history=[]))
     assert small.cause is MemoryCause.LEAK
-    assert small.sentences[0].startswith("Leak, or a job just too big")
+    assert small.sentences[0].startswith("Leak, or a job that is slightly too big")
 
 
 def test_what_waits_for_a_stream_is_told() -> None:
     waiting = segment(79 * GIB, [[3 * GIB, 0, PENDING]])
     assert any(
-        "3.00 GiB were freed and still wait" in each for each in story_of(document([waiting], 4 * GIB)).sentences
+        "3.00 GiB were freed, but are waiting" in sentence
+        for sentence in story_of(document([waiting], 4 * GIB)).sentences
     )
 
 
 def test_a_library_beside_pytorch_is_told() -> None:
     story = story_of(document([used(76 * GIB)], 8 * GIB, others=2 * GIB))
     assert story.cause is MemoryCause.TOO_BIG
-    assert any(sentence.startswith("2.50 GiB are held outside of PyTorch") for sentence in story.sentences)
-    assert "Nobody else" not in story.sentences[0]
+    assert any(sentence.startswith("2.50 GiB are in use outside of PyTorch") for sentence in story.sentences)
+    assert "No other process" not in story.sentences[0]
 
 
 def test_memory_that_is_free_after_all_was_given_back_by_somebody() -> None:
     story = story_of(document([used(30 * GIB), pieces(600, 10 * MIB)], 2 * GIB, others=30 * GIB))
     assert story.cause is MemoryCause.UNKNOWN
-    assert story.sentences[0].startswith("A moment after the 2.00 GiB asked for could not be had, 7.78 GiB were free")
+    assert story.sentences[0].startswith("A moment after the request for 2.00 GiB failed, 7.78 GiB were free")
 
 
 def test_the_other_backend_has_no_pieces() -> None:
-    told = document([], 4 * GIB, backend="cudaMallocAsync", request=request(4 * GIB, GIB))
-    told["statistics"] = {"ordinal": 0, "allocated_bytes": 60 * GIB, "reserved_bytes": 78 * GIB}
-    found = match_of(told)
-    assert (found.error.id, found.memory_cause) == ("oom-async-backend", MemoryCause.TOO_BIG)
-    assert any("snapshot" in fix.code for fix in found.error.see_more)
+    raw = document([], 4 * GIB, backend="cudaMallocAsync", request=request(4 * GIB, GIB))
+    raw["statistics"] = {"ordinal": 0, "allocated_bytes": 60 * GIB, "reserved_bytes": 78 * GIB}
+    cause = match_of(raw)
+    assert (cause.error.id, cause.memory_cause) == ("oom-async-backend", MemoryCause.TOO_BIG)
+    assert any("snapshot" in fix.code for fix in cause.error.see_more)
 
 
 # What is missing
@@ -355,7 +356,7 @@ def test_the_other_backend_has_no_pieces() -> None:
 @pytest.mark.parametrize("name", sorted(FRAGMENTED["statistics"]))
 def test_a_statistic_that_is_missing_comes_from_the_segments(name: str) -> None:
     for value in ({}, {name: None}):
-        kept = {key: each for key, each in FRAGMENTED["statistics"].items() if key != name} | value
+        kept = {key: held for key, held in FRAGMENTED["statistics"].items() if key != name} | value
         assert story_of({**FRAGMENTED, "statistics": kept}).cause is MemoryCause.FRAGMENTATION
 
 
@@ -367,7 +368,7 @@ def test_without_any_statistics_the_segments_do() -> None:
 def test_without_all_segments_the_statistics_do(is_cut: bool) -> None:
     story = story_of({**FRAGMENTED, "segments": FRAGMENTED["segments"][:1] if is_cut else [], "cut": is_cut})
     assert story.cause is MemoryCause.FRAGMENTATION
-    assert "in pieces of which none is as large" in story.sentences[0]
+    assert "no contiguous piece of it is as large" in story.sentences[0]
     assert any("more blocks than the file can hold" in sentence for sentence in story.sentences) is is_cut
 
 
@@ -384,35 +385,35 @@ def test_a_document_with_the_least_there_can_be() -> None:
     assert match_of(least).text == "cuda:3"
 
 
-# What it is told like
+# What it is raw like
 
 
 def test_it_is_told_like_every_error() -> None:
     explanation = explain_source(iter([json.dumps(FRAGMENTED).encode()]), "oom.json")
-    told = sections(explanation)
-    assert [section.heading for section in told] == [
+    raw = sections(explanation)
+    assert [section.heading for section in raw] == [
         "CUDA out of memory [oom]",
-        "What the numbers say",
-        "Who asked, innermost first",
-        "Go on or start again",
-        "What mends it, best first",
-        "What torch.cuda.empty_cache() does",
-        "To see more",
-        "Source",
+        "Why memory ran out",
+        "Stack of the allocation, innermost call first",
+        "Continue or restart",
+        "How to fix it, best first",
+        "Effect of torch.cuda.empty_cache()",
+        "More information",
+        "Sources",
     ]
-    texts = [block.text for section in told for block in section.blocks]
+    texts = [block.text for section in raw for block in section.blocks]
     assert texts[1] == 'File "/home/ada/train/model.py", line 88, in forward'
     assert texts[2].startswith("Process 4242, rank 0 of 2, 2026-")
     assert texts[2].endswith(", PyTorch 2.11.0+cu130: python train.py --batch 64")
     assert "largest piece of that\t10.0 MiB" in texts
     assert "gpumon snapshot snapshot.pickle" in texts
-    assert any(text.endswith("it could give back 0 B.") for text in texts)
+    assert any(text.endswith("it could free 0 B.") for text in texts)
     assert not any("site-packages/torch/" in text for text in texts)
 
 
 def test_the_document_has_the_public_names() -> None:
-    told = explanation_document(explain_source(iter([json.dumps(FRAGMENTED).encode()]), "oom.json"))
-    (match,) = told["matches"]
+    raw = explanation_document(explain_source(iter([json.dumps(FRAGMENTED).encode()]), "oom.json"))
+    (match,) = raw["matches"]
     assert (match["id"], match["memory_cause"], match["rank"]) == ("oom", "fragmentation", 0)
     assert match["figures"]["asked_bytes"] == 2 * GIB
     assert match["figures"]["largest_piece_bytes"] == 10 * MIB
@@ -427,17 +428,17 @@ def test_the_document_has_the_public_names() -> None:
 
 def strings(value: object) -> Iterator[str]:
     if isinstance(value, dict):
-        for each in value.items():
-            yield from strings(list(each))
+        for pair in value.items():
+            yield from strings(list(pair))
     elif isinstance(value, list):
-        for each in value:
-            yield from strings(each)
+        for item in value:
+            yield from strings(item)
     elif isinstance(value, str):
         yield value
 
 
 def test_hostile_strings_are_data() -> None:
-    told = {
+    raw = {
         **FRAGMENTED,
         "torch_version": HOSTILE,
         "process": {**FRAGMENTED["process"], "argv": [HOSTILE] * 3},
@@ -445,7 +446,7 @@ def test_hostile_strings_are_data() -> None:
         "settings": {"PYTORCH_" + HOSTILE: HOSTILE},
         "stack": [[HOSTILE, 1, HOSTILE]],
     }
-    explanation = explain_source(iter([json.dumps(told).encode()]), "oom.json")
+    explanation = explain_source(iter([json.dumps(raw).encode()]), "oom.json")
     texts = [block.text for section in sections(explanation) for block in section.blocks]
     for text in (*texts, *strings(explanation_document(explanation))):
         assert text.replace("\n", "").replace("\t", "").isprintable()
@@ -494,12 +495,12 @@ def test_what_must_be_there(name: str) -> None:
 @pytest.mark.parametrize(
     ("rest", "why"),
     [
-        (b"", "it ends too early"),
+        (b"", "it is cut off"),
         (b', "stack": ' + b"[" * 200_000, "nested too deep"),
         (b', "x": 1' + b"0" * 5000 + b"}", "Exceeds the limit"),
         (b', "x": "\xff\xfe"}', "decode"),
         (b', "x": [' + b"[]," * 500_000 + b"1]}", "too many parts"),
-        (b"," + b" " * MOST_BYTES, "more than 16 MiB"),
+        (b"," + b" " * MAX_BYTES, "more than 16 MiB"),
     ],
 )
 def test_what_is_no_document_is_one_sentence(rest: bytes, why: str) -> None:
@@ -510,19 +511,19 @@ def test_what_is_no_document_is_one_sentence(rest: bytes, why: str) -> None:
 def test_a_newer_file_names_its_schema_and_the_way_out() -> None:
     error = refusal(json.dumps({**FRAGMENTED, "schema": 2}).encode())
     assert error.problem.code is ProblemCode.NEWER_SCHEMA
-    assert "schema 2, and this gpumon reads schema 1." in error.problem.reason
-    assert "the version of gpumon whose probe has left it" in error.problem.remedy
+    assert "a probe with schema 2 wrote it, and this gpumon reads schema 1." in error.problem.reason
+    assert "the version of gpumon whose probe wrote it" in error.problem.remedy
 
 
 @pytest.mark.parametrize("share", [0.2, 0.6, 0.99])
 def test_a_file_whose_end_is_missing(tmp_path: Path, share: float) -> None:
-    told = {**FRAGMENTED, "stack": [[f"{number**9}.py", number, "step"] for number in range(5000)]}
-    whole = gzip.compress(json.dumps(told).encode())
+    raw = {**FRAGMENTED, "stack": [[f"{number**9}.py", number, "step"] for number in range(5000)]}
+    whole = gzip.compress(json.dumps(raw).encode())
     path = tmp_path / "oom.json.gz"
     path.write_bytes(whole[: int(len(whole) * share)])
     with open_log(path) as opened, pytest.raises(CommandError) as caught:
         explain_source(log_pieces(opened, "oom.json"), "oom.json")
-    assert "it ends too early" in str(caught.value)
+    assert "it is cut off" in str(caught.value)
 
 
 def test_a_file_that_unpacks_without_end_is_given_up(tmp_path: Path) -> None:
@@ -535,7 +536,7 @@ def test_a_file_that_unpacks_without_end_is_given_up(tmp_path: Path) -> None:
         unpacked = log_pieces(opened, "oom.json")
         with pytest.raises(CommandError) as caught:
             explain_source(unpacked, "oom.json")
-        assert sum(map(len, unpacked)) > 200 * MIB  # the rest of it, which nobody had taken
+        assert sum(map(len, unpacked)) > 200 * MIB  # the rest was not read
     assert "more than 16 MiB" in str(caught.value)
 
 
@@ -562,9 +563,9 @@ def test_a_document_that_somebody_has_laid_out_anew() -> None:
 
 def test_as_many_blocks_as_a_file_may_have() -> None:
     holes = segment(60 * GIB, [[512 * KIB, 0, INACTIVE], [MIB, MIB, ALLOCATED]] * 24_999)
-    told = document([holes, used(MOST - 60 * GIB)], 4 * GIB)
-    assert sum(len(each["blocks"]) for each in told["segments"]) == 50_000
-    assert "12.2 GiB that no tensor uses, but in 24,999 pieces" in story_of(told).sentences[0]
+    raw = document([holes, used(MOST - 60 * GIB)], 4 * GIB)
+    assert sum(len(part["blocks"]) for part in raw["segments"]) == 50_000
+    assert "12.2 GiB that no tensor uses, but in 24,999 pieces" in story_of(raw).sentences[0]
     each_alone = [used(MIB, is_large=False, address=number) for number in range(50_000)]
     assert story_of(document([*each_alone, used(30 * GIB)], 4 * GIB)).cause is MemoryCause.TOO_BIG
 
@@ -573,5 +574,5 @@ def request(asked: int, free: int, limit: int = TOTAL) -> Json:
     return {"bytes": asked, "limit_bytes": limit, "free_bytes": free}
 
 
-def with_statistics(told: Json, **more: int | None) -> Json:
-    return {**told, "statistics": {**told["statistics"], **more}}
+def with_statistics(raw: Json, **more: int | None) -> Json:
+    return {**raw, "statistics": {**raw["statistics"], **more}}

@@ -1,25 +1,25 @@
-"""A log as blocks of clean lines: nothing lost, nothing twice, numbers and ranks right, sizes bounded."""
+"""The blocks of a log: every line once, correct numbers and ranks, bounded sizes."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.diagnosis import scan
-from gpumon.diagnosis.prefixes import Clock, moment_of, split_prefixes
-from gpumon.diagnosis.scan import Block, blocks
+from gpumon.diagnosis.prefixes import ClockKind, split_prefixes, timestamp_of
+from gpumon.diagnosis.scan import LogBlock, blocks
 
 
-def decided(text: str, size: int = 1 << 16) -> list[tuple[int, str]]:
-    """Every line with its number, as each is decided on in one block."""
+def evaluated_lines(text: str, size: int = 1 << 16) -> list[tuple[int, str]]:
+    """Every line with its number, from the block that evaluates the line."""
     data = text.encode()
     return [
-        (block.numbers[place], block.lines[place])
+        (block.numbers[position], block.lines[position])
         for block in blocks(data[start : start + size] for start in range(0, len(data), size))
-        for place in range(block.first, block.end)
+        for position in range(block.first, block.end)
     ]
 
 
-def only(text: str) -> Block:
+def single_block(text: str) -> LogBlock:
     (block,) = blocks([text.encode()])
     return block
 
@@ -31,53 +31,58 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(lines=st.lists(st.text("ab1: ", max_size=30), max_size=60), size=st.integers(1, 200))
-def test_every_line_is_decided_on_once(lines: list[str], size: int) -> None:
+def test_every_line_is_evaluated_once(lines: list[str], size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan, "BLOCK_BYTES", 64)
         patch.setattr(scan, "OVERLAP_LINES", 4)
-        found = decided("".join(line + "\n" for line in lines), size)
-    assert found == list(enumerate(lines, 1))
+        lines_read = evaluated_lines("".join(line + "\n" for line in lines), size)
+    assert lines_read == list(enumerate(lines, 1))
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_what_is_decided_on_has_the_lines_around_it_in_the_same_block() -> None:
-    data = "".join(f"line {number}\n" for number in range(100)).encode()
+@pytest.mark.parametrize("padding", ["", "." * 20])
+def test_an_evaluated_line_has_its_surrounding_lines_in_the_block(padding: str) -> None:
+    data = "".join(f"{padding}line {number}\n" for number in range(100)).encode()
     for block in blocks([data]):
-        is_last = block.lines[-1] == "line 99"
-        assert block.first == 0 or block.first >= scan.OVERLAP_LINES
-        assert is_last or len(block.lines) - block.end == scan.OVERLAP_LINES
+        is_last = block.lines[-1] == f"{padding}line 99"
+        if block.first < block.end:
+            assert block.numbers[0] <= max(1, block.numbers[block.first] - scan.OVERLAP_LINES)
+        assert is_last or padding or len(block.lines) - block.end == scan.OVERLAP_LINES
 
 
-def test_a_block_is_bounded_whatever_is_read() -> None:
+def test_the_size_of_a_block_is_bounded() -> None:
     size = 8 * scan.BLOCK_BYTES
-    most = scan.BLOCK_BYTES + 2 * scan.OVERLAP_LINES * scan.LONGEST_LINE
+    max_characters = scan.BLOCK_BYTES + 2 * scan.OVERLAP_LINES * scan.MAX_LINE
     for data in (b"x" * size, b"\r" * size, b"line of a log\n" * (size // 14)):
         for block in blocks([data]):
-            assert sum(map(len, block.lines)) <= most
-            assert max(map(len, block.lines)) <= scan.LONGEST_LINE
+            assert sum(map(len, block.lines)) <= max_characters
+            assert max(map(len, block.lines)) <= scan.MAX_LINE
 
 
-def test_pieces_of_one_line_have_its_number() -> None:
-    assert decided("a\r 10%\r 20%\nb\r\nc") == [(1, "a"), (1, " 10%"), (1, " 20%"), (2, "b"), (3, "c")]
-    long = "x" * (scan.LONGEST_LINE + 5)
-    assert decided(f"{long}\nend") == [(1, "x" * scan.LONGEST_LINE), (1, "xxxxx"), (2, "end")]
+def test_parts_of_a_line_have_its_number() -> None:
+    assert evaluated_lines("a\r 10%\r 20%\nb\r\nc") == [(1, "a"), (1, " 10%"), (1, " 20%"), (2, "b"), (3, "c")]
+    long = "x" * (scan.MAX_LINE + 5)
+    assert evaluated_lines(f"{long}\nend") == [(1, "x" * scan.MAX_LINE), (1, "xxxxx"), (2, "end")]
 
 
 @pytest.mark.parametrize(
     "escape", ["\x1b[31m", "\x1b[38;2;1;2;3m", "\x1b[2K", "\x1b]0;title\x07", "\x1b]8;;u\x1b\\", "^[[1m"]
 )
-def test_colors_are_taken_off(escape: str) -> None:
-    assert only(f"one {escape}two{escape}").lines == ["one two"]
+def test_colors_are_removed(escape: str) -> None:
+    assert single_block(f"one {escape}two{escape}").lines == ["one two"]
 
 
-def test_lines_of_a_rank_are_together_and_bare_lines_go_with_those_before() -> None:
-    block = only("start\n[rank0]: a\n[rank1]: b\ngoes on\n[rank0]: c")
-    assert [lane.texts for lane in block.lanes()] == [["start"], ["a", "c"], ["b", "goes on"]]
+def test_lines_by_rank() -> None:
+    block = single_block("start\n[rank0]: a\n[rank1]: b\ngoes on\n[rank0]: c")
+    assert [rank_lines.texts for rank_lines in block.by_rank()] == [["start"], ["a", "c"], ["b", "goes on"]]
     assert block.ranks == [None, 0, 1, None, 0]
+    assert single_block("").lines == []
+    two_ranks = single_block("[rank0]: a\n[rank1]: b\n[rank0]: c")
+    assert [rank_lines.texts for rank_lines in two_ranks.by_rank()] == [["a", "c"], ["b"]]
 
 
-def test_what_is_no_text_is_read_as_far_as_it_goes() -> None:
-    assert only("ok \udcff".encode("utf-8", "surrogateescape").decode("latin-1")).lines
+def test_invalid_utf8_is_replaced() -> None:
+    assert single_block("ok \udcff".encode("utf-8", "surrogateescape").decode("latin-1")).lines
     assert next(blocks([b"a\xff\xfe\nb"])).lines == ["a\ufffd\ufffd", "b"]
 
 
@@ -107,7 +112,7 @@ def test_prefixes(line: str, rank: int | None, text: str) -> None:
     assert split_prefixes([line]) == ([rank], [text])
 
 
-def test_a_number_is_a_rank_where_every_line_has_one() -> None:
+def test_a_number_is_a_rank_if_every_line_has_one() -> None:
     assert split_prefixes([" 7: text", "11: of srun"]) == ([7, 11], ["text", "of srun"])
     assert split_prefixes(["Error", "3: initialization error"]) == ([None, None], ["Error", "3: initialization error"])
     assert split_prefixes(["0: [rank0]: text"]) == ([0], ["text"])
@@ -116,26 +121,35 @@ def test_a_number_is_a_rank_where_every_line_has_one() -> None:
 @pytest.mark.parametrize(
     ("line", "clock", "written"),
     [
-        ("[2026-11-20 12:00:01,123] x", Clock.FULL, "2026-11-20 12:00:01,123"),
-        ("[Fri Nov 20 12:00:01 2026] x", Clock.FULL, "Nov 20 12:00:01 2026"),
-        ("E1120 12:00:01.5 1 a.cpp:1] x", Clock.WITHOUT_YEAR, "E1120 12:00:01.5"),
-        ("Nov 20 12:00:01 node1 x", Clock.WITHOUT_YEAR, "Nov 20 12:00:01"),
-        ("INFO 11-20 12:00:01 a.py:1] x", Clock.WITHOUT_YEAR, "11-20 12:00:01"),
-        ("[12:00:01] x", Clock.TIME_OF_DAY, "12:00:01"),
-        ("[  12.345678] x", Clock.UPTIME, "12.345678"),
+        ("[2026-11-20 12:00:01,123] x", ClockKind.FULL, "2026-11-20 12:00:01,123"),
+        ("[Fri Nov 20 12:00:01 2026] x", ClockKind.FULL, "Nov 20 12:00:01 2026"),
+        ("E1120 12:00:01.5 1 a.cpp:1] x", ClockKind.WITHOUT_YEAR, "E1120 12:00:01.5"),
+        ("Nov 20 12:00:01 node1 x", ClockKind.WITHOUT_YEAR, "Nov 20 12:00:01"),
+        ("INFO 11-20 12:00:01 a.py:1] x", ClockKind.WITHOUT_YEAR, "11-20 12:00:01"),
+        ("[12:00:01] x", ClockKind.TIME_OF_DAY, "12:00:01"),
+        ("[  12.345678] x", ClockKind.UPTIME, "12.345678"),
     ],
 )
-def test_moments(line: str, clock: Clock, written: str) -> None:
-    found = moment_of(line)
-    assert found is not None
-    assert (found.clock, found.text) == (clock, written)
+def test_timestamps(line: str, clock: ClockKind, written: str) -> None:
+    timestamp = timestamp_of(line)
+    assert timestamp is not None
+    assert (timestamp.clock, timestamp.text) == (clock, written)
 
 
 @pytest.mark.parametrize("line", ["no time", "9999-99-99 99:99:99 x", "ratio 12:34", "a" * 300 + " 12:00:01"])
-def test_no_moments(line: str) -> None:
-    assert moment_of(line) is None
+def test_lines_without_timestamps(line: str) -> None:
+    assert timestamp_of(line) is None
 
 
-def test_wordings_of_one_moment_are_equal() -> None:
-    year_less = [moment_of(line) for line in ("Nov 20 12:00:01 x", "E1120 12:00:01 x", "11-20 12:00:01 x")]
-    assert len({each.seconds for each in year_less if each}) == 1
+@pytest.mark.parametrize("month", ["Jan", "Dec"])
+def test_forms_of_one_full_timestamp_are_equal(month: str) -> None:
+    number = {"Jan": 1, "Dec": 12}[month]
+    numbered, named = timestamp_of(f"2026-{number:02}-05 12:00:01 x"), timestamp_of(f"[Mon {month}  5 12:00:01 2026] x")
+    assert numbered is not None
+    assert named is not None
+    assert numbered.seconds == named.seconds
+
+
+def test_forms_of_one_timestamp_are_equal() -> None:
+    year_less = [timestamp_of(line) for line in ("Nov 20 12:00:01 x", "E1120 12:00:01 x", "11-20 12:00:01 x")]
+    assert len({timestamp.seconds for timestamp in year_less if timestamp}) == 1

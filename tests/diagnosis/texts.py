@@ -1,27 +1,31 @@
-"""Texts of the tests that are kept as they were printed, each under a line with its name."""
+"""Texts of other programs, kept as printed, each below a line with its name."""
 
-import json
 from pathlib import Path
 from typing import Final
 
 DATA: Final = Path(__file__).resolve().parents[1] / "data"
+SAMPLES: Final = Path(__file__).with_name("samples")
+"""One file per module of the catalogue, with the texts of its errors in the wordings of old and new versions."""
 _MARK: Final = "=== "
 
 
-def named_texts(file: str) -> list[tuple[str, str]]:
-    """The texts of a file with their names, which need not differ."""
-    found: list[tuple[str, list[str]]] = []
-    for line in (DATA / file).read_text().splitlines():
+def named_texts(path: Path) -> list[tuple[str, str]]:
+    """The texts of a file with their names, which may repeat."""
+    texts: list[tuple[str, list[str]]] = []
+    for line in path.read_text().splitlines():
         if line.startswith(_MARK):
-            found.append((line.removeprefix(_MARK), []))
+            texts.append((line.removeprefix(_MARK), []))
         else:
-            found[-1][1].append(line)
-    return [(name, "\n".join(lines)) for name, lines in found]
+            texts[-1][1].append(line)
+    return [(name, "\n".join(lines)) for name, lines in texts]
 
 
 WORDINGS: Final[list[tuple[str, str]]] = [
-    (error_id, text)
-    for error_id, texts in json.loads((DATA / "error_samples.json").read_text()).items()
-    for text in texts
+    wording for path in sorted(SAMPLES.glob("*.txt")) for wording in named_texts(path)
 ]
-"""How every known error reads, in the wordings of old and new versions: ids and texts."""
+"""The ids of errors, each with one text of that error."""
+
+
+def samples_of(error_id: str) -> list[str]:
+    """The texts of an error."""
+    return [text for name, text in WORDINGS if name == error_id]

@@ -1,7 +1,7 @@
-"""Loads a GPU as a training job would, within limits, until its time is up: ``python load.py ROLE DEVICE SECONDS``.
+"""Loads a GPU as a training job does, within limits, for some seconds: ``python load.py ROLE DEVICE SECONDS [UID]``.
 
-It stands for other people's programs: gpumon neither imports nor starts it outside tests and recordings. Each role
-takes a fixed, small share of the memory; nothing of the machine is set.
+The script stands for programs of other users: gpumon starts it only in tests and for recordings. Each role uses a
+limited amount of memory, and no setting of the host or the GPU is changed.
 """
 
 import itertools
@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-if len(sys.argv) > 4:  # another user, so that a recording shows several
+if len(sys.argv) > 4:  # run as another user, so that a recording shows several users
     os.setuid(int(sys.argv[4]))
 
 import torch
@@ -20,7 +20,7 @@ Step = Callable[[], None]
 
 
 def matmul(device: torch.device) -> Iterator[None]:
-    """Dense bf16 products: the power limit is reached."""
+    """Dense bf16 matrix products, which reach the power limit."""
     a = torch.randn(8192, 8192, device=device, dtype=torch.bfloat16)
     b = torch.randn_like(a)
     while True:
@@ -31,7 +31,7 @@ def matmul(device: torch.device) -> Iterator[None]:
 
 
 def training(device: torch.device) -> Iterator[None]:
-    """A small transformer: forward, backward, step, and a pause as a slow data loader makes."""
+    """A small transformer: forward, backward, optimizer step, and pauses as of a slow data loader."""
     layer = torch.nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True, device=device)
     model = torch.nn.TransformerEncoder(layer, 6)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
@@ -49,7 +49,7 @@ def training(device: torch.device) -> Iterator[None]:
 
 
 def copies(device: torch.device) -> Iterator[None]:
-    """Pinned copies to the device: utilization 100 %, yet nothing computes."""
+    """Copies from pinned memory to the device: utilization 100 % without computation."""
     host = torch.empty(GIBIBYTE, dtype=torch.uint8, pin_memory=True)
     target = torch.empty(GIBIBYTE, dtype=torch.uint8, device=device)
     while True:
@@ -59,23 +59,23 @@ def copies(device: torch.device) -> Iterator[None]:
 
 
 def peers(device: torch.device) -> Iterator[None]:
-    """Copies to the next GPU; once a second it says how many bytes a second went over."""
+    """Copies to the next GPU; prints the rate in bytes per second once per second."""
     source = torch.empty(GIBIBYTE, dtype=torch.uint8, device=device)
     target = torch.empty(GIBIBYTE, dtype=torch.uint8, device=torch.device("cuda", (device.index or 0) + 1))
     while True:
         copied = 0
-        began = time.monotonic()
-        while time.monotonic() - began < 1:
+        started = time.monotonic()
+        while time.monotonic() - started < 1:
             for _ in range(20):
                 target.copy_(source, non_blocking=True)
                 copied += GIBIBYTE
             torch.cuda.synchronize(device)
-        print("rate", copied / (time.monotonic() - began), flush=True)
+        print("rate", copied / (time.monotonic() - started), flush=True)
         yield
 
 
 def bursts(device: torch.device) -> Iterator[None]:
-    """Seconds of work, seconds of nothing: an evaluation loop."""
+    """Seconds of work, then seconds of idling, as in an evaluation loop."""
     work = matmul(device)
     while True:
         until = time.monotonic() + 5
@@ -86,7 +86,7 @@ def bursts(device: torch.device) -> Iterator[None]:
 
 
 def growing(device: torch.device) -> Iterator[None]:
-    """Memory that grows and is let go: a leak, then a restart. At most 96 GiB."""
+    """Memory that grows and is then freed, as in a leak followed by a restart. At most 96 GiB."""
     held: list[torch.Tensor] = []
     work = training(device)
     while True:
@@ -101,7 +101,7 @@ def growing(device: torch.device) -> Iterator[None]:
 
 
 def serving(device: torch.device) -> Iterator[None]:
-    """Much memory held, little work: an inference server waiting for requests."""
+    """Much memory and little work, as in an inference server that waits for requests."""
     weights = torch.empty(70 * GIBIBYTE, dtype=torch.uint8, device=device)
     a = torch.randn(4096, 4096, device=device, dtype=torch.bfloat16)
     while True:
@@ -114,7 +114,7 @@ def serving(device: torch.device) -> Iterator[None]:
 
 
 def holding(device: torch.device) -> Iterator[None]:
-    """One GiB held and nothing done: a forgotten notebook."""
+    """One GiB of memory and no work, as in a forgotten notebook."""
     held = torch.ones(GIBIBYTE, dtype=torch.uint8, device=device)
     while True:
         held[:1].zero_()
@@ -128,7 +128,7 @@ ROLES: dict[str, Callable[[torch.device], Iterator[None]]] = {
 
 
 def main() -> None:
-    """Runs a role until its time is up."""
+    """Run a role for the given time."""
     role, index, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     device = torch.device("cuda", index)
     torch.cuda.set_device(device)

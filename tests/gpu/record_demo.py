@@ -1,6 +1,6 @@
-"""Records the bundled demo on a machine with eight GPUs: ``python -m tests.gpu.record_demo OUT.jsonl.gz [SECONDS]``.
+"""Records the bundled demo on a host with eight GPUs: ``python -m tests.gpu.record_demo OUT.jsonl.gz [SECONDS]``.
 
-It starts a mixed load, a program a GPU, lets gpumon record it anonymously, and ends everything.
+Starts a mixed load on all GPUs, records it anonymized, and stops everything.
 """
 
 import shutil
@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 LOAD = Path(__file__).with_name("load.py")
-LEAD_SECONDS = 20.0  # until the jobs are up, so that the recording begins with work
+LEAD_SECONDS = 20.0  # the jobs start before the recording, so that it begins with a load
 JOBS = (
-    # program, role, GPU, starts after, lasts (share of the recording), uid
+    # program, role, GPU, start and duration (shares of the recording), UID
     ("pretrain.py", "matmul", 0, 0.0, 1.0, 65534),
     ("pretrain.py", "matmul", 1, 0.0, 1.0, 65534),
     ("finetune.py", "training", 2, 0.0, 1.0, 1),
@@ -27,24 +27,24 @@ JOBS = (
 
 
 def main() -> int:
-    """Records for as long as asked and returns gpumon's exit code."""
+    """Record for the given time; returns the exit code of gpumon."""
     out, seconds = Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 180.0
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         started: list[subprocess.Popen[bytes]] = []
-        begun = time.monotonic() + LEAD_SECONDS
+        recording_start = time.monotonic() + LEAD_SECONDS
         command = [sys.executable, "-m", "gpumon", "record", str(out), "--duration", str(seconds), "--anonymize"]
         recorder: subprocess.Popen[bytes] | None = None
         try:
-            for program, role, gpu, after, share, uid in sorted(JOBS, key=lambda job: job[3]):
-                if after and recorder is None:
-                    time.sleep(max(0.0, begun - time.monotonic()))
+            for program, role, gpu, start, share, uid in sorted(JOBS, key=lambda job: job[3]):
+                if start and recorder is None:
+                    time.sleep(max(0.0, recording_start - time.monotonic()))
                     recorder = subprocess.Popen(command)
-                time.sleep(max(0.0, begun + after * seconds - time.monotonic()) if after else 0)
+                time.sleep(max(0.0, recording_start + start * seconds - time.monotonic()) if start else 0)
                 script = shutil.copy(LOAD, Path(folder, program))
-                options = [role, str(gpu), str(LEAD_SECONDS * (not after) + share * seconds), str(uid)]
+                options = [role, str(gpu), str(LEAD_SECONDS * (not start) + share * seconds), str(uid)]
                 started.append(subprocess.Popen([sys.executable, script, *options], stdout=subprocess.DEVNULL))
-            assert recorder is not None, "some jobs begin later"
+            assert recorder is not None, "some jobs start during the recording"
             return recorder.wait(seconds + 60)
         finally:
             for process in [*started, *([recorder] if recorder else [])]:

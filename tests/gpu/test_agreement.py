@@ -1,4 +1,4 @@
-"""On real GPUs, idle and under loads: every figure is what ``nvidia-smi -q`` and ``nvidia-smi dmon`` say of it."""
+"""On real GPUs, idle and under load: every metric agrees with ``nvidia-smi -q`` and ``nvidia-smi dmon``."""
 
 import re
 import statistics
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(240), pytest.mark.xdist_group
 
 LOAD = Path(__file__).with_name("load.py")
 WARM_SECONDS = 4.0
-WATCHED_SECONDS = 12
+SAMPLED_SECONDS = 12
 MIB = float(1 << 20)
 LOADS: dict[str, tuple[str, ...]] = {
     "idle": (),
@@ -29,27 +29,27 @@ LOADS: dict[str, tuple[str, ...]] = {
     "training": ("training",),
     "mixed": ("training", "copies", "matmul", "holding"),
 }
-"""What runs on the first GPU, the second and so on, over and over."""
-WOBBLES = {"training": 3.0, "mixed": 3.0}
-"""A training pauses now and then, and two readers do not fall into the same pauses."""
+"""The loads of the GPUs by index, repeated for further GPUs."""
+TOLERANCE_FACTORS = {"training": 3.0, "mixed": 3.0}
+"""Factors of the tolerances: a training job pauses at times, and two readers sample different pauses."""
 MOMENTARY = {"utilization_gpu_percent", "utilization_memory_percent", "power_watts", "temperature_celsius"}
-"""The driver tells them of its last second at most; for a load that pauses, two readers hear different ones."""
+"""The driver averages these over at most one second; two readers of a load with pauses get different values."""
 
 
 class Field(NamedTuple):
-    """A figure of ``nvidia-smi -q -x`` and gpumon's own.
+    """A field of ``nvidia-smi -q -x`` and the metric of gpumon.
 
     Attributes:
-        path: Where it stands below ``gpu``.
-        metric: Its name in gpumon.
-        scale: From the one to the other.
-        off: How far two readings of one moment may lie apart.
+        path: Path of the field below ``gpu``.
+        metric: Name of the metric in gpumon.
+        scale: Factor from nvidia-smi's unit to gpumon's.
+        tolerance: Maximum difference of two samples at the same time.
     """
 
     path: str
     metric: str
     scale: float = 1.0
-    off: float = 0.0
+    tolerance: float = 0.0
 
 
 FIELDS = (
@@ -90,31 +90,31 @@ WORDS: dict[str, Callable[[Device], str | None]] = {
     "ecc_mode/pending_ecc": lambda device: device.ecc_mode_pending,
     "performance_state": lambda device: f"P{device.get('performance_state') or 0:.0f}",
 }
-"""What ``nvidia-smi -q -x`` says in words; case and underscores aside, gpumon says the same."""
+"""Text fields of ``nvidia-smi -q -x``, which gpumon reports in the same words except for case and underscores."""
 
 
 class Column(NamedTuple):
-    """A column of ``nvidia-smi dmon``, or a figure of GPM that stands behind them, and gpumon's own.
+    """A column of ``nvidia-smi dmon``, or one of the GPM metrics after them, and the metric of gpumon.
 
     Attributes:
-        name: Its head, or GPM's number.
-        metric: Its name in gpumon.
-        scale: From the one to the other.
-        off: How far the medians of some seconds may lie apart.
-        share: How far besides, as a share of the value.
+        name: Heading of the column, or number of the GPM metric.
+        metric: Name of the metric in gpumon.
+        scale: Factor from dmon's unit to gpumon's.
+        tolerance: Maximum difference of the medians of some seconds.
+        share: Additional tolerance as a share of the value.
     """
 
     name: str
     metric: str
     scale: float
-    off: float
+    tolerance: float
     share: float
 
 
 COLUMNS = (
     Column("pwr", "power_watts", 1.0, 25.0, 0.05),
     Column("gtemp", "temperature_celsius", 1.0, 2.0, 0.0),
-    Column("mtemp", "temperature_memory_celsius", 1.0, 6.0, 0.0),  # it is read every ten seconds
+    Column("mtemp", "temperature_memory_celsius", 1.0, 6.0, 0.0),  # gpumon samples it every ten seconds
     Column("sm", "utilization_gpu_percent", 1.0, 6.0, 0.05),
     Column("mem", "utilization_memory_percent", 1.0, 6.0, 0.05),
     Column("mclk", "clock_memory_hertz", 1e6, 0.0, 0.0),
@@ -136,12 +136,12 @@ ACTIVITIES = (
     Column("60", "nvlink_receive_bytes_per_second", MIB, 300e6, 0.05),
     Column("61", "nvlink_transmit_bytes_per_second", MIB, 300e6, 0.05),
 )
-"""GPM's numbers; columns of their own behind dmon's."""
+"""GPM metrics, which dmon prints as separate columns after its own."""
 
 
 @contextmanager
 def loads(roles: Sequence[str], count: int) -> Iterator[None]:
-    """One load a GPU, from when all work."""
+    """One load per GPU; yields when all of them work."""
     with ExitStack() as stack:
         started = []
         for index in range(count if roles else 0):
@@ -156,28 +156,28 @@ def loads(roles: Sequence[str], count: int) -> Iterator[None]:
         yield
 
 
-class Watch:
-    """gpumon's collector with a look at every GPU, as the Device screen takes it."""
+class DetailedStream:
+    """gpumon's collector with detailed sampling of every GPU, as the Device screen requests it."""
 
     def __init__(self) -> None:
         self.stream = LiveStream(1.0)
 
-    def __enter__(self) -> "Watch":  # noqa: PYI034 - typing has no Self in Python 3.10
+    def __enter__(self) -> "DetailedStream":  # noqa: PYI034 - typing has no Self in Python 3.10
         self.stream.start()
-        self.stream.look([device.uuid for device in self.seconds(3)[-1].devices if device.uuid])
+        self.stream.request_on_demand([device.uuid for device in self.seconds(3)[-1].devices if device.uuid])
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stream.close()
 
     def seconds(self, seconds: float) -> list[Frame]:
-        """The frames of some seconds from now on."""
+        """The frames of the next seconds."""
         self.stream.inbox.drain()
         frames = []
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.stream.inbox.arrived.wait(0.5)
-            frames += [each for each in self.stream.inbox.drain() if isinstance(each, Frame)]
+            frames += [arrival for arrival in self.stream.inbox.drain() if isinstance(arrival, Frame)]
         assert frames
         return frames
 
@@ -191,34 +191,34 @@ def words(text: str | None) -> str:
     return (text or "").lower().replace("_", " ").replace("(", " ").split("/")[0].strip()
 
 
-def figure(gpu: ET.Element, path: str) -> float | None:
-    """The number in a text such as ``143771 MiB``; None where it says that there is none."""
-    found = re.match(r"P?(-?[\d.]+)", gpu.findtext(path) or "")
-    return None if found is None else float(found[1])
+def number_of(gpu: ET.Element, path: str) -> float | None:
+    """The number in a text such as ``143771 MiB``; None for a text without a number, such as ``N/A``."""
+    match = re.match(r"P?(-?[\d.]+)", gpu.findtext(path) or "")
+    return None if match is None else float(match[1])
 
 
 class Dmon:
-    """``nvidia-smi dmon`` beside whatever else happens."""
+    """``nvidia-smi dmon`` in the background."""
 
     def __init__(self, seconds: int) -> None:
-        numbers = ",".join(each.name for each in ACTIVITIES)
+        numbers = ",".join(column.name for column in ACTIVITIES)
         command = ["nvidia-smi", "dmon", "-s", "pucvmet", "-d", "1", "-c", str(seconds), "--gpm-metrics", numbers]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
-    def middles(self) -> dict[int, dict[str, float]]:
-        """The median of every column, by GPU; GPM's columns by their number. Its first line has no rates yet."""
+    def medians(self) -> dict[int, dict[str, float]]:
+        """The median of every column, by GPU; GPM columns by their number. The first lines have no rates yet."""
         text, _ = self._process.communicate()
         names = next(line.split()[1:] for line in text.splitlines() if line.startswith("# gpu"))
         standard = names[: len(names) - len(ACTIVITIES)]
-        columns = [*standard, *(each.name for each in ACTIVITIES)]
+        columns = [*standard, *(column.name for column in ACTIVITIES)]
         print(" ".join(names))
         rows: dict[int, list[list[str]]] = {}
         for line in text.splitlines():
             if not line.startswith("#"):
                 rows.setdefault(int(line.split()[0]), []).append(line.split())
-        return {index: self._middles(columns, table[2:]) for index, table in rows.items()}
+        return {index: self._medians(columns, table[2:]) for index, table in rows.items()}
 
-    def _middles(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, float]:
+    def _medians(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, float]:
         by_column = zip(columns, zip(*rows, strict=True), strict=True)
         return {name: statistics.median(map(float, cells)) for name, cells in by_column if all(map(_is_number, cells))}
 
@@ -227,21 +227,21 @@ def _is_number(text: str) -> bool:
     return re.fullmatch(r"-?[\d.]+", text) is not None
 
 
-def middle(frames: Sequence[Frame], index: int, metric: str) -> float | None:
+def median_of(frames: Sequence[Frame], index: int, metric: str) -> float | None:
     values = [frame.devices[index].get(metric) for frame in frames]
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
 
 
-def compare(name: str, theirs: Sequence[float | None], mine: float | None, slack: float) -> str | None:
-    """What is wrong; nothing if gpumon's value lies among theirs, or neither has one."""
+def compare(name: str, theirs: Sequence[float | None], mine: float | None, tolerance: float) -> str | None:
+    """A description of the disagreement; None if gpumon's value lies among theirs, or neither has a value."""
     known = [value for value in theirs if value is not None]
     print(f"{name:52} nvidia-smi {known}  gpumon {mine}")
     if not known and mine is None:
         return None
     if not known or mine is None:
         return f"{name}: nvidia-smi {known}, gpumon {mine}"
-    return None if min(known) - slack <= mine <= max(known) + slack else f"{name}: {known} against {mine}"
+    return None if min(known) - tolerance <= mine <= max(known) + tolerance else f"{name}: {known} against {mine}"
 
 
 def wrong_fields(before: Sequence[ET.Element], frame: Frame, after: Sequence[ET.Element], *, pauses: bool) -> list[str]:
@@ -249,77 +249,79 @@ def wrong_fields(before: Sequence[ET.Element], frame: Frame, after: Sequence[ET.
     for device, first, last in zip(frame.devices, before, after, strict=True):
         assert device.uuid == first.findtext("uuid")
         for path, mine in WORDS.items():
-            theirs = {words(each.findtext(path)) for each in (first, last)}
-            said = words(mine(device))
-            print(f"{device.index} {path:50} nvidia-smi {theirs}  gpumon {said!r}")
-            if said not in theirs and not theirs <= {"n", ""}:
-                wrong.append(f"{device.index} {path}: {theirs} against {said!r}")
+            theirs = {words(gpu.findtext(path)) for gpu in (first, last)}
+            text = words(mine(device))
+            print(f"{device.index} {path:50} nvidia-smi {theirs}  gpumon {text!r}")
+            if text not in theirs and not theirs <= {"n", ""}:
+                wrong.append(f"{device.index} {path}: {theirs} against {text!r}")
         for field in FIELDS:
             if pauses and field.metric in MOMENTARY:
                 continue
-            readings = [figure(each, field.path) for each in (first, last)]
-            scaled = [None if value is None else value * field.scale for value in readings]
-            wrong.append(compare(f"{device.index} {field.path}", scaled, device.get(field.metric), field.off) or "")
-    return [each for each in wrong if each]
+            values = [number_of(gpu, field.path) for gpu in (first, last)]
+            scaled = [None if value is None else value * field.scale for value in values]
+            wrong.append(
+                compare(f"{device.index} {field.path}", scaled, device.get(field.metric), field.tolerance) or ""
+            )
+    return list(filter(None, wrong))
 
 
-def wrong_middles(theirs: Mapping[int, Mapping[str, float]], frames: Sequence[Frame], wobble: float) -> list[str]:
+def wrong_medians(theirs: Mapping[int, Mapping[str, float]], frames: Sequence[Frame], factor: float) -> list[str]:
     wrong = []
     for index, columns in theirs.items():
-        for each in (*COLUMNS, *ACTIVITIES):
-            if wobble > 1 and each.metric in MOMENTARY:
+        for column in (*COLUMNS, *ACTIVITIES):
+            if factor > 1 and column.metric in MOMENTARY:
                 continue
-            value = columns.get(each.name)
-            scaled = None if value is None else value * each.scale
-            slack = (each.off + each.share * abs(scaled or 0.0)) * wobble
-            mine = middle(frames, index, each.metric)
-            wrong.append(compare(f"{index} {each.name} {each.metric}", [scaled], mine, slack) or "")
-    return [each for each in wrong if each]
+            value = columns.get(column.name)
+            scaled = None if value is None else value * column.scale
+            tolerance = (column.tolerance + column.share * abs(scaled or 0.0)) * factor
+            mine = median_of(frames, index, column.metric)
+            wrong.append(compare(f"{index} {column.name} {column.metric}", [scaled], mine, tolerance) or "")
+    return list(filter(None, wrong))
 
 
 @pytest.mark.parametrize("load", LOADS)
 def test_every_field_agrees(load: str) -> None:
     if load != "idle":
         pytest.importorskip("torch")
-    with Watch() as watch, loads(LOADS[load], len(queried())):
-        watch.seconds(WARM_SECONDS)
+    with DetailedStream() as detailed, loads(LOADS[load], len(queried())):
+        detailed.seconds(WARM_SECONDS)
         before = queried()
-        frame = watch.seconds(1.5)[-1]
+        frame = detailed.seconds(1.5)[-1]
         after = queried()
-        dmon = Dmon(WATCHED_SECONDS)
-        frames = watch.seconds(WATCHED_SECONDS)
-        middles = dmon.middles()
-        wobble = WOBBLES.get(load, 1.0)
-        wrong = wrong_fields(before, frame, after, pauses=wobble > 1) + wrong_middles(middles, frames, wobble)
+        dmon = Dmon(SAMPLED_SECONDS)
+        frames = detailed.seconds(SAMPLED_SECONDS)
+        medians = dmon.medians()
+        factor = TOLERANCE_FACTORS.get(load, 1.0)
+        wrong = wrong_fields(before, frame, after, pauses=factor > 1) + wrong_medians(medians, frames, factor)
         assert not wrong, "\n".join(wrong)
         if load == "matmul":
             assert_power_cap(frames)
 
 
 def assert_power_cap(frames: Sequence[Frame]) -> None:
-    """At its power limit a GPU says so. Dense products bring a chip of a server there; others end the test here."""
+    """A GPU at its power limit reports it. Dense products bring a server GPU to its limit; others skip the test."""
     devices = [device for frame in frames[2:] for device in frame.devices]
-    capped = [each for each in devices if each.readings["power_watts"] > 0.985 * each.readings["power_limit_watts"]]
+    capped = [gpu for gpu in devices if gpu.readings["power_watts"] > 0.985 * gpu.readings["power_limit_watts"]]
     if not capped:
         pytest.skip("the products do not reach the power limit of this chip")
-    assert all("sw_power_cap" in (each.throttle_reasons or ()) for each in capped)
+    assert all("sw_power_cap" in (gpu.throttle_reasons or ()) for gpu in capped)
 
 
 def test_nvlink_rates_are_those_of_the_copy() -> None:
     if len(queried()) < 2:
-        pytest.skip("it takes two GPUs")
+        pytest.skip("needs two GPUs")
     pytest.importorskip("torch")
     command = [sys.executable, str(LOAD), "peers", "0", "60"]
-    with Watch() as watch, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as copying:
+    with DetailedStream() as detailed, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as copying:
         assert copying.stdout is not None
         assert "ready\n" in iter(copying.stdout.readline, "")
-        watch.seconds(WARM_SECONDS)
-        frames = watch.seconds(WATCHED_SECONDS)
+        detailed.seconds(WARM_SECONDS)
+        frames = detailed.seconds(SAMPLED_SECONDS)
         copying.terminate()
         rates = [float(line.split()[1]) for line in copying.stdout if line.startswith("rate")]
     rate = statistics.median(rates)
-    sent = middle(frames, 0, "nvlink_transmit_bytes_per_second")
-    received = middle(frames, 1, "nvlink_receive_bytes_per_second")
+    sent = median_of(frames, 0, "nvlink_transmit_bytes_per_second")
+    received = median_of(frames, 1, "nvlink_receive_bytes_per_second")
     print(f"copied {rate / 1e9:.1f} GB/s, sent {(sent or 0) / 1e9:.1f}, received {(received or 0) / 1e9:.1f}")
     assert sent == pytest.approx(rate, rel=0.15)
     assert received == pytest.approx(rate, rel=0.15)

@@ -1,4 +1,4 @@
-"""The watch for Xids on a real driver: it takes the registration, and the wait holds up nobody."""
+"""Waiting for Xids on a real driver: the driver accepts the registration, and the wait delays no other call."""
 
 import time
 
@@ -6,22 +6,22 @@ import pytest
 
 from gpumon.collect.xids import PAUSE_SECONDS, WAIT_MILLISECONDS
 from gpumon.core.model import Frame
-from gpumon.streams.base import Rewound
+from gpumon.streams.base import Discontinuity
 from gpumon.streams.live import LiveStream
 
 pytestmark = pytest.mark.gpu
 
 
-def test_the_driver_takes_the_registration_and_the_wait_holds_up_no_other_call() -> None:
+def test_the_driver_accepts_the_registration_and_the_wait_delays_no_other_call() -> None:
     stream = LiveStream(0.2)
     stream.start()
-    stream.count_calls(True)
+    stream.set_call_stats(True)
     frames: list[Frame] = []
     deadline = time.monotonic() + PAUSE_SECONDS + 6 * WAIT_MILLISECONDS / 1000 + 2
     try:
         while (left := deadline - time.monotonic()) > 0:
             stream.inbox.arrived.wait(left)
-            frames += [each for each in stream.inbox.drain() if not isinstance(each, Rewound)]
+            frames += [arrival for arrival in stream.inbox.drain() if not isinstance(arrival, Discontinuity)]
     finally:
         stream.close()
     costs = {cost.call: cost for cost in frames[-1].sweep.calls_by_name}
@@ -29,5 +29,5 @@ def test_the_driver_takes_the_registration_and_the_wait_holds_up_no_other_call()
     assert registered.count == len([device for device in frames[-1].devices if device.instance is None])
     assert registered.errors == 0
     slowest = max((cost for cost in costs.values() if "Init" not in cost.call), key=lambda cost: cost.longest_seconds)
-    assert slowest.longest_seconds < WAIT_MILLISECONDS / 1000 / 2, f"{slowest.call} waited for the wait"
+    assert slowest.longest_seconds < WAIT_MILLISECONDS / 1000 / 2, f"{slowest.call} was delayed by the wait"
     assert stream.replaced == 0

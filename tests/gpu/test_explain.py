@@ -1,6 +1,7 @@
-"""On a real GPU: the errors that its torch prints are the ones that the catalogue knows, and their figures are read.
+"""On a real GPU: the catalogue knows the errors that torch prints, and their values are read.
 
-Each is provoked in a process of its own; memory is capped before it is asked for, so that nobody else loses any.
+Each error is caused in a separate process. Memory is capped before the allocation, so that other processes are not
+affected.
 """
 
 import subprocess
@@ -20,18 +21,18 @@ import torch
 torch.cuda.set_per_process_memory_fraction(0.01)
 torch.empty(1 << 36, dtype=torch.uint8, device="cuda")
 """
-ASSERTED = """
+DEVICE_ASSERT = """
 import torch
 weights, index = torch.ones(4, 2, device="cuda"), torch.tensor([9], device="cuda")
 torch.nn.functional.embedding(index, weights)
 torch.cuda.synchronize()
 """
-ELSEWHERE = "import torch; torch.ones(1, device='cuda:99')"
-MIXED = "import torch; torch.ones(2, 2, device='cuda') @ torch.ones(2, 2)"
+BAD_ORDINAL = "import torch; torch.ones(1, device='cuda:99')"
+DEVICE_MISMATCH = "import torch; torch.ones(2, 2, device='cuda') @ torch.ones(2, 2)"
 
 
 def cause_of(program: str) -> Match:
-    """What is told to be the cause of a program's failure."""
+    """The cause that gpumon finds for the failure of a program."""
     failed = subprocess.run(
         [str(find_interpreter().path), "-c", program], check=False, capture_output=True, text=True, timeout=120
     )
@@ -41,16 +42,17 @@ def cause_of(program: str) -> Match:
     return explanation.cause
 
 
-def test_a_cap_is_read_from_the_figures() -> None:
+def test_a_memory_cap_is_recognized() -> None:
     cause = cause_of(CAPPED)
     assert (cause.error.id, cause.memory_cause) == ("oom", MemoryCause.CAP)
-    assert cause.figures["asked_bytes"] == 1 << 36
-    assert {"total_bytes", "free_bytes", "allowed_bytes", "allocated_bytes"} <= set(cause.figures)
+    assert cause.values["asked_bytes"] == 1 << 36
+    assert {"total_bytes", "free_bytes", "allowed_bytes", "allocated_bytes"} <= set(cause.values)
     assert "GPU 0 memory" in cause.evidence
 
 
 @pytest.mark.parametrize(
-    ("program", "error_id"), [(ASSERTED, "device-assert"), (ELSEWHERE, "bad-ordinal"), (MIXED, "device-mismatch")]
+    ("program", "error_id"),
+    [(DEVICE_ASSERT, "device-assert"), (BAD_ORDINAL, "bad-ordinal"), (DEVICE_MISMATCH, "device-mismatch")],
 )
-def test_what_torch_prints_is_known(program: str, error_id: str) -> None:
+def test_errors_of_torch_are_known(program: str, error_id: str) -> None:
     assert cause_of(program).error.id == error_id

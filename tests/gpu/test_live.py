@@ -1,4 +1,4 @@
-"""On a real GPU: gpumon agrees with nvidia-smi, holds no device memory, and shows what a load does."""
+"""On a real GPU: gpumon agrees with nvidia-smi, holds no device memory, and shows a load."""
 
 import json
 import os
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(180), pytest.mark.xdist_group
 LOAD = Path(__file__).with_name("load.py")
 MEBIBYTE = 1 << 20
 
-# nvidia-smi's field, gpumon's, scale from the one to the other, and how far two readings of one moment may lie apart
+# field of nvidia-smi, metric of gpumon, factor between their units, and maximum difference of two samples
 SHARED = (
     ("memory.total", "memory_total_bytes", MEBIBYTE, MEBIBYTE),
     ("memory.used", "memory_used_bytes", MEBIBYTE, 2 * MEBIBYTE),
@@ -73,7 +73,7 @@ def status() -> Any:  # noqa: ANN401 - a JSON document
 
 @contextmanager
 def load(role: str, device: int = 0, seconds: float = 60) -> Iterator[int]:
-    """Runs a load in a process of its own; yields its PID once it works."""
+    """Run a load in a separate process; yields its PID when it works."""
     process = subprocess.Popen([sys.executable, str(LOAD), role, str(device), str(seconds)], stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
@@ -94,10 +94,10 @@ def gpumon(*arguments: str, rows: int = 30, cols: int = 120) -> Terminal:
 
 def assert_agreement() -> None:
     fields = ("uuid", "pci.bus_id", "name", "pstate", "clocks_event_reasons.active", "driver_version")
-    asked = [field for field, *_ in SHARED]
-    before = smi("gpu", *fields, *asked)
+    shared_fields = [field for field, *_ in SHARED]
+    before = smi("gpu", *fields, *shared_fields)
     mine = status()
-    after = smi("gpu", *fields, *asked)
+    after = smi("gpu", *fields, *shared_fields)
     assert len(mine["devices"]) == len(before)
     for device, first, last in zip(mine["devices"], before, after, strict=True):
         assert device["uuid"] == first["uuid"]
@@ -123,10 +123,10 @@ def test_status_agrees_with_nvidia_smi_when_idle() -> None:
 def test_status_agrees_with_nvidia_smi_under_a_matmul() -> None:
     with load("matmul"):
         assert_agreement()
-        found = status()["devices"][0]
-        assert found["utilization_gpu_percent"] > 90
-        loud = [alert for alert in found["alerts"] if alert["severity"] != "info"]
-        assert loud == [], "a healthy GPU at full load is no alarm"
+        device = status()["devices"][0]
+        assert device["utilization_gpu_percent"] > 90
+        serious = [alert for alert in device["alerts"] if alert["severity"] != "info"]
+        assert serious == [], "a healthy GPU at full load"
 
 
 def test_processes_agree_with_nvidia_smi() -> None:
@@ -135,8 +135,8 @@ def test_processes_agree_with_nvidia_smi() -> None:
         device = status()["devices"][0]
         mine = {process["pid"]: process for process in device["processes"]}
         assert set(mine) == set(theirs)
-        if pid not in mine:  # the driver knows host PIDs only, and this is a container
-            pytest.skip("PIDs are those of another namespace here")
+        if pid not in mine:  # the driver reports host PIDs, and this is a container
+            pytest.skip("the driver reports PIDs of another PID namespace")
         process = mine[pid]
         assert abs(process["memory_bytes"] / MEBIBYTE - theirs[pid]) <= 2
         assert process["memory_bytes"] > 1 << 30

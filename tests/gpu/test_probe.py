@@ -1,4 +1,4 @@
-"""On real GPUs: what a probe tells is what the process itself prints, and with the driver's figures it adds up."""
+"""On real GPUs: a probe reports what the process itself prints, and the sum agrees with the driver's values."""
 
 import gzip
 import json
@@ -16,8 +16,8 @@ import pytest
 
 from gpumon.core.model import Frame
 from gpumon.operations.memory import PartKind, Waterfall, waterfall
-from gpumon.operations.status import look
-from gpumon.probe.client import Answer, Ask, Probe, ProbeWatcher
+from gpumon.operations.one_shot import sample_frame
+from gpumon.probe.client import Answer, Probe, ProbeWatcher, RequestKind
 from tests.probe.children import PATIENCE, waited
 from tests.terminal import Terminal
 
@@ -37,13 +37,13 @@ def train(size):
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-def say():
+def report():
     torch.cuda.synchronize()
     held = [torch.cuda.memory_allocated(), torch.cuda.memory_reserved(), torch.cuda.max_memory_allocated()]
     print(json.dumps(held), flush=True)
 for size in (64, 16, 32):
     train(size)
-say()
+report()
 for line in sys.stdin:
     exec(line)
 """
@@ -59,7 +59,7 @@ more = []
 while True:
     more.append(torch.empty(1536 << 20, dtype=torch.uint8, device="cuda"))
 """
-NEIGHBOUR = """
+OTHER_PROCESS = """
 import sys, torch
 held = torch.empty(int(0.6 * torch.cuda.get_device_properties(0).total_memory), dtype=torch.uint8, device="cuda")
 print("ready", flush=True)
@@ -77,40 +77,40 @@ def tmp_path(short_path: Path) -> Path:
     return short_path
 
 
-class Job:
-    """A program under `gpumon watch`, whose probe is to be found in a folder of the test's."""
+class WatchedProgram:
+    """A program under `gpumon watch`, whose probe uses a folder of the test."""
 
     def __init__(self, folder: Path, code: str, more: Mapping[str, str]) -> None:
         self.folder = folder
         command = [sys.executable, "-m", "gpumon", "watch", "--", sys.executable, "-c", code]
-        own = {**os.environ, **places(folder), "PYTHONPATH": paths(), **more}
+        own = {**os.environ, **probe_environment(folder), "PYTHONPATH": python_path(), **more}
         self.process = subprocess.Popen(
             command, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
-    def say(self, line: str) -> None:
+    def send(self, line: str) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
-    def hear(self) -> Any:  # noqa: ANN401 - what the program prints
+    def read(self) -> Any:  # noqa: ANN401 - what the program prints
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.process.stderr and self.process.stderr.read()
         return json.loads(line)
 
 
-def places(folder: Path) -> dict[str, str]:
+def probe_environment(folder: Path) -> dict[str, str]:
     return {"GPUMON_PROBE_DIR": str(folder / "sockets"), "XDG_STATE_HOME": str(folder / "state")}
 
 
-def paths() -> str:
+def python_path() -> str:
     return os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 @contextmanager
-def running(folder: Path, code: str = TRAINING, **more: str) -> Iterator[Job]:
-    job = Job(folder, code, more)
+def running(folder: Path, code: str = TRAINING, **more: str) -> Iterator[WatchedProgram]:
+    job = WatchedProgram(folder, code, more)
     try:
         yield job
     finally:
@@ -129,126 +129,130 @@ def watching(folder: Path) -> Iterator[ProbeWatcher]:
 
 
 def fresh(watcher: ProbeWatcher, count: int = 1) -> Mapping[int, Probe]:
-    """What the probes tell from now on."""
+    """The next readings of the probes."""
     now = time.monotonic()
 
-    def told() -> Mapping[int, Probe] | None:
+    def new_probes() -> Mapping[int, Probe] | None:
         new = {
-            pid: each for pid, each in watcher.probes.items() if each.reading and each.reading.monotonic_seconds > now
+            pid: probe
+            for pid, probe in watcher.probes.items()
+            if probe.reading and probe.reading.monotonic_seconds > now and probe.reading.devices
         }
-        return new if len(new) == count and all(each.reading.devices for each in new.values() if each.reading) else None
+        return new if len(new) == count else None
 
-    found: Mapping[int, Probe] = waited(told)
-    return found
+    probes: Mapping[int, Probe] = waited(new_probes)
+    return probes
 
 
 def answer_of(watcher: ProbeWatcher, number: int) -> Any:  # noqa: ANN401 - what was asked for
-    """The result of what was asked."""
+    """The result of a request."""
     arrived: list[Answer] = []
 
-    def came() -> Answer | None:
-        arrived.extend(each for each in watcher.inbox.drain() if isinstance(each, Answer))
-        return next((each for each in arrived if each.id == number), None)
+    def arrival() -> Answer | None:
+        arrived.extend(item for item in watcher.inbox.drain() if isinstance(item, Answer))
+        return next((item for item in arrived if item.id == number), None)
 
-    answer: Answer = waited(came)
+    answer: Answer = waited(arrival)
     assert answer.result is not None, answer.problem
     return answer.result
 
 
 def gpu_count() -> int:
-    return len(look().gpus)
+    return len(sample_frame().gpus)
 
 
-def sizes(told: Waterfall) -> dict[PartKind, int]:
-    found = dict.fromkeys(PartKind, 0)
-    for part in told.parts:
-        found[part.kind] += part.bytes
-    return found
+def sizes(memory: Waterfall) -> dict[PartKind, int]:
+    by_kind = dict.fromkeys(PartKind, 0)
+    for part in memory.parts:
+        by_kind[part.kind] += part.bytes
+    return by_kind
 
 
 def of_gpu(frame: Frame, probes: Mapping[int, Probe], index: int = 0) -> Waterfall:
-    told = waterfall(frame.gpus[index], probes)
-    print("\n".join(f"{part.kind.value:16} {part.pid or '':>8} {part.bytes / MIB:12.1f} MiB" for part in told.parts))
-    print(*told.notes, sep="\n")
-    return told
+    memory = waterfall(frame.gpus[index], probes)
+    print("\n".join(f"{part.kind.value:16} {part.pid or '':>8} {part.bytes / MIB:12.1f} MiB" for part in memory.parts))
+    print(*memory.notes, sep="\n")
+    return memory
 
 
 @pytest.mark.parametrize("setting", ["", "expandable_segments:True", "backend:cudaMallocAsync"])
-def test_the_figures_are_those_of_the_process_and_nothing_is_left_over(tmp_path: Path, setting: str) -> None:
+def test_the_statistics_are_those_of_the_process_and_little_is_unattributed(tmp_path: Path, setting: str) -> None:
     with running(tmp_path, PYTORCH_CUDA_ALLOC_CONF=setting) as job, watching(tmp_path) as watcher:
-        allocated, reserved, peak = job.hear()
+        allocated, reserved, peak = job.read()
         probes = fresh(watcher)
         (probe,) = probes.values()
         assert probe.reading is not None
-        (told,) = probe.reading.devices
-        assert (told.allocated_bytes, told.reserved_bytes, told.allocated_peak_bytes) == (allocated, reserved, peak)
-        frame = look()
-        found = sizes(of_gpu(frame, probes))
+        (statistics,) = probe.reading.devices
+        assert (statistics.allocated_bytes, statistics.reserved_bytes) == (allocated, reserved)
+        assert statistics.allocated_peak_bytes == peak
+        frame = sample_frame()
+        parts = sizes(of_gpu(frame, probes))
         used = frame.gpus[0].get("memory_used_bytes")
         assert used is not None
-        assert sum(found.values()) == frame.gpus[0].get("memory_total_bytes")
-        assert found[PartKind.ALLOCATED] == allocated
-        assert found[PartKind.UNOWNED] < 0.01 * used
-        assert 0.1 * GIB < found[PartKind.CONTEXT] < 2 * GIB
-        print(f"unowned {found[PartKind.UNOWNED] / MIB:.1f} MiB of {used / MIB:.0f}")
+        assert sum(parts.values()) == frame.gpus[0].get("memory_total_bytes")
+        assert parts[PartKind.ALLOCATED] == allocated
+        assert parts[PartKind.UNATTRIBUTED] < 0.01 * used
+        assert 0.1 * GIB < parts[PartKind.CONTEXT] < 2 * GIB
+        print(f"unattributed {parts[PartKind.UNATTRIBUTED] / MIB:.1f} MiB of {used / MIB:.0f}")
         assert probe.reading.cost is not None
         print(probe.reading.cost)
 
 
 def test_two_ranks_on_two_gpus(tmp_path: Path) -> None:
     if gpu_count() < 2:
-        pytest.skip("it takes two GPUs")
+        pytest.skip("needs two GPUs")
     with ExitStack() as stack:
         jobs = [
             stack.enter_context(running(tmp_path, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2"))
             for rank in range(2)
         ]
         watcher = stack.enter_context(watching(tmp_path))
-        printed = [job.hear() for job in jobs]
+        printed = [job.read() for job in jobs]
         probes = fresh(watcher, 2)
-        frame = look()
-        by_rank = {each.process.rank: each for each in probes.values()}
+        frame = sample_frame()
+        by_rank = {probe.process.rank: probe for probe in probes.values()}
         for rank, (allocated, reserved, _) in enumerate(printed):
             reading = by_rank[rank].reading
             assert reading is not None
-            assert [(each.allocated_bytes, each.reserved_bytes) for each in reading.devices] == [(allocated, reserved)]
-            found = sizes(of_gpu(frame, probes, rank))
-            assert found[PartKind.ALLOCATED] == allocated
-            assert found[PartKind.UNOWNED] < 0.01 * (frame.gpus[rank].get("memory_used_bytes") or 0)
+            (statistics,) = reading.devices
+            assert (statistics.allocated_bytes, statistics.reserved_bytes) == (allocated, reserved)
+            parts = sizes(of_gpu(frame, probes, rank))
+            assert parts[PartKind.ALLOCATED] == allocated
+            assert parts[PartKind.UNATTRIBUTED] < 0.01 * (frame.gpus[rank].get("memory_used_bytes") or 0)
 
 
-def test_emptying_the_cache_gives_back_what_was_promised(tmp_path: Path) -> None:
+def test_emptying_the_cache_frees_the_releasable_bytes(tmp_path: Path) -> None:
     with running(tmp_path) as job, watching(tmp_path) as watcher:
-        job.hear()
-        job.say("model(torch.randn(64, 256, 2048, device=device)).sum().item(); say()")
-        job.hear()
+        job.read()
+        job.send("model(torch.randn(64, 256, 2048, device=device)).sum().item(); report()")
+        job.read()
         ((pid, probe),) = fresh(watcher).items()
         assert probe.reading is not None
-        promised = probe.reading.devices[0].releasable_bytes
-        before = look().gpus[0].get("memory_used_bytes")
-        emptied = answer_of(watcher, watcher.ask(pid, Ask.EMPTY_CACHE))
-        assert emptied.before[0].reserved_bytes - emptied.after[0].reserved_bytes == promised
-        after = look().gpus[0].get("memory_used_bytes")
-        assert promised is not None
+        releasable = probe.reading.devices[0].releasable_bytes
+        before = sample_frame().gpus[0].get("memory_used_bytes")
+        emptied = answer_of(watcher, watcher.ask(pid, RequestKind.EMPTY_CACHE))
+        assert emptied.before[0].reserved_bytes - emptied.after[0].reserved_bytes == releasable
+        after = sample_frame().gpus[0].get("memory_used_bytes")
+        assert releasable is not None
         assert before is not None
         assert after is not None
-        print(f"promised {promised / MIB:.1f} MiB, the driver's memory in use fell by {(before - after) / MIB:.1f} MiB")
-        assert promised > GIB
-        assert before - after == pytest.approx(promised, abs=4 * MIB)
-        job.say("train(8); say()")
-        assert job.hear()
+        print(f"releasable {releasable / MIB:.1f} MiB, memory in use fell by {(before - after) / MIB:.1f} MiB")
+        assert releasable > GIB
+        assert before - after == pytest.approx(releasable, abs=4 * MIB)
+        job.send("train(8); report()")
+        assert job.read()
 
 
 def test_the_cache_is_emptied_from_the_screen(tmp_path: Path) -> None:
-    environment = {**os.environ, **places(tmp_path), "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    environment = {**os.environ, **probe_environment(tmp_path), "TERM": "xterm-256color", "COLORTERM": "truecolor"}
     with running(tmp_path) as job:
-        job.hear()
+        job.read()
         with Terminal([sys.executable, "-m", "gpumon", "--interval", "0.5"], environment, 50, 160) as terminal:
             terminal.wait_for(r"Python|python", PATIENCE)
             terminal.send("m")
             terminal.wait_for(r"tensors", PATIENCE)
             terminal.wait_for(r"fragmented", PATIENCE)
-            before = look().gpus[0].get("memory_used_bytes") or 0
+            before = sample_frame().gpus[0].get("memory_used_bytes") or 0
             terminal.send("e")
             print(terminal.wait_for(r"Empty the cache", PATIENCE))
             terminal.send("y")
@@ -262,31 +266,30 @@ def test_the_cache_is_emptied_from_the_screen(tmp_path: Path) -> None:
             print(terminal.wait_for(r"PyTorch CUDA memory summary", PATIENCE))
             terminal.send("q")
             assert terminal.wait_exit() == 0
-        fell = before - (look().gpus[0].get("memory_used_bytes") or 0)
-        told = re.search(r"([\d.]+) GiB came back", screen)
-        assert told is not None
-        assert fell / GIB == pytest.approx(float(told[1]), rel=0.01)
-        job.say("train(8); say()")
-        assert job.hear()
+        fell = before - (sample_frame().gpus[0].get("memory_used_bytes") or 0)
+        freed = re.search(r"([\d.]+) GiB [a-z ]+ in \d+ ms", screen)
+        assert freed is not None
+        assert fell / GIB == pytest.approx(float(freed[1]), rel=0.01)
+        job.send("train(8); report()")
+        assert job.read()
 
 
 def explained(folder: Path) -> dict[str, Any]:
-    """What gpumon says of the file that was left."""
+    """The first match of `gpumon explain` for the file that the probe has written."""
     (path,) = (folder / "state" / "gpumon" / "oom").glob("oom-*.json.gz")
     document = json.loads(gzip.decompress(path.read_bytes()))
     print({key: document[key] for key in ("request", "device")}, len(document["segments"]), path.stat().st_size)
     command = [sys.executable, "-m", "gpumon", "explain", "--no-live", "--json", str(path)]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": paths()}
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": python_path()}
     )
-    told = json.loads(done.stdout)
-    matches: list[dict[str, Any]] = told["matches"]
+    matches: list[dict[str, Any]] = json.loads(done.stdout)["matches"]
     return matches[0]
 
 
 def test_fragmentation_is_explained_from_the_file(tmp_path: Path) -> None:
-    if any(device.processes for device in look().gpus):
-        pytest.skip("it takes a GPU that nobody else uses")
+    if any(device.processes for device in sample_frame().gpus):
+        pytest.skip("needs a GPU that no other process uses")
     with running(tmp_path, FRAGMENTED) as job:
         _, err = job.process.communicate(timeout=PATIENCE * 4)
         assert job.process.returncode == 1
@@ -295,15 +298,15 @@ def test_fragmentation_is_explained_from_the_file(tmp_path: Path) -> None:
             .splitlines()[-1]
             .startswith("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50")
         )
-    told = explained(tmp_path)
-    assert (told["id"], told["memory_cause"]) == ("oom", "fragmentation")
+    match = explained(tmp_path)
+    assert (match["id"], match["memory_cause"]) == ("oom", "fragmentation")
 
 
-def test_a_neighbour_is_explained_from_the_file(tmp_path: Path) -> None:
-    if any(device.processes for device in look().gpus):
-        pytest.skip("it takes a GPU that nobody else uses")
+def test_another_process_is_explained_from_the_file(tmp_path: Path) -> None:
+    if any(device.processes for device in sample_frame().gpus):
+        pytest.skip("needs a GPU that no other process uses")
     holding = subprocess.Popen(
-        [sys.executable, "-c", NEIGHBOUR], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", OTHER_PROCESS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
         assert holding.stdout is not None
@@ -314,16 +317,16 @@ def test_a_neighbour_is_explained_from_the_file(tmp_path: Path) -> None:
     finally:
         holding.kill()
         holding.communicate()
-    told = explained(tmp_path)
-    assert (told["id"], told["memory_cause"]) == ("oom", "neighbour")
+    match = explained(tmp_path)
+    assert (match["id"], match["memory_cause"]) == ("oom", "neighbour")
 
 
-def test_the_segments_and_the_summary_are_told(tmp_path: Path) -> None:
+def test_the_probe_reports_segments_and_summary(tmp_path: Path) -> None:
     with running(tmp_path) as job, watching(tmp_path) as watcher:
-        _, reserved, _ = job.hear()
+        _, reserved, _ = job.read()
         ((pid, _),) = fresh(watcher).items()
-        told = answer_of(watcher, watcher.ask(pid, Ask.SEGMENTS))
-        assert sum(each.size_bytes for each in told.segments) == reserved
-        print(f"{len(told.segments)} segments in {told.seconds * 1e3:.2f} ms")
+        answer = answer_of(watcher, watcher.ask(pid, RequestKind.SEGMENTS))
+        assert sum(segment.size_bytes for segment in answer.segments) == reserved
+        print(f"{len(answer.segments)} segments in {answer.seconds * 1e3:.2f} ms")
         time.sleep(0.5)
-        assert "PyTorch CUDA memory summary" in answer_of(watcher, watcher.ask(pid, Ask.SUMMARY, ordinal=0))
+        assert "PyTorch CUDA memory summary" in answer_of(watcher, watcher.ask(pid, RequestKind.SUMMARY, ordinal=0))

@@ -1,6 +1,6 @@
-"""On a real GPU: every workload runs to a verdict, comes near what the chip can do, and leaves nothing behind.
+"""On a real GPU: every workload reaches a verdict and the performance of the chip, and leaves nothing behind.
 
-Figures are printed (``pytest -m gpu -n 0 -s``); what is asserted leaves room for chips other than the one at hand.
+Results are printed (``pytest -m gpu -n 0 -s``); the assertions leave room for other chips.
 """
 
 import json
@@ -23,8 +23,8 @@ from tests.terminal import Terminal
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(240), pytest.mark.xdist_group("gpu")]
 
 CONTEXT_BYTES = 1 << 30
-"""More than a CUDA context takes."""
-ENOUGH_SHARE = 0.97
+"""More than the memory of a CUDA context."""
+MIN_SHARE = 0.97
 F5 = "\x1b[15~"
 BARE_LOOP = """
 import sys, torch
@@ -47,11 +47,11 @@ print(sorted(rates)[len(rates) // 2])
 """
 
 
-class Ran:
-    """A workload that `gpumon run --json` has run, with the times at which its events were read."""
+class WorkloadProcess:
+    """A `gpumon run --json` process and its events."""
 
     def __init__(self, *argv: str) -> None:
-        self.began = time.time()
+        self.started = time.time()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "gpumon", "run", *argv, "--json"], stdout=subprocess.PIPE, text=True
         )
@@ -64,46 +64,46 @@ class Ran:
             yield self.events[-1]
 
     def finish(self) -> dict[str, Any]:
-        """Reads to the end; returns the result."""
+        """Read all events; returns the result."""
         for _ in self:
             pass
         self.process.wait(30)
-        found = [event for event in self.events if event["event"] == "result"]
-        assert found, self.events[-5:]
-        return found[0]
+        results = [event for event in self.events if event["event"] == "result"]
+        assert results, self.events[-5:]
+        return results[0]
 
     def first(self, *kinds: str) -> float:
-        """Seconds from the start to the first event of the kinds."""
-        return min(float(each["time_seconds"]) for each in self.events if each["event"] in kinds) - self.began
+        """Seconds from the start to the first event of some kinds."""
+        return min(float(event["time_seconds"]) for event in self.events if event["event"] in kinds) - self.started
 
     def times(self) -> str:
-        """Seconds to what a user waits for."""
+        """Seconds to the events that a user waits for."""
         waits = {
             "hello": ("hello",),
             "plan": ("plan",),
-            "first figure": ("metric", "timing", "result"),
+            "first metric": ("metric", "timing", "result"),
             "end": ("bye",),
         }
         return ", ".join(f"{name} after {self.first(*kinds):.2f} s" for name, kinds in waits.items())
 
 
-def figures(result: dict[str, Any]) -> dict[str, float]:
-    return {each["name"]: each["value"] for each in result["figures"]}
+def metrics(result: dict[str, Any]) -> dict[str, float]:
+    return {metric["name"]: metric["value"] for metric in result["figures"]}
 
 
 def show(result: dict[str, Any]) -> None:
     print(f"\n{result['workload']} on {result['device']}: {result['verdict']}. {result['why']}")
-    for each in result["figures"]:
-        limit = f" of {each['limit']:.4g} ({each['limit_source']})" if each.get("limit") else ""
-        print(f"  {each['name']:32} {each['value']:.5g} {each['unit']}{limit}  n={each['repetitions']}")
+    for metric in result["figures"]:
+        limit = f" of {metric['limit']:.4g} ({metric['limit_source']})" if metric.get("limit") else ""
+        print(f"  {metric['name']:32} {metric['value']:.5g} {metric['unit']}{limit}  n={metric['repetitions']}")
 
 
 def used_bytes() -> list[int]:
     return [int(device["memory_used_bytes"]) for device in status()["devices"]]
 
 
-def assert_given_back(before: list[int], seconds: float = 5) -> None:
-    """The memory of every GPU is what it was, within ``seconds``."""
+def assert_memory_freed(before: list[int], seconds: float = 5) -> None:
+    """The used memory of every GPU returns to its former value within ``seconds``."""
     deadline = time.monotonic() + seconds
     while (after := used_bytes()) != before and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -111,7 +111,7 @@ def assert_given_back(before: list[int], seconds: float = 5) -> None:
 
 
 @pytest.fixture(autouse=True)
-def state_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def separate_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
@@ -126,31 +126,31 @@ def state_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("transfer", []),
     ],
 )
-def test_it_runs_to_a_verdict_and_leaves_nothing_behind(name: str, settings: list[str]) -> None:
+def test_a_workload_reaches_a_verdict_and_frees_its_memory(name: str, settings: list[str]) -> None:
     before = used_bytes()
-    ran = Ran(name, *settings)
-    result = ran.finish()
+    workload = WorkloadProcess(name, *settings)
+    result = workload.finish()
     show(result)
-    print(f"  {ran.times()}")
+    print(f"  {workload.times()}")
     assert result["verdict"] in {"ok", "warn"}
-    assert ran.process.returncode == 0
-    assert_given_back(before)
+    assert workload.process.returncode == 0
+    assert_memory_freed(before)
 
 
-def test_matmul_comes_near_a_bare_loop() -> None:
+def test_matmul_is_as_fast_as_a_bare_loop() -> None:
     before = used_bytes()
     seconds = "6"
     bare = [bare_rate(seconds)]
-    ran = Ran("matmul", "--set", f"duration={seconds}")
-    result = ran.finish()
+    workload = WorkloadProcess("matmul", "--set", f"duration={seconds}")
+    result = workload.finish()
     bare.append(bare_rate(seconds))
     show(result)
-    share = figures(result)["throughput"] / (sum(bare) / len(bare))
-    print(f"  bare loop {bare[0]:.1f} and {bare[1]:.1f} TFLOP/s; share {share:.4f}; {ran.times()}")
+    share = metrics(result)["throughput"] / (sum(bare) / len(bare))
+    print(f"  bare loop {bare[0]:.1f} and {bare[1]:.1f} TFLOP/s; share {share:.4f}; {workload.times()}")
     assert result["verdict"] in {"ok", "warn"}
-    assert share > ENOUGH_SHARE
-    assert {"sm_clock", "power", "temperature"} <= set(figures(result))
-    assert_given_back(before)
+    assert share > MIN_SHARE
+    assert {"sm_clock", "power", "temperature"} <= set(metrics(result))
+    assert_memory_freed(before)
 
 
 def bare_rate(seconds: str) -> float:
@@ -162,39 +162,39 @@ def bare_rate(seconds: str) -> float:
 
 @pytest.mark.parametrize("dtype", ["fp64", "fp32", "tf32", "fp16", "fp8", "int8"])
 def test_matmul_in_every_type(dtype: str) -> None:
-    result = Ran("matmul", "--set", f"dtype={dtype}", "--set", "duration=2").finish()
+    result = WorkloadProcess("matmul", "--set", f"dtype={dtype}", "--set", "duration=2").finish()
     show(result)
     assert result["verdict"] in {"ok", "warn"}
 
 
-def test_a_wrong_result_is_found() -> None:
-    ran = Ran("matmul", "--set", "inject_error=yes", "--set", "duration=2")
-    result = ran.finish()
+def test_a_wrong_result_is_detected() -> None:
+    workload = WorkloadProcess("matmul", "--set", "inject_error=yes", "--set", "duration=2")
+    result = workload.finish()
     show(result)
     assert result["verdict"] == "fail"
-    assert figures(result)["wrong_elements"] >= 1
-    assert ran.process.returncode == 1
+    assert metrics(result)["wrong_elements"] >= 1
+    assert workload.process.returncode == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_nothing_is_left_when_it_is_stopped_in_the_middle(number: signal.Signals) -> None:
+def test_nothing_is_left_after_a_signal(number: signal.Signals) -> None:
     before = used_bytes()
-    ran = Ran("matmul", "--set", "duration=60", "--set", "size=16384")
-    for event in ran:
+    workload = WorkloadProcess("matmul", "--set", "duration=60", "--set", "size=16384")
+    for event in workload:
         if event["event"] == "metric":
             break
-    pids = tree(ran.process.pid)
+    pids = tree(workload.process.pid)
     assert max(now - then for now, then in zip(used_bytes(), before, strict=True)) > CONTEXT_BYTES
-    began = time.monotonic()
-    ran.process.send_signal(number)
+    stopped = time.monotonic()
+    workload.process.send_signal(number)
     assert all(wait_gone(pid, 5) for pid in pids[1:])
-    ran.process.wait(10)
-    print(f"\ngone {time.monotonic() - began:.2f} s after {number.name}")
-    assert_given_back(before)
+    workload.process.wait(10)
+    print(f"\ngone {time.monotonic() - stopped:.2f} s after {number.name}")
+    assert_memory_freed(before)
 
 
 def test_a_run_in_the_screen(tmp_path: Path) -> None:
-    """The TUI in a real terminal: workloads, the form, a run beside the GPU's figures, its result, its marks."""
+    """The screens in a real terminal: workloads, the form, a run with metrics of its GPU, its result and its marks."""
     before = used_bytes()
     with Terminal([sys.executable, "-m", "gpumon"], dict(os.environ), rows=50, cols=160) as terminal:
         terminal.wait_for(r"\d+%", 30)
@@ -218,11 +218,11 @@ def test_a_run_in_the_screen(tmp_path: Path) -> None:
             time.sleep(1)
             pages.append(terminal.screen())
         terminal.send("\r")
-        terminal.wait_for("Every figure", 10)
+        terminal.wait_for(r"All values", 10)
         time.sleep(4)
         pages.append(terminal.screen())
         terminal.send("q")
         assert terminal.wait_exit() == 0
     out = Path(os.environ.get("OUT", tmp_path))
     (out / "screens.txt").write_text("\n\n".join(pages))
-    assert_given_back(before)
+    assert_memory_freed(before)

@@ -9,8 +9,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".tcss", ".c", ".h", ".yaml", ".yml", ".json", ".txt", ".sh", ""}
 OWN = Path(__file__)
 
-HEX_COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}\b")
-FOREIGN_PACKAGE = re.compile(r"(?:install|pipx run|uvx)(?:\s+-\S+(?:\s+[\w./]+)?)*\s+[\"']?gpumon(?![\w-])")
+HEX_COLOR = re.compile(r"#[0-9a-fA-F]{3,8}\b")
+FOREIGN_PACKAGE = re.compile(r"\b(?:install|pipx run|uvx)(?:\s+-\S+(?:\s+[\w./]+)?)*\s+[\"']?gpumon(?![\w-])")
 FOREIGN_PATH = re.compile(r"(?<![\w.])/(?:work|root)/")
 
 
@@ -31,15 +31,15 @@ def texts() -> Iterator[tuple[Path, str]]:
 
 def violations(pattern: re.Pattern[str], suffix: str | None = None) -> list[str]:
     return [
-        f"{path.relative_to(ROOT)}: {found[0]}"
+        f"{path.relative_to(ROOT)}: {match[0]}"
         for path, text in texts()
         if suffix is None or path.suffix == suffix
-        for found in pattern.finditer(text)
+        for match in pattern.finditer(text)
     ]
 
 
 def test_the_rules_find_what_they_forbid() -> None:
-    assert HEX_COLOUR.search("color: #ff0;")
+    assert HEX_COLOR.search("color: #ff0;")
     assert FOREIGN_PACKAGE.search("pip install gpumon")
     assert FOREIGN_PACKAGE.search("pipx install --python 3.12 'gpumon[torch]'")
     assert FOREIGN_PACKAGE.search("uvx gpumon demo")
@@ -47,15 +47,15 @@ def test_the_rules_find_what_they_forbid() -> None:
     assert FOREIGN_PATH.search("see /root/notes")
 
 
-def test_stylesheets_have_no_colours_of_their_own() -> None:
-    assert violations(HEX_COLOUR, ".tcss") == []
+def test_stylesheets_use_colors_of_the_theme() -> None:
+    assert violations(HEX_COLOR, ".tcss") == []
 
 
-def test_nobody_is_told_to_install_another_projects_package() -> None:
+def test_no_text_installs_the_other_project_of_this_name() -> None:
     assert violations(FOREIGN_PACKAGE) == []
 
 
-def test_no_paths_of_other_machines() -> None:
+def test_no_paths_of_other_hosts() -> None:
     assert violations(FOREIGN_PATH) == []
 
 

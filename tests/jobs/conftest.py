@@ -1,4 +1,4 @@
-"""Workloads of the tests' own, run as real children beside a stand-in for torch, and followed to their end."""
+"""Test workloads, run as real children with a stand-in for torch, and followed to their end."""
 
 import sys
 import time
@@ -9,11 +9,10 @@ from textwrap import indent
 
 import pytest
 
-from gpumon.jobs.catalogue import WorkloadInfo
+from gpumon.jobs.catalogue import JobRequest, WorkloadInfo
 from gpumon.jobs.job import Job, JobArrival, JobEnded
 from gpumon.jobs.parameters import Value
-from gpumon.jobs.protocol import EventKind, JobEvent
-from gpumon.jobs.request import JobRequest
+from gpumon.jobs.protocol import JobEvent, JobEventKind
 from gpumon.jobs.state import JobResult, JobState
 
 PATIENCE = 20.0
@@ -35,13 +34,13 @@ NO_TORCH = "raise ImportError('No module named torch')\n"
 
 FINE = """
 context.checked += 1
-context.figure("speed", 3.0, "GB/s", 1)
+context.result("speed", 3.0, "GB/s", 1)
 return context.ok("All is well.")
 """
 
 _FILE = """
 import ctypes, os, signal, subprocess, sys, time
-from _kit import NotHereError, Uses, Workload
+from _kit import UnsupportedError, Uses, Workload
 {top}
 
 def run(context):
@@ -74,7 +73,7 @@ class Play:
 
     Args:
         request: What to run.
-        leave: Whether leave to begin is given as soon as it is waited for.
+        leave: Whether the start is confirmed as soon as the workload waits for the confirmation.
     """
 
     def __init__(self, request: JobRequest, *, leave: bool = True) -> None:
@@ -88,13 +87,13 @@ class Play:
         for arrival in self.job.inbox.drain():
             self.arrivals.append(arrival)
             self.state.apply(arrival)
-        if self._leave and self.state.waits_for_leave:
+        if self._leave and self.state.awaits_confirmation:
             self.allow()
 
     def allow(self) -> None:
-        """Gives leave to begin."""
+        """Confirm the start."""
         self.job.allow()
-        self.state.begin(time.time())
+        self.state.record_start(time.time())
 
     def follow(self, until: Callable[[], object]) -> None:
         """Takes in what arrives until something is true."""
@@ -105,7 +104,7 @@ class Play:
             self.take()
 
     def to_step(self, text: str) -> None:
-        """Follows it until it has told a step."""
+        """Follow the run until the workload reports a step."""
         self.follow(lambda: text in [step for _, step in self.state.steps])
 
     def to_end(self) -> JobEnded:
@@ -122,9 +121,9 @@ class Play:
         assert self.state.result is not None
         return self.state.result
 
-    def of(self, kind: EventKind) -> list[JobEvent]:
-        """What it told of a kind."""
-        return [each for each in self.arrivals if isinstance(each, JobEvent) and each.kind is kind]
+    def of(self, kind: JobEventKind) -> list[JobEvent]:
+        """The events of a kind."""
+        return [arrival for arrival in self.arrivals if isinstance(arrival, JobEvent) and arrival.kind is kind]
 
 
 @dataclass

@@ -10,6 +10,7 @@ import pytest
 from gpumon.jobs import catalogue
 from gpumon.jobs.catalogue import BrokenWorkload, Catalogue, load_catalogue, runner, workloads_folder
 from gpumon.jobs.parameters import ParameterKind
+from tests.core.test_ownership import needs_root
 from tests.jobs.conftest import workload_file
 
 SEVEN = {"matmul", "transfer", "bandwidth", "sync", "oom", "fragmentation", "launch"}
@@ -17,7 +18,7 @@ SEVEN = {"matmul", "transfer", "bandwidth", "sync", "oom", "fragmentation", "lau
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder where users put workloads of their own."""
+    """The folder of the user's workloads."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     folder = tmp_path / "config" / "gpumon" / "workloads"
     folder.mkdir(parents=True)
@@ -34,16 +35,16 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_own_workloads_describe_themselves() -> None:
-    found = load_catalogue()
+    result = load_catalogue()
     there = {file.stem for file in workloads_folder().glob("[!_]*.py")}
     if there >= SEVEN:
-        assert found.broken == ()
-        assert {each.name for each in found.workloads} == there
-    for each in found.workloads:
-        assert each.origin == "gpumon"
-        assert each.name == each.file.stem
-        assert each.purpose
-        assert each.needs
+        assert result.broken == ()
+        assert {workload.name for workload in result.workloads} == there
+    for workload in result.workloads:
+        assert workload.origin == "gpumon"
+        assert workload.name == workload.file.stem
+        assert workload.purpose
+        assert workload.needs
 
 
 def test_nothing_of_a_workload_is_imported_into_this_process(folder: Path) -> None:
@@ -87,7 +88,7 @@ def test_a_file_in_the_configuration_folder_is_found(folder: Path) -> None:
         "configuration",
     )
     assert toy.why_not_cpu == "It \ufffd[2J needs a GPU."
-    assert [(each.name, each.kind) for each in toy.parameters] == [
+    assert [(parameter.name, parameter.kind) for parameter in toy.parameters] == [
         ("size", ParameterKind.INTEGER),
         ("on", ParameterKind.FLAG),
     ]
@@ -100,7 +101,7 @@ HUGE_BOUND = """
 from _kit import Parameter, Workload
 WORKLOAD = Workload("p", "P.", "", None, None, (Parameter("n", "integer", 1, "", maximum=10**400),))
 """
-ENDED = "It did not describe itself: it ended or hung while it was loaded."
+ENDED = "No description: the file exited or hung while it was loaded."
 
 
 @pytest.mark.usefixtures("alone")
@@ -114,8 +115,8 @@ ENDED = "It did not describe itself: it ended or hung while it was loaded."
         ("def broken(:", "SyntaxError: "),
         ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("raise RuntimeError('\\x1b[2Jno')", "RuntimeError: \ufffd[2Jno"),
-        ("", "TypeError: it has no Workload called WORKLOAD"),
-        ("WORKLOAD = 7", "TypeError: it has no Workload called WORKLOAD"),
+        ("", "TypeError: the file defines no Workload named WORKLOAD"),
+        ("WORKLOAD = 7", "TypeError: the file defines no Workload named WORKLOAD"),
         ("print('[' * 200_000); raise KeyError(1)", "KeyError: 1"),
         ("print('{\"file\": []}'); raise KeyError(1)", "KeyError: 1"),
         ("import sys; sys.stdout.buffer.write(bytes(range(256)) * 99); print(); raise KeyError(1)", "KeyError: 1"),
@@ -125,7 +126,7 @@ ENDED = "It did not describe itself: it ended or hung while it was loaded."
         ),
         (
             HUGE_BOUND,
-            "Its description makes no sense: ",
+            "The description is invalid: ",
         ),
     ],
     ids=range(14),
@@ -133,12 +134,12 @@ ENDED = "It did not describe itself: it ended or hung while it was loaded."
 def test_a_broken_file_costs_itself_alone(
     folder: Path, source: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalogue, "_PATIENCE_SECONDS", 1.5)
+    monkeypatch.setattr(catalogue, "_TIMEOUT_SECONDS", 1.5)
     (folder / "broken.py").write_text(source)
     workload_file(folder / "toy.py")
-    found = load_catalogue()
-    assert [each.name for each in found.workloads] == ["toy"]
-    (broken,) = found.broken
+    result = load_catalogue()
+    assert [workload.name for workload in result.workloads] == ["toy"]
+    (broken,) = result.broken
     assert broken.file == folder / "broken.py"
     assert broken.reason.startswith(reason)
 
@@ -146,15 +147,15 @@ def test_a_broken_file_costs_itself_alone(
 @pytest.mark.usefixtures("alone")
 def test_a_file_that_prints_is_described_all_the_same(folder: Path) -> None:
     workload_file(folder / "toy.py", top="print('{}'); print('hello', end='')")
-    assert [each.name for each in load_catalogue().workloads] == ["toy"]
+    assert [workload.name for workload in load_catalogue().workloads] == ["toy"]
 
 
 @pytest.mark.usefixtures("alone")
 def test_of_two_with_one_name_the_first_stays(folder: Path) -> None:
     first, second = (workload_file(folder / name) for name in ("a.py", "b.py"))
-    found = load_catalogue()
-    assert [each.file for each in found.workloads] == [first]
-    assert found.broken == (BrokenWorkload(second, f"There is a workload toy already, in {first}."),)
+    result = load_catalogue()
+    assert [workload.file for workload in result.workloads] == [first]
+    assert result.broken == (BrokenWorkload(second, f"Workload toy already exists in {first}."),)
 
 
 def announce(site: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Catalogue:
@@ -174,9 +175,9 @@ def announce(site: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Catalogu
 def test_workloads_of_packages_are_found_without_importing_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = announce(tmp_path / "site", "toy = their_package.toy:WORKLOAD", monkeypatch)
-    assert found.broken == ()
-    assert [(each.name, each.origin) for each in found.workloads] == [("toy", "their-package")]
+    result = announce(tmp_path / "site", "toy = their_package.toy:WORKLOAD", monkeypatch)
+    assert result.broken == ()
+    assert [(workload.name, workload.origin) for workload in result.workloads] == [("toy", "their-package")]
     assert "their_package" not in sys.modules
 
 
@@ -185,12 +186,43 @@ def test_an_announcement_that_makes_no_sense_costs_itself_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = "bad = not a module!\ngone = their_package.gone\ntoy = their_package.toy"
-    found = announce(tmp_path / "site", lines, monkeypatch)
-    assert [each.name for each in found.workloads] == ["toy"]
-    assert [each.file.name for each in found.broken if each.file.suffix] == ["gone.py"]
+    result = announce(tmp_path / "site", lines, monkeypatch)
+    assert [workload.name for workload in result.workloads] == ["toy"]
+    assert [workload.file.name for workload in result.broken if workload.file.suffix] == ["gone.py"]
 
 
 @pytest.mark.usefixtures("alone")
 def test_without_any_folder_there_is_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "gone"))
     assert load_catalogue().workloads == ()
+
+
+@needs_root
+@pytest.mark.usefixtures("alone")
+def test_root_does_not_load_the_workload_of_another_user(folder: Path, tmp_path: Path) -> None:
+    file = workload_file(folder / "toy.py", top=f"open({str(tmp_path / 'ran')!r}, 'w')")
+    for path, subject in ((folder, f"The folder {folder}"), (file, "The file")):
+        os.chown(path, 4242, 4242)
+        result = load_catalogue()
+        assert result.workloads == ()
+        (broken,) = result.broken
+        assert (broken.file, broken.reason.partition(".")[0]) == (file, f"{subject} belongs to another user (UID 4242)")
+        assert "Run gpumon as the owner" in broken.reason
+        os.chown(path, 0, 0)
+    assert not (tmp_path / "ran").exists()
+    assert [workload.name for workload in load_catalogue().workloads] == ["toy"]
+    assert (tmp_path / "ran").exists()
+
+
+@needs_root
+@pytest.mark.usefixtures("alone")
+def test_root_imports_no_site_packages_of_another_user(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("PYTHONNOUSERSITE", raising=False)
+    workload_file(folder / "toy.py", top="import sys; assert sys.flags.no_user_site, 'imports from HOME'")
+    assert "imports from HOME" in load_catalogue().broken[0].reason
+    os.chown(tmp_path / "home", 4242, 4242)
+    assert load_catalogue().broken == ()

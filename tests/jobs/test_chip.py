@@ -38,26 +38,30 @@ def refusal(stage: Stage, torch: str, device: str = "cuda:0") -> str:
     play = stage.play(stage.request(torch=torch, device=device))
     assert play.to_end().exit_code == 3
     assert play.state.result is None
-    assert play.state.not_here is not None
-    return play.state.not_here
+    assert play.state.unsupported_reason is not None
+    return play.state.unsupported_reason
 
 
 @pytest.mark.parametrize(
     ("torch", "device", "parts"),
     [
-        (TORCH, "cuda:0", ["torch 2.9.0+cpu is a build for the CPU.", "--python", "--device cpu"]),
-        (TORCH + "version.hip = '6.2'", "cuda:0", ["is a build for ROCm."]),
+        (TORCH, "cuda:0", ["torch 2.9.0+cpu was built for the CPU.", "--python", "--device cpu"]),
+        (TORCH + "version.hip = '6.2'", "cuda:0", ["was built for ROCm."]),
         (CUDA + "cuda.count = 0", "cuda:0", ["torch 2.4.0+cu121 (CUDA 12.1) finds no GPU.", "CUDA_VISIBLE_DEVICES"]),
-        (CUDA, "cuda:2", ["There is no cuda:2; CUDA shows 2 here. Choose cuda:0 to cuda:1."]),
+        (CUDA, "cuda:2", ["cuda:2 does not exist: CUDA shows 2 here. Choose cuda:0 to cuda:1."]),
         (
             CUDA + "def broken(): raise RuntimeError('CUDA driver initialization failed\\nmore')\ncuda.init = broken",
             "cuda:0",
-            ["torch cannot start CUDA: CUDA driver initialization failed"],
+            ["torch cannot initialize CUDA: CUDA driver initialization failed"],
         ),
         (
             CUDA + "cuda.architectures = ['sm_70', 'sm_80', 'sm_100', 'sm_100a']",
             "cuda:0",
-            ["has no code for NVIDIA H200 (compute capability 9.0;", "sm_70, sm_80, sm_100", "whose list holds sm_90."],
+            [
+                "has no kernels for NVIDIA H200 (compute capability 9.0;",
+                "sm_70, sm_80, sm_100",
+                "that lists sm_90.",
+            ],
         ),
     ],
     ids=["CPU build", "ROCm build", "no GPU", "ordinal", "broken driver", "architecture"],

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.jobs.request import JobRequest
-from tests.jobs.conftest import PATIENCE, Stage, eventually
-from tests.processes import kill, kill_marked, state, wait_gone
+from gpumon.jobs.catalogue import JobRequest
+from tests.jobs.conftest import PATIENCE, Play, Stage, eventually
+from tests.processes import is_running, kill, kill_marked, state, wait_gone
 
 SECONDS = 5.0
 """As long as it may take: what is promised."""
@@ -22,7 +22,7 @@ import sys, time
 from pathlib import Path
 from gpumon.jobs.catalogue import WorkloadInfo
 from gpumon.jobs.job import Job
-from gpumon.jobs.request import JobRequest
+from gpumon.jobs.catalogue import JobRequest
 
 info = WorkloadInfo("toy", Path(sys.argv[1]), "", "", "", ())
 job = Job(JobRequest(info, "cpu", {{}}, Path(sys.executable), {environment!r}))
@@ -48,7 +48,7 @@ Monitor = Callable[[JobRequest, str], tuple["subprocess.Popen[str]", list[int]]]
 
 @pytest.fixture
 def monitor(tmp_path: Path) -> Iterator[Monitor]:
-    """Starts a process that runs a job; returns it and the PIDs that the workload tells."""
+    """Start a process that runs a job; returns the process and the PIDs that the workload reports."""
     started: list[subprocess.Popen[str]] = []
 
     def start(request: JobRequest, until: str) -> tuple["subprocess.Popen[str]", list[int]]:
@@ -118,3 +118,54 @@ def test_children_of_a_workload_that_died_are_ended_though_the_monitor_is_suspen
     assert eventually(lambda: state(process.pid) == "T")
     os.kill(pids[0], signal.SIGKILL)
     assert all(wait_gone(pid, PATIENCE) for pid in pids)
+
+
+SESSIONS = """
+def daemon(code): return int(subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE).stdout.split()[0])
+read_end, write_end = os.pipe()
+if not os.fork():
+    os.setsid()
+    if os.fork(): os._exit(0)
+    os.write(write_end, str(os.getpid()).encode())
+    time.sleep(60); os._exit(0)
+children = [os.getpid(), subprocess.Popen(["setsid", "sleep", "60"]).pid, int(os.read(read_end, 64))]
+quiet = "import subprocess; print(subprocess.Popen(['setsid', 'sleep', '60'], stdout=subprocess.DEVNULL).pid)"
+children += [daemon(quiet)]
+context.step(" ".join(map(str, children)))
+"""
+
+
+def test_processes_in_other_sessions_go_with_the_monitor(stage: Stage, monitor: Monitor) -> None:
+    process, pids = monitor(stage.request(SESSIONS + "time.sleep(60)"), "step")
+    assert len(pids) == 4
+    assert len({os.getsid(pid) for pid in pids}) == 4
+    die(process)
+    assert all(wait_gone(pid, SECONDS) for pid in pids)
+
+
+def started(stage: Stage, then: str) -> tuple[Play, list[int]]:
+    """A run with processes in other sessions, and the PIDs of all its processes."""
+    play = stage.play(stage.request(SESSIONS + then))
+    play.follow(lambda: play.state.steps)
+    pids = [int(pid) for pid in play.state.steps[0][1].split()]
+    assert len(pids) == 4
+    return play, pids
+
+
+@pytest.mark.parametrize(
+    "then", ["os.kill(os.getpid(), 9)", "context.checked += 1; return context.ok('Well.')", "time.sleep(60)"]
+)
+def test_processes_in_other_sessions_end_with_the_workload(stage: Stage, then: str) -> None:
+    play, pids = started(stage, then)
+    play.job.cancel()
+    play.to_end()
+    assert all(wait_gone(pid, SECONDS) for pid in pids)
+
+
+def test_processes_of_another_run_stay(stage: Stage) -> None:
+    first, first_pids = started(stage, "time.sleep(60)")
+    _, second_pids = started(stage, "time.sleep(60)")
+    first.job.cancel()
+    first.to_end()
+    assert all(wait_gone(pid, SECONDS) for pid in first_pids)
+    assert all(is_running(pid) for pid in second_pids)

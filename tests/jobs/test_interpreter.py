@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.core.exits import CommandError, ExitCode
-from gpumon.core.problems import ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.jobs import interpreter
-from gpumon.jobs.interpreter import Interpreter, find_interpreter
+from gpumon.jobs.interpreter import Interpreter, every_interpreter, find_interpreter
+from tests.core.test_ownership import needs_root
 
 HAS_TORCH = "echo python True True"
 NO_TORCH = "echo python True False"
@@ -53,9 +53,9 @@ class Places:
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
-    found = Places(tmp_path)
-    monkeypatch.setattr(sys, "executable", str(found.own))
-    return found
+    result = Places(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(result.own))
+    return result
 
 
 def refusal(asked: str | None, environment: dict[str, str] | None = None) -> CommandError:
@@ -81,9 +81,9 @@ def test_one_that_cannot_be_used_is_passed_over(places: Places, says: str) -> No
 
 
 def test_one_that_hangs_is_passed_over(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreter, "_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(interpreter, "_TIMEOUT_SECONDS", 0.3)
     program(places.virtual, "exec sleep 60")
-    monkeypatch.setattr(interpreter, "_PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr(interpreter, "_TIMEOUT_SECONDS", 2.0)
     program(places.conda, HAS_TORCH)
     assert find_interpreter(None, places.environment).path == places.conda
 
@@ -95,11 +95,11 @@ def test_a_banner_before_the_answer_does_not_matter(places: Places) -> None:
 
 def test_without_any_all_that_were_looked_at_are_told(places: Places) -> None:
     environment = {**places.environment, "CONDA_PREFIX": "/nowhere/\x1b[2J"}
-    told = refusal(None, environment)
-    assert told.exit_code is ExitCode.NOT_THERE
-    assert told.problem.code is ProblemCode.NO_TORCH
-    assert f"{places.virtual} (VIRTUAL_ENV); /nowhere/\ufffd[2J/bin/python (CONDA_PREFIX)" in told.problem.reason
-    assert "--python" in told.problem.remedy
+    error = refusal(None, environment)
+    assert error.exit_code is ExitCode.MISSING_PREREQUISITE
+    assert error.problem.code is ProblemCode.NO_TORCH
+    assert f"{places.virtual} (VIRTUAL_ENV); /nowhere/\ufffd[2J/bin/python (CONDA_PREFIX)" in error.problem.reason
+    assert "--python" in error.problem.remedy
 
 
 def test_what_was_asked_for_is_taken_and_nothing_else_tried(places: Places, tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_a_relative_path_is_meant_from_where_the_user_is(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("says", "reason", "code"),
     [
-        (NO_TORCH, "has no torch.", ExitCode.NOT_THERE),
-        (TOO_OLD, "is older than Python 3.9.", ExitCode.NOT_THERE),
+        (NO_TORCH, "has no torch.", ExitCode.MISSING_PREREQUISITE),
+        (TOO_OLD, "is older than Python 3.9.", ExitCode.MISSING_PREREQUISITE),
         ("exec sleep 60", "is not Python.", ExitCode.USAGE),
         ("exit 1", "is not Python.", ExitCode.USAGE),
         ("echo ruby True True", "is not Python.", ExitCode.USAGE),
@@ -134,25 +134,25 @@ def test_a_relative_path_is_meant_from_where_the_user_is(tmp_path: Path, monkeyp
 def test_what_was_asked_for_and_cannot_be_used_is_told(
     tmp_path: Path, says: str, reason: str, code: ExitCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interpreter, "_PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr(interpreter, "_TIMEOUT_SECONDS", 2.0)
     asked = program(tmp_path / "python", says)
-    told = refusal(str(asked))
-    assert told.problem.reason == f"{asked} {reason}"
-    assert told.exit_code is code
+    error = refusal(str(asked))
+    assert error.problem.reason == f"{asked} {reason}"
+    assert error.exit_code is code
 
 
 @pytest.mark.parametrize("asked", ["/bin/true", "/bin/cat"])
 def test_a_program_that_is_no_python_is_told(asked: str) -> None:
-    told = refusal(asked)
-    assert (told.problem.reason, told.exit_code) == (f"{asked} is not Python.", ExitCode.USAGE)
+    error = refusal(asked)
+    assert (error.problem.reason, error.exit_code) == (f"{asked} is not Python.", ExitCode.USAGE)
 
 
 @pytest.mark.parametrize("asked", ["/", "no-such-python", "/nowhere/python", "", "py\x1b[2J"])
 def test_what_is_no_program_is_told(asked: str) -> None:
-    told = refusal(asked)
-    assert told.problem.reason.startswith("There is no program ")
-    assert "\x1b" not in told.problem.reason
-    assert told.exit_code is ExitCode.USAGE
+    error = refusal(asked)
+    assert error.problem.reason.startswith("There is no program ")
+    assert "\x1b" not in error.problem.reason
+    assert error.exit_code is ExitCode.USAGE
 
 
 def test_a_python_of_a_virtual_environment_is_not_resolved_through_its_link(tmp_path: Path) -> None:
@@ -185,3 +185,25 @@ def test_a_folder_of_data_called_torch_is_not_torch(tmp_path: Path, monkeypatch:
     (tmp_path / "data" / "torch").mkdir(parents=True)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "data"))
     assert refusal(str(tmp_path / "env" / "bin" / "python")).problem.code is ProblemCode.NO_TORCH
+
+
+@needs_root
+def test_root_runs_no_python_of_another_user_unless_it_is_named(places: Places, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    program(places.virtual, f"touch {ran}; {HAS_TORCH}")
+    os.chown(tmp_path / "virtual", 4242, 4242)
+    error = refusal(None, places.environment)
+    assert error.exit_code is ExitCode.MISSING_PREREQUISITE
+    reason = f"not run: The folder {tmp_path / 'virtual'} belongs to another user (UID 4242)"
+    assert f"{places.virtual} (VIRTUAL_ENV; {reason}); {places.conda} (CONDA_PREFIX)" in error.problem.reason
+    refusals = [python.refusal is not None for python in every_interpreter(environment=places.environment)]
+    assert refusals == [False, True, False, False, False]
+    assert not ran.exists()
+    assert find_interpreter(str(places.virtual), places.environment) == Interpreter(places.virtual, "--python")
+
+
+@needs_root
+def test_gpumons_own_python_is_used_whoever_owns_it(places: Places, tmp_path: Path) -> None:
+    program(places.own, HAS_TORCH)
+    os.chown(tmp_path / "own", 4242, 4242)
+    assert find_interpreter(None, places.environment).path == places.own

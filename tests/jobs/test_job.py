@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gpumon.jobs import job
-from gpumon.jobs.job import LOG_LINES, Job, JobEnded
-from gpumon.jobs.protocol import EventKind, JobEvent, VerdictKind
+from gpumon.jobs.job import MAX_LOG_LINES, Job, JobEnded
+from gpumon.jobs.protocol import JobEvent, JobEventKind, VerdictKind
 from tests.jobs.conftest import FINE, NO_TORCH, PATIENCE, Play, Stage, eventually
 from tests.processes import is_running, state, tree, wait_gone
 
@@ -25,17 +25,17 @@ IN_C = "signal.pthread_sigmask(signal.SIG_BLOCK, {15}); context.step('in C'); ct
 def ended_once(play: Play) -> JobEnded:
     """The end, after a look at whether it is the only one and the last to arrive."""
     end = play.to_end()
-    assert [index for index, each in enumerate(play.arrivals) if isinstance(each, JobEnded)] == [len(play.arrivals) - 1]
+    assert [index for index, item in enumerate(play.arrivals) if isinstance(item, JobEnded)] == [len(play.arrivals) - 1]
     assert play.job.pid is None or wait_gone(play.job.pid, PATIENCE)
     return end
 
 
-# The ordinary course
+# A normal run
 
 
 def test_it_says_hello_tells_its_plan_waits_for_leave_and_ends_with_a_result(stage: Stage) -> None:
-    play = stage.play(stage.request("context.step('begun')\n" + FINE, parameters={"size": 3}), leave=False)
-    play.follow(lambda: play.state.waits_for_leave)
+    play = stage.play(stage.request("context.step('started')\n" + FINE, parameters={"size": 3}), leave=False)
+    play.follow(lambda: play.state.awaits_confirmation)
     play.follow(lambda: len(play.state.memory) >= 2)
     assert play.state.hello is not None
     assert play.state.hello["pid"] == play.job.pid
@@ -44,14 +44,14 @@ def test_it_says_hello_tells_its_plan_waits_for_leave_and_ends_with_a_result(sta
     assert play.state.plan["parameters"] == {"size": 3}
     uses = {"memory_bytes": 0, "host_memory_bytes": 0, "seconds": 1.0, "peers": False, "asks": ""}
     assert play.state.plan["uses"] == uses
-    assert not play.state.steps, "it has not begun"
+    assert not play.state.steps, "the work has not started"
     assert play.job.running
     play.allow()
     end = ended_once(play)
-    assert end == JobEnded(0, cancelled=False, reason="", foreign_lines=0, log_bytes=0)
+    assert end == JobEnded(0, cancelled=False, reason="", invalid_lines=0, log_bytes=0)
     assert (play.result.verdict, play.result.why) == (VerdictKind.OK, "All is well.")
-    assert play.result.figures[0]["name"] == "speed"
-    assert play.of(EventKind.BYE)
+    assert play.result.measurements[0]["name"] == "speed"
+    assert play.of(JobEventKind.BYE)
     assert not play.job.running
 
 
@@ -64,11 +64,11 @@ def test_what_it_prints_is_kept_made_safe_and_never_taken_for_an_event(stage: St
         ("stdout", '{"event": "step"}'),
         ("stderr", "err \ufffd no end"),
     }
-    assert (end.foreign_lines, end.log_bytes) == (0, 7 + 1 + 18 + 12)
+    assert (end.invalid_lines, end.log_bytes) == (0, 7 + 1 + 18 + 12)
 
 
-def test_a_verdict_of_its_own_is_told_with_its_exit_code(stage: Stage) -> None:
-    play = stage.play(stage.request("context.figure('x', 1.0, 'W', 1); return context.fail('One element is wrong.')"))
+def test_a_verdict_has_its_exit_code(stage: Stage) -> None:
+    play = stage.play(stage.request("context.result('x', 1.0, 'W', 1); return context.fail('One element is wrong.')"))
     assert ended_once(play).exit_code == 1
     assert (play.result.verdict, play.result.why) == (VerdictKind.FAIL, "One element is wrong.")
 
@@ -78,19 +78,19 @@ def test_a_verdict_of_its_own_is_told_with_its_exit_code(stage: Stage) -> None:
     [
         ("return context.ok('All is well.')", "Nothing was measured"),
         ("context.checked += 1; return context.ok('All is well.')", "Nothing was measured"),
-        ("context.figure('x', 1.0, 'W', 1); return context.ok('All is well.')", "No result was checked"),
-        ("context.figure('x', 1.0, 'W', 1); return context.warn('All is well.')", "No result was checked"),
-        ("context.figure('x', 1.0, 'W', 0); return context.ok('All is well.')", "ValueError: x was never measured"),
-        ("context.figure('x', float('nan'), 'W', 1); return context.ok('')", "ValueError: x is not a finite number"),
-        ("return None", "TypeError: its run returned no Verdict"),
+        ("context.result('x', 1.0, 'W', 1); return context.ok('All is well.')", "No result was checked"),
+        ("context.result('x', 1.0, 'W', 1); return context.warn('All is well.')", "No result was checked"),
+        ("context.result('x', 1.0, 'W', 0); return context.ok('All is well.')", "ValueError: x was never measured"),
+        ("context.result('x', float('nan'), 'W', 1); return context.ok('')", "ValueError: x is not a finite number"),
+        ("return None", "TypeError: run() must return a Verdict"),
         ("raise RuntimeError('CUDA error: an illegal\\nmore')", "RuntimeError: CUDA error: an illegal"),
         ("raise RuntimeError('\\x1b[2J\\x07bad')", "RuntimeError: \ufffd[2J\ufffdbad"),
         ("raise RuntimeError('')", "RuntimeError: no text"),
-        ("sys.exit(0)", "It ended with exit code 0 and said nothing of a result."),
-        ("os._exit(7)", "It ended with exit code 7 and said nothing of a result."),
-        ("os.kill(os.getpid(), signal.SIGSEGV)", "It was ended by SIGSEGV."),
-        ("os.abort()", "It was ended by SIGABRT."),
-        ("os.kill(os.getpid(), 35)", "It was ended by signal 35."),
+        ("sys.exit(0)", "The workload exited with code 0 without a result."),
+        ("os._exit(7)", "The workload exited with code 7 without a result."),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "The workload was ended by SIGSEGV."),
+        ("os.abort()", "The workload was ended by SIGABRT."),
+        ("os.kill(os.getpid(), 35)", "The workload was ended by signal 35."),
     ],
 )
 def test_a_run_that_did_nothing_or_broke_off_is_not_fine(stage: Stage, body: str, why: str) -> None:
@@ -101,12 +101,12 @@ def test_a_run_that_did_nothing_or_broke_off_is_not_fine(stage: Stage, body: str
     assert "\n" not in play.result.why
 
 
-def test_an_exception_is_told_in_full_with_the_figures_so_far(stage: Stage) -> None:
-    play = stage.play(stage.request("context.figure('x', 1.0, 'W', 2)\nraise MemoryError('first\\nsecond')"))
+def test_an_exception_is_reported_with_the_results_so_far(stage: Stage) -> None:
+    play = stage.play(stage.request("context.result('x', 1.0, 'W', 2)\nraise MemoryError('first\\nsecond')"))
     assert ended_once(play).exit_code == 1
     (error,) = play.state.errors
     assert (error.kind, error.text, error.expected) == ("MemoryError", "first\nsecond", False)
-    assert play.result.figures[0]["repetitions"] == 2
+    assert play.result.measurements[0]["repetitions"] == 2
 
 
 def test_an_error_that_belongs_to_what_is_shown_does_not_end_the_run(stage: Stage) -> None:
@@ -120,7 +120,10 @@ def test_fine_is_not_fine_if_it_dies_by_a_signal_after_all(stage: Stage) -> None
     top = "import atexit; atexit.register(os.kill, os.getpid(), 11)"
     play = stage.play(stage.request(FINE, top=top))
     assert ended_once(play).exit_code == -signal.SIGSEGV
-    assert (play.result.verdict, play.result.why) == (VerdictKind.FAIL, "It was ended by SIGSEGV. All is well.")
+    assert (play.result.verdict, play.result.why) == (
+        VerdictKind.FAIL,
+        "The workload was ended by SIGSEGV. All is well.",
+    )
 
 
 # What it needs is not there
@@ -131,7 +134,7 @@ def test_fine_is_not_fine_if_it_dies_by_a_signal_after_all(stage: Stage) -> None
     [
         ({"torch": NO_TORCH}, "cannot import torch: No module named torch. Choose the interpreter"),
         ({"why": "It needs a GPU."}, "It needs a GPU."),
-        ({"body": "raise NotHereError('This torch has no fp8.')"}, "This torch has no fp8."),
+        ({"body": "raise UnsupportedError('This torch has no fp8.')"}, "This torch has no fp8."),
         ({"uses": "1 / 0"}, None),
     ],
 )
@@ -139,17 +142,17 @@ def test_what_it_cannot_do_here_is_no_failure(stage: Stage, changes: Mapping[str
     play = stage.play(stage.request(**changes))
     end = ended_once(play)
     if text is None:
-        assert (play.state.not_here, end.exit_code) == (None, 1)
+        assert (play.state.unsupported_reason, end.exit_code) == (None, 1)
         return
     assert end.exit_code == 3
     assert play.state.result is None
-    assert play.state.not_here is not None
-    assert text in play.state.not_here
+    assert play.state.unsupported_reason is not None
+    assert text in play.state.unsupported_reason
 
 
 def test_an_interpreter_that_is_not_there_is_told_like_any_end(stage: Stage) -> None:
     play = stage.play(stage.request(python=Path("/nowhere/python")))
-    assert ended_once(play) == JobEnded(None, False, "It could not be started: No such file or directory.")
+    assert ended_once(play) == JobEnded(None, False, "The workload could not be started: No such file or directory.")
     assert play.job.pid is None
     assert play.result.verdict is VerdictKind.FAIL
     play.job.allow()
@@ -159,7 +162,7 @@ def test_an_interpreter_that_is_not_there_is_told_like_any_end(stage: Stage) -> 
 def test_an_interpreter_that_is_none_is_told(stage: Stage) -> None:
     play = stage.play(stage.request(python=Path("/bin/true")))
     ended_once(play)
-    assert play.result.why == "It ended with exit code 0 and said nothing of a result."
+    assert play.result.why == "The workload exited with code 0 without a result."
 
 
 def test_a_system_without_room_for_another_process_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +172,7 @@ def test_a_system_without_room_for_another_process_is_told(stage: Stage, monkeyp
     before = descriptors()
     monkeypatch.setattr(subprocess, "Popen", refuse)
     play = stage.play(stage.request())
-    assert "It could not be started: Resource temporarily unavailable." in ended_once(play).reason
+    assert "The workload could not be started: Resource temporarily unavailable." in ended_once(play).reason
     assert descriptors() == before
 
 
@@ -184,7 +187,7 @@ def test_a_system_without_room_for_another_pipe_is_told(stage: Stage, monkeypatc
 
     monkeypatch.setattr(os, "pipe", second_fails)
     play = stage.play(stage.request())
-    assert "It could not be started: Too many open files." in ended_once(play).reason
+    assert "The workload could not be started: Too many open files." in ended_once(play).reason
     assert descriptors() == before
 
 
@@ -197,35 +200,35 @@ def test_a_system_without_room_for_another_thread_is_told(stage: Stage, monkeypa
     play.job.start()
     assert play.job.wait(0)
     play.take()
-    assert play.state.end == JobEnded(None, False, "It could not be started: can't start new thread.")
+    assert play.state.end == JobEnded(None, False, "The workload could not be started: can't start new thread.")
 
 
 # Silence and time
 
 
 def test_what_never_says_hello_is_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "HELLO_SECONDS", 0.3)
+    monkeypatch.setattr(job, "HANDSHAKE_TIMEOUT_SECONDS", 0.3)
     silent = stage.folder / "python"
     silent.write_text("#!/bin/sh\nexec sleep 60\n")
     silent.chmod(0o755)
     play = stage.play(stage.request(python=silent))
-    assert "It said nothing for 0 s after its start" in ended_once(play).reason
+    assert "No handshake within 0 s" in ended_once(play).reason
     assert play.result.verdict is VerdictKind.FAIL
 
 
 def test_loading_for_ever_is_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "PLAN_SECONDS", 0.3)
+    monkeypatch.setattr(job, "PLAN_TIMEOUT_SECONDS", 0.3)
     play = stage.play(stage.request(torch="import time; time.sleep(60)"))
     assert ended_once(play).reason == "Loading torch took more than 0 s."
     assert play.result.verdict is VerdictKind.FAIL
 
 
 def test_a_hang_that_keeps_it_from_saying_anything_is_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "SILENCE_SECONDS", 2.0)
-    monkeypatch.setattr(job, "TERM_SECONDS", 0.2)
+    monkeypatch.setattr(job, "SILENCE_TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setattr(job, "TERM_TIMEOUT_SECONDS", 0.2)
     play = stage.play(stage.request(IN_C))
     end = ended_once(play)
-    assert end == JobEnded(-signal.SIGKILL, False, "It has said nothing for 2 s: it hangs.")
+    assert end == JobEnded(-signal.SIGKILL, False, "No event for 2 s: the workload hangs.")
     assert (play.result.verdict, play.result.why) == (VerdictKind.FAIL, end.reason)
 
 
@@ -235,14 +238,14 @@ def test_a_hang_that_keeps_it_from_saying_anything_is_ended(stage: Stage, monkey
         "for n in range(10**9): context.progress(n, 10**9); time.sleep(0.05)",
         "time.sleep(60)",
         "while True: os.write(2, b'x' * 65536)",
-        "context.step('begun')\nwhile True: os.write(context._reporter._descriptor, b'no event\\n' * 1000)",
+        "context.step('started')\nwhile True: os.write(context._reporter._descriptor, b'no event\\n' * 1000)",
     ],
     ids=["works on", "hangs without a word", "floods stderr", "floods the events"],
 )
 def test_whatever_it_does_it_is_ended_at_its_limit(stage: Stage, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "TERM_SECONDS", 0.2)
+    monkeypatch.setattr(job, "TERM_TIMEOUT_SECONDS", 0.2)
     play = stage.play(stage.request(body, limit_seconds=0.5))
-    assert ended_once(play).reason == "It ran longer than its limit of 0 s."
+    assert ended_once(play).reason == "The workload ran longer than its limit of 0 s."
     assert play.result.verdict is VerdictKind.FAIL
 
 
@@ -251,21 +254,21 @@ def test_what_stops_when_its_limit_is_told_has_failed_and_was_not_cancelled(stag
     end = ended_once(play)
     assert (end.exit_code, end.cancelled) == (1, False)
     assert play.result.verdict is VerdictKind.FAIL
-    assert play.result.why.startswith("It ran longer than its limit of 0 s.")
-    assert play.result.figures, "what it had found is kept"
+    assert play.result.why.startswith("The workload ran longer than its limit of 0 s.")
+    assert play.result.measurements, "what it had found is kept"
 
 
 @pytest.mark.parametrize(("seconds", "limit"), [("2.0", 126.0), ("10**400", 300.0), ("'soon'", 300.0)])
 def test_a_limit_comes_from_the_plan_where_none_is_given(stage: Stage, seconds: str, limit: float) -> None:
     limits: list[float] = []
 
-    class Noted(job._Watch):
+    class Noted(job._Supervisor):
         def _note(self, event: JobEvent) -> None:
             super()._note(event)
             limits.append(self._work_limit)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "_Watch", Noted)
+        patch.setattr(job, "_Supervisor", Noted)
         play = stage.play(stage.request(uses=f"Uses(0, {seconds})"))
         ended_once(play)
     assert limits[-1] == limit
@@ -300,21 +303,22 @@ def test_it_can_be_cancelled_while_torch_is_loaded(stage: Stage) -> None:
 
 def test_it_can_be_cancelled_while_it_waits_for_leave(stage: Stage) -> None:
     play = stage.play(stage.request(), leave=False)
-    play.follow(lambda: play.state.waits_for_leave)
+    play.follow(lambda: play.state.awaits_confirmation)
     play.job.cancel()
     assert ended_once(play).cancelled
-    assert (play.result.verdict, play.result.why) == (VerdictKind.CANCELLED, "It was stopped before its end.")
+    assert play.result.verdict is VerdictKind.CANCELLED
+    assert play.result.why.endswith(" was stopped before its end.")
 
 
 def test_it_can_be_cancelled_while_it_works_and_more_than_once(stage: Stage) -> None:
-    play = stage.play(stage.request("context.step('begun')\n" + HOLD + FINE))
-    play.to_step("begun")
+    play = stage.play(stage.request("context.step('started')\n" + HOLD + FINE))
+    play.to_step("started")
     play.job.cancel()
     play.job.cancel()
     assert ended_once(play).exit_code == 1
     assert play.result.verdict is VerdictKind.CANCELLED
-    assert play.result.why == "It was stopped before its end. All is well."
-    assert play.result.figures
+    assert play.result.why.endswith(" was stopped before its end. All is well.")
+    assert play.result.measurements
     play.job.cancel()
     play.job.allow()
     assert not play.job.inbox.drain()
@@ -324,18 +328,19 @@ def test_it_can_be_cancelled_while_it_works_and_more_than_once(stage: Stage) -> 
 def test_what_does_not_stop_when_it_is_asked_to_is_ended(
     stage: Stage, body: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "TERM_SECONDS", 0.2)
+    monkeypatch.setattr(job, "TERM_TIMEOUT_SECONDS", 0.2)
     play = stage.play(stage.request(body))
     play.follow(lambda: play.state.steps)
     play.job.cancel()
     assert ended_once(play) == JobEnded(-signal.SIGKILL, cancelled=True, reason="")
-    assert (play.result.verdict, play.result.why) == (VerdictKind.CANCELLED, "It was stopped before its end.")
+    assert play.result.verdict is VerdictKind.CANCELLED
+    assert play.result.why.endswith(" was stopped before its end.")
 
 
 def test_what_is_suspended_can_be_cancelled(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "TERM_SECONDS", 0.2)
-    play = stage.play(stage.request("context.step('begun')\n" + HOLD + FINE))
-    play.to_step("begun")
+    monkeypatch.setattr(job, "TERM_TIMEOUT_SECONDS", 0.2)
+    play = stage.play(stage.request("context.step('started')\n" + HOLD + FINE))
+    play.to_step("started")
     pid = play.job.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
@@ -346,41 +351,39 @@ def test_what_is_suspended_can_be_cancelled(stage: Stage, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_signal_from_outside_is_named(stage: Stage, number: signal.Signals) -> None:
-    play = stage.play(stage.request("context.step('begun')\n" + HOLD))
-    play.to_step("begun")
+    play = stage.play(stage.request("context.step('started')\n" + HOLD))
+    play.to_step("started")
     assert play.job.pid is not None
     os.kill(play.job.pid, number)
     assert ended_once(play).exit_code == -number
-    assert (play.result.verdict, play.result.why) == (VerdictKind.FAIL, f"It was ended by {number.name}.")
+    assert (play.result.verdict, play.result.why) == (VerdictKind.FAIL, f"The workload was ended by {number.name}.")
 
 
 def test_a_process_that_does_not_die_is_told_and_left(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "TERM_SECONDS", 0.1)
-    monkeypatch.setattr(job, "KILL_SECONDS", 0.1)
-    play = stage.play(stage.request("context.step('begun')\n" + HOLD))
-    play.to_step("begun")
+    monkeypatch.setattr(job, "TERM_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(job, "KILL_TIMEOUT_SECONDS", 0.1)
+    play = stage.play(stage.request("context.step('started')\n" + HOLD))
+    play.to_step("started")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "killpg", lambda *_: None)
         play.job.cancel()
         play.follow(lambda: play.state.end)
     assert play.state.end is not None
     assert play.state.end.exit_code is None
-    assert (
-        play.state.end.reason == f"PID {play.job.pid} does not die: it waits in a driver call that nothing interrupts."
-    )
+    assert play.state.end.reason == f"PID {play.job.pid} cannot be killed: blocked in an uninterruptible driver call."
     assert play.job.pid is not None
     assert wait_gone(play.job.pid, PATIENCE), "its guard ends it when the pipe to it is closed"
 
 
 def test_leave_that_comes_after_the_end_is_written_nowhere(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     play = stage.play(stage.request(), leave=False)
-    play.follow(lambda: play.state.waits_for_leave)
+    play.follow(lambda: play.state.awaits_confirmation)
     play.job.cancel()
     ended_once(play)
     written: list[bytes] = []
     monkeypatch.setattr(os, "write", lambda _, data: written.append(data))
     play.job.allow()
-    assert written == [], "the descriptor may be somebody else's by now"
+    assert written == [], "the descriptor may have been reused by now"
 
 
 # Floods and rubbish
@@ -393,7 +396,7 @@ def test_a_flood_on_stderr_is_drained_and_bounded(stage: Stage) -> None:
     end = ended_once(play)
     assert play.result.verdict is VerdictKind.OK
     assert end.log_bytes == 50 << 20
-    assert len(play.job.log) == LOG_LINES
+    assert len(play.job.log) == MAX_LOG_LINES
     assert max(len(line.text) for line in play.job.log) <= 512
     assert not [line for line in play.job.log if "\x1b" in line.text]
 
@@ -411,9 +414,9 @@ def test_a_line_without_end_takes_no_memory(stage: Stage) -> None:
 
 def test_a_flood_of_events_leaves_the_newest_and_the_end(stage: Stage) -> None:
     play = stage.play(stage.request("for n in range(20_000): context.step(str(n))\n" + FINE), leave=False)
-    play.follow(lambda: play.state.waits_for_leave)
+    play.follow(lambda: play.state.awaits_confirmation)
     play.allow()
-    assert play.job.wait(PATIENCE), "nobody takes anything in, and it ends all the same"
+    assert play.job.wait(PATIENCE), "the job ends although nothing reads the inbox"
     ended_once(play)
     assert play.job.inbox.lost > 10_000
     assert play.state.steps[-1][1] == "19999"
@@ -425,7 +428,7 @@ def test_lines_that_are_no_events_are_counted_and_the_run_goes_on(stage: Stage) 
         "context._reporter.relay(b'NCCL\\n{\"schema\": 1, \"event\": \"st\\n[]\\n' + b'x' * 300_000 + b'\\n')\n" + FINE
     )
     end = ended_once(play := stage.play(stage.request(body)))
-    assert end.foreign_lines == 4
+    assert end.invalid_lines == 4
     assert play.result.verdict is VerdictKind.OK
 
 
@@ -433,7 +436,7 @@ def test_a_bell_that_fails_does_not_end_the_run(stage: Stage) -> None:
     def broken() -> None:
         raise RuntimeError("no loop")
 
-    play = Play(stage.request("context.step('begun')\n" + FINE))
+    play = Play(stage.request("context.step('started')\n" + FINE))
     stage.plays.append(play)
     play.job.inbox.on_arrival(broken)
     play.job.start()
@@ -452,7 +455,7 @@ CHILDREN = {
 }
 FORK = "pid = os.fork()\nif not pid: time.sleep(60); os._exit(0)\nchildren = [pid]"
 START = f"children = [each.pid for each in [{', '.join(CHILDREN.values())}]]\n{FORK.replace('children = [pid]', '')}\n"
-START += "context.step('begun')\n"
+START += "context.step('started')\n"
 ENDS = {
     "comes to its end": START + FINE,
     "is killed": START + "os.kill(os.getpid(), 9)",
@@ -463,10 +466,10 @@ ENDS = {
 
 @pytest.mark.parametrize("end", ENDS)
 def test_all_that_it_has_started_is_gone_after_its_end(stage: Stage, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "TERM_SECONDS", 0.3)
-    body = ENDS[end].replace("context.step('begun')", "context.step('begun'); sys.stdin.close(); time.sleep(0.3)")
+    monkeypatch.setattr(job, "TERM_TIMEOUT_SECONDS", 0.3)
+    body = ENDS[end].replace("context.step('started')", "context.step('started'); sys.stdin.close(); time.sleep(0.3)")
     play = stage.play(stage.request(body))
-    play.to_step("begun")
+    play.to_step("started")
     assert play.job.pid is not None
     family = tree(play.job.pid)
     assert len(family) >= 6
@@ -497,7 +500,7 @@ def descriptors() -> int:
 
 
 def part(stage: Stage, source: str, body: str, **changes: Any) -> Play:  # noqa: ANN401
-    """A run that starts a part of its own."""
+    """A run that starts a part in a fresh process."""
     top = "def part(context):\n    " + source.strip().replace("\n", "\n    ")
     return stage.play(stage.request(body, top=top, parts='{"part": part}', **changes))
 
@@ -513,27 +516,30 @@ def test_a_part_answers_and_its_environment_is_its_own(stage: Stage) -> None:
     body = ASK + "\ncontext.step(str(os.environ.get('ONLY_THERE')))"
     body = ASK.replace("context.checked", "context.step(str(os.environ.get('ONLY_THERE')))\ncontext.checked", 1)
     play = part(stage, source, body, parameters={"size": 1})
-    assert ended_once(play).foreign_lines == 0
+    assert ended_once(play).invalid_lines == 0
     first, answer, own = [text for _, text in play.state.steps]
     assert (first, own) == ("in the part", "None")
     assert "'it': 'yes', 'size': 5" in answer
-    assert len(play.of(EventKind.HELLO)) == len(play.of(EventKind.BYE)) == 1
+    assert len(play.of(JobEventKind.HELLO)) == len(play.of(JobEventKind.BYE)) == 1
     assert play.result.verdict is VerdictKind.OK
 
 
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        ("os._exit(9)", "RuntimeError: A fresh process for 'part' ended with exit code 9: it told none"),
-        ("os.kill(os.getpid(), 9)", "RuntimeError: A fresh process for 'part' ended with exit code -9: it told none"),
-        ("raise KeyError('gone')", "RuntimeError: A fresh process for 'part' ended with exit code 1: KeyError: 'gone'"),
+        ("os._exit(9)", "RuntimeError: The process for 'part' ended with exit code 9: it reported no error"),
+        (
+            "os.kill(os.getpid(), 9)",
+            "RuntimeError: The process for 'part' ended with exit code -9: it reported no error",
+        ),
+        ("raise KeyError('gone')", "RuntimeError: The process for 'part' ended with exit code 1: KeyError: 'gone'"),
         (
             "os.write(context._reporter._descriptor, b'{\"torn'); os._exit(9)",
-            "RuntimeError: A fresh process for 'part' ended with exit code 9: it told none",
+            "RuntimeError: The process for 'part' ended with exit code 9: it reported no error",
         ),
     ],
 )
-def test_a_part_that_dies_is_told(stage: Stage, source: str, why: str) -> None:
+def test_a_part_that_dies_is_reported(stage: Stage, source: str, why: str) -> None:
     play = part(stage, source, ASK)
     ended_once(play)
     assert (play.result.verdict, play.result.why) == (VerdictKind.FAIL, why)
@@ -549,7 +555,7 @@ def test_a_part_that_dies_can_be_what_is_shown(stage: Stage) -> None:
 
 @pytest.mark.parametrize("source", [HOLD + "return {}", DEAF], ids=["listens", "deaf"])
 def test_it_can_be_cancelled_while_a_part_runs(stage: Stage, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "TERM_SECONDS", 0.5)
+    monkeypatch.setattr(job, "TERM_TIMEOUT_SECONDS", 0.5)
     play = part(stage, "context.step('in the part')\n" + source, ASK)
     play.to_step("in the part")
     assert play.job.pid is not None

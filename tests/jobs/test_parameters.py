@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.jobs.parameters import Parameter, ParameterKind, Value, chosen_values, parameter_from
+from gpumon.jobs.parameters import ParameterKind, Value, WorkloadParameter, chosen_values, parse_parameter
 
-SIZE = Parameter("size", ParameterKind.INTEGER, 8192, 256, unit="rows", minimum=1, maximum=65536)
-SHARE = Parameter("share", ParameterKind.NUMBER, 0.5, 0.1, minimum=0.0, maximum=1.0)
-DTYPE = Parameter("dtype", ParameterKind.CHOICE, "bf16", "fp32", choices=("bf16", "fp32"))
-CHECK = Parameter("check", ParameterKind.FLAG, True, True)
+SIZE = WorkloadParameter("size", ParameterKind.INTEGER, 8192, 256, unit="rows", minimum=1, maximum=65536)
+SHARE = WorkloadParameter("share", ParameterKind.NUMBER, 0.5, 0.1, minimum=0.0, maximum=1.0)
+DTYPE = WorkloadParameter("dtype", ParameterKind.CHOICE, "bf16", "fp32", choices=("bf16", "fp32"))
+CHECK = WorkloadParameter("check", ParameterKind.FLAG, True, True)
 ALL = (SIZE, SHARE, DTYPE, CHECK)
 
 
@@ -32,10 +32,10 @@ ALL = (SIZE, SHARE, DTYPE, CHECK)
         (CHECK, "off", False),
     ],
 )
-def test_a_text_means_a_value(parameter: Parameter, text: str, value: Value) -> None:
-    found = parameter.parse(text)
-    assert found == value
-    assert type(found) is type(value)
+def test_a_text_means_a_value(parameter: WorkloadParameter, text: str, value: Value) -> None:
+    parsed = parameter.parse(text)
+    assert parsed == value
+    assert type(parsed) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -43,32 +43,32 @@ def test_a_text_means_a_value(parameter: Parameter, text: str, value: Value) -> 
     [
         (SIZE, "0", "size: 0 is not 1 to 65536 rows."),
         (SIZE, "65537", "size: 65537 is not 1 to 65536 rows."),
-        (SIZE, "1e3", "size: '1e3' is not a whole number."),
-        (SIZE, "2.0", "size: '2.0' is not a whole number."),
-        (SIZE, "", "size: '' is not a whole number."),
+        (SIZE, "1e3", "size: '1e3' is not an integer."),
+        (SIZE, "2.0", "size: '2.0' is not an integer."),
+        (SIZE, "", "size: '' is not an integer."),
         (SIZE, "9" * 400, "is not 1 to 65536 rows."),
-        (SIZE, "9" * 5000, "is not a whole number."),
+        (SIZE, "9" * 5000, "is not an integer."),
         (SHARE, "nan", "share: nan is not 0 to 1."),
         (SHARE, "-inf", "share: -inf is not 0 to 1."),
         (SHARE, "1e999", "share: 1e999 is not 0 to 1."),
         (SHARE, "1.01", "share: 1.01 is not 0 to 1."),
         (SHARE, "", "share: '' is not a number."),
-        (DTYPE, "fp4", "dtype: 'fp4' is none of bf16, fp32."),
-        (DTYPE, "", "dtype: '' is none of bf16, fp32."),
+        (DTYPE, "fp4", "dtype: 'fp4' is not one of bf16, fp32."),
+        (DTYPE, "", "dtype: '' is not one of bf16, fp32."),
         (CHECK, "maybe", "check: 'maybe' is neither yes nor no."),
         (CHECK, "\x1b[2J", "check: '\ufffd[2J' is neither yes nor no."),
     ],
     ids=lambda value: value[:12] if isinstance(value, str) else None,
 )
-def test_a_text_that_means_none_is_told_in_a_sentence(parameter: Parameter, text: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=r"\.$") as told:
+def test_a_text_that_means_none_is_told_in_a_sentence(parameter: WorkloadParameter, text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=r"\.$") as error:
         parameter.parse(text)
-    assert sentence in str(told.value)
-    assert len(str(told.value)) < 120
+    assert sentence in str(error.value)
+    assert len(str(error.value)) < 120
 
 
 def test_numbers_without_a_range_must_be_finite_all_the_same() -> None:
-    free = Parameter("free", ParameterKind.NUMBER, 0.0, 0.0, unit="s")
+    free = WorkloadParameter("free", ParameterKind.NUMBER, 0.0, 0.0, unit="s")
     assert free.parse("-1e300") == -1e300
     for text in ("inf", "nan"):
         with pytest.raises(ValueError, match=r"is not a number s\."):
@@ -76,7 +76,7 @@ def test_numbers_without_a_range_must_be_finite_all_the_same() -> None:
 
 
 @given(text=st.text(max_size=30), parameter=st.sampled_from(ALL))
-def test_any_text_is_a_value_or_a_value_error(text: str, parameter: Parameter) -> None:
+def test_any_text_is_a_value_or_a_value_error(text: str, parameter: WorkloadParameter) -> None:
     try:
         value = parameter.parse(text)
     except ValueError:
@@ -91,9 +91,9 @@ def test_what_is_not_chosen_has_the_default_of_its_device() -> None:
 
 
 def test_an_unknown_name_is_told_with_those_that_there_are() -> None:
-    with pytest.raises(ValueError, match=r"There is no parameter 'sise'; there is size, share, dtype, check\."):
+    with pytest.raises(ValueError, match=r"There is no parameter 'sise'. Parameters: size, share, dtype, check\."):
         chosen_values(ALL, "cpu", {"sise": "1"})
-    with pytest.raises(ValueError, match="there is none at all"):
+    with pytest.raises(ValueError, match=r"Parameters: none\."):
         chosen_values((), "cpu", {"size": "1"})
 
 
@@ -111,14 +111,14 @@ DESCRIBED: dict[str, Any] = {
 
 
 def test_a_description_becomes_a_parameter() -> None:
-    found = parameter_from(DESCRIBED)
-    assert found == Parameter("size", ParameterKind.INTEGER, 8192, 256, "Rows.", "rows", 1.0, 65536.0)
-    assert (found.range_text, DTYPE.range_text, CHECK.range_text) == ("1 to 65536 rows", "bf16, fp32", "yes or no")
+    parameter = parse_parameter(DESCRIBED)
+    assert parameter == WorkloadParameter("size", ParameterKind.INTEGER, 8192, 256, "Rows.", "rows", 1.0, 65536.0)
+    assert (parameter.range_text, DTYPE.range_text, CHECK.range_text) == ("1 to 65536 rows", "bf16, fp32", "yes or no")
 
 
 def test_a_default_has_the_type_of_its_kind() -> None:
-    found = parameter_from({**DESCRIBED, "default": "512", "kind": "number"})
-    assert (found.default, type(found.default)) == (512.0, float)
+    parameter = parse_parameter({**DESCRIBED, "default": "512", "kind": "number"})
+    assert (parameter.default, type(parameter.default)) == (512.0, float)
 
 
 @pytest.mark.parametrize(
@@ -146,15 +146,15 @@ def test_a_default_has_the_type_of_its_kind() -> None:
 )
 def test_a_description_that_makes_no_sense_is_refused(changes: Mapping[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError, KeyError, OverflowError)):
-        parameter_from({**DESCRIBED, **changes})
+        parse_parameter({**DESCRIBED, **changes})
 
 
 @pytest.mark.parametrize("name", ["name", "kind", "default", "default_cpu"])
 def test_a_description_that_lacks_something_is_refused(name: str) -> None:
     with pytest.raises(KeyError):
-        parameter_from({key: value for key, value in DESCRIBED.items() if key != name})
+        parse_parameter({key: value for key, value in DESCRIBED.items() if key != name})
 
 
 def test_texts_of_a_description_are_made_safe() -> None:
-    found = parameter_from({**DESCRIBED, "name": "si\x1bze", "help": "\x9b2J", "unit": "\u202erows"})
-    assert (found.name, found.help, found.unit) == ("si\ufffdze", "\ufffd2J", "\ufffdrows")
+    parameter = parse_parameter({**DESCRIBED, "name": "si\x1bze", "help": "\x9b2J", "unit": "\u202erows"})
+    assert (parameter.name, parameter.help, parameter.unit) == ("si\ufffdze", "\ufffd2J", "\ufffdrows")

@@ -8,43 +8,43 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.jobs.protocol import MAX_EVENT_BYTES, EventKind, EventReader, JobEvent, VerdictKind, parse
+from gpumon.jobs.protocol import MAX_EVENT_BYTES, EventReader, JobEvent, JobEventKind, VerdictKind, parse
 
 FIGURE = {"name": "throughput", "value": 701.5, "unit": "TFLOP/s", "repetitions": 40, "limit": 989, "limit_source": "p"}
-FIELDS: dict[EventKind, dict[str, Any]] = {
-    EventKind.HELLO: {"workload": "matmul", "pid": 4321, "python": "CPython 3.11.7"},
-    EventKind.PLAN: {
+FIELDS: dict[JobEventKind, dict[str, Any]] = {
+    JobEventKind.HELLO: {"workload": "matmul", "pid": 4321, "python": "CPython 3.11.7"},
+    JobEventKind.PLAN: {
         "torch": "2.9.0",
         "device": "cuda:0",
         "chip": {"uuid": "GPU-1", "capability": [9, 0]},
         "uses": {"memory_bytes": 1 << 30, "seconds": 10.0, "peers": False},
         "parameters": {"size": 8192, "dtype": "bf16"},
     },
-    EventKind.PROGRESS: {"done": 3, "total": 10.5},
-    EventKind.METRIC: {"name": "throughput", "value": 1.5, "unit": "TFLOP/s"},
-    EventKind.MEMORY: {"allocated_bytes": 0, "reserved_bytes": 2 << 20, "summary": "a\nb"},
-    EventKind.TIMING: {"name": "launch", "host_seconds": 4e-6, "device_seconds": 0.01},
-    EventKind.STEP: {"text": "Filling up."},
-    EventKind.ERROR: {"class": "OutOfMemoryError", "text": "CUDA out of memory.", "expected": True},
-    EventKind.RESULT: {"verdict": "ok", "why": "Fine.", "figures": [FIGURE]},
-    EventKind.BYE: {},
+    JobEventKind.PROGRESS: {"done": 3, "total": 10.5},
+    JobEventKind.METRIC: {"name": "throughput", "value": 1.5, "unit": "TFLOP/s"},
+    JobEventKind.MEMORY: {"allocated_bytes": 0, "reserved_bytes": 2 << 20, "summary": "a\nb"},
+    JobEventKind.TIMING: {"name": "launch", "host_seconds": 4e-6, "device_seconds": 0.01},
+    JobEventKind.STEP: {"text": "Filling up."},
+    JobEventKind.ERROR: {"class": "OutOfMemoryError", "text": "CUDA out of memory.", "expected": True},
+    JobEventKind.RESULT: {"verdict": "ok", "why": "Fine.", "figures": [FIGURE]},
+    JobEventKind.BYE: {},
 }
 
 
-def said(kind: EventKind = EventKind.STEP, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+def said(kind: JobEventKind = JobEventKind.STEP, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
     return {"schema": 1, "event": kind.value, "time_seconds": 1_800_000_000.25, **FIELDS[kind], **changes}
 
 
-def line(kind: EventKind = EventKind.STEP, **changes: Any) -> bytes:  # noqa: ANN401
+def line(kind: JobEventKind = JobEventKind.STEP, **changes: Any) -> bytes:  # noqa: ANN401
     return json.dumps(said(kind, **changes)).encode()
 
 
-def without(kind: EventKind, name: str) -> bytes:
+def without(kind: JobEventKind, name: str) -> bytes:
     return json.dumps({key: value for key, value in said(kind).items() if key != name}).encode()
 
 
-@pytest.mark.parametrize("kind", EventKind)
-def test_an_event_of_every_kind_comes_through_as_it_was_said(kind: EventKind) -> None:
+@pytest.mark.parametrize("kind", JobEventKind)
+def test_an_event_of_every_kind_comes_through_as_it_was_said(kind: JobEventKind) -> None:
     event = parse(line(kind))
     assert event == JobEvent(kind, 1_800_000_000.25, FIELDS[kind])
     assert event.document() == said(kind)
@@ -53,15 +53,15 @@ def test_an_event_of_every_kind_comes_through_as_it_was_said(kind: EventKind) ->
 
 @pytest.mark.parametrize("verdict", VerdictKind)
 def test_every_verdict_is_known(verdict: VerdictKind) -> None:
-    assert parse(line(EventKind.RESULT, verdict=verdict.value)) is not None
+    assert parse(line(JobEventKind.RESULT, verdict=verdict.value)) is not None
 
 
-REQUIRED = [(kind, name) for kind, fields in FIELDS.items() for name in fields if kind is not EventKind.MEMORY]
+REQUIRED = [(kind, name) for kind, fields in FIELDS.items() for name in fields if kind is not JobEventKind.MEMORY]
 OPTIONAL = {"python", "chip", "expected"}
 
 
-@pytest.mark.parametrize(("kind", "name"), [each for each in REQUIRED if each[1] not in OPTIONAL])
-def test_an_event_without_a_field_that_readers_rely_on_is_none(kind: EventKind, name: str) -> None:
+@pytest.mark.parametrize(("kind", "name"), [field for field in REQUIRED if field[1] not in OPTIONAL])
+def test_an_event_without_a_field_that_readers_rely_on_is_none(kind: JobEventKind, name: str) -> None:
     assert parse(without(kind, name)) is None
     wrongs: list[Any] = [None, True, {} if name == "figures" else [[]], float("nan"), float("inf")]
     for wrong in wrongs:
@@ -70,7 +70,7 @@ def test_an_event_without_a_field_that_readers_rely_on_is_none(kind: EventKind, 
 
 @pytest.mark.parametrize("name", ["schema", "event", "time_seconds"])
 def test_an_event_without_its_frame_is_none(name: str) -> None:
-    assert parse(without(EventKind.STEP, name)) is None
+    assert parse(without(JobEventKind.STEP, name)) is None
 
 
 @pytest.mark.parametrize(
@@ -97,17 +97,17 @@ def test_an_event_without_its_frame_is_none(name: str) -> None:
         line(time_seconds=float("-inf")),
         line(time_seconds=None),
         line(time_seconds=10**400),
-        line(EventKind.PROGRESS, done="3"),
-        line(EventKind.PROGRESS, done=10**400),
-        line(EventKind.METRIC, value=-(10**400)),
-        line(EventKind.RESULT, verdict="fine"),
-        line(EventKind.RESULT, figures=[7]),
-        line(EventKind.RESULT, figures=[{**FIGURE, "value": float("nan")}]),
-        line(EventKind.RESULT, figures=[{**FIGURE, "value": True}]),
-        line(EventKind.RESULT, figures=[{**FIGURE, "limit": "much"}]),
-        line(EventKind.RESULT, figures=[{**FIGURE, "limit": 10**400}]),
-        line(EventKind.RESULT, figures=[{**FIGURE, "limit_source": 7}]),
-        line(EventKind.RESULT, figures=[{"name": "throughput", "value": 1.0, "unit": "W"}]),
+        line(JobEventKind.PROGRESS, done="3"),
+        line(JobEventKind.PROGRESS, done=10**400),
+        line(JobEventKind.METRIC, value=-(10**400)),
+        line(JobEventKind.RESULT, verdict="fine"),
+        line(JobEventKind.RESULT, figures=[7]),
+        line(JobEventKind.RESULT, figures=[{**FIGURE, "value": float("nan")}]),
+        line(JobEventKind.RESULT, figures=[{**FIGURE, "value": True}]),
+        line(JobEventKind.RESULT, figures=[{**FIGURE, "limit": "much"}]),
+        line(JobEventKind.RESULT, figures=[{**FIGURE, "limit": 10**400}]),
+        line(JobEventKind.RESULT, figures=[{**FIGURE, "limit_source": 7}]),
+        line(JobEventKind.RESULT, figures=[{"name": "throughput", "value": 1.0, "unit": "W"}]),
         b"[" * MAX_EVENT_BYTES,
         b'{"a":' * 40_000,
     ],
@@ -118,18 +118,20 @@ def test_what_is_no_event_is_none(foreign: bytes) -> None:
 
 
 def test_numbers_that_no_float_can_hold_are_missing() -> None:
-    event = parse(line(EventKind.PLAN, uses={"seconds": 10**400, "memory_bytes": float("nan")}))
+    event = parse(line(JobEventKind.PLAN, uses={"seconds": 10**400, "memory_bytes": float("nan")}))
     assert event is not None
     assert event.fields["uses"] == {"seconds": None, "memory_bytes": None}
 
 
 def test_a_figure_may_have_no_limit() -> None:
     figure = {name: value for name, value in FIGURE.items() if not name.startswith("limit")}
-    assert parse(line(EventKind.RESULT, figures=[figure, {**figure, "limit": None, "limit_source": ""}])) is not None
+    assert parse(line(JobEventKind.RESULT, figures=[figure, {**figure, "limit": None, "limit_source": ""}])) is not None
 
 
 def test_texts_lose_what_could_drive_the_terminal_and_keep_their_lines() -> None:
-    event = parse(line(EventKind.MEMORY, summary="|\x1b[2J===|\r\n| \u202eGPU\x07 |\n", **{"\x1b]0;name": ["\x9b31m"]}))
+    event = parse(
+        line(JobEventKind.MEMORY, summary="|\x1b[2J===|\r\n| \u202eGPU\x07 |\n", **{"\x1b]0;name": ["\x9b31m"]})
+    )
     assert event is not None
     assert event.fields["summary"] == "|\ufffd[2J===| \n| \ufffdGPU\ufffd |\n"
     assert event.fields["\ufffd]0;name"] == ["\ufffd31m"]
@@ -149,14 +151,14 @@ def test_everything_in_an_event_is_bounded() -> None:
 @pytest.mark.parametrize("size", [1, 7, 4096, 1 << 16])
 def test_an_oversized_line_is_counted_once_and_the_next_one_is_read(size: int) -> None:
     reader, events = EventReader(), []
-    whole = line(text="x" * MAX_EVENT_BYTES) + b"\n" + line(EventKind.BYE) + b"\n"
+    whole = line(text="x" * MAX_EVENT_BYTES) + b"\n" + line(JobEventKind.BYE) + b"\n"
     step = size if size > 1 else MAX_EVENT_BYTES // 3
     for start in range(0, len(whole), step):
         events += reader.feed(whole[start : start + step])
         assert len(reader._partial) <= MAX_EVENT_BYTES, "an endless line takes no memory"
     reader.end()
-    assert [event.kind for event in events] == [EventKind.BYE]
-    assert reader.foreign == 1
+    assert [event.kind for event in events] == [JobEventKind.BYE]
+    assert reader.invalid_lines == 1
 
 
 def test_a_line_as_long_as_may_be_is_read() -> None:
@@ -169,16 +171,16 @@ def test_a_line_as_long_as_may_be_is_read() -> None:
 
 def test_a_torn_last_line_is_counted_and_empty_lines_are_not() -> None:
     reader = EventReader()
-    assert [event.kind for event in reader.feed(b"\n \n" + line() + b"\n" + line()[:20])] == [EventKind.STEP]
-    assert reader.foreign == 0
+    assert [event.kind for event in reader.feed(b"\n \n" + line() + b"\n" + line()[:20])] == [JobEventKind.STEP]
+    assert reader.invalid_lines == 0
     reader.end()
     reader.end()
-    assert reader.foreign == 1
+    assert reader.invalid_lines == 1
 
 
 LINES = st.lists(
     st.one_of(
-        st.sampled_from([line(kind) for kind in EventKind]),
+        st.sampled_from([line(kind) for kind in JobEventKind]),
         st.sampled_from([line()[:30], b"NCCL", b"", b"  ", line(schema=9), line(text="\x1b[2J\n")]),
         st.binary(max_size=20),
     ),
@@ -191,13 +193,13 @@ def test_events_are_the_same_however_the_bytes_are_cut(lines: list[bytes], cuts:
     data = b"\n".join(lines)
     whole, pieces = EventReader(), EventReader()
     expected = whole.feed(data)
-    found: list[JobEvent] = []
+    result: list[JobEvent] = []
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(data) + 2000], strict=True):
-        found += pieces.feed(data[start:end])
+        result += pieces.feed(data[start:end])
     whole.end()
     pieces.end()
-    assert found == expected
-    assert pieces.foreign == whole.foreign
+    assert result == expected
+    assert pieces.invalid_lines == whole.invalid_lines
 
 
 @given(data=st.binary(max_size=300))
@@ -215,19 +217,19 @@ JSON = st.recursive(
 )
 
 
-@given(kind=st.sampled_from(EventKind), name=st.text(max_size=8), value=JSON, replaced=st.integers(0, 4))
-def test_no_value_makes_it_fail_and_none_is_unsafe(kind: EventKind, name: str, value: Any, replaced: int) -> None:  # noqa: ANN401
+@given(kind=st.sampled_from(JobEventKind), name=st.text(max_size=8), value=JSON, replaced=st.integers(0, 4))
+def test_no_value_makes_it_fail_and_none_is_unsafe(kind: JobEventKind, name: str, value: Any, replaced: int) -> None:  # noqa: ANN401
     names = [*FIELDS[kind], name, name, name, name, name]
     event = parse(json.dumps({**said(kind), names[replaced]: value}).encode())
     for text in [] if event is None else texts(event.fields):
-        assert not [each for each in text if unicodedata.category(each) in {"Cc", "Cs"} and each != "\n"]
+        assert not [item for item in text if unicodedata.category(item) in {"Cc", "Cs"} and item != "\n"]
 
 
 def texts(value: Any) -> list[str]:  # noqa: ANN401
     if isinstance(value, str):
         return [value]
     if isinstance(value, list):
-        return [text for each in value for text in texts(each)]
+        return [text for item in value for text in texts(item)]
     if isinstance(value, dict):
-        return [text for pair in value.items() for each in pair for text in texts(each)]
+        return [text for pair in value.items() for item in pair for text in texts(item)]
     return []

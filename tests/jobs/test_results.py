@@ -1,6 +1,7 @@
 """Results are kept whole or not at all, and a file that was damaged costs only what was damaged."""
 
 import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 from gpumon.core.problems import ProblemCode
-from gpumon.jobs.results import last_like, recent, results_file, save
+from gpumon.jobs import results as results_module
+from gpumon.jobs.results import last_similar, recent_results, results_file, save_result
+from tests.core.test_ownership import needs_root
 
 
 @pytest.fixture
@@ -35,15 +38,15 @@ def record(number: int = 0, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def numbers(path: Path | None = None) -> list[int]:
-    return [each["number"] for each in recent(path)]
+    return [result["number"] for result in recent_results(path)]
 
 
 def test_results_are_kept_where_state_belongs_and_come_back_newest_first(file: Path) -> None:
     assert results_file() == file
-    assert list(recent()) == []
-    assert [save(record(number)) for number in range(3)] == [None] * 3
+    assert list(recent_results()) == []
+    assert [save_result(record(number)) for number in range(3)] == [None] * 3
     assert numbers() == [2, 1, 0]
-    assert next(recent()) == {"schema": 1, **record(2)}
+    assert next(recent_results()) == {"schema": 1, **record(2)}
     assert file.stat().st_mode & 0o077 == 0 or file.parent.stat().st_mode & 0o077 == 0, "others need not see them"
 
 
@@ -58,16 +61,16 @@ def test_without_the_variable_it_is_the_home(home: str | None, monkeypatch: pyte
 
 @pytest.mark.usefixtures("file")
 def test_the_last_one_alike_is_found() -> None:
-    save(record(1))
-    save(record(2, verdict="warn"))
-    save(record(3, verdict="fail"))
-    save(record(4, uuid="GPU-2"))
-    save(record(5, workload="sync"))
-    save(record(6, parameters={"size": 4096, "share": 0.5}))
-    found = last_like(record(7))
-    assert found is not None
-    assert found["number"] == 2, "one that failed is nothing to compare with"
-    assert last_like(record(uuid="GPU-9")) is None
+    save_result(record(1))
+    save_result(record(2, verdict="warn"))
+    save_result(record(3, verdict="fail"))
+    save_result(record(4, uuid="GPU-2"))
+    save_result(record(5, workload="sync"))
+    save_result(record(6, parameters={"size": 4096, "share": 0.5}))
+    result = last_similar(record(7))
+    assert result is not None
+    assert result["number"] == 2, "one that failed is nothing to compare with"
+    assert last_similar(record(uuid="GPU-9")) is None
 
 
 @pytest.mark.parametrize(
@@ -76,19 +79,19 @@ def test_the_last_one_alike_is_found() -> None:
     ids=lambda line: repr(line[:20]),
 )
 def test_lines_that_are_no_results_are_passed_over(file: Path, line: bytes) -> None:
-    save(record(1))
+    save_result(record(1))
     with file.open("ab") as results:
         results.write(line + b"\n")
-    save(record(2))
+    save_result(record(2))
     assert numbers() == [2, 1]
 
 
 def test_a_torn_last_line_costs_neither_those_before_nor_the_next(file: Path) -> None:
-    save(record(1))
+    save_result(record(1))
     with file.open("ab") as results:
         results.write(b'{"schema": 1, "number": 2, "fig')
     assert numbers() == [1]
-    assert save(record(3)) is None
+    assert save_result(record(3)) is None
     assert numbers() == [3, 1]
 
 
@@ -96,17 +99,17 @@ def test_only_the_newest_part_of_a_large_file_is_read(file: Path) -> None:
     file.parent.mkdir(parents=True)
     line = json.dumps({"schema": 1, **record(1, why="x" * 1000)}).encode() + b"\n"
     file.write_bytes(line * 3000)
-    save(record(2))
-    found = numbers()
-    assert found[0] == 2
-    assert set(found[1:]) == {1}
-    assert 500 < len(found) < 1100
+    save_result(record(2))
+    result = numbers()
+    assert result[0] == 2
+    assert set(result[1:]) == {1}
+    assert 500 < len(result) < 1100
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
 @pytest.mark.parametrize("share", [0, 2])
 def test_a_full_disk_leaves_no_half_line(file: Path, number: int, share: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    save(record(1))
+    save_result(record(1))
     before, write = file.read_bytes(), os.write
 
     def full(descriptor: int, data: bytes) -> int:
@@ -116,43 +119,80 @@ def test_a_full_disk_leaves_no_half_line(file: Path, number: int, share: int, mo
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full)
-        problem = save(record(2))
+        problem = save_result(record(2))
     assert problem is not None
     assert problem.code is ProblemCode.NOT_WRITTEN
     assert (
-        problem.reason == f"The result could not be kept in {file}: {os.strerror(errno.ENOSPC if share else number)}."
+        problem.reason == f"The result could not be saved to {file}: {os.strerror(errno.ENOSPC if share else number)}."
     )
     assert problem.remedy
     assert file.read_bytes() == before
-    assert save(record(3)) is None
+    assert save_result(record(3)) is None
     assert numbers() == [3, 1]
 
 
 def test_a_real_disk_that_is_full_is_told(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").symlink_to("/dev/full")
-    problem = save(record(), tmp_path / "results.jsonl")
+    problem = save_result(record(), tmp_path / "results.jsonl")
     assert problem is not None
     assert problem.code is ProblemCode.NOT_WRITTEN
 
 
 @pytest.mark.parametrize("place", ["/proc/gpumon/results.jsonl", "/dev/null/results.jsonl", "/"])
 def test_a_place_that_cannot_be_written_is_told(place: str) -> None:
-    problem = save(record(), Path(place))
+    problem = save_result(record(), Path(place))
     assert problem is not None
     assert problem.code is ProblemCode.NOT_WRITTEN
     assert "XDG_STATE_HOME" in problem.remedy
-    assert list(recent(Path(place))) == []
+    assert list(recent_results(Path(place))) == []
 
 
 def test_two_that_write_at_once_do_not_mix_their_lines(file: Path) -> None:
     program = (
-        "import sys; from gpumon.jobs.results import save\n"
-        "for number in range(100): assert save({'number': number, 'who': sys.argv[1], 'why': sys.argv[1] * 20_000,"
-        " 'figures': []}) is None"
+        "import sys; from gpumon.jobs.results import save_result\n"
+        "for number in range(100):\n"
+        "    record = {'number': number, 'who': sys.argv[1], 'why': sys.argv[1] * 20_000, 'results': []}\n"
+        "    assert save_result(record) is None"
     )
     writers = [subprocess.Popen([sys.executable, "-c", program, who]) for who in "ab"]
     assert [writer.wait(30) for writer in writers] == [0, 0]
-    found = [json.loads(line) for line in file.read_bytes().splitlines()]
-    assert {each["why"] for each in found} == {"a" * 20_000, "b" * 20_000}
+    result = [json.loads(line) for line in file.read_bytes().splitlines()]
+    assert {item["why"] for item in result} == {"a" * 20_000, "b" * 20_000}
     for who in "ab":
-        assert [each["number"] for each in found if each["who"] == who] == list(range(100))
+        assert [item["number"] for item in result if item["who"] == who] == list(range(100))
+
+
+def test_a_lock_is_waited_for_until_the_deadline(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results_module, "_LOCK_SECONDS", 0.3)
+    assert save_result(record(1)) is None
+    with file.open("rb") as locked:
+        fcntl.flock(locked, fcntl.LOCK_SH)
+        problem = save_result(record(2))
+        assert problem is not None
+        assert problem.code is ProblemCode.NOT_WRITTEN
+        assert problem.reason == f"The result could not be saved to {file}: another process has locked it for 0.3 s."
+        assert numbers() == [1], "reading needs no lock"
+    assert save_result(record(3)) is None
+    assert numbers() == [3, 1]
+
+
+def test_a_pipe_in_place_of_the_file_is_neither_read_nor_written(file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    os.mkfifo(file)
+    problem = save_result(record())
+    assert problem is not None
+    assert problem.reason == f"The result could not be saved to {file}: it is not a regular file."
+    assert numbers() == []
+
+
+@needs_root
+def test_root_appends_to_no_file_below_the_home_of_another_user(file: Path, tmp_path: Path) -> None:
+    file.parent.mkdir(parents=True)
+    target = tmp_path / "of-root"
+    target.touch()
+    file.symlink_to(target)
+    os.chown(file.parent, 4242, 4242)
+    problem = save_result(record())
+    assert problem is not None
+    assert f"The folder {file.parent} belongs to another user (UID 4242)." in problem.reason
+    assert target.read_bytes() == b""

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpumon.jobs.catalogue import WorkloadInfo
+from gpumon.jobs.catalogue import JobRequest, WorkloadInfo
 from gpumon.jobs.job import JobEnded
-from gpumon.jobs.protocol import EventKind, JobEvent, VerdictKind
-from gpumon.jobs.request import JobRequest
-from gpumon.jobs.results import recent
+from gpumon.jobs.protocol import JobEvent, JobEventKind, VerdictKind
+from gpumon.jobs.results import recent_results
 from gpumon.jobs.state import JobState
 
 FIGURE = {"name": "rate", "value": 5.0, "unit": "GB/s", "repetitions": 3, "limit": None, "limit_source": ""}
@@ -22,7 +21,7 @@ def state() -> JobState:
     return JobState(JobRequest(info, "cpu", {}, Path("python")))
 
 
-def event(kind: EventKind, **fields: Any) -> JobEvent:  # noqa: ANN401
+def event(kind: JobEventKind, **fields: Any) -> JobEvent:  # noqa: ANN401
     return JobEvent(kind, 100.0, fields)
 
 
@@ -33,33 +32,33 @@ def event(kind: EventKind, **fields: Any) -> JobEvent:  # noqa: ANN401
         ("warn", 0, "", VerdictKind.WARN),
         ("fail", 1, "", VerdictKind.FAIL),
         ("ok", 1, "", VerdictKind.FAIL),
-        ("ok", -11, "It was ended by SIGSEGV.", VerdictKind.FAIL),
-        ("cancelled", 1, "It ran longer than its limit of 5 s.", VerdictKind.FAIL),
+        ("ok", -11, "The workload was ended by SIGSEGV.", VerdictKind.FAIL),
+        ("cancelled", 1, "The workload ran longer than its limit of 5 s.", VerdictKind.FAIL),
         ("cancelled", 1, "", VerdictKind.CANCELLED),
     ],
 )
 def test_an_end_that_belies_the_verdict_counts_for_more(
     state: JobState, said: str, exit_code: int, reason: str, verdict: VerdictKind
 ) -> None:
-    state.apply(event(EventKind.RESULT, verdict=said, why="All is well.", figures=[FIGURE]))
+    state.apply(event(JobEventKind.RESULT, verdict=said, why="All is well.", figures=[FIGURE]))
     state.apply(JobEnded(exit_code, cancelled=False, reason=reason))
     assert state.result is not None
     assert state.result.verdict is verdict
-    assert state.result.figures == (FIGURE,)
+    assert state.result.measurements == (FIGURE,)
     assert reason in state.result.why
 
 
 def test_a_part_that_could_not_run_does_not_speak_for_the_whole(state: JobState) -> None:
-    state.apply(event(EventKind.ERROR, **{"class": "NotHereError"}, text="Not in that part."))
-    assert state.not_here == "Not in that part."
-    state.apply(event(EventKind.RESULT, verdict="ok", why="It went on without.", figures=[FIGURE]))
-    assert state.not_here is None
+    state.apply(event(JobEventKind.ERROR, **{"class": "UnsupportedError"}, text="Not in that part."))
+    assert state.unsupported_reason == "Not in that part."
+    state.apply(event(JobEventKind.RESULT, verdict="ok", why="It went on without.", figures=[FIGURE]))
+    assert state.unsupported_reason is None
 
 
 def test_the_remaining_time_follows_the_pace_so_far(state: JobState) -> None:
     assert state.remaining_seconds(10.0) is None
-    state.begin(100.0)
-    state.apply(event(EventKind.PROGRESS, done=1, total=4))
+    state.record_start(100.0)
+    state.apply(event(JobEventKind.PROGRESS, done=1, total=4))
     assert state.remaining_seconds(110.0) == 30.0
     state.apply(JobEnded(0, cancelled=False, reason=""))
     assert state.remaining_seconds(110.0) is None
@@ -68,6 +67,6 @@ def test_the_remaining_time_follows_the_pace_so_far(state: JobState) -> None:
 def test_what_is_read_back_is_as_harmless_as_what_comes_from_a_workload(tmp_path: Path) -> None:
     kept = {"schema": 1, "workload": "made\x1b[2J", "figures": [FIGURE, {"name": "bad"}, 5], "verdict": "ok"}
     (tmp_path / "results.jsonl").write_text(json.dumps(kept) + "\n")
-    (found,) = recent(tmp_path / "results.jsonl")
-    assert found["workload"] == "made\ufffd[2J"
-    assert found["figures"] == [FIGURE]
+    (result,) = recent_results(tmp_path / "results.jsonl")
+    assert result["workload"] == "made\ufffd[2J"
+    assert result["figures"] == [FIGURE]

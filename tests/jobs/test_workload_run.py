@@ -1,6 +1,7 @@
-"""A workload beside its GPU: matched, watched, judged, kept and compared."""
+"""A workload and its GPU: matched, sampled, judged, saved and compared."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ import pytest
 
 from gpumon.core.model import DeviceState, Frame
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.jobs import results
 from gpumon.jobs.job import JobEnded
-from gpumon.jobs.protocol import EventKind, JobEvent, VerdictKind
-from gpumon.jobs.results import recent
+from gpumon.jobs.protocol import JobEvent, JobEventKind, VerdictKind
+from gpumon.jobs.results import recent_results
 from gpumon.operations.workload import WorkloadRun
 from tests.builders import device, frame, process
 from tests.jobs.conftest import FINE, PATIENCE, Stage, eventually
@@ -35,12 +37,12 @@ def plan(chip: Any = None, *, peers: bool = False) -> JobEvent:  # noqa: ANN401
         "uses": {"memory_bytes": 0, "seconds": 1.0, "peers": peers},
         "parameters": {},
     }
-    return JobEvent(EventKind.PLAN, 1.0, fields)
+    return JobEvent(JobEventKind.PLAN, 1.0, fields)
 
 
 def result(verdict: str = "ok", value: float = 3.0, name: str = "speed") -> JobEvent:
     figures = [{"name": name, "value": value, "unit": "GB/s", "repetitions": 1, "limit": None, "limit_source": ""}]
-    return JobEvent(EventKind.RESULT, 2.0, {"verdict": verdict, "why": "Well.", "figures": figures})
+    return JobEvent(JobEventKind.RESULT, 2.0, {"verdict": verdict, "why": "Well.", "figures": figures})
 
 
 CHIP = {"uuid": SECOND.uuid, "name": "NVIDIA H200", "pci_bus_id": "0000:1b:00.0"}
@@ -52,19 +54,23 @@ def run(stage: Stage) -> WorkloadRun:
     return WorkloadRun(stage.request(device="cuda:0", parameters={"size": 3}))
 
 
-def tell(run: WorkloadRun, *arrivals: JobEvent | JobEnded) -> list[JobEvent]:
+def deliver(run: WorkloadRun, *arrivals: JobEvent | JobEnded) -> list[JobEvent]:
     for arrival in arrivals:
         run.job.inbox.put(arrival)
-    return run.take()
+    events = run.drain()
+    while run.state.end is not None and not run.ended:
+        assert run.job.inbox.arrived.wait(PATIENCE)
+        events += run.drain()
+    return events
 
 
 def whole(run: WorkloadRun, *watched: Frame, verdict: str = "ok", value: float = 3.0) -> list[JobEvent]:
     """A run from its plan to its end."""
-    tell(run, plan(CHIP))
+    deliver(run, plan(CHIP))
     run.allow()
-    for each in watched:
-        run.watch(each)
-    return tell(run, result(verdict, value), CLEAN)
+    for shown in watched:
+        run.observe(shown)
+    return deliver(run, result(verdict, value), CLEAN)
 
 
 def test_a_real_run_from_its_start_to_its_kept_result(stage: Stage) -> None:
@@ -73,20 +79,20 @@ def test_a_real_run_from_its_start_to_its_kept_result(stage: Stage) -> None:
     events: list[JobEvent] = []
 
     def ended() -> bool:
-        events.extend(run.take())
-        if run.state.waits_for_leave:
+        events.extend(run.drain())
+        if run.state.awaits_confirmation:
             run.allow()
         return run.ended
 
     assert eventually(ended)
     assert run.job.wait(PATIENCE)
     kinds = [event.kind for event in events]
-    assert (kinds[0], kinds[-2:]) == (EventKind.HELLO, [EventKind.RESULT, EventKind.BYE])
-    assert kinds.count(EventKind.RESULT) == kinds.count(EventKind.BYE) == 1
+    assert (kinds[0], kinds[-2:]) == (JobEventKind.HELLO, [JobEventKind.RESULT, JobEventKind.BYE])
+    assert kinds.count(JobEventKind.RESULT) == kinds.count(JobEventKind.BYE) == 1
     assert events[-2].fields["verdict"] == "ok"
-    (found,) = recent()
-    assert (found["workload"], found["device"], found["uuid"], found["torch"]) == ("toy", "cpu", None, "2.9.0+cpu")
-    assert (found["parameters"], found["verdict"], found["figures"][0]["value"]) == ({"size": 3}, "ok", 3.0)
+    (saved,) = recent_results()
+    assert (saved["workload"], saved["device"], saved["uuid"], saved["torch"]) == ("toy", "cpu", None, "2.9.0+cpu")
+    assert (saved["parameters"], saved["verdict"], saved["figures"][0]["value"]) == ({"size": 3}, "ok", 3.0)
     assert run.problem is None
 
 
@@ -97,32 +103,32 @@ def test_a_run_that_is_cancelled_is_told_and_not_kept(stage: Stage) -> None:
     events: list[JobEvent] = []
 
     def ended() -> bool:
-        events.extend(run.take())
-        if run.state.waits_for_leave:
+        events.extend(run.drain())
+        if run.state.awaits_confirmation:
             run.allow()
             run.cancel()
         return run.ended
 
     assert eventually(ended)
     assert run.job.wait(PATIENCE)
-    assert [event.fields["verdict"] for event in events if event.kind is EventKind.RESULT] == ["cancelled"]
-    assert list(recent()) == []
+    assert [event.fields["verdict"] for event in events if event.kind is JobEventKind.RESULT] == ["cancelled"]
+    assert list(recent_results()) == []
 
 
 def test_its_gpu_is_found_by_uuid_whatever_its_index(run: WorkloadRun) -> None:
-    tell(run, plan(CHIP))
-    run.watch(frame())
+    deliver(run, plan(CHIP))
+    run.observe(frame())
     assert run.device == SECOND
-    assert not run.samples, "it has not begun"
+    assert not run.samples, "the work has not started"
     run.allow()
-    run.watch(frame())
+    run.observe(frame())
     assert len(run.samples) == 1
 
 
 @pytest.mark.parametrize("bus", ["0000:1c:00.0", "00000000:1C:00.0"])
 def test_its_gpu_is_found_by_its_place_where_torch_tells_no_uuid(run: WorkloadRun, bus: str) -> None:
-    tell(run, plan({"uuid": None, "pci_bus_id": bus}))
-    run.watch(frame())
+    deliver(run, plan({"uuid": None, "pci_bus_id": bus}))
+    run.observe(frame())
     assert run.device == SECOND
 
 
@@ -140,20 +146,20 @@ def test_its_gpu_is_found_by_its_place_where_torch_tells_no_uuid(run: WorkloadRu
 )
 def test_without_a_match_no_gpu_is_watched_and_the_run_goes_on(run: WorkloadRun, chip: Any) -> None:  # noqa: ANN401
     odd = frame(devices=(device(0, pci_bus_id=None), device(1, pci_bus_id="odd")))
-    tell(run, plan(chip))
+    deliver(run, plan(chip))
     run.allow()
-    for each in (frame(), odd):
-        run.watch(each)
-        assert run.neighbours(each) == []
+    for shown in (frame(), odd):
+        run.observe(shown)
+        assert run.other_processes(shown) == []
     assert run.device is None
-    events = tell(run, result(), CLEAN)
+    events = deliver(run, result(), CLEAN)
     assert events[-2].fields["verdict"] == "ok"
 
 
 def test_a_reading_that_is_not_of_this_moment_is_no_sample(run: WorkloadRun) -> None:
-    tell(run, plan(CHIP))
+    deliver(run, plan(CHIP))
     run.allow()
-    run.watch(frame(devices=(device(0), device(1, age_seconds=30.0))))
+    run.observe(frame(devices=(device(0), device(1, age_seconds=30.0))))
     assert run.device is not None
     assert not run.samples
 
@@ -161,50 +167,50 @@ def test_a_reading_that_is_not_of_this_moment_is_no_sample(run: WorkloadRun) -> 
 def test_neighbours_are_others_on_its_gpu_and_never_itself(run: WorkloadRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(run.job), "pid", 4001)
     shared = device(1, processes=(process(4001), process(4002)))
-    tell(run, plan(CHIP))
+    deliver(run, plan(CHIP))
     both = frame(devices=(device(0), shared))
     assert pids(run, both) == [4002]
-    assert run.neighbours(both)[0].device is shared
-    assert run.neighbours(frame(devices=(device(0), device(1, processes=None)))) == []
+    assert run.other_processes(both)[0].device is shared
+    assert run.other_processes(frame(devices=(device(0), device(1, processes=None)))) == []
 
 
-def test_neighbours_on_peers_count_where_peers_are_used(run: WorkloadRun) -> None:
-    tell(run, plan(CHIP, peers=True))
+def test_other_processes_on_peers_count_where_peers_are_used(run: WorkloadRun) -> None:
+    deliver(run, plan(CHIP, peers=True))
     assert pids(run, frame()) == [4000, 4001]
 
 
 def pids(run: WorkloadRun, now: Frame) -> list[int | None]:
-    return [None if each.process is None else each.process.pid for each in run.neighbours(now)]
+    return [None if other.process is None else other.process.pid for other in run.other_processes(now)]
 
 
 def test_a_process_of_another_namespace_counts_only_if_it_was_there_before(run: WorkloadRun) -> None:
     unseen = {"command": Problem(ProblemCode.PROCESS_NOT_VISIBLE, "Not in this namespace.")}
     there, itself = (process(pid, command=None, problems=unseen) for pid in (90001, 90002))
-    run.watch(frame(devices=(device(1, processes=(there,)),)))
-    tell(run, plan(CHIP))
+    run.observe(frame(devices=(device(1, processes=(there,)),)))
+    deliver(run, plan(CHIP))
     assert pids(run, frame(devices=(device(1, processes=(there, itself)),))) == [90001]
 
 
-def test_memory_whose_owner_cannot_be_seen_is_a_neighbour(run: WorkloadRun) -> None:
+def test_memory_whose_owner_cannot_be_seen_counts(run: WorkloadRun) -> None:
     held = device(1, processes=(), readings={"memory_unattributed_bytes": 60 << 30})
-    run.watch(frame(devices=(held,)))
-    tell(run, plan(CHIP))
-    (neighbour,) = run.neighbours(frame(devices=(held,)))
-    assert neighbour.process is None
-    assert neighbour.memory_bytes == 60 << 30
+    run.observe(frame(devices=(held,)))
+    deliver(run, plan(CHIP))
+    (other,) = run.other_processes(frame(devices=(held,)))
+    assert other.process is None
+    assert other.memory_bytes == 60 << 30
 
 
-def test_before_its_plan_it_has_no_neighbours(run: WorkloadRun) -> None:
-    assert run.neighbours(frame()) == []
+def test_before_its_plan_a_run_has_no_other_processes(run: WorkloadRun) -> None:
+    assert run.other_processes(frame()) == []
 
 
 def test_the_result_is_told_once_completed_with_what_its_gpu_did(run: WorkloadRun) -> None:
     events = whole(run, frame(), frame(devices=(device(1, throttle_reasons=("sw_power_cap",)),)))
-    assert [event.kind for event in events] == [EventKind.RESULT, EventKind.BYE]
+    assert [event.kind for event in events] == [JobEventKind.RESULT, JobEventKind.BYE]
     fields = events[0].fields
     assert (fields["workload"], fields["device"], fields["verdict"]) == ("toy", "cuda:0", "ok")
     assert fields["why"].startswith("Well. Power-capped at 700 W")
-    assert [each["name"] for each in fields["figures"]] == ["speed", "sm_clock", "power", "temperature"]
+    assert [field["name"] for field in fields["figures"]] == ["speed", "sm_clock", "power", "temperature"]
     json.dumps(events[0].document(), allow_nan=False)
 
 
@@ -213,7 +219,7 @@ def test_a_chip_that_was_slowed_by_a_fault_is_not_fine(run: WorkloadRun, verdict
     hot = device(1, throttle_reasons=("hw_thermal_slowdown",))
     events = whole(run, frame(devices=(hot,)), verdict=verdict)
     assert events[0].fields["verdict"] == after
-    assert "too hot" in events[0].fields["why"]
+    assert "a high temperature" in events[0].fields["why"]
 
 
 @pytest.mark.parametrize(("verdict", "after"), [("ok", "fail"), ("warn", "fail"), ("cancelled", "cancelled")])
@@ -225,11 +231,11 @@ def test_a_gpu_that_was_lost_meanwhile_makes_it_fail(run: WorkloadRun, verdict: 
 
 
 def test_what_it_cannot_do_here_has_no_result_and_is_not_kept(run: WorkloadRun) -> None:
-    error = JobEvent(EventKind.ERROR, 1.0, {"class": "NotHereError", "text": "No fp8.", "expected": False})
-    events = tell(run, error, JobEnded(3, cancelled=False, reason=""))
-    assert [event.kind for event in events] == [EventKind.ERROR, EventKind.BYE]
+    error = JobEvent(JobEventKind.ERROR, 1.0, {"class": "UnsupportedError", "text": "No fp8.", "expected": False})
+    events = deliver(run, error, JobEnded(3, cancelled=False, reason=""))
+    assert [event.kind for event in events] == [JobEventKind.ERROR, JobEventKind.BYE]
     assert run.ended
-    assert list(recent()) == []
+    assert list(recent_results()) == []
 
 
 def test_figures_are_compared_with_the_last_ones_alike(run: WorkloadRun, stage: Stage) -> None:
@@ -247,9 +253,9 @@ def test_figures_are_compared_with_the_last_ones_alike(run: WorkloadRun, stage: 
 
 def test_a_kept_result_that_was_tampered_with_does_no_harm(run: WorkloadRun, kept: Path) -> None:
     whole(run)
-    found = next(recent())
+    saved = next(recent_results())
     figures = [{"name": [], "value": 1.0}, {"name": "speed", "value": 10**400}, {"name": "speed", "value": True}, 7]
-    kept.write_text(json.dumps({**found, "figures": figures}) + "\n")
+    kept.write_text(json.dumps({**saved, "figures": figures}) + "\n")
     again = WorkloadRun(run.request)
     whole(again)
     assert again.changes == ()
@@ -258,8 +264,8 @@ def test_a_kept_result_that_was_tampered_with_does_no_harm(run: WorkloadRun, kep
 @pytest.mark.parametrize("verdict", ["ok", "warn", "fail"])
 def test_what_came_to_its_end_is_kept(run: WorkloadRun, verdict: str) -> None:
     whole(run, frame(), verdict=verdict)
-    (found,) = recent()
-    assert (found["verdict"], found["uuid"], found["device_name"]) == (verdict, SECOND.uuid, "NVIDIA H200")
+    (saved,) = recent_results()
+    assert (saved["verdict"], saved["uuid"], saved["device_name"]) == (verdict, SECOND.uuid, "NVIDIA H200")
 
 
 def test_a_result_that_cannot_be_kept_is_a_problem_and_no_failure(
@@ -273,7 +279,38 @@ def test_a_result_that_cannot_be_kept_is_a_problem_and_no_failure(
 
 
 def test_a_crash_after_all_was_said_is_told_in_the_result(run: WorkloadRun) -> None:
-    tell(run, plan(CHIP))
-    events = tell(run, result(), JobEnded(-11, cancelled=False, reason="It was ended by SIGSEGV."))
+    deliver(run, plan(CHIP))
+    events = deliver(run, result(), JobEnded(-11, cancelled=False, reason="The workload was ended by SIGSEGV."))
     assert events[0].fields["verdict"] == VerdictKind.FAIL.value
-    assert events[0].fields["why"] == "It was ended by SIGSEGV. Well."
+    assert events[0].fields["why"] == "The workload was ended by SIGSEGV. Well."
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["reading", "saving"])
+def test_a_file_system_that_never_responds_does_not_keep_the_run(
+    run: WorkloadRun, is_read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "_SAVE_SECONDS", 0.2)
+    released = threading.Event()
+    monkeypatch.setattr(results, "last_similar" if is_read else "save_result", lambda *_: released.wait() or None)
+    try:
+        events = whole(run)
+    finally:
+        released.set()
+    assert [event.kind for event in events] == [JobEventKind.RESULT, JobEventKind.BYE]
+    assert run.problem is not None
+    assert "did not respond within 0.2 s" in run.problem.reason
+
+
+def test_while_a_result_is_saved_the_run_has_not_ended(run: WorkloadRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(results, "save_result", lambda *_: released.wait(PATIENCE) and None)
+    deliver(run, plan(CHIP))
+    run.allow()
+    for arrival in (result(), CLEAN):
+        run.job.inbox.put(arrival)
+    assert run.drain() == []
+    assert run.state.result is not None, "the screen shows it"
+    assert not run.ended
+    released.set()
+    assert [event.kind for event in deliver(run)] == [JobEventKind.RESULT, JobEventKind.BYE]
+    assert run.ended

@@ -1,4 +1,4 @@
-"""Builds the stand-in for ``libnvidia-ml.so.1`` and describes a machine to it; see README.md for its faults."""
+"""Builds the stand-in for ``libnvidia-ml.so.1`` and describes a host to the stand-in; see README.md for its faults."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ class NvmlMock:
         log: Path | None = None,
         **more: str,
     ) -> dict[str, str]:
-        """Environment of a process that is to see this machine.
+        """Environment of a process that uses the stand-in.
 
         Args:
             gpus: Number of GPUs.
@@ -52,12 +52,12 @@ class NvmlMock:
         return {**_clean_environment(), **settings, **more}
 
     def environment_without_library(self) -> dict[str, str]:
-        """Environment of a process that finds no NVML, even on a machine that has one."""
+        """Environment of a process that finds no NVML, even on a host that has one."""
         return {**_clean_environment(), "LD_LIBRARY_PATH": str(self.folder / "none")}
 
 
 def compiler() -> str | None:
-    """The C compiler of this machine, if it has one."""
+    """The C compiler of this host, if it has one."""
     return shutil.which("cc") or shutil.which("gcc")
 
 

@@ -1,8 +1,8 @@
-"""Compares gpumon with its peers on a stand-in machine: ``python -m tests.perf.bench``.
+"""Compares gpumon with other monitors on a stand-in for the NVIDIA library: ``python -m tests.perf.bench``.
 
-Needs a C compiler. For the peers: ``python -m venv peers && peers/bin/pip install nvitop gpustat``, then
-``--peers-bin peers/bin``. The monitors take turns, so that whatever else the machine does hits all of them. The
-figures leave out the time that a real driver spends in the kernel; it is the same for all.
+Needs a C compiler. For the other monitors: ``python -m venv peers && peers/bin/pip install nvitop gpustat``, then
+``--peers-bin peers/bin``. The monitors take turns, so that other load on this host affects all of them. The results do
+not include the time that a real driver spends in the kernel, which is the same for all monitors.
 """
 
 import argparse
@@ -59,15 +59,15 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.perf.bench", description=__doc__)
-    parser.add_argument("--cases", default=CASES, help="GPUs x processes of each GPU, a comma list (%(default)s)")
-    parser.add_argument("--monitors", default=MONITORS, help="a comma list (%(default)s)")
-    parser.add_argument("--peers-bin", type=Path, help="folder of the peers' commands; otherwise the search path")
-    parser.add_argument("--repeat", type=int, default=1, help="runs of each, of which the median is taken")
+    parser.add_argument("--cases", default=CASES, help="comma-separated GPUs x processes per GPU (%(default)s)")
+    parser.add_argument("--monitors", default=MONITORS, help="comma-separated names (%(default)s)")
+    parser.add_argument("--peers-bin", type=Path, help="folder with the commands of the other monitors; default: PATH")
+    parser.add_argument("--repeat", type=int, default=1, help="runs per monitor; the median is printed")
     parser.add_argument("--warm", type=float, default=4.0, help="seconds before the steady window (%(default)s)")
     parser.add_argument("--seconds", type=float, default=10.0, help="length of the steady window (%(default)s)")
     parser.add_argument("--rows", type=int, default=50)
     parser.add_argument("--cols", type=int, default=160)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
     return parser.parse_args()
 
 
@@ -78,7 +78,7 @@ def _cases(text: str) -> list[Case]:
 
 def _compare(mock: NvmlMock, monitors: Sequence[Monitor], case: Case, size: Size, repeat: int) -> list[Summary]:
     runs: dict[str, list[Result]] = {monitor.name: [] for monitor in monitors}
-    with _sleepers(case[0] * case[1]) as pids:
+    with sleepers(case[0] * case[1]) as pids:
         for _ in range(repeat):
             for monitor in monitors:
                 try:
@@ -104,7 +104,7 @@ def _run_once(mock: NvmlMock, monitor: Monitor, case: Case, pids: Sequence[int],
 
 
 @contextmanager
-def _sleepers(count: int) -> Iterator[list[int]]:
+def sleepers(count: int) -> Iterator[list[int]]:
     started = [subprocess.Popen(["sleep", "100000"], stdin=subprocess.DEVNULL) for _ in range(count)]
     try:
         yield [process.pid for process in started]

@@ -1,66 +1,92 @@
-"""What explaining a large log costs: ``python -m tests.perf.explain [MEGABYTES]``.
+"""Speed and memory of `gpumon explain` on ordinary and hostile logs: ``python -m tests.perf.explain [MEGABYTES]``.
 
-Writes a log of a busy training run, with a few errors near its end, explains it in a process of its own, and prints how
-long that took and the most memory that the process had; then the same with a rank before every line.
+Prints a table with a row per log: a training run, the same with a rank before every line, blank lines, one line without
+an end, all needles of the catalogue in every line, and for every pattern a log whose lines repeat its needle and a log
+whose lines almost match it. Every log is explained in a separate process; the speed is per second of its CPU time, and
+the memory is its peak, with Python and gpumon. The exit status is 1 if a log is slower than 5 MB/s.
 """
 
+import gc
 import os
-import subprocess
 import sys
-import tempfile
-import time
-from pathlib import Path
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
+from gpumon.diagnosis.explain import explain, explain_text
 from tests.diagnosis.corpus import noise
-from tests.diagnosis.texts import WORDINGS
+from tests.diagnosis.hostile import ALL_NEEDLES, PATTERNS, almost, repeated
+from tests.diagnosis.texts import DATA, WORDINGS
 
-_LINES: Final = 20_000
 _MEGABYTE: Final = 1_000_000
-
-
-class Cost(NamedTuple):
-    """What a process took: time on the clock and on a processor, and resident memory at most."""
-
-    seconds: float
-    processor_seconds: float
-    memory_bytes: int
+_DEFAULT_MEGABYTES: Final = 100
+_PATTERN_MEGABYTES: Final = 4
+_MIN_SPEED: Final = 5.0
+"""Megabytes per second."""
+_CHUNK_BYTES: Final = 1 << 20
+_XID: Final = (
+    "Nov 20 12:00:01 node1 kernel: [12345.678901] NVRM: Xid (PCI:0000:17:00): 13, pid=1234, name=python, ESR 0x5"
+)
 
 
 def main() -> None:
-    """Measures a plain log and one of eight ranks."""
-    megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    for name, prefix in (("plain", ""), ("of eight ranks", "[rank{}]: ")):
-        with tempfile.TemporaryDirectory() as folder:
-            log = Path(folder) / "train.log"
-            write(log, megabytes * _MEGABYTE, prefix)
-            cost = explained(log)
-        print(
-            f"{megabytes} MB {name}: {cost.seconds:.1f} s, {cost.processor_seconds:.1f} s of a processor, "
-            f"at most {cost.memory_bytes >> 20} MiB"
-        )
+    """Print the table."""
+    megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else _DEFAULT_MEGABYTES
+    explain_text("\n".join(text for _, text in WORDINGS))  # compiles the patterns before a child is measured
+    print(f"{'log':<44} {'MB':>5} {'MB/s':>7} {'peak MiB':>9}")
+    speeds = [_measured(name, unit, megabytes) for name, unit in _logs()]
+    speeds += [_measured(name, unit, _PATTERN_MEGABYTES) for name, unit in _pattern_logs()]
+    print(f"slowest: {min(speeds):.1f} MB/s")
+    sys.exit(min(speeds) < _MIN_SPEED)
 
 
-def write(log: Path, size: int, prefix: str) -> None:
-    """Fills a file with noise, and puts errors before its last lines."""
-    lines = [prefix.format(number % 8) + line + "\n" for number, line in enumerate(noise(_LINES, 1))]
-    piece = "".join(lines).encode()
-    with log.open("wb") as file:
-        for _ in range(size // len(piece)):
-            file.write(piece)
-        file.writelines((text + "\n").encode() for _, text in WORDINGS[:3])
-        file.write(piece)
+def _logs() -> Iterator[tuple[str, str]]:
+    """Names of logs, with the text that each repeats."""
+    lines = noise(20_000, 1)
+    yield "training run", "\n".join(lines) + "\n"
+    yield "training run of eight ranks", "".join(f"[rank{n % 8}]: {line}\n" for n, line in enumerate(lines))
+    yield "other ordinary logs", (DATA / "ordinary_logs.txt").read_text()
+    yield "blank lines", "\n"
+    yield "blank lines of Windows", "\r\n"
+    yield "lines of one letter", "a\n"
+    yield "one line", "x"
+    yield "one line of words", "the quick brown fox "
+    yield "one line of incomplete Xids", "NVRM: Xid (PCI:a"
+    yield "one line of Xids with escaped line ends", rf"{_XID}\n"
+    yield "Xids", f"{_XID}\n"
+    yield "all needles in every line", f"{ALL_NEEDLES}\n"
+    yield "all needles, each on its line", "".join(f"{pattern.needle}\n" for _, pattern in PATTERNS)
+    yield "all errors in every line", " ".join(text.replace("\n", " ") for _, text in WORDINGS) + "\n"
+    yield "all errors", "".join(f"{text}\n" for _, text in WORDINGS)
+    yield "all incomplete errors", "".join(f"{almost(pattern)}\n" for _, pattern in PATTERNS)
 
 
-def explained(log: Path) -> Cost:
-    """Explains it in a process of its own."""
-    begun = time.perf_counter()
-    child = subprocess.Popen([sys.executable, "-m", "gpumon", "explain", str(log), "--json"], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        sys.exit(f"explain ended with {child.returncode}")
-    return Cost(time.perf_counter() - begun, usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10)
+def _pattern_logs() -> Iterator[tuple[str, str]]:
+    for name, pattern in PATTERNS:
+        yield f"{name}: needle repeated", f"{repeated(pattern)}\n"
+        yield f"{name}: almost", f"{almost(pattern)}\n"
+
+
+def _measured(name: str, unit: str, megabytes: int) -> float:
+    """Explains a log in a child, prints its row, and returns the speed in megabytes per second."""
+    size = megabytes * _MEGABYTE
+    gc.collect()
+    child = os.fork()
+    if child == 0:
+        explain(_chunks(unit.encode(), size))
+        os._exit(0)
+    _, status, usage = os.wait4(child, 0)
+    if status:
+        sys.exit(f"{name}: the child ended with {os.waitstatus_to_exitcode(status)}")
+    speed = megabytes / (usage.ru_utime + usage.ru_stime)
+    print(f"{name:<44} {megabytes:>5} {speed:>7.1f} {usage.ru_maxrss >> 10:>9}", flush=True)
+    return speed
+
+
+def _chunks(unit: bytes, size: int) -> Iterator[bytes]:
+    """A log of the given size that repeats a text, in chunks."""
+    piece = unit * max(1, _CHUNK_BYTES // len(unit))
+    for _ in range(max(1, size // len(piece))):
+        yield piece
 
 
 if __name__ == "__main__":

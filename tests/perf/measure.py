@@ -1,4 +1,4 @@
-"""Measures one monitor in one pseudo-terminal, from the outside: its whole tree of processes, its bytes, its calls."""
+"""Measures one monitor in a pseudo-terminal: CPU and memory of its process tree, terminal output, and NVML calls."""
 
 import json
 import os
@@ -13,22 +13,22 @@ from tests.processes import PROC, tree
 from tests.terminal import Terminal
 
 FIRST_FRAME: Final = r"H200[\s\S]*\d\s?%"
-"""A screen with a GPU's name and a percentage after it has values on it."""
+"""A screen with a GPU name followed by a percentage shows values."""
 
-QUIT_PATIENCE_SECONDS: Final = 8.0
+QUIT_TIMEOUT_SECONDS: Final = 8.0
 _SAMPLE_SECONDS: Final = 0.5
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What is run and for how long.
+    """Size of the terminal, and duration of the measurement.
 
     Attributes:
         rows: Height of the terminal.
         cols: Width of the terminal.
-        warm_seconds: Time before the steady window.
-        seconds: Length of the steady window.
+        warm_seconds: Time before the measurement window.
+        seconds: Length of the measurement window.
     """
 
     rows: int = 50
@@ -44,13 +44,13 @@ class Result:
     Attributes:
         first_byte_seconds: From the start to the first byte on the terminal.
         first_frame_seconds: From the start to the first screen with values.
-        cpu_percent: CPU of all its processes in the steady window; 100 is one core.
-        pss_peak_mebibytes: Peak of the proportional memory of all its processes.
-        terminal_bytes_per_second: Written to the terminal in the steady window.
-        nvml_calls_per_gpu_second: NVML calls a GPU a second in the steady window.
-        nvml_setters: Calls in the whole run that would have changed something.
-        quit_seconds: From the quit key to the end.
-        exit_code: Its exit code, negative for a signal.
+        cpu_percent: CPU of all processes of the monitor in the window; 100 is one core.
+        pss_peak_mebibytes: Peak of the proportional set size of all processes of the monitor.
+        terminal_bytes_per_second: Bytes written to the terminal in the window.
+        nvml_calls_per_gpu_second: NVML calls per GPU and second in the window.
+        nvml_setters: Calls of NVML setters in the complete run.
+        quit_seconds: From the quit key to the exit.
+        exit_code: Exit code, negative for a signal.
     """
 
     first_byte_seconds: float | None
@@ -72,24 +72,24 @@ class _Snapshot(NamedTuple):
 
 
 def measure(monitor: Monitor, environment: Mapping[str, str], logs: Path, gpus: int, size: Size) -> Result:
-    """Runs a monitor once.
+    """Run a monitor once.
 
     Args:
         monitor: The monitor.
-        environment: Of the machine to show, with its call log in ``logs``.
-        logs: An empty folder for call logs, one a process.
-        gpus: Number of GPUs of that machine.
-        size: Terminal and times.
+        environment: Environment of the stand-in library, with its call log in ``logs``.
+        logs: An empty folder for call logs, one per process.
+        gpus: Number of GPUs of the stand-in.
+        size: Terminal and durations.
     """
     with Terminal(monitor.argv, environment, size.rows, size.cols) as terminal:
         peak = _peak_pss(terminal, size.warm_seconds)
         before = _snapshot(terminal, logs)
         peak = max(peak, _peak_pss(terminal, size.seconds))
         after = _snapshot(terminal, logs)
-        asked = time.monotonic()
+        quit_at = time.monotonic()
         terminal.send(monitor.quit_key)
-        exit_code = terminal.wait_exit(QUIT_PATIENCE_SECONDS)
-        quit_seconds = time.monotonic() - asked
+        exit_code = terminal.wait_exit(QUIT_TIMEOUT_SECONDS)
+        quit_seconds = time.monotonic() - quit_at
         window = after.seconds - before.seconds
         return Result(
             first_byte_seconds=terminal.arrivals[0][0] if terminal.arrivals else None,
@@ -111,28 +111,29 @@ def _snapshot(terminal: Terminal, logs: Path) -> _Snapshot:
 
 
 def _peak_pss(terminal: Terminal, seconds: float) -> float:
-    """Waits ``seconds``; returns the highest PSS of the tree meanwhile, in MiB."""
+    """Wait ``seconds``; returns the peak PSS of the process tree in MiB."""
     peak = 0.0
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
         time.sleep(min(left, _SAMPLE_SECONDS))
         if terminal.process.poll() is not None:
-            raise RuntimeError(f"it ended with {terminal.process.returncode}:\n{terminal.screen()}")
-        peak = max(peak, sum(_pss(pid) for pid in tree(terminal.pid)))
+            raise RuntimeError(f"the monitor exited with {terminal.process.returncode}:\n{terminal.screen()}")
+        peak = max(peak, sum(pss(pid) for pid in tree(terminal.pid)))
     return peak
 
 
 def _cpu_seconds(pid: int) -> float:
-    """CPU of a process: its own to the nanosecond, that of children it has outlived in ticks."""
+    """CPU time of a process, in nanosecond resolution, and of its ended children, in clock ticks."""
     try:
-        own = time.clock_gettime((~pid << 3) | 2)  # the clock that clock_getcpuclockid(3) names
+        own = time.clock_gettime((~pid << 3) | 2)  # the clock that clock_getcpuclockid(3) returns
         fields = (PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
         return 0.0
     return own + (int(fields[13]) + int(fields[14])) / _TICKS_PER_SECOND
 
 
-def _pss(pid: int) -> float:
+def pss(pid: int) -> float:
+    """Proportional set size of a process in MiB; 0 if the process has ended."""
     try:
         lines = (PROC / str(pid) / "smaps_rollup").read_text().splitlines()
     except OSError:

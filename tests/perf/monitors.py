@@ -1,4 +1,4 @@
-"""The monitors that are compared: how each is started and told to quit."""
+"""The monitors that are compared: the command of each, and the key that quits it."""
 
 import shutil
 import sys
@@ -12,12 +12,12 @@ INTERRUPT: Final = "\x03"
 
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """One monitor, refreshing once a second.
+    """One monitor, at one refresh per second.
 
     Attributes:
-        name: As in the table.
-        argv: How it is started.
-        quit_key: What ends it.
+        name: Its name in the table.
+        argv: Its command line.
+        quit_key: The key that quits it.
     """
 
     name: str
@@ -26,19 +26,19 @@ class Monitor:
 
 
 def find(names: Sequence[str], peers_bin: Path | None) -> list[Monitor]:
-    """The monitors of these names that are installed; gpumon is the one of this interpreter.
+    """Return the monitors that are installed; gpumon is the one of this interpreter.
 
     Args:
-        names: Among ``gpumon``, ``nvitop`` and ``gpustat``.
-        peers_bin: Folder of the peers' commands; without it, the search path.
+        names: Any of ``gpumon``, ``nvitop`` and ``gpustat``.
+        peers_bin: Folder with the commands of the other monitors; None for PATH.
     """
-    found = []
+    monitors = []
     for name in names:
         if name == "gpumon":
-            found.append(Monitor(name, (sys.executable, "-m", "gpumon")))
+            monitors.append(Monitor(name, (sys.executable, "-m", "gpumon")))
         elif (command := shutil.which(name, path=None if peers_bin is None else str(peers_bin))) is not None:
-            found.append(_peer(name, command))
-    return found
+            monitors.append(_peer(name, command))
+    return monitors
 
 
 def _peer(name: str, command: str) -> Monitor:

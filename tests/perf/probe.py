@@ -1,9 +1,9 @@
-"""What the probe costs a training: ``python -m tests.perf.probe [--groups N] [--seconds S] [--interval I]``, on a GPU.
+"""Measures the cost of the probe: ``python -m tests.perf.probe [--groups N] [--seconds S] [--interval I]``, on a GPU.
 
-One process trains a transformer without a break, a wide one, whose steps are as long as its kernels, and then a narrow
-one, whose steps are as long as Python takes to launch them, so that every turn of the GIL would show. Meanwhile its
-probe is away, there, there, away, and so on, and while it is there somebody listens. How far phases without it differ
-from their neighbours without it tells what is noise.
+One process trains a transformer without pause: first a wide one, whose steps take as long as its kernels, then a narrow
+one, whose steps take as long as Python needs to launch the kernels, so that every wait for the GIL shows. Phases run in
+groups of four: without the probe, with it, with it, without it; a client reads while the probe runs. The differences
+between adjacent phases without the probe show the noise.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.perf.training import WIDTHS, told
+from tests.perf.training import WIDTHS, ratio_line
 from tests.probe.children import Probe, sockets
 
 REPOSITORY: Final = Path(__file__).parents[2]
@@ -55,7 +55,7 @@ for is_there in (False, True, True, False) * groups:
 
 
 class Listener(threading.Thread):
-    """Listens to whatever probe there is, as gpumon's screen does."""
+    """Reads from every probe, as gpumon's screen does."""
 
     def __init__(self, folder: Path, interval: float) -> None:
         super().__init__(daemon=True)
@@ -66,7 +66,7 @@ class Listener(threading.Thread):
         self._interval = interval
 
     def run(self) -> None:
-        """Goes on until it is over."""
+        """Read until `over` is set."""
         while not self.over.wait(0.05):
             for path in sockets(self._folder):
                 try:
@@ -87,7 +87,7 @@ class Listener(threading.Thread):
 
 
 def measure(name: str, chosen: argparse.Namespace) -> None:
-    """Trains one model, and prints what its steps took."""
+    """Train one model, and print the durations of its steps."""
     phases: list[tuple[bool, list[float]]] = []
     with tempfile.TemporaryDirectory() as folder:
         listener = Listener(Path(folder), chosen.interval)
@@ -99,17 +99,17 @@ def measure(name: str, chosen: argparse.Namespace) -> None:
             phases += [tuple(json.loads(line)) for line in process.stdout]
         listener.over.set()
     without = [steps for is_there, steps in phases if not is_there]
-    beside = [steps for is_there, steps in phases if is_there]
+    with_probe = [steps for is_there, steps in phases if is_there]
     print(f"{name}: a model {WIDTHS[name]} wide, {listener.readings} readings")
-    for kind, found in (("without the probe", without), ("with the probe", beside)):
-        steps = sorted(step for each in found for step in each)
+    for kind, result in (("without the probe", without), ("with the probe", with_probe)):
+        steps = sorted(step for item in result for step in item)
         late = steps[int(0.99 * len(steps))]
         median = statistics.median(steps)
         print(f"  {kind:18} {len(steps):6} steps, median {median * 1e3:.4f} ms, 99th percentile {late * 1e3:.3f} ms")
-    print(told("with / without, means of neighbours", ratios(without, beside)))
-    print(told("with / without, medians of neighbours", ratios(without, beside, statistics.median)))
-    print(told("noise: without / without, means", ratios(without[1:-1:2], without[2::2])))
-    print(told("noise: without / without, medians", ratios(without[1:-1:2], without[2::2], statistics.median)))
+    print(ratio_line("with / without, means of adjacent phases", ratios(without, with_probe)))
+    print(ratio_line("with / without, medians of adjacent phases", ratios(without, with_probe, statistics.median)))
+    print(ratio_line("noise: without / without, means", ratios(without[1:-1:2], without[2::2])))
+    print(ratio_line("noise: without / without, medians", ratios(without[1:-1:2], without[2::2], statistics.median)))
     for word, unit, scale in (("share", "% of the process's time", 100.0), ("seconds", "us a reading", 1e6)):
         print(
             f"  the probe's own {word}: {statistics.median(each[word] for each in listener.costs) * scale:.4f} {unit}"
@@ -121,7 +121,7 @@ def ratios(
     others: Sequence[Sequence[float]],
     of: Callable[[Sequence[float]], float] = statistics.fmean,
 ) -> list[float]:
-    """How phases compare with their neighbours."""
+    """The ratios of phases to the phases next to them."""
     return [of(b) / of(a) for a, b in zip(phases, others, strict=True)]
 
 
@@ -130,7 +130,7 @@ def _paths() -> str:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--groups", type=int, default=8, help="of four phases, two with and two without; at least three"

@@ -1,8 +1,8 @@
-"""What opening a large snapshot costs: ``python -m tests.perf.snapshot FILE``.
+"""Measures the cost of opening a large snapshot: ``python -m tests.perf.snapshot FILE``.
 
-Opens it as the screen does, in a terminal's stead headless, and prints the time to the first screen and to the totals,
-and the most memory of the child that reads and of gpumon itself. ``python -m tests.perf.snapshot_file FILE 1000`` makes
-a file of a gigabyte. With ``--pickle`` it also says what Python's own pickle takes for it, in a process of its own.
+Opens the file as the screen does, but without a terminal. Prints the time to the first screen and to the summary, and
+the peak memory of the reading child and of gpumon itself. ``python -m tests.perf.snapshot_file FILE 1000`` creates a
+file of a gigabyte. With ``--pickle`` the cost of Python's own pickle is measured too, in a separate process.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""What reading real GPUs costs: ``python -m tests.perf.sweep [SECONDS] [SWEEPS_A_SECOND]``.
+"""Time that NVML calls take on real GPUs: ``python -m tests.perf.sweep [SECONDS] [SWEEPS_PER_SECOND]``.
 
-Prints how long sweeps took and, by call, how often it was made and what it cost. Process lists and all that changes
-seldom are not read in every sweep, so at ten sweeps a second the median is that of the fast lane alone; at one a second
-the process lists are in it.
+Prints the duration of the sweeps and, per NVML function, the number of calls and their duration. Process lists and
+values that rarely change are not read in every sweep: at ten sweeps per second, the median is a sweep without them; at
+one per second, it includes the process lists.
 """
 
 import statistics
@@ -11,21 +11,21 @@ import time
 from collections import defaultdict
 from typing import Any
 
-from gpumon.collect.flights import Flights
+from gpumon.collect.calls import CallsInFlight
 from gpumon.collect.nvml import Nvml
 from gpumon.collect.processes import ProcessTable
 from gpumon.collect.sweeper import Sweeper
 
 
 class TimedNvml(Nvml):
-    """Keeps the duration of every call."""
+    """Records the duration of every call."""
 
-    def __init__(self, flights: Flights) -> None:
-        super().__init__(flights=flights)
+    def __init__(self, in_flight: CallsInFlight) -> None:
+        super().__init__(in_flight=in_flight)
         self.durations: dict[str, list[float]] = defaultdict(list)
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Calls, and notes how long it took."""
+        """Call the function and record its duration."""
         started = time.perf_counter()
         try:
             return super().call(name, *arguments)
@@ -34,19 +34,19 @@ class TimedNvml(Nvml):
 
 
 def main() -> None:
-    """Sweeps for a while and prints what it cost, then once more to see what each call costs."""
+    """Measure sweeps, then measure again with the duration of each call."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 12.0
     rate = float(sys.argv[2]) if len(sys.argv) > 2 else 10.0
-    flights = Flights()
-    sweeps, devices = sweep(Nvml(flights=flights), flights, seconds / 2, rate)
-    timed = TimedNvml(flights)  # timing each call costs time itself, so these sweeps are not counted
-    sweep(timed, flights, seconds / 2, rate)
+    in_flight = CallsInFlight()
+    sweeps, devices = sweep(Nvml(in_flight=in_flight), in_flight, seconds / 2, rate)
+    timed = TimedNvml(in_flight)  # timing each call takes time itself, so these sweeps are not printed
+    sweep(timed, in_flight, seconds / 2, rate)
     report(sweeps, devices, timed.durations)
 
 
-def sweep(api: Nvml, flights: Flights, seconds: float, rate: float) -> tuple[list[float], int]:
-    """Durations of the sweeps of ``seconds``, and the number of devices."""
-    sweeper = Sweeper(api, ProcessTable(flights), flights)
+def sweep(api: Nvml, in_flight: CallsInFlight, seconds: float, rate: float) -> tuple[list[float], int]:
+    """Sweep for ``seconds``; returns the duration of each sweep, and the number of devices."""
+    sweeper = Sweeper(api, ProcessTable(in_flight), in_flight)
     swept: list[float] = []
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -60,12 +60,12 @@ def sweep(api: Nvml, flights: Flights, seconds: float, rate: float) -> tuple[lis
 
 
 def report(sweeps: list[float], devices: int, durations: dict[str, list[float]]) -> None:
-    """Prints sweeps, then calls by their share of the time."""
+    """Print the sweeps, then the functions by their share of the time."""
     first, rest = sweeps[0], sorted(sweeps[1:])
     print(
         f"{len(rest)} sweeps of {devices} GPUs: median {1e3 * statistics.median(rest):.3f} ms, "
-        f"90 % within {1e3 * rest[int(0.9 * len(rest))]:.3f} ms, longest {1e3 * rest[-1]:.3f} ms; "
-        f"the first {1e3 * first:.1f} ms"
+        f"90th percentile {1e3 * rest[int(0.9 * len(rest))]:.3f} ms, longest {1e3 * rest[-1]:.3f} ms; "
+        f"first {1e3 * first:.1f} ms"
     )
     for name, times in sorted(durations.items(), key=lambda item: -sum(item[1])):
         print(

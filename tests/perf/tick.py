@@ -1,9 +1,9 @@
-"""What a tick of the Device screen costs: ``python -m tests.perf.tick [--ticks N] [--size 160x50] [--still]``.
+"""CPU time of one update of the Device screen: ``python -m tests.perf.tick [--ticks N] [--size 160x50] [--still]``.
 
-The real app without a terminal, on the bundled recording of eight GPUs, turned into bytes as for a terminal. Of every
-tick it takes the processor's time: that of drawing, in which lines are made and compared, and that of the whole
-process, in which the frame's text is decoded, taken in, drawn and rendered. With columns of 2 s the charts move at
-every second tick, with columns of 1 s at every one. With ``--still`` nothing but the newest column changes.
+Runs the real app without a terminal on the bundled recording of eight GPUs, and renders to bytes as for a terminal. Two
+times are measured per tick: drawing, in which lines are built and compared, and the complete process, which decodes,
+applies, draws and renders the frame. With columns of 2 s, the charts move at every second tick; with columns of 1 s, at
+every tick. With ``--still``, only the newest column changes.
 """
 
 import argparse
@@ -18,53 +18,53 @@ from itertools import count, cycle
 from typing import Final, NamedTuple
 
 from gpumon.core.frames import decode
+from gpumon.session.view_state import ViewState
 from gpumon.streams.replay import demo_path
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.scene import Scene
 from gpumon.ui.screens.device import DeviceScreen
 from tests.ui.fakes import FakeLive
 
 HISTORY_TICKS: Final = 600
 KEYS: Final = {2: (), 1: ("z",)}
-"""What to press for columns of so many seconds."""
+"""Keys to press, by the seconds per chart column."""
 _CLOCK: Final = re.compile(rb'"monotonic_seconds":[\d.]+')
-_BEGAN: Final = 1000
+_START_SECONDS: Final = 1000
 _SETTLE_SECONDS: Final = 0.08
 
 
-class Tick(NamedTuple):
-    """What one tick cost.
+class TickCost(NamedTuple):
+    """Cost of one tick.
 
     Attributes:
-        drawing: Milliseconds of the processor in the screen's drawing.
-        whole: Milliseconds of the processor in all.
-        sent_bytes: What a terminal would have received.
+        drawing: CPU time of drawing, in milliseconds.
+        total: CPU time of the process, in milliseconds.
+        sent_bytes: Bytes that a terminal would have received.
     """
 
     drawing: float
-    whole: float
+    total: float
     sent_bytes: int
 
 
 class RenderingApp(GpumonApp):
-    """Renders as for a terminal, though there is none."""
+    """Renders as for a terminal, without having one."""
 
     drawing_seconds = 0.0
     sent_bytes = 0
 
     @property
     def is_headless(self) -> bool:
-        """Asked by Textual before it turns what it has drawn into bytes."""
+        """Textual renders to bytes only if this is False."""
         return False
 
     def observe(self, screen: DeviceScreen) -> None:
-        """Takes the time of a screen's drawing from now on, and counts what is sent."""
+        """Measure the drawing time of a screen from now on, and count the bytes sent."""
         show = screen.show
 
-        def timed(scene: Scene) -> None:
-            began = time.thread_time()
-            show(scene)
-            self.drawing_seconds += time.thread_time() - began
+        def timed(state: ViewState) -> None:
+            started = time.thread_time()
+            show(state)
+            self.drawing_seconds += time.thread_time() - started
 
         def counted(data: str) -> None:
             self.sent_bytes += len(data.encode())
@@ -75,7 +75,7 @@ class RenderingApp(GpumonApp):
 
 
 def recorded(still: bool) -> Iterator[bytes]:
-    """The lines of the bundled recording over and over, a second apart; after a history, always the same one."""
+    """Lines of the bundled recording in a loop, one second apart; with ``still``, at the end always the same line."""
     with gzip.open(demo_path()) as file:
         lines = cycle(file.readlines())
     for tick in range(HISTORY_TICKS):
@@ -86,11 +86,11 @@ def recorded(still: bool) -> Iterator[bytes]:
 
 
 def _at(tick: int, line: bytes) -> bytes:
-    return _CLOCK.sub(b'"monotonic_seconds":%d' % (_BEGAN + tick), line, count=1)
+    return _CLOCK.sub(b'"monotonic_seconds":%d' % (_START_SECONDS + tick), line, count=1)
 
 
-async def measured(size: tuple[int, int], column_seconds: int, ticks: int, still: bool) -> list[Tick]:
-    """Opens the screen and lets it tick."""
+async def measure(size: tuple[int, int], column_seconds: int, ticks: int, still: bool) -> list[TickCost]:
+    """Open the screen and measure its ticks."""
     lines = recorded(still)
     stream = FakeLive()
     for _ in range(HISTORY_TICKS):
@@ -101,26 +101,26 @@ async def measured(size: tuple[int, int], column_seconds: int, ticks: int, still
         await pilot.pause(0.5)
         assert isinstance(app.screen, DeviceScreen)
         app.observe(app.screen)
-        idle = await _cpu_of_idling()
+        idle = await _idle_cpu_seconds()
         gc.collect()
         return [await _tick(app, stream, next(lines), idle) for _ in range(ticks)]
 
 
-async def _cpu_of_idling() -> float:
-    """What the waiting after a tick costs by itself."""
-    began = time.process_time()
+async def _idle_cpu_seconds() -> float:
+    """CPU time of waiting after a tick without a frame."""
+    started = time.process_time()
     for _ in range(10):
         await asyncio.sleep(_SETTLE_SECONDS)
-    return (time.process_time() - began) / 10
+    return (time.process_time() - started) / 10
 
 
-async def _tick(app: RenderingApp, stream: FakeLive, line: bytes, idle: float) -> Tick:
+async def _tick(app: RenderingApp, stream: FakeLive, line: bytes, idle: float) -> TickCost:
     app.drawing_seconds, app.sent_bytes = 0.0, 0
-    began = time.process_time()
+    started = time.process_time()
     stream.inbox.put(decode(line))
     await asyncio.sleep(_SETTLE_SECONDS)
-    whole = time.process_time() - began - idle
-    return Tick(1e3 * app.drawing_seconds, 1e3 * whole, app.sent_bytes)
+    total = time.process_time() - started - idle
+    return TickCost(1e3 * app.drawing_seconds, 1e3 * total, app.sent_bytes)
 
 
 def _report(name: str, values: Sequence[float]) -> str:
@@ -128,19 +128,19 @@ def _report(name: str, values: Sequence[float]) -> str:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--ticks", type=int, default=100, help="ticks of each measurement")
+    parser.add_argument("--ticks", type=int, default=100, help="ticks per measurement")
     parser.add_argument("--size", default="160x50", help="COLUMNSxROWS")
-    parser.add_argument("--still", action="store_true", help="figures that do not change")
-    given = parser.parse_args()
-    columns, _, rows = given.size.partition("x")
+    parser.add_argument("--still", action="store_true", help="use values that do not change")
+    options = parser.parse_args()
+    columns, _, rows = options.size.partition("x")
     for column_seconds in KEYS:
-        ticks = asyncio.run(measured((int(columns), int(rows)), column_seconds, given.ticks, given.still))
-        print(f"columns of {column_seconds} s            median     95th")
-        print(_report("  drawing, ms        ", [tick.drawing for tick in ticks]))
-        print(_report("  whole process, ms  ", [tick.whole for tick in ticks]))
-        print(_report("  bytes              ", [float(tick.sent_bytes) for tick in ticks]))
+        ticks = asyncio.run(measure((int(columns), int(rows)), column_seconds, options.ticks, options.still))
+        print(f"columns of {column_seconds} s             median     95th")
+        print(_report("  drawing, ms         ", [tick.drawing for tick in ticks]))
+        print(_report("  complete process, ms", [tick.total for tick in ticks]))
+        print(_report("  bytes               ", [float(tick.sent_bytes) for tick in ticks]))
 
 
 if __name__ == "__main__":

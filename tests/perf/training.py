@@ -1,9 +1,9 @@
-"""What gpumon costs a training: ``python -m tests.perf.training [--phases N] [--seconds S] [--interval I]``, on a GPU.
+"""Slowdown of a training job by gpumon: ``python -m tests.perf.training [--phases N] [--seconds S] [--interval I]``.
 
-One process trains a transformer on the first GPU without a break: a wide one, whose steps are as long as its kernels,
-and then a narrow one, whose steps are as long as Python takes to launch them. Meanwhile gpumon, in a pseudo-terminal,
-is not there, is there, is there, is not there, and so on; every step belongs to the time that it fell into. How far
-phases without gpumon differ from their neighbours without it tells what is noise.
+Needs a GPU. One process continuously trains a transformer on the first GPU: first a wide one, whose step time is that
+of its kernels, then a narrow one, whose step time is that of Python launching them. Meanwhile gpumon runs in a
+pseudo-terminal in two of every four phases (without, with, with, without), and each step counts for its phase. The
+difference between adjacent phases without gpumon is the noise.
 """
 
 import argparse
@@ -44,11 +44,11 @@ while True:
 """
 
 Step = tuple[float, float]
-"""When it ended, on the monotonic clock, and how many seconds it took."""
+"""End on the monotonic clock, and duration, in seconds."""
 
 
-class Training:
-    """The process that trains, and its steps."""
+class TrainingJob:
+    """The training process, and the steps that it has printed."""
 
     def __init__(self, python: str, width: int) -> None:
         self.steps: list[Step] = []
@@ -62,79 +62,79 @@ class Training:
             self.steps.append((float(ended), float(seconds)))
 
     def between(self, begin: float, end: float) -> list[float]:
-        """The lengths, in seconds, of the steps in a time."""
+        """Durations in seconds of the steps that lie between two times."""
         return [seconds for ended, seconds in self.steps if begin <= ended - seconds and ended < end]
 
-    def end(self) -> None:
-        """Ends it."""
+    def stop(self) -> None:
+        """Kill the process."""
         self.process.kill()
         self.process.wait()
 
 
-def phase(training: Training, seconds: float, gpumon: Sequence[str]) -> list[float]:
-    """The steps of one phase; without a command nothing runs beside the training."""
+def phase(training: TrainingJob, seconds: float, gpumon: Sequence[str]) -> list[float]:
+    """Durations of the steps of one phase; with an empty command, gpumon does not run."""
     with ExitStack() as stack:
         if gpumon:
             environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
             terminal = stack.enter_context(Terminal(gpumon, environment, 50, 160))
             terminal.wait_for(r"\d\s?%")
         time.sleep(SETTLE_SECONDS)
-        began = time.monotonic()
+        start = time.monotonic()
         time.sleep(seconds)
-        steps = training.between(began, time.monotonic())
+        steps = training.between(start, time.monotonic())
     time.sleep(0.5)
     return steps
 
 
 def ratios(phases: Sequence[Sequence[float]], others: Sequence[Sequence[float]]) -> list[float]:
-    """How the medians of phases compare with those of their neighbours."""
+    """Ratios of the medians of pairs of adjacent phases."""
     return [statistics.median(b) / statistics.median(a) for a, b in zip(phases, others, strict=True)]
 
 
-def told(name: str, found: Sequence[float]) -> str:
-    """Ratios as a line: their median, and between which the middle half of them lies."""
-    low, middle, high = statistics.quantiles(found, n=4)
+def ratio_line(name: str, values: Sequence[float]) -> str:
+    """A line with the median of some ratios and their quartiles."""
+    low, middle, high = statistics.quantiles(values, n=4)
     return f"  {name:46} {middle:.4f} ({low:.4f} to {high:.4f})"
 
 
 def measure(name: str, python: str, phases: int, seconds: float, gpumon: Sequence[str]) -> None:
-    """Trains one model, and prints what its steps took."""
-    training = Training(python, WIDTHS[name])
+    """Train one model, and print the durations of its steps."""
+    training = TrainingJob(python, WIDTHS[name])
     try:
         while len(training.steps) < 200:
-            assert training.process.poll() is None, "the training ended"
+            assert training.process.poll() is None, "the training process exited"
             time.sleep(0.1)
         without: list[list[float]] = []
-        beside: list[list[float]] = []
-        for _ in range(phases):  # a drift, of clocks or of the machine, falls on both kinds alike
+        monitored: list[list[float]] = []
+        for _ in range(phases):  # a drift, such as of clocks, affects both kinds of phases equally
             without.append(phase(training, seconds, ()))
-            beside += [phase(training, seconds, gpumon), phase(training, seconds, gpumon)]
+            monitored += [phase(training, seconds, gpumon), phase(training, seconds, gpumon)]
             without.append(phase(training, seconds, ()))
     finally:
-        training.end()
-    print(f"{name}: a model {WIDTHS[name]} wide")
-    for kind, found in (("without gpumon", without), ("with gpumon", beside)):
-        steps = sorted(step for each in found for step in each)
+        training.stop()
+    print(f"{name}: model width {WIDTHS[name]}")
+    for kind, phases_of_kind in (("without gpumon", without), ("with gpumon", monitored)):
+        steps = sorted(step for steps_of_phase in phases_of_kind for step in steps_of_phase)
         late = steps[int(0.99 * len(steps))]
         median = statistics.median(steps)
         print(f"  {kind:16} {len(steps):6} steps, median {median * 1e3:.3f} ms, 99th percentile {late * 1e3:.3f} ms")
-    print(told("with / without, neighbours in time", ratios(without, beside)))
-    print(told("noise: without / without, neighbours in time", ratios(without[1:-1:2], without[2::2])))
+    print(ratio_line("with / without, adjacent phases", ratios(without, monitored)))
+    print(ratio_line("noise: without / without, adjacent phases", ratios(without[1:-1:2], without[2::2])))
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--phases", type=int, default=8, help="groups of four, two with and two without; at least three"
+        "--phases", type=int, default=8, help="groups of four phases: two with gpumon, two without; at least 3"
     )
-    parser.add_argument("--seconds", type=float, default=2.0, help="length of a phase")
-    parser.add_argument("--interval", default="0.1", help="gpumon's, in seconds")
-    parser.add_argument("--python", default=sys.executable, help="the one that has torch")
-    chosen = parser.parse_args()
-    gpumon = [sys.executable, "-m", "gpumon", "--interval", chosen.interval]
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds per phase")
+    parser.add_argument("--interval", default="0.1", help="gpumon's interval in seconds")
+    parser.add_argument("--python", default=sys.executable, help="Python interpreter with torch")
+    options = parser.parse_args()
+    gpumon = [sys.executable, "-m", "gpumon", "--interval", options.interval]
     for name in WIDTHS:
-        measure(name, chosen.python, chosen.phases, chosen.seconds, gpumon)
+        measure(name, options.python, options.phases, options.seconds, gpumon)
 
 
 if __name__ == "__main__":

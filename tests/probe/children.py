@@ -24,8 +24,15 @@ PATIENCE = 20.0
 def pythons() -> list[str]:
     """The interpreters to try: this one, those on PATH by their versions, and those that GPUMON_TEST_PYTHONS names."""
     named = [f"python3.{minor}" for minor in range(8, 15)] + os.environ.get("GPUMON_TEST_PYTHONS", "").split(os.pathsep)
-    found = {_version(path): path for path in filter(None, map(shutil.which, named))}
-    return [sys.executable, *(path for version, path in sorted(found.items()) if version not in {"", _version()})]
+    result = {_version(path): path for path in filter(None, map(shutil.which, named))}
+    return [sys.executable, *(path for version, path in sorted(result.items()) if version not in {"", _version()})]
+
+
+def python2() -> str | None:
+    """A Python 2.7, if there is one on PATH."""
+    path = shutil.which("python2.7")
+    is_there = path and subprocess.run([path, "-c", "pass"], capture_output=True, check=False).returncode == 0
+    return path if is_there else None
 
 
 def _version(python: str = sys.executable) -> str:
@@ -49,7 +56,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 def complaints(folder: Path) -> str:
-    """What has gone wrong in the probe, other than that somebody hung up."""
+    """The exceptions in the probe, except those of clients that disconnect."""
     path = folder / "complaints"
     return path.read_text() if path.exists() else ""
 
@@ -71,12 +78,12 @@ class Probe:
         """The next line."""
         text = self._lines.readline()
         assert text, "the probe has hung up"
-        told: dict[str, Any] = json.loads(text)
-        return told
+        message: dict[str, Any] = json.loads(text)
+        return message
 
     def until(self, event: str) -> dict[str, Any]:
         """The next line of a kind."""
-        return next(told for told in iter(self.line, None) if told["event"] == event)
+        return next(message for message in iter(self.line, None) if message["event"] == event)
 
     def ask(self, what: str, **more: object) -> dict[str, Any]:
         """The answer; a probe that rests is asked again."""
@@ -121,7 +128,7 @@ class Program:
     def socket(self, pid: int | None = None) -> Path:
         wanted = self.process.pid if pid is None else pid
         path: Path = waited(
-            lambda: next((each for each in sockets(self.folder) if each.name.startswith(f"{wanted}-")), None)
+            lambda: next((socket for socket in sockets(self.folder) if socket.name.startswith(f"{wanted}-")), None)
         )
         return path
 
@@ -155,8 +162,8 @@ def waited(look: Any) -> Any:  # noqa: ANN401 - whatever is waited for
     """What is there as soon as it is there."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
+        result = look()
+        if result:
+            return result
         time.sleep(0.02)
     raise AssertionError("it did not come")

@@ -9,7 +9,7 @@ import pytest
 
 from gpumon.probe import client
 from gpumon.probe.client import ProbeWatcher
-from gpumon.probe.news import Answer, Probe, ProbeNews
+from gpumon.probe.messages import Answer, Probe, ProbeMessage
 
 Watch = Callable[..., "Watched"]
 
@@ -19,7 +19,7 @@ class Watched:
 
     def __init__(self, watcher: ProbeWatcher) -> None:
         self.watcher = watcher
-        self.news: list[ProbeNews] = []
+        self.news: list[ProbeMessage] = []
 
     def until(self, is_so: Callable[[], Any], patience: float = 10.0) -> None:
         deadline = time.monotonic() + patience
@@ -30,20 +30,20 @@ class Watched:
         self.news += self.watcher.inbox.drain()
 
     def reading(self) -> Probe:
-        """The first probe that has told something."""
+        """The first probe that has a reading."""
         self.until(lambda: any(probe.reading for probe in self.watcher.probes.values()))
         return next(probe for probe in self.watcher.probes.values() if probe.reading)
 
     def answer(self, number: int) -> Answer:
-        found: list[Answer] = []
+        result: list[Answer] = []
 
         def has_come() -> bool:
-            found[:] = [each for each in self.news if isinstance(each, Answer) and each.id == number]
-            return bool(found)
+            result[:] = [new for new in self.news if isinstance(new, Answer) and new.id == number]
+            return bool(result)
 
         self.until(has_come)
-        assert len(found) == 1
-        return found[0]
+        assert len(result) == 1
+        return result[0]
 
     def problem(self) -> str:
         self.until(lambda: self.watcher.problems)

@@ -14,9 +14,9 @@ def _candidates() -> Iterator[str]:
         yield os.environ["GPUMON_TEST_PYTHON314"]
     yield sys.executable
     for name in ("python3.14", "python3.15"):
-        found = shutil.which(name)
-        if found is not None:
-            yield found
+        result = shutil.which(name)
+        if result is not None:
+            yield result
 
 
 def _is_new(python: str) -> bool:

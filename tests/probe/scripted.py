@@ -53,7 +53,7 @@ def answer(number: object, **body: Any) -> bytes:  # noqa: ANN401
 
 
 def greet(connection: socket.socket) -> None:
-    """Greets, tells one reading and then nothing until the other side has gone."""
+    """Send the greeting and one reading, then nothing until the client disconnects."""
     connection.sendall(hello() + statistics())
     until_gone(connection)
 
@@ -64,16 +64,16 @@ def until_gone(connection: socket.socket) -> None:
 
 
 def requests(connection: socket.socket) -> Iterator[dict[str, Any]]:
-    """What the other side asks for beside its pace."""
-    with connection.makefile("rb") as told:
-        for said in map(json.loads, told):
+    """The client's requests other than its pace."""
+    with connection.makefile("rb") as stream:
+        for said in map(json.loads, stream):
             if said["ask"] != "pace":
                 yield said
 
 
 @contextmanager
 def listening(folder: Path, behave: Behave = greet, name: str | None = None) -> Iterator[Path]:
-    """A probe in this process; each connection is served by ``behave`` in a thread of its own."""
+    """A probe in this process; each connection is served by ``behave`` in its own thread."""
     path = folder / (name or f"{os.getpid()}-{os.urandom(4).hex()}.sock")
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))

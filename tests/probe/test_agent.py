@@ -1,4 +1,4 @@
-"""What runs inside somebody's process: it tells, it answers, and it never disturbs."""
+"""The probe's agent inside a process: it reports, it answers, and it never disturbs the program."""
 
 import contextlib
 import gzip
@@ -15,7 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.probe import agent
+from gpumon.probe.agent.folders import make_private_folder
+from gpumon.probe.agent.identity import process_facts
+from gpumon.probe.agent.messages import MAX_INTERVAL, MIN_INTERVAL, SCHEMA
+from gpumon.probe.protocol import MAX_PACE, MIN_PACE
+from gpumon.probe.protocol import SCHEMA as READ_SCHEMA
 from tests.probe.children import (
     FAKE_TORCH,
     PATIENCE,
@@ -23,6 +27,7 @@ from tests.probe.children import (
     Program,
     complaints,
     environment,
+    python2,
     pythons,
     running,
     sockets,
@@ -30,8 +35,9 @@ from tests.probe.children import (
 )
 
 GIB = 1 << 30
-REPOSITORY = Path(agent.__file__).parents[2]
+REPOSITORY = Path(__file__).parents[2]
 SITE = REPOSITORY / "gpumon" / "probe" / "site"
+PYTHON2 = python2()
 HOLDING = f"""
 import sys, torch
 first = torch.cuda.allocate(1, {GIB})
@@ -56,60 +62,60 @@ sys.stdin.readline()
 
 
 def read_file(path: Path) -> dict[str, object]:
-    told: dict[str, object] = json.loads(gzip.decompress(path.read_bytes()))
-    return told
+    message: dict[str, object] = json.loads(gzip.decompress(path.read_bytes()))
+    return message
 
 
 @pytest.mark.parametrize("python", pythons())
-def test_it_tells_what_the_allocator_keeps(tmp_path: Path, python: str) -> None:
+def test_statistics_of_the_allocator(tmp_path: Path, python: str) -> None:
     with running(tmp_path, HOLDING, python=python, RANK="3", LOCAL_RANK="1", WORLD_SIZE="8") as program:
         assert program.hear() == "ready"
         probe = program.probe()
-        hello, told = probe.line(), probe.line()
+        hello, message = probe.line(), probe.line()
         assert (hello["schema"], hello["event"], hello["pid"]) == (1, "hello", program.process.pid)
         assert (hello["rank"], hello["local_rank"], hello["world_size"]) == (3, 1, 8)
-        assert told["event"] == "statistics"
-        assert (told["state"], told["backend"], told["torch_version"]) == ("live", "native", "2.11.0+cu130")
-        (device,) = told["devices"]
+        assert message["event"] == "statistics"
+        assert (message["state"], message["backend"], message["torch_version"]) == ("live", "native", "2.11.0+cu130")
+        (device,) = message["devices"]
         assert device["ordinal"] == 1, "only where there is a context"
         assert device["uuid"] == "GPU-00000001-0000-0000-0000-000000000000"
         assert (device["allocated_bytes"], device["reserved_bytes"]) == (GIB, 3 * GIB)
         assert (device["allocated_peak_bytes"], device["segments_count"]) == (3 * GIB, 2)
-        assert told["pinned"] == {"allocated_bytes": 4096, "active_bytes": 1024}
-        assert probe.line()["event"] == "statistics", "it goes on telling"
+        assert message["pinned"] == {"allocated_bytes": 4096, "active_bytes": 1024}
+        assert probe.line()["event"] == "statistics", "it keeps reporting"
         assert program.end() == (0, "done\n", "")
     assert sockets(tmp_path) == []
     assert complaints(tmp_path) == ""
 
 
-def test_it_answers(tmp_path: Path) -> None:
+def test_requests_are_answered(tmp_path: Path) -> None:
     with running(tmp_path, HOLDING) as program:
         probe = program.probe()
         segments = probe.ask("segments")
-        assert [(each["ordinal"], each["size_bytes"], each["blocks"]) for each in segments["segments"]] == [
+        assert [(segment["ordinal"], segment["size_bytes"], segment["blocks"]) for segment in segments["segments"]] == [
             (1, GIB, [[GIB, GIB, 0]]),
             (1, 2 * GIB, [[2 * GIB, 2 * GIB, 2]]),
         ]
         assert not segments["cut"]
         assert "device ID 1" in probe.ask("summary", ordinal=1)["text"]
         emptied = probe.ask("empty_cache")
-        assert [each["reserved_bytes"] for each in (*emptied["before"], *emptied["after"])] == [3 * GIB, GIB]
+        assert [item["reserved_bytes"] for item in (*emptied["before"], *emptied["after"])] == [3 * GIB, GIB]
         assert not probe.ask("summary", ordinal="x")["ok"]
         unknown = probe.ask("os.system")
-        assert (unknown["ok"], unknown["reason"]) == (False, "ValueError: This probe does not know that.")
+        assert (unknown["ok"], unknown["reason"]) == (False, "ValueError: this probe does not know the request")
 
 
-def test_it_reads_as_often_as_is_asked_but_not_more_than_it_may(tmp_path: Path) -> None:
+def test_the_interval_is_as_requested_within_the_limits(tmp_path: Path) -> None:
     with running(tmp_path, HOLDING) as program:
         probe = program.probe()
         probe.send({"ask": "pace", "interval_seconds": 0.1})
         times = [probe.until("statistics")["monotonic_seconds"] for _ in range(8)][2:]
-        told = probe.until("statistics")
+        message = probe.until("statistics")
         pauses = [after - before for before, after in itertools.pairwise(times)]
         assert min(pauses) >= 0.09
         assert max(pauses) < 5
-        assert told["cost"]["seconds"] > 0
-        assert told["cost"]["reads"] >= 8
+        assert message["cost"]["seconds"] > 0
+        assert message["cost"]["reads"] >= 8
 
 
 def test_a_program_without_torch_or_without_cuda_has_no_thread_and_no_socket(tmp_path: Path) -> None:
@@ -138,7 +144,58 @@ def test_the_users_own_sitecustomize_runs(tmp_path: Path) -> None:
     assert done.stdout.split() == ["sitecustomize", path, path]
 
 
-def test_it_can_be_started_by_hand_and_is_seen_before_torch_is_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("python", pythons())
+def test_sitecustomize_is_as_without_gpumon(tmp_path: Path, python: str) -> None:
+    """It exists only if the user has one, and what that one does to the path stays."""
+    code = f"import sys; print('sitecustomize' in sys.modules, sys.path[-1], sys.path.count({str(SITE)!r}))"
+    command = [python, "-c", code]
+    base = environment(tmp_path)
+    for text in (None, "import sys; sys.path.append('/added')", "1 / 0", "import no_such_module"):
+        if text is not None:
+            (tmp_path / "sitecustomize.py").write_text(text)
+        both = []
+        for path in (f"{FAKE_TORCH}:{tmp_path}", f"{SITE}:{FAKE_TORCH}:{tmp_path}"):
+            done = subprocess.run(command, env={**base, "PYTHONPATH": path}, capture_output=True, text=True, check=True)
+            both.append((done.stdout.split()[:2], done.stderr))
+        assert both[0] == both[1], text
+        assert done.stdout.split()[2] == "1"
+
+
+@pytest.mark.skipif(PYTHON2 is None, reason="no Python 2.7 on PATH")
+@pytest.mark.parametrize("text", ["", "print('own')", "import no_such_module"])
+def test_python_2_notices_nothing(tmp_path: Path, text: str) -> None:
+    assert PYTHON2 is not None
+    if text:
+        (tmp_path / "sitecustomize.py").write_text(text)
+    path = f"{SITE}:{tmp_path}"
+    code = "import sys; print(len(sys.meta_path)); print(sys.path[1])"
+    done = subprocess.run(
+        [PYTHON2, "-c", code],
+        env={**environment(tmp_path), "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    own = ["own"] if text.startswith("print") else []
+    assert (done.stdout.splitlines(), done.stderr) == ([*own, "0", str(SITE)], "")
+
+
+def test_watch_imports_no_module(tmp_path: Path) -> None:
+    """Every start of every Python below `gpumon watch` would pay for it."""
+    code = "import sys; print(*sorted(sys.modules))"
+    lines = set()
+    for path in (str(tmp_path), str(SITE)):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**environment(tmp_path), "PYTHONPATH": path},
+            capture_output=True,
+            check=True,
+        )
+        lines.add(done.stdout)
+    assert len(lines) == 1
+
+
+def test_started_by_the_program_it_reports_before_torch_is_imported(tmp_path: Path) -> None:
     code = """
 import sys
 import gpumon.probe
@@ -173,31 +230,31 @@ sys.stdin.readline()
 
 
 @pytest.mark.parametrize("python", pythons())
-def test_out_of_memory_leaves_a_file_before_the_traceback(tmp_path: Path, python: str) -> None:
+def test_out_of_memory_writes_a_file_before_the_traceback(tmp_path: Path, python: str) -> None:
     with running(tmp_path, OUT_OF_MEMORY, python=python) as program:
         assert program.hear() == f"CUDA out of memory. Tried to allocate {100 * GIB} bytes."
         (path,) = (tmp_path / "state" / "gpumon" / "oom").glob("oom-*.json.gz")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        told = read_file(path)
-        assert (told["schema"], told["kind"], told["backend"]) == (1, "gpumon-oom", "native")
-        assert told["request"] == {"bytes": 100 * GIB, "limit_bytes": 80 * GIB, "free_bytes": 79 * GIB}
-        assert told["device"] == {
+        message = read_file(path)
+        assert (message["schema"], message["kind"], message["backend"]) == (1, "gpumon-oom", "native")
+        assert message["request"] == {"bytes": 100 * GIB, "limit_bytes": 80 * GIB, "free_bytes": 79 * GIB}
+        assert message["device"] == {
             "ordinal": 0,
             "total_bytes": 80 * GIB,
             "uuid": "GPU-00000000-0000-0000-0000-000000000000",
             "name": "NVIDIA Fake",
         }
-        stack = told["stack"]
+        stack = message["stack"]
         assert isinstance(stack, list)
-        assert [each[2] for each in stack] == ["allocate", "step", "<module>"]
-        assert isinstance(told["segments"], list)
-        assert len(told["segments"]) == 1
+        assert [frame[2] for frame in stack] == ["allocate", "step", "<module>"]
+        assert isinstance(message["segments"], list)
+        assert len(message["segments"]) == 1
         statistics = program.probe().until("statistics")
         assert statistics["oom_files"] == [str(path)]
         assert program.end()[0] == 0
 
 
-def test_a_program_that_runs_out_of_memory_on_purpose_leaves_few_files(tmp_path: Path) -> None:
+def test_repeated_out_of_memory_writes_few_files(tmp_path: Path) -> None:
     code = OUT_OF_MEMORY.replace("int(sys.argv[1]) if len(sys.argv) > 1 else 1", "50")
     with running(tmp_path, code) as program:
         assert [program.hear() for _ in range(50)]
@@ -206,13 +263,13 @@ def test_a_program_that_runs_out_of_memory_on_purpose_leaves_few_files(tmp_path:
 
 
 @pytest.mark.parametrize("state", ["/proc/none", "/dev/null"])
-def test_without_a_home_to_write_to_the_file_lies_by_the_sockets(tmp_path: Path, state: str) -> None:
+def test_without_a_writable_home_the_file_is_next_to_the_sockets(tmp_path: Path, state: str) -> None:
     with running(tmp_path, OUT_OF_MEMORY, XDG_STATE_HOME=state) as program:
         program.hear()
         assert len(list((tmp_path / "sockets" / "oom").glob("oom-*.json.gz"))) == 1
 
 
-def test_a_full_disk_leaves_nothing_and_the_program_its_own_error(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_file_and_the_program_gets_its_own_error(tmp_path: Path) -> None:
     code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n" + OUT_OF_MEMORY
     with running(tmp_path, code) as program:
         assert program.hear().startswith("CUDA out of memory.")
@@ -220,7 +277,7 @@ def test_a_full_disk_leaves_nothing_and_the_program_its_own_error(tmp_path: Path
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "complaints"]
 
 
-def test_old_files_make_room(tmp_path: Path) -> None:
+def test_old_files_are_removed(tmp_path: Path) -> None:
     folder = tmp_path / "state" / "gpumon" / "oom"
     folder.mkdir(parents=True)
     for number in range(12):
@@ -234,7 +291,7 @@ def test_old_files_make_room(tmp_path: Path) -> None:
     assert left[1] == "oom-1700000003-1-1.json.gz"
 
 
-def test_a_forked_child_does_not_speak_as_its_parent(tmp_path: Path) -> None:
+def test_a_forked_child_has_its_own_probe(tmp_path: Path) -> None:
     code = """
 import os, sys, torch
 print("ready", flush=True)
@@ -257,7 +314,7 @@ os.kill(child, 9); os.waitpid(child, 0)
         for who, ordinal in (("parent", 1), ("child", 0)):
             probe = Probe(program.socket(int(pids[who])))
             assert probe.until("hello")["pid"] == int(pids[who])
-            assert [each["ordinal"] for each in probe.until("statistics")["devices"]] == [ordinal]
+            assert [device["ordinal"] for device in probe.until("statistics")["devices"]] == [ordinal]
         program.say("")
         assert program.end()[0] == 0
 
@@ -284,7 +341,7 @@ sys.stdin.readline()
         assert program.probe().until("hello")["pid"] == program.process.pid
 
 
-def test_spawned_workers_have_their_own(tmp_path: Path) -> None:
+def test_spawned_workers_have_their_own_probes(tmp_path: Path) -> None:
     script = tmp_path / "spawning.py"
     script.write_text("""
 import multiprocessing, os, sys
@@ -311,12 +368,12 @@ if __name__ == "__main__":
         program = Program(process, tmp_path)
         for ordinal, pid in enumerate(program.hear().split()):
             probe = Probe(program.socket(int(pid)))
-            assert [each["ordinal"] for each in probe.until("statistics")["devices"]] == [ordinal]
+            assert [device["ordinal"] for device in probe.until("statistics")["devices"]] == [ordinal]
         program.say("")
         assert process.wait(PATIENCE) == 0
 
 
-def test_an_exec_ends_it_and_the_new_program_has_its_own(tmp_path: Path) -> None:
+def test_an_exec_ends_the_probe_and_the_new_program_has_its_own(tmp_path: Path) -> None:
     code = f"""
 import os, sys, torch
 torch.cuda.allocate(0, 1)
@@ -329,7 +386,7 @@ os.execv(sys.executable, [sys.executable, "-c", {HOLDING!r}])
         first = program.socket()
         program.say("")
         assert program.hear() == "ready"
-        second = waited(lambda: next((each for each in sockets(tmp_path) if each != first), None))
+        second = waited(lambda: next((socket for socket in sockets(tmp_path) if socket != first), None))
         with socket.socket(socket.AF_UNIX) as stale, pytest.raises(ConnectionRefusedError):
             stale.connect(str(first))
         assert second.name.startswith(f"{program.process.pid}-")
@@ -352,6 +409,68 @@ print(int(signal.sigwait([{int(number)}])), flush=True)
         assert program.end() == (0, "", "")
 
 
+@pytest.mark.parametrize("python", pythons())
+def test_a_thread_of_the_probe_never_receives_a_signal(tmp_path: Path, python: str) -> None:
+    code = """
+import _thread, os, signal, sys, torch
+start_new_thread, masks = _thread.start_new_thread, []
+def observed(function, arguments):
+    def run(*arguments):
+        masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        function(*arguments)
+    return start_new_thread(run, arguments)
+_thread.start_new_thread = observed
+before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+torch.cuda.allocate(0, 1)
+print(signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]) == before | {signal.SIGUSR2})
+os.kill(os.getpid(), signal.SIGUSR1)
+print(signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1)
+sys.modules["_gpumon_probe_agent"].stop()
+print(len(masks), signal.valid_signals() - masks[0] <= {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL,
+    signal.SIGKILL, signal.SIGSTOP})
+"""
+    with running(tmp_path, code, python=python) as program:
+        assert program.end() == (0, "True\nTrue\n1 True\n", "")
+
+
+def test_an_exception_of_a_signal_handler_leaves_the_mask_as_it_was(tmp_path: Path) -> None:
+    code = """
+import _thread, os, signal, torch
+def interrupted(*_):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGUSR1, interrupted)
+start_new_thread = _thread.start_new_thread
+def signalled(*call):
+    os.kill(os.getpid(), signal.SIGUSR1)
+    return start_new_thread(*call)
+_thread.start_new_thread = signalled
+try:
+    torch.cuda.allocate(0, 1)
+except KeyboardInterrupt:
+    print("interrupted")
+torch.cuda.allocate(0, 1)
+print(signal.pthread_sigmask(signal.SIG_BLOCK, []), len(os.listdir("/proc/self/task")))
+"""
+    assert run(tmp_path, code) == ["interrupted", "set() 2"]
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_the_probe_ends_silently_without_any_free_descriptor(tmp_path: Path, python: str) -> None:
+    code = f"""
+import resource, sys, torch
+from resource import RLIMIT_NOFILE
+torch.cuda.allocate(0, 1)
+resource.setrlimit(RLIMIT_NOFILE, (3, 3))
+sys.modules["_gpumon_probe_agent"].stop()
+try:
+    torch.cuda.allocate(0, {100 * GIB})
+except torch.OutOfMemoryError:
+    print("out of memory")
+"""
+    with running(tmp_path, code, python=python) as program:
+        assert program.end() == (0, "out of memory\n", "")
+
+
 HOSTILE = {
     "garbage": b"\xff\xfe\x00garbage\n",
     "nested": b"[" * 4000 + b"\n",
@@ -363,7 +482,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_hostile_client_harms_nobody(tmp_path: Path, what: str) -> None:
+def test_a_hostile_client_does_not_affect_others(tmp_path: Path, what: str) -> None:
     with running(tmp_path, HOLDING) as program:
         program.hear()
         hostile, other = program.probe(), program.probe()
@@ -374,7 +493,7 @@ def test_a_hostile_client_harms_nobody(tmp_path: Path, what: str) -> None:
         assert program.end() == (0, "done\n", "")
 
 
-def test_one_who_does_not_listen_costs_nothing(tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_does_not_block_others(tmp_path: Path) -> None:
     with running(tmp_path, HOLDING) as program:
         deaf, other = program.probe(), program.probe()
         deaf.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
@@ -385,11 +504,11 @@ def test_one_who_does_not_listen_costs_nothing(tmp_path: Path) -> None:
         assert len([other.until("statistics") for _ in range(20)]) == 20
 
 
-def test_so_many_may_listen_and_no_more(tmp_path: Path) -> None:
+def test_the_number_of_clients_is_limited(tmp_path: Path) -> None:
     with running(tmp_path, HOLDING) as program:
         program.hear()
         listening = [program.probe() for _ in range(8)]
-        assert all(each.until("hello") for each in listening)
+        assert all(item.until("hello") for item in listening)
         with pytest.raises((AssertionError, OSError)):
             program.probe().line()
         listening[0].close()
@@ -406,7 +525,7 @@ def _answers(path: Path) -> bool:
         probe.close()
 
 
-def test_a_torch_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_torch_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     code = f"""
 import sys, torch
 def broken(ordinal):
@@ -414,12 +533,12 @@ def broken(ordinal):
 torch._C._cuda_memoryStats = broken
 {HOLDING}"""
     with running(tmp_path, code) as program:
-        told = program.probe().until("statistics")
-        assert (told["state"], told["reason"]) == ("failed", "RuntimeError: not this one")
+        message = program.probe().until("statistics")
+        assert (message["state"], message["reason"]) == ("failed", "RuntimeError: not this one")
         assert program.end()[0] == 0
 
 
-def test_cuda_malloc_async_keeps_other_books(tmp_path: Path) -> None:
+def test_statistics_with_cuda_malloc_async(tmp_path: Path) -> None:
     code = f"""
 import torch
 def no_observers(observer):
@@ -427,23 +546,23 @@ def no_observers(observer):
 torch._C._cuda_attach_out_of_memory_observer = no_observers
 {HOLDING}"""
     with running(tmp_path, code, FAKE_TORCH_BACKEND="cudaMallocAsync") as program:
-        told = program.probe().until("statistics")
-        (device,) = told["devices"]
-        assert (told["state"], told["backend"]) == ("live", "cudaMallocAsync")
+        message = program.probe().until("statistics")
+        (device,) = message["devices"]
+        assert (message["state"], message["backend"]) == ("live", "cudaMallocAsync")
         assert (device["allocated_bytes"], device["active_bytes"], device["ooms_count"]) == (GIB, None, None)
 
 
 @pytest.mark.parametrize("setting", ["expandable_segments:True", "max_split_size_mb:64,expandable_segments: True"])
-def test_expandable_segments_are_told_and_have_no_books_of_splits(tmp_path: Path, setting: str) -> None:
+def test_expandable_segments_have_no_split_statistics(tmp_path: Path, setting: str) -> None:
     with running(tmp_path, HOLDING, PYTORCH_CUDA_ALLOC_CONF=setting) as program:
         probe = program.probe()
         assert probe.until("hello")["settings"] == {"PYTORCH_CUDA_ALLOC_CONF": setting}
-        told = probe.until("statistics")
-        assert told["expandable_segments"] is True
-        assert told["devices"][0]["inactive_split_bytes"] is None
+        message = probe.until("statistics")
+        assert message["expandable_segments"] is True
+        assert message["devices"][0]["inactive_split_bytes"] is None
 
 
-def test_torch_built_for_the_cpu_is_told_to_one_who_asked_for_a_probe(tmp_path: Path) -> None:
+def test_torch_without_cuda_is_reported(tmp_path: Path) -> None:
     code = """
 import sys, torch
 del torch._C._cuda_memoryStats
@@ -456,14 +575,14 @@ sys.stdin.readline()
         assert program.probe().until("statistics")["state"] == "cpu_only"
 
 
-def test_it_can_be_turned_off(tmp_path: Path) -> None:
+def test_the_environment_disables_the_probe(tmp_path: Path) -> None:
     with running(tmp_path, HOLDING, GPUMON_PROBE="0") as program:
         program.hear()
         assert program.end()[0] == 0
     assert not (tmp_path / "sockets").exists()
 
 
-def test_a_socket_that_somebody_removes_comes_back(tmp_path: Path) -> None:
+def test_a_removed_socket_is_created_again(tmp_path: Path) -> None:
     with running(tmp_path, HOLDING) as program:
         program.hear()
         path = program.socket()
@@ -502,14 +621,14 @@ print(sys.seen, len(torch.cuda._observers))
     assert run(tmp_path, code, paths=(SITE, other / "site", tmp_path / "own")) == ["True 1"]
 
 
-def test_no_finder_of_the_program_is_passed_over(tmp_path: Path) -> None:
+def test_no_import_finder_of_the_program_is_skipped(tmp_path: Path) -> None:
     code = """
 import sys
 class Finder:
     seen = []
     def find_spec(self, name, path=None, target=None):
         self.seen.append(name)
-place = [type(each).__name__ for each in sys.meta_path].index("_AtImportOfTorch")
+place = [type(each).__name__ for each in sys.meta_path].index("_TorchImportObserver")
 sys.meta_path.insert(place + 1, Finder())
 import torch
 print(*[name for name in Finder.seen if name.startswith("torch")])
@@ -518,7 +637,7 @@ print(*[name for name in Finder.seen if name.startswith("torch")])
 
 
 @pytest.mark.parametrize("paths", [(SITE,), ()])
-def test_started_by_hand_and_by_watch_it_is_one(tmp_path: Path, paths: tuple[Path, ...]) -> None:
+def test_started_twice_there_is_one_probe(tmp_path: Path, paths: tuple[Path, ...]) -> None:
     code = """
 import time, sys
 from gpumon import probe
@@ -537,7 +656,7 @@ print(len(torch.cuda._observers), len(os.listdir(os.environ["GPUMON_PROBE_DIR"])
     assert run(tmp_path, code.replace("== 1", "== 2"), paths=paths) == ["1 1"]
 
 
-def test_when_stopped_it_leaves_nothing_and_nothing_to_children(tmp_path: Path) -> None:
+def test_a_stopped_probe_writes_no_file_and_does_not_start_in_children(tmp_path: Path) -> None:
     code = f"""
 import os, torch
 from gpumon import probe
@@ -557,7 +676,7 @@ os.waitpid(child, 0)
     assert not (tmp_path / "state").exists()
 
 
-def test_without_descriptors_it_neither_fails_nor_spins(tmp_path: Path) -> None:
+def test_without_free_descriptors_it_neither_fails_nor_spins(tmp_path: Path) -> None:
     code = """
 import glob, os, resource, socket, sys, time, torch
 from gpumon import probe
@@ -596,7 +715,7 @@ print("_gpumon_probe_pid" in vars(sys))
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o177, 0o777])
-def test_its_folders_are_its_owners_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+def test_folders_are_private_with_any_umask(tmp_path: Path, umask: int) -> None:
     code = f"""
 import os, torch
 os.umask({umask})
@@ -607,12 +726,12 @@ except torch.OutOfMemoryError:
     pass
 """
     run(tmp_path, code, XDG_STATE_HOME=str(tmp_path / "home" / "state"))
-    made = [tmp_path / "sockets", *(tmp_path / "home" / each for each in ("", "state", "state/gpumon/oom"))]
-    assert {stat.S_IMODE(each.stat().st_mode) for each in made} == {0o700}
+    made = [tmp_path / "sockets", *(tmp_path / "home" / item for item in ("", "state", "state/gpumon/oom"))]
+    assert {stat.S_IMODE(item.stat().st_mode) for item in made} == {0o700}
 
 
 @pytest.mark.parametrize("option", ["-Xdev", "-Werror"])
-def test_where_no_socket_can_be_it_is_silent(tmp_path: Path, option: str) -> None:
+def test_without_a_usable_folder_it_is_silent(tmp_path: Path, option: str) -> None:
     code = """
 import gc, os, socket, time, torch
 rename = os.rename
@@ -627,7 +746,7 @@ print(os.listdir(os.environ["GPUMON_PROBE_DIR"]))
     assert run(tmp_path, code, option) == ["[]"]
 
 
-def test_a_file_that_cannot_be_written_is_not_tried_for_each_error(tmp_path: Path) -> None:
+def test_a_failed_write_is_not_retried_for_every_error(tmp_path: Path) -> None:
     code = f"""
 import torch
 tries = []
@@ -648,9 +767,7 @@ print(len(tries))
 
 
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "SystemExit")])
-def test_what_a_signal_raises_during_the_file_reaches_the_program(
-    tmp_path: Path, number: signal.Signals, expected: str
-) -> None:
+def test_exceptions_of_signal_handlers_reach_the_program(tmp_path: Path, number: signal.Signals, expected: str) -> None:
     code = f"""
 import os, signal, sys, torch
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -670,7 +787,7 @@ except BaseException as error:
     assert not list(tmp_path.rglob("*.part"))
 
 
-def test_a_program_that_closes_all_its_descriptors_loses_no_file_to_it(tmp_path: Path) -> None:
+def test_a_program_that_closes_all_descriptors_keeps_its_files(tmp_path: Path) -> None:
     code = """
 import os, sys, time
 from gpumon import probe
@@ -696,7 +813,67 @@ for each in files:
         assert said == ["True", *["mine"] * 6]
 
 
-def test_with_green_threads_it_keeps_away(tmp_path: Path) -> None:
+FILLED = {
+    "connected sockets": """
+pairs = [socket.socketpair() for _ in range(10)]
+ends = [end for pair in pairs for end in pair]
+""",
+    "listening sockets": """
+ends = []
+listeners = [socket.socket(socket.AF_UNIX) for _ in range(10)]
+for number, listener in enumerate(listeners):
+    listener.bind(f"\\0{os.getpid()}-{number}")
+    listener.listen(1)
+    ends.append(socket.socket(socket.AF_UNIX))
+    ends[-1].connect(listener.getsockname())
+""",
+}
+CLOSING = """
+import os, socket, sys, torch
+torch.cuda.allocate(0, 1)
+print("ready", flush=True)
+sys.stdin.readline()
+os.closerange(3, 64)
+{filled}
+print("filled", flush=True)
+{then}
+for end in ends:
+    end.setblocking(False)
+    try:
+        print("received", end.recv(100))
+    except BlockingIOError:
+        pass
+"""
+
+
+@pytest.mark.parametrize("filled", FILLED)
+@pytest.mark.parametrize("python", pythons())
+def test_a_program_that_closes_all_descriptors_keeps_its_sockets(tmp_path: Path, filled: str, python: str) -> None:
+    with running(
+        tmp_path, CLOSING.format(filled=FILLED[filled], then="sys.stdin.readline()"), python=python
+    ) as program:
+        assert program.hear() == "ready"
+        probe = program.probe()
+        probe.until("statistics")
+        program.say("")
+        assert program.hear() == "filled"
+        waited(lambda: not sockets(tmp_path))
+        assert program.end() == (0, "", "")
+
+
+@pytest.mark.parametrize("filled", FILLED)
+@pytest.mark.parametrize("call", ["stop()", "start()", "startup._after_fork()"])
+def test_sockets_with_the_numbers_of_the_probe_are_not_used(tmp_path: Path, filled: str, call: str) -> None:
+    then = f"sys.modules['_gpumon_probe_agent'].{call}"
+    with running(tmp_path, CLOSING.format(filled=FILLED[filled], then=then)) as program:
+        assert program.hear() == "ready"
+        program.probe().until("statistics")
+        program.say("")
+        assert program.hear() == "filled"
+        assert program.end() == (0, "", "")
+
+
+def test_with_green_threads_it_does_not_run(tmp_path: Path) -> None:
     code = """
 import _thread, signal, torch
 def at_once(function, arguments):
@@ -710,7 +887,7 @@ print(signal.pthread_sigmask(signal.SIG_BLOCK, []))
 
 
 @pytest.mark.parametrize(("version", "observers"), [("1.13.1", 0), ("2.0.1+cu118", 0), ("2.1.0", 1), ("2.10.0a0", 1)])
-def test_releases_that_lock_the_allocator_for_observers_get_none(tmp_path: Path, version: str, observers: int) -> None:
+def test_releases_that_call_observers_with_a_lock_get_none(tmp_path: Path, version: str, observers: int) -> None:
     code = f"""
 import torch
 torch.__version__ = {version!r}
@@ -720,7 +897,7 @@ print(len(torch.cuda._observers))
     assert run(tmp_path, code) == [str(observers)]
 
 
-def test_a_clock_that_was_ahead_does_not_cost_the_newest_file(tmp_path: Path) -> None:
+def test_a_clock_set_back_does_not_remove_the_newest_file(tmp_path: Path) -> None:
     folder = tmp_path / "state" / "gpumon" / "oom"
     folder.mkdir(parents=True)
     for number in range(12):
@@ -733,38 +910,87 @@ def test_a_clock_that_was_ahead_does_not_cost_the_newest_file(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("rank", ["\u00b2", "9" * 5000, "-1", ""], ids=["high", "endless", "negative", "empty"])
-def test_a_rank_that_is_no_number_is_none(monkeypatch: pytest.MonkeyPatch, rank: str) -> None:
+def test_a_rank_that_is_not_a_number_is_none(monkeypatch: pytest.MonkeyPatch, rank: str) -> None:
     monkeypatch.setenv("RANK", rank)
-    assert agent.process_facts()["rank"] is None
+    assert process_facts()["rank"] is None
+
+
+# The package
+
+
+def test_it_imports_only_the_standard_library() -> None:
+    code = f"""
+import sys, time
+sys.path.insert(0, {str(SITE.parent)!r})
+before = set(sys.modules)
+import agent
+added = set(sys.modules) - before
+allowed = set(getattr(sys, "stdlib_module_names", added))
+print(sorted(n for n in added if n.split(".")[0] not in allowed | {{"agent", "_gpumon_probe_agent"}}))
+print(sorted(added & {{"gzip", "typing", "traceback", "threading", "gpumon", "torch", "agent.oom_file"}}))
+"""
+    for python in pythons():
+        done = subprocess.run([python, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
+        assert (done.stdout.splitlines(), done.stderr) == (["[]", "[]"], ""), python
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_its_import_is_cheap(tmp_path: Path, python: str) -> None:
+    """At most 10 ms of CPU time on top of the standard library, which a training process has imported anyway."""
+    shutil.copytree(SITE.parent / "agent", tmp_path / "agent", ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+    def milliseconds(imported: str) -> float:
+        """The least CPU time of an import of the agent, after other imports."""
+        code = f"""
+import sys, time
+{imported}
+sys.path.insert(0, {str(tmp_path)!r})
+start = time.process_time()
+import agent
+print(1000 * (time.process_time() - start))
+"""
+        runs = [
+            subprocess.run([python, "-c", code], env=environment, capture_output=True, check=True) for _ in range(8)
+        ]
+        return min(float(done.stdout) for done in runs)
+
+    own = milliseconds("import atexit, collections, contextlib, json, re, select, signal, socket, struct")
+    print(f"{python}: {own:.1f} ms, {milliseconds(''):.1f} ms with the standard library")
+    assert own < 10.0
+
+
+def test_its_protocol_is_the_one_that_gpumon_reads() -> None:
+    assert (SCHEMA, MIN_INTERVAL, MAX_INTERVAL) == (READ_SCHEMA, MIN_PACE, MAX_PACE)
 
 
 # Folders
 
 
-def test_a_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
-    assert agent.usable(str(tmp_path / "new"))
+def test_a_folder_is_private(tmp_path: Path) -> None:
+    assert make_private_folder(str(tmp_path / "new"))
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
-def test_folders_that_others_could_have_laid_are_refused(tmp_path: Path) -> None:
+def test_folders_that_others_may_have_created_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     (tmp_path / "mine").mkdir(0o700)
     (tmp_path / "link").symlink_to(tmp_path / "mine")
     (tmp_path / "file").write_text("")
-    assert not any(agent.usable(str(tmp_path / name)) for name in ("open", "link", "file"))
-    assert not agent.usable(str(tmp_path / "none" / "none"))
+    assert not any(make_private_folder(str(tmp_path / name)) for name in ("open", "link", "file"))
+    assert not make_private_folder(str(tmp_path / "none" / "none"))
     if os.getuid() == 0:
         (tmp_path / "theirs").mkdir(0o700)
         os.chown(tmp_path / "theirs", 12345, 12345)
-        assert not agent.usable(str(tmp_path / "theirs"))
+        assert not make_private_folder(str(tmp_path / "theirs"))
 
 
 def usual_sockets(pid: int) -> list[Path]:
     return list(Path(f"/tmp/gpumon-{os.getuid()}").glob(f"{pid}-*.sock"))
 
 
-def test_it_goes_to_the_next_folder(tmp_path: Path) -> None:
+def test_the_next_folder_is_tried(tmp_path: Path) -> None:
     (tmp_path / "gpumon").mkdir()
     (tmp_path / "gpumon").chmod(0o777)
     with running(tmp_path, HOLDING, GPUMON_PROBE_DIR="", XDG_RUNTIME_DIR=str(tmp_path)) as program:
@@ -774,7 +1000,7 @@ def test_it_goes_to_the_next_folder(tmp_path: Path) -> None:
         assert list((tmp_path / "gpumon").iterdir()) == usual_sockets(program.process.pid) == []
 
 
-def test_a_path_too_long_for_a_socket_is_passed_over(tmp_path: Path) -> None:
+def test_a_path_too_long_for_a_socket_is_skipped(tmp_path: Path) -> None:
     (tmp_path / ("x" * 120)).mkdir(0o700)
     with running(tmp_path, HOLDING, GPUMON_PROBE_DIR="", XDG_RUNTIME_DIR=str(tmp_path / ("x" * 120))) as program:
         program.hear()
@@ -782,17 +1008,17 @@ def test_a_path_too_long_for_a_socket_is_passed_over(tmp_path: Path) -> None:
         assert program.end()[0] == 0
 
 
-def test_no_other_folder_is_taken_than_the_one_that_is_named(tmp_path: Path) -> None:
+def test_only_the_named_folder_is_used(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with running(tmp_path, HOLDING, GPUMON_PROBE_DIR=str(tmp_path / "open")) as program:
         program.hear()
-        waited(lambda: "_GoneError" in complaints(tmp_path))
+        waited(lambda: "ProbeEndedError" in complaints(tmp_path))
         assert list((tmp_path / "open").iterdir()) == usual_sockets(program.process.pid) == []
         assert program.end() == (0, "done\n", "")
 
 
-def test_another_users_connection_is_refused(tmp_path: Path) -> None:
+def test_connections_of_another_user_are_rejected(tmp_path: Path) -> None:
     if os.getuid() != 0 or not Path("/usr/bin/python3").exists():
         pytest.skip("it takes a second user, and an interpreter that everybody can start")
     code = """

@@ -1,4 +1,4 @@
-"""Loading the probe into a process that runs already: what it is, why not, and how it comes about on Python 3.14."""
+"""Loading the probe into a running process: the target, the errors, and the complete way on Python 3.14."""
 
 import dataclasses
 import errno
@@ -18,11 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.core.exits import CommandError, ExitCode
+from gpumon.core.problems import CommandError, ExitCode
+from gpumon.probe import agent
 from gpumon.probe import attach as attaching
-from gpumon.probe.attach import Attached, attach, inside, interpreter, refusals
-from gpumon.probe.attach.handover import Handover, Outcome
-from gpumon.probe.attach.hello import listening_in
+from gpumon.probe.attach import Attached, attach, errors, interpreter, remote_script
+from gpumon.probe.attach.handshake import listening_in
+from gpumon.probe.attach.script_dir import AttachOutcome, ScriptDir
 from gpumon.probe.attach.target import Target, read_target
 from tests.probe.pythons import PYTHON314, needs_python314
 from tests.processes import is_running
@@ -39,7 +40,10 @@ time.sleep(0.2)
 raise SystemExit(7)
 """
 NO_SUCH_PID = (1 << 22) + 1
-SOURCE = "import os, sys\ndef start(): sys._gpumon_probe_pid = os.getpid()\n"
+SOURCES = {
+    "__init__.py": "from .mark import start",
+    "mark.py": "import os, sys\ndef start(): sys._gpumon_probe_pid = os.getpid()\n",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -74,10 +78,10 @@ def start() -> Iterator[Start]:
 
 
 def left(folder: Path) -> list[str]:
-    return [each.name for each in folder.iterdir() if each.name.startswith("gpumon-attach-")]
+    return [item.name for item in folder.iterdir() if item.name.startswith("gpumon-attach-")]
 
 
-def refusal(call: Callable[[], object], code: ExitCode = ExitCode.NOT_THERE) -> str:
+def refusal(call: Callable[[], object], code: ExitCode = ExitCode.MISSING_PREREQUISITE) -> str:
     """What a command is ended with, cause and remedy."""
     with pytest.raises(CommandError) as caught:
         call()
@@ -101,13 +105,23 @@ class FakeProc:
         self.write("environ", "")
         self.write("cmdline", "python\0train.py\0")
         self.program(Path(sys.executable).resolve())
+        (root / "self").symlink_to("/proc/self")
+        (self.folder / "ns").symlink_to("/proc/self/ns")
+        self.mounts("/")
+
+    def mounts(self, root: Path | str) -> None:
+        """The root folder of the process."""
+        (self.folder / "root").unlink(missing_ok=True)
+        (self.folder / "root").symlink_to(root)
 
     def write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
 
     def status(self, *uids: int) -> None:
-        numbers = "\t".join(str(each) for each in (*uids, uids[-1]))
-        self.write("status", f"Name:\tpython\nTgid:\t{self.pid}\nUid:\t{numbers}\nNSpid:\t{self.pid}\t7\n")
+        numbers = "\t".join(str(uid) for uid in (*uids, uids[-1]))
+        self.write(
+            "status", f"Name:\tpython\nTgid:\t{self.pid}\nUid:\t{numbers}\nGid:\t{numbers}\nNSpid:\t{self.pid}\t7\n"
+        )
 
     def program(self, path: Path | str) -> None:
         (self.folder / "exe").unlink(missing_ok=True)
@@ -137,7 +151,7 @@ def test_a_process_of_python_is_read(start: Start) -> None:
     assert Path(target.program) == Path(sys.executable).resolve()
     assert target.is_interpreter
     assert not target.is_replaced
-    assert not target.is_elsewhere
+    assert not target.has_other_file_system
     assert target.named_version in {None, sys.version_info[:2]}
     assert str(target).startswith(f"Process {process.pid} (")
     assert "import time" in target.name
@@ -173,7 +187,7 @@ def test_versions_by_name(proc: FakeProc, program: str, version: tuple[int, int]
     assert target.named_version == version
 
 
-def test_a_library_tells_the_version(proc: FakeProc) -> None:
+def test_a_library_has_the_version(proc: FakeProc) -> None:
     proc.program("/opt/trainer")
     proc.write("maps", "7f00-7f01 r-xp 0 08:01 9   /opt/lib/libpython3.14.so.1.0\n")
     target = proc.read()
@@ -186,22 +200,20 @@ def test_a_program_that_was_replaced(proc: FakeProc) -> None:
     proc.program("/opt/python3.14 (deleted)")
     target = proc.read()
     assert target.is_replaced
-    assert not target.is_elsewhere
+    assert not target.has_other_file_system
     assert target.program == "/opt/python3.14"
 
 
-def test_what_is_in_another_file_system(proc: FakeProc, tmp_path: Path) -> None:
+def test_a_process_in_another_file_system(proc: FakeProc, tmp_path: Path) -> None:
     proc.program("/none/python3.14")
     target = proc.read()
-    assert target.is_elsewhere
-    told = refusal(lambda: raise_(refusals.elsewhere(target)))
-    assert "container" in told
-    assert "gpumon attach 7" in told
-    (proc.folder / "root").symlink_to(tmp_path)
-    assert not target.sees(tmp_path)
-    (proc.folder / "root").unlink()
-    (proc.folder / "root").symlink_to("/")
-    assert target.sees(tmp_path)
+    assert target.has_other_file_system
+    message = refusal(lambda: raise_(errors.other_file_system(target)))
+    assert "container" in message
+    assert "gpumon attach 7" in message
+    assert (target.sees(tmp_path), target.shares_mounts) == (True, True)
+    proc.mounts(tmp_path)
+    assert (target.sees(tmp_path), target.shares_mounts) == (False, False)
 
 
 def raise_(error: CommandError) -> None:
@@ -216,7 +228,7 @@ def test_no_such_process(pid: int) -> None:
     assert f"no process {pid}" in refusal(lambda: read_target(pid))
 
 
-def test_one_that_has_ended(start: Start) -> None:
+def test_a_process_that_has_ended(start: Start) -> None:
     process = start(sys.executable, "-c", "print('on', flush=True)")
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert "has ended" in refusal(lambda: read_target(process.pid))
@@ -229,27 +241,27 @@ def test_a_thread_names_its_process() -> None:
     try:
         number = thread.native_id
         assert number is not None
-        told = refusal(lambda: read_target(number), ExitCode.USAGE)
+        message = refusal(lambda: read_target(number), ExitCode.USAGE)
     finally:
         gate.set()
         thread.join()
-    assert f"gpumon attach {os.getpid()}" in told
+    assert f"gpumon attach {os.getpid()}" in message
 
 
 def test_not_python(sleepers: Callable[[int], list[int]], proc: FakeProc) -> None:
-    told = refusal(lambda: read_target(sleepers(1)[0]))
-    assert "sleep" in told
-    assert "not Python" in told
+    message = refusal(lambda: read_target(sleepers(1)[0]))
+    assert "sleep" in message
+    assert "not Python" in message
     proc.folder.joinpath("exe").unlink()
-    assert "the kernel's own" in refusal(proc.read)
+    assert "belongs to the kernel" in refusal(proc.read)
 
 
-def test_another_users(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_of_another_user(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
     proc.status(54321, 54321, 54321)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    told = refusal(proc.read)
-    assert "54321" in told
-    assert "as root" in told
+    message = refusal(proc.read)
+    assert "54321" in message
+    assert "as root" in message
     proc.status(1000, 0, 0)
     assert "user root" in refusal(proc.read)
     proc.status(1000, 1000, 1000)
@@ -258,7 +270,7 @@ def test_another_users(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
     assert proc.read().is_foreign
 
 
-def test_one_that_proc_hides(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_proc_hides(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*_: object) -> None:
         raise PermissionError(errno.EPERM, "no")
 
@@ -266,7 +278,7 @@ def test_one_that_proc_hides(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) ->
     assert "another user" in refusal(lambda: read_target(1, proc.root))
 
 
-def test_one_that_does_not_let_itself_be_looked_into(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_cannot_be_inspected(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(_: Path) -> Path:
         raise PermissionError(errno.EACCES, "no")
 
@@ -274,12 +286,12 @@ def test_one_that_does_not_let_itself_be_looked_into(proc: FakeProc, monkeypatch
     assert "SYS_PTRACE" in refusal(proc.read)
 
 
-def test_a_proc_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proc_that_blocks_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
     monkeypatch.setattr(attaching, "read_target", lambda _: gate.wait())
-    monkeypatch.setattr(attaching, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(attaching, "_PROC_TIMEOUT_SECONDS", 0.05)
     try:
-        assert "does not answer" in refusal(lambda: attach(NO_SUCH_PID))
+        assert "does not respond" in refusal(lambda: attach(NO_SUCH_PID))
     finally:
         gate.set()
 
@@ -287,10 +299,10 @@ def test_a_proc_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python is new enough")
 def test_an_old_python_and_what_to_do(start: Start) -> None:
     process = start(sys.executable, "-c", FOR_EVER)
-    told = refusal(lambda: attach(process.pid))
-    assert f"runs Python {sys.version_info[0]}.{sys.version_info[1]}" in told
-    assert "gpumon watch -- " in told
-    assert "gpumon.probe.start()" in told
+    message = refusal(lambda: attach(process.pid))
+    assert f"runs Python {sys.version_info[0]}.{sys.version_info[1]}" in message
+    assert "gpumon watch -- " in message
+    assert "gpumon.probe.start()" in message
 
 
 # Asking for it
@@ -309,25 +321,23 @@ def answered(version: list[int], *errors: str, is_forbidden: bool = False) -> st
     return f"cat <<'END'\n{json.dumps({'version': version, 'errors': errors, 'is_forbidden': is_forbidden})}\nEND"
 
 
-def test_a_script_that_is_taken(proc: FakeProc, tmp_path: Path) -> None:
-    target = pretend(proc, tmp_path, f'echo "$@" > {tmp_path}/told; {answered([3, 14, 1])}')
-    interpreter.ask_to_run(target, Path("/x/script.py"))
-    told = (tmp_path / "told").read_text()
-    assert told.startswith("-I -S -c ")
-    assert told.endswith(f" {proc.pid} /x/script.py\n")
+def test_a_script_that_is_accepted(proc: FakeProc, tmp_path: Path) -> None:
+    target = pretend(proc, tmp_path, f'echo "$@" > {tmp_path}/arguments; {answered([3, 14, 1])}')
+    interpreter.remote_exec(target, Path("/x/script.py"))
+    message = (tmp_path / "arguments").read_text()
+    assert message.startswith("-I -S -c ")
+    assert message.endswith(f" {proc.pid} /x/script.py\n")
 
 
-def test_an_interpreter_that_turns_out_to_be_old(proc: FakeProc, tmp_path: Path) -> None:
+def test_an_interpreter_that_is_too_old(proc: FakeProc, tmp_path: Path) -> None:
     target = pretend(proc, tmp_path, answered([3, 9, 18]), "python3")
-    assert "runs Python 3.9.18" in refusal(lambda: interpreter.ask_to_run(target, tmp_path))
+    assert "runs Python 3.9.18" in refusal(lambda: interpreter.remote_exec(target, tmp_path))
 
 
-def test_every_python_can_be_asked(proc: FakeProc, tmp_path: Path) -> None:
-    proc.program(sys.executable)
-    target = dataclasses.replace(proc.read(), pid=NO_SUCH_PID)
-    (proc.root / str(NO_SUCH_PID)).symlink_to(proc.folder)
-    told = refusal(lambda: interpreter.ask_to_run(target, tmp_path))
-    assert "Python 3" in told if sys.version_info < (3, 14) else "could not be reached" in told
+def test_every_python_can_be_asked(tmp_path: Path) -> None:
+    target = FakeProc(tmp_path / "proc", NO_SUCH_PID).read()
+    message = refusal(lambda: interpreter.remote_exec(target, tmp_path))
+    assert "Python 3" in message if sys.version_info < (3, 14) else "cannot reach" in message
 
 
 @pytest.mark.parametrize(
@@ -335,51 +345,80 @@ def test_every_python_can_be_asked(proc: FakeProc, tmp_path: Path) -> None:
     ["", "nonsense", "[]", "{}", '{"version": "x"}', "[" * 100_000],
     ids=["nothing", "text", "list", "empty", "no numbers", "deep"],
 )
-def test_an_interpreter_that_answers_nonsense(proc: FakeProc, tmp_path: Path, said: str) -> None:
+def test_an_interpreter_with_invalid_output(proc: FakeProc, tmp_path: Path, said: str) -> None:
     (tmp_path / "said").write_text(said)
     target = pretend(proc, tmp_path, f"cat {tmp_path}/said; echo 'Fatal \033[31merror' >&2")
-    told = refusal(lambda: interpreter.ask_to_run(target, tmp_path))
-    assert "cannot be run by gpumon: Fatal" in told
-    assert "\033" not in told
+    message = refusal(lambda: interpreter.remote_exec(target, tmp_path))
+    assert ": Fatal" in message
+    assert "\033" not in message
 
 
-def test_an_interpreter_that_cannot_be_run_any_more(proc: FakeProc, tmp_path: Path) -> None:
+def test_an_interpreter_that_cannot_be_run(proc: FakeProc, tmp_path: Path) -> None:
     target = pretend(proc, tmp_path, "exit 1")
-    assert "cannot be run" in refusal(lambda: interpreter.ask_to_run(target, tmp_path))
+    assert "gpumon cannot run" in refusal(lambda: interpreter.remote_exec(target, tmp_path))
     replaced = dataclasses.replace(target, is_replaced=True)
-    assert "was replaced" in refusal(lambda: interpreter.ask_to_run(replaced, tmp_path))
-    proc.program("/none/python3.14")
-    assert "No such file" in refusal(lambda: interpreter.ask_to_run(target, tmp_path))
+    assert "was replaced" in refusal(lambda: interpreter.remote_exec(replaced, tmp_path))
+    proc.program("/proc/self/fd/none")
+    assert "ended before" in refusal(lambda: interpreter.remote_exec(target, tmp_path))
+
+
+def test_the_pid_of_another_process_by_now(proc: FakeProc, tmp_path: Path) -> None:
+    target = pretend(proc, tmp_path, f"touch {tmp_path}/ran")
+    others = [
+        dataclasses.replace(target, uid=target.uid + 1),
+        dataclasses.replace(target, gid=target.gid + 1),
+        dataclasses.replace(target, start_ticks=1),
+    ]
+    for other in others:
+        with pytest.raises(CommandError, match="ended before"):
+            interpreter.remote_exec(other, tmp_path)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_an_interpreter_that_hangs(proc: FakeProc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreter, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(interpreter, "_TIMEOUT_SECONDS", 0.2)
     target = pretend(proc, tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")
-    assert "more than 0.2 s" in refusal(lambda: interpreter.ask_to_run(target, tmp_path))
+    assert "more than 0.2 s" in refusal(lambda: interpreter.remote_exec(target, tmp_path))
     assert not is_running(int((tmp_path / "pid").read_text()))
 
 
-def test_a_program_with_python_inside(proc: FakeProc, tmp_path: Path) -> None:
-    proc.program("/opt/trainer")
+def chosen(target: Target) -> interpreter._Interpreter:
+    with interpreter._opened_program(target) as descriptor:
+        return interpreter._interpreter(target, descriptor)
+
+
+def test_a_program_that_embeds_python(proc: FakeProc, tmp_path: Path) -> None:
+    (tmp_path / "trainer").touch()
+    proc.program(tmp_path / "trainer")
     proc.write("maps", "7f00-7f01 r-xp 0 08:01 9   /opt/lib/libpython3.99.so.1.0\n")
     target = proc.read()
-    assert "Run gpumon with Python 3.99" in refusal(lambda: interpreter.ask_to_run(target, tmp_path))
+    assert "Run gpumon with Python 3.99" in refusal(lambda: interpreter.remote_exec(target, tmp_path))
     own = dataclasses.replace(target, named_version=sys.version_info[:2])
-    assert interpreter._interpreter(own).program == sys.executable
+    assert chosen(own).program == sys.executable
 
 
-def test_root_runs_nothing_of_a_user_but_as_that_user(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
-    proc.program("/opt/python3.99")
+def test_root_runs_programs_of_a_user_only_as_that_user(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = os.geteuid()
+    proc.status(own + 1, own + 1, own + 1)
     proc.write("environ", "LD_LIBRARY_PATH=/opt/lib\0LD_PRELOAD=/x\0")
-    target = proc.read()
-    assert interpreter._interpreter(target).environment == {"LD_LIBRARY_PATH": "/opt/lib"}
-    assert interpreter._interpreter(target).user is None
-    foreign = dataclasses.replace(target, uid=target.uid + 1)
-    assert interpreter._interpreter(foreign).user == target.uid + 1
-    systems = dataclasses.replace(foreign, program=str(Path("/bin/sh").resolve()))
-    assert (interpreter._interpreter(systems).user, interpreter._interpreter(systems).environment) == (None, {})
-    same = dataclasses.replace(foreign, named_version=sys.version_info[:2])
-    assert (interpreter._interpreter(same).program, interpreter._interpreter(same).user) == (sys.executable, None)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    shell = str(Path("/bin/sh").resolve())
+    proc.program(shell)
+    proc.write("maps", "7f00-7f01 r-xp 0 08:01 9   /opt/lib/libpython3.99.so.1.0\n")
+    system_file = dataclasses.replace(proc.read(), is_interpreter=True)
+    assert (chosen(system_file).user, chosen(system_file).environment) == (None, {})
+    proc.mounts(proc.root)
+    assert chosen(system_file).user == own + 1
+    proc.mounts("/")
+    proc.program(proc.root / "status")
+    (proc.root / "status").touch()
+    for target in (system_file, dataclasses.replace(system_file, program=str(proc.root / "status"))):
+        assert (chosen(target).user, chosen(target).group) == (own + 1, own + 1)
+        assert chosen(target).environment == {"LD_LIBRARY_PATH": "/opt/lib"}
+    proc.mounts(proc.root)
+    assert "in another file system" in refusal(lambda: chosen(system_file))
+    same = dataclasses.replace(system_file, named_version=sys.version_info[:2])
+    assert (chosen(same).program, chosen(same).user) == (sys.executable, None)
 
 
 FORBIDDEN = ["RuntimeError: lookup failed", "PermissionError: [Errno 1] Operation not permitted"]
@@ -390,7 +429,7 @@ FORBIDDEN = ["RuntimeError: lookup failed", "PermissionError: [Errno 1] Operatio
     [
         (None, "docker run --cap-add SYS_PTRACE"),
         ("0", "docker run --cap-add SYS_PTRACE"),
-        ("1", "only parents touch the memory of their children"),
+        ("1", "only parent processes to access the memory of their children"),
         ("2", "ptrace_scope is 2"),
         ("3", "gpumon watch -- "),
     ],
@@ -399,7 +438,7 @@ def test_what_the_kernel_forbids(proc: FakeProc, tmp_path: Path, scope: str | No
     if scope is not None:
         proc.scope(scope)
     target = pretend(proc, tmp_path, answered([3, 14, 0], *FORBIDDEN, is_forbidden=True))
-    assert words in refusal(lambda: interpreter.ask_to_run(target, tmp_path))
+    assert words in refusal(lambda: interpreter.remote_exec(target, tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -414,16 +453,17 @@ def test_why_remote_debugging_is_off(proc: FakeProc, tmp_path: Path, environ: st
     proc.write("environ", environ)
     proc.write("cmdline", cmdline)
     target = pretend(proc, tmp_path, answered([3, 14, 0], "RuntimeError: Remote debugging is not enabled in it"))
-    assert words in refusal(lambda: interpreter.ask_to_run(target, tmp_path))
+    assert words in refusal(lambda: interpreter.remote_exec(target, tmp_path))
 
 
-def test_any_other_error_is_told(proc: FakeProc, tmp_path: Path) -> None:
+def test_any_other_error_is_reported(proc: FakeProc, tmp_path: Path) -> None:
     target = pretend(proc, tmp_path, answered([3, 15, 0], "RuntimeError: outer", "OSError: inner"))
-    assert "could not be reached: RuntimeError: outer, from OSError: inner." in refusal(
-        lambda: interpreter.ask_to_run(target, tmp_path)
+    assert "cannot reach process 4242 (python train.py): RuntimeError: outer, from OSError: inner." in refusal(
+        lambda: interpreter.remote_exec(target, tmp_path)
     )
-    proc.write("stat", f"{proc.pid} (python) Z " + " ".join(["1"] * 18) + " 777 0 0")
-    assert "ended before" in refusal(lambda: interpreter.ask_to_run(target, tmp_path))
+    ends = f"sed -i 's/ S / Z /' {proc.folder}/stat; {answered([3, 15, 0], 'RuntimeError: outer')}"
+    target = pretend(proc, tmp_path, ends)
+    assert "ended before" in refusal(lambda: interpreter.remote_exec(target, tmp_path))
 
 
 # The folder between the two
@@ -434,25 +474,25 @@ def unprobed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This process as one into which a probe can be loaded."""
     monkeypatch.delattr(sys, "_gpumon_probe_pid", raising=False)
     monkeypatch.setattr(sys, "_gpumon_probe_pid", None, raising=False)
-    monkeypatch.delitem(sys.modules, inside.NAME, raising=False)
+    monkeypatch.delitem(sys.modules, remote_script.AGENT, raising=False)
     yield
-    sys.modules.pop(inside.NAME, None)
+    sys.modules.pop(remote_script.AGENT, None)
 
 
-def test_what_comes_of_a_script(proc: FakeProc, unprobed: None) -> None:
-    handover = Handover(proc.read())
+def test_the_outcome_of_a_script(proc: FakeProc, unprobed: None) -> None:
+    script_dir = ScriptDir(proc.read())
     try:
-        assert stat.S_IMODE(handover.folder.stat().st_mode) == 0o700
-        compile(handover.script.read_text(), "script", "exec")
-        assert handover.outcome() is None
-        inside.begin(str(handover.folder), "/none/agent.py", SOURCE)
-        assert handover.outcome() == Outcome(reason=None, runs=True, was_there=False)
-        assert sys.modules[inside.NAME].__file__ == "/none/agent.py"
-        inside.begin(str(handover.folder), "/none/agent.py", "1 / 0")
-        assert handover.outcome() == Outcome(reason=None, runs=True, was_there=True)
+        assert stat.S_IMODE(script_dir.folder.stat().st_mode) == 0o700
+        compile(script_dir.script.read_text(), "script", "exec")
+        assert script_dir.outcome() is None
+        remote_script.run(str(script_dir.folder), "/none/agent", SOURCES)
+        assert script_dir.outcome() == AttachOutcome(reason=None, runs=True, was_there=False)
+        assert sys.modules[remote_script.AGENT].__file__ == "/none/agent/__init__.py"
+        remote_script.run(str(script_dir.folder), "/none/agent", {"__init__.py": "1 / 0"})
+        assert script_dir.outcome() == AttachOutcome(reason=None, runs=True, was_there=True)
     finally:
-        handover.close()
-    assert not handover.folder.exists()
+        script_dir.close()
+    assert not script_dir.folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -460,28 +500,50 @@ def test_what_comes_of_a_script(proc: FakeProc, unprobed: None) -> None:
     [("1 / 0", "ZeroDivisionError: division by zero"), ("def start(): raise OSError('x')", "OSError: x")],
 )
 def test_a_probe_that_cannot_start(proc: FakeProc, unprobed: None, source: str, reason: str) -> None:
-    handover = Handover(proc.read())
-    inside.begin(str(handover.folder), "/none/agent.py", source)
-    assert handover.outcome() == Outcome(reason=reason, runs=False, was_there=False)
-    handover.close()
+    script_dir = ScriptDir(proc.read())
+    remote_script.run(str(script_dir.folder), "/none/agent", {"__init__.py": source})
+    assert script_dir.outcome() == AttachOutcome(reason=reason, runs=False, was_there=False)
+    script_dir.close()
 
 
-def test_a_script_that_nobody_waits_for_removes_itself(proc: FakeProc, unprobed: None) -> None:
-    handover = Handover(proc.read())
-    handover.leave()
-    handover.close()
-    assert handover.script.exists()
-    inside.begin(str(handover.folder), "/none/agent.py", SOURCE)
-    assert not handover.folder.exists()
-    inside.begin(str(handover.folder), "/none/agent.py", SOURCE)  # somebody cleans /tmp up: it raises nothing
+def test_a_script_without_a_waiting_gpumon_removes_itself(proc: FakeProc, unprobed: None) -> None:
+    script_dir = ScriptDir(proc.read())
+    script_dir.stop_waiting()
+    script_dir.close()
+    assert script_dir.script.exists()
+    remote_script.run(str(script_dir.folder), "/none/agent", SOURCES)
+    assert not script_dir.folder.exists()
+    remote_script.run(str(script_dir.folder), "/none/agent", SOURCES)  # the folder is gone: nothing is raised
 
 
-def test_a_script_that_ran_before_it_was_left(proc: FakeProc, unprobed: None) -> None:
-    handover = Handover(proc.read())
-    inside.begin(str(handover.folder), "/none/agent.py", SOURCE)
-    handover.leave()
-    handover.close()
-    assert not handover.folder.exists()
+def test_a_script_that_ran_before_gpumon_stopped_waiting(proc: FakeProc, unprobed: None) -> None:
+    script_dir = ScriptDir(proc.read())
+    remote_script.run(str(script_dir.folder), "/none/agent", SOURCES)
+    script_dir.stop_waiting()
+    script_dir.close()
+    assert not script_dir.folder.exists()
+
+
+def test_the_script_is_self_contained(proc: FakeProc, tmp_path: Path) -> None:
+    """The script that Python 3.14 runs, in a process that cannot import gpumon."""
+    script_dir = ScriptDir(proc.read())
+    program = tmp_path / "program.py"
+    code = (
+        "import sys; path, finders = list(sys.path), list(sys.meta_path); "
+        f"exec(open({str(script_dir.script)!r}).read(), {{'__name__': '__main__'}}); "
+        "print(sorted(name for name in sys.modules if 'gpumon' in name)); "
+        "print(path == sys.path, finders == sys.meta_path, 'gpumon' in sys.modules); "
+        "print({type(sys.modules[name]).__name__ for name in sys.modules if 'gpumon' in name}); "
+        "import os, time; time.sleep(0.5); print(len(os.listdir(os.environ['GPUMON_PROBE_DIR'])))"
+    )
+    program.write_text(code)
+    done = subprocess.run([sys.executable, "-I", str(program)], capture_output=True, text=True, check=True, cwd="/")
+    modules, unchanged, kinds, sockets = done.stdout.splitlines()
+    names = {path.stem for path in Path(agent.__file__).parent.glob("*.py")} - {"__init__"}
+    assert modules == str(sorted(["_gpumon_probe_agent", *(f"_gpumon_probe_agent.{name}" for name in names)]))
+    assert (unchanged, kinds, sockets) == ("True True False", "{'module'}", "1")
+    assert script_dir.outcome() == AttachOutcome(reason=None, runs=True, was_there=False)
+    script_dir.close()
 
 
 @pytest.mark.parametrize(
@@ -489,17 +551,17 @@ def test_a_script_that_ran_before_it_was_left(proc: FakeProc, unprobed: None) ->
     ["", "nonsense", "[]", "{}", "[" * 4000, '{"reason": null, "was_there": ' + " " * 9000],
     ids=["nothing", "text", "list", "empty", "deep", "long"],
 )
-def test_an_outcome_that_is_none(proc: FakeProc, text: str) -> None:
-    handover = Handover(proc.read())
-    (handover.folder / "outcome").write_text(text)
-    assert handover.outcome() is None
-    (handover.folder / "outcome").unlink()
-    os.mkfifo(handover.folder / "outcome")
-    assert handover.outcome() is None
-    handover.close()
+def test_an_invalid_outcome(proc: FakeProc, text: str) -> None:
+    script_dir = ScriptDir(proc.read())
+    (script_dir.folder / "outcome").write_text(text)
+    assert script_dir.outcome() is None
+    (script_dir.folder / "outcome").unlink()
+    os.mkfifo(script_dir.folder / "outcome")
+    assert script_dir.outcome() is None
+    script_dir.close()
 
 
-def test_what_processes_have_left_that_are_gone_is_swept(tmp_path: Path, proc: FakeProc) -> None:
+def test_folders_of_ended_processes_are_removed(tmp_path: Path, proc: FakeProc) -> None:
     gone, running, held = (
         tmp_path / f"gpumon-attach-{name}" for name in (f"{NO_SUCH_PID}-x", f"{os.getpid()}-x", f"{NO_SUCH_PID}-y")
     )
@@ -507,90 +569,93 @@ def test_what_processes_have_left_that_are_gone_is_swept(tmp_path: Path, proc: F
         folder.mkdir()
     descriptor = os.open(held, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    Handover(proc.read()).close()
+    ScriptDir(proc.read()).close()
     os.close(descriptor)
     assert (gone.exists(), running.exists(), held.exists()) == (False, True, True)
     running.rmdir()
     held.rmdir()
 
 
-def test_no_place_for_the_script(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_writable_temporary_folder(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     process = start(sys.executable, "-c", FOR_EVER)
     target = dataclasses.replace(read_target(process.pid), named_version=None)
     monkeypatch.setattr(attaching, "read_target", lambda _: target)
     monkeypatch.setattr(tempfile, "tempdir", "/none")
-    told = refusal(lambda: attach(process.pid))
-    assert "No such file" in told
-    assert "TMPDIR" in told
+    message = refusal(lambda: attach(process.pid))
+    assert "No such file" in message
+    assert "TMPDIR" in message
 
 
 # How it goes on
 
 
-def follow(target: Target, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | None, seconds: float = 0.1) -> Attached:
-    monkeypatch.setattr(attaching, "ask_to_run", lambda *_: None)
-    monkeypatch.setattr(Handover, "outcome", lambda _: outcome)
-    handover = Handover(target)
+def follow(
+    target: Target, monkeypatch: pytest.MonkeyPatch, outcome: AttachOutcome | None, seconds: float = 0.1
+) -> Attached:
+    monkeypatch.setattr(attaching, "remote_exec", lambda *_: None)
+    monkeypatch.setattr(ScriptDir, "outcome", lambda _: outcome)
+    script_dir = ScriptDir(target)
     try:
-        return attaching._handed_over(target, handover, seconds)
+        return attaching._run_script(target, script_dir, seconds)
     finally:
-        shutil.rmtree(handover.folder)
+        shutil.rmtree(script_dir.folder)
 
 
-@pytest.mark.parametrize(
-    ("state", "words"), [("S", "no Python code on its main thread for 0.1 s"), ("T", "kill -CONT 4242")]
-)
-def test_one_that_does_not_run_the_script_yet(
+@pytest.mark.parametrize(("state", "words"), [("S", "has run no Python code for 0.1 s"), ("T", "kill -CONT 4242")])
+def test_a_process_that_has_not_run_the_script(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch, state: str, words: str
 ) -> None:
     proc.write("stat", f"{proc.pid} (python) {state} " + " ".join(["1"] * 18) + " 777 0 0")
     assert words in refusal(lambda: follow(proc.read(), monkeypatch, None), ExitCode.BAD_VERDICT)
 
 
-def test_one_that_ends_before(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ends_first(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
     target = dataclasses.replace(proc.read(), start_ticks=1)
     assert "ended before" in refusal(lambda: follow(target, monkeypatch, None, 60.0))
 
 
 def test_a_probe_that_does_not_answer_yet(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
-    started = Outcome(reason=None, runs=True, was_there=False)
-    told = refusal(lambda: follow(proc.read(), monkeypatch, started), ExitCode.BAD_VERDICT)
-    assert "may listen in its /tmp, which is another one" in told
-    (proc.folder / "root").symlink_to("/")
-    told = refusal(lambda: follow(proc.read(), monkeypatch, started), ExitCode.BAD_VERDICT)
-    assert "has not answered for 0.1 s" in told
+    started = AttachOutcome(reason=None, runs=True, was_there=False)
+    proc.mounts(proc.root)
+    message = refusal(lambda: follow(proc.read(), monkeypatch, started), ExitCode.BAD_VERDICT)
+    assert "may listen in the /tmp of that process" in message
+    proc.mounts("/")
+    message = refusal(lambda: follow(proc.read(), monkeypatch, started), ExitCode.BAD_VERDICT)
+    assert "has not answered for 0.1 s" in message
 
 
 def test_other_outcomes(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
     target = proc.read()
-    assert "GPUMON_PROBE=0" in refusal(lambda: follow(target, monkeypatch, Outcome(None, False, False)))
-    assert "OSError: x" in refusal(lambda: follow(target, monkeypatch, Outcome("OSError: x", False, False)))
-    assert follow(target, monkeypatch, Outcome(None, True, True)) == Attached(target, was_there=True, folder=None)
+    assert "GPUMON_PROBE=0" in refusal(lambda: follow(target, monkeypatch, AttachOutcome(None, False, False)))
+    assert "OSError: x" in refusal(lambda: follow(target, monkeypatch, AttachOutcome("OSError: x", False, False)))
+    assert follow(target, monkeypatch, AttachOutcome(None, True, True)) == Attached(target, was_there=True, folder=None)
     foreign = dataclasses.replace(target, uid=target.uid + 1)
     monkeypatch.setattr(os, "chown", lambda *_: None)
-    assert follow(foreign, monkeypatch, Outcome(None, True, False)) == Attached(foreign, was_there=False, folder=None)
+    assert follow(foreign, monkeypatch, AttachOutcome(None, True, False)) == Attached(
+        foreign, was_there=False, folder=None
+    )
 
 
-def test_ctrl_c_takes_the_script_back(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_withdraws_the_script(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Path] = []
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(attaching, "ask_to_run", lambda _, script: asked.append(script))
-    monkeypatch.setattr(attaching, "_followed", interrupted)
-    handover = Handover(proc.read())
+    monkeypatch.setattr(attaching, "remote_exec", lambda _, script: asked.append(script))
+    monkeypatch.setattr(attaching, "_wait_for_probe", interrupted)
+    script_dir = ScriptDir(proc.read())
     with pytest.raises(KeyboardInterrupt):
-        attaching._handed_over(proc.read(), handover, 1.0)
-    handover.close()
-    assert asked == [handover.script, Path(os.devnull)]
+        attaching._run_script(proc.read(), script_dir, 1.0)
+    script_dir.close()
+    assert asked == [script_dir.script, Path(os.devnull)]
 
 
 # On a Python that can
 
 
 @needs_python314
-def test_a_probe_gets_into_a_running_process(start: Start, folders: Path) -> None:
+def test_the_probe_is_loaded_into_a_running_process(start: Start, folders: Path) -> None:
     process = start(PYTHON314, "-c", FOR_EVER)
     attached = attach(process.pid)
     assert (attached.was_there, attached.folder) == (False, folders)
@@ -613,10 +678,10 @@ def test_the_program_notices_nothing(start: Start) -> None:
 
 
 @needs_python314
-def test_a_main_thread_that_is_busy_starts_it_later(start: Start, folders: Path, tmp_path: Path) -> None:
+def test_a_busy_main_thread_starts_the_probe_later(start: Start, folders: Path, tmp_path: Path) -> None:
     process = start(PYTHON314, "-c", SLEEPY)
-    told = refusal(lambda: attach(process.pid, 0.2), ExitCode.BAD_VERDICT)
-    assert "as soon as Python code runs again" in told
+    message = refusal(lambda: attach(process.pid, 0.2), ExitCode.BAD_VERDICT)
+    assert "as soon as the main thread runs Python code again" in message
     assert len(left(tmp_path)) == 1
     target = read_target(process.pid)
     assert process.stdout is not None
@@ -636,10 +701,10 @@ def test_a_main_thread_that_is_busy_starts_it_later(start: Start, folders: Path,
     [
         ((), {"PYTHON_DISABLE_REMOTE_DEBUG": "1"}, "PYTHON_DISABLE_REMOTE_DEBUG is set"),
         (("-X", "disable-remote-debug"), {}, "-X disable-remote-debug"),
-        ((), {"GPUMON_PROBE": "0"}, "keeps probes out"),
+        ((), {"GPUMON_PROBE": "0"}, "disables the probe"),
     ],
 )
-def test_processes_that_refuse(
+def test_processes_that_disallow_the_probe(
     start: Start, folders: Path, option: tuple[str, ...], environment: dict[str, str], words: str
 ) -> None:
     process = start(PYTHON314, *option, "-c", FOR_EVER, env=environment)
@@ -650,6 +715,6 @@ def test_processes_that_refuse(
 
 
 @needs_python314
-def test_variables_that_python_itself_does_not_heed_forbid_nothing(start: Start) -> None:
+def test_variables_that_python_ignores_do_not_disable_the_probe(start: Start) -> None:
     process = start(PYTHON314, "-I", "-c", FOR_EVER, env={"PYTHON_DISABLE_REMOTE_DEBUG": "1"})
     assert not attach(process.pid).was_there

@@ -1,4 +1,4 @@
-"""Probes are found, listened to and asked; whatever one does, it costs itself and nobody else."""
+"""Probes are discovered, read and queried; a faulty probe affects only itself."""
 
 import json
 import os
@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from gpumon.core.allocator import EmptiedCache
+from gpumon.core.allocator import EmptyCacheResult
 from gpumon.core.problems import ProblemCode
 from gpumon.operations.empty_cache import explain_emptied
 from gpumon.operations.memory import PartKind, waterfall
 from gpumon.probe import connection as connections
-from gpumon.probe import places
+from gpumon.probe import registry
 from gpumon.probe.client import ProbeWatcher
-from gpumon.probe.folder import opened, socket_names
-from gpumon.probe.news import Ask, Probe, SegmentMap
+from gpumon.probe.messages import Probe, RequestKind, SegmentMap
+from gpumon.probe.socket_dir import opened, socket_names
 from tests.builders import device, process
 from tests.probe.children import complaints, running
 from tests.probe.conftest import Watch
@@ -67,7 +67,7 @@ sys.stdin.read()
 
 
 class Children:
-    """Probes in processes of their own."""
+    """Probes in separate processes."""
 
     def __init__(self, folder: Path, count: int, uid: int | None = None) -> None:
         words = (hello() + statistics()).decode()
@@ -88,7 +88,7 @@ class Children:
         self._process.communicate()
 
 
-def test_a_probe_comes_tells_and_goes(folder: Path, watch: Watch) -> None:
+def test_a_probe_connects_reports_and_disconnects(folder: Path, watch: Watch) -> None:
     with listening(folder):
         watched = watch()
         probe = watched.reading()
@@ -98,9 +98,9 @@ def test_a_probe_comes_tells_and_goes(folder: Path, watch: Watch) -> None:
         assert 0 <= probe.age_seconds(time.monotonic()) < 5
     watched.until(lambda: watched.news and isinstance(watched.news[-1], Probe) and not watched.news[-1].connected)
     assert not watched.watcher.probes
-    come = [each for each in watched.news if isinstance(each, Probe)]
-    assert [each.reading is None for each in come] == [True, False, False]
-    assert [each.connected for each in come] == [True, True, False]
+    come = [new for new in watched.news if isinstance(new, Probe)]
+    assert [item.reading is None for item in come] == [True, False, False]
+    assert [item.connected for item in come] == [True, True, False]
     assert watched.watcher.problems == ()
 
 
@@ -111,14 +111,14 @@ def test_without_any_folder_nothing_happens(tmp_path: Path, watch: Watch) -> Non
     assert watched.watcher.problems == ()
 
 
-def test_a_watcher_without_probes_hardly_does_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watcher_without_probes_is_nearly_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[Path] = []
 
     def look(folder: Path) -> AbstractContextManager[int]:
         looks.append(folder)
         return opened(folder)
 
-    monkeypatch.setattr(places, "opened", look)
+    monkeypatch.setattr(registry, "opened", look)
     watcher = ProbeWatcher([tmp_path / "none", tmp_path])
     watcher.start()
     time.sleep(1.5)
@@ -127,7 +127,7 @@ def test_a_watcher_without_probes_hardly_does_anything(tmp_path: Path, monkeypat
     assert 2 <= len(own) <= 4
 
 
-def test_a_folder_that_comes_later_is_found(tmp_path: Path, watch: Watch) -> None:
+def test_a_folder_created_later_is_used(tmp_path: Path, watch: Watch) -> None:
     late = tmp_path / "late"
     watched = watch(late)
     assert watched.watcher.settle(5)
@@ -139,12 +139,12 @@ def test_a_folder_that_comes_later_is_found(tmp_path: Path, watch: Watch) -> Non
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda folder: folder.chmod(0o777), "open to other users"),
+        (lambda folder: folder.chmod(0o777), "other users can access"),
         pytest.param(lambda folder: os.chown(folder, 65534, 0), "another user", marks=needs_root),
-        (lambda folder: (folder.rename(f"{folder}2"), folder.symlink_to(f"{folder}2")), "a link"),
+        (lambda folder: (folder.rename(f"{folder}2"), folder.symlink_to(f"{folder}2")), "symbolic link"),
     ],
 )
-def test_a_folder_that_is_not_trusted_is_told_and_left_alone(
+def test_an_untrusted_folder_is_reported_and_ignored(
     folder: Path, watch: Watch, spoil: Callable[[Path], None], words: str
 ) -> None:
     with listening(folder):
@@ -154,7 +154,7 @@ def test_a_folder_that_is_not_trusted_is_told_and_left_alone(
         assert watched.watcher.probes == {}
 
 
-def test_a_folder_that_is_mended_is_looked_into(folder: Path, watch: Watch) -> None:
+def test_a_folder_that_is_fixed_is_used(folder: Path, watch: Watch) -> None:
     folder.chmod(0o777)
     with listening(folder):
         watched = watch()
@@ -165,11 +165,11 @@ def test_a_folder_that_is_mended_is_looked_into(folder: Path, watch: Watch) -> N
 
 
 @needs_root
-def test_a_socket_behind_which_another_user_listens_is_refused(folder: Path, watch: Watch) -> None:
+def test_a_socket_of_another_users_process_is_rejected(folder: Path, watch: Watch) -> None:
     children = Children(folder, 1, 65534)
     try:
         watched = watch()
-        assert "another user listens there" in watched.problem()
+        assert "A process of another user listens" in watched.problem()
         assert watched.watcher.probes == {}
     finally:
         children.kill()
@@ -184,13 +184,13 @@ def test_stale_sockets_are_removed(folder: Path, watch: Watch) -> None:
     assert watched.watcher.problems == ()
 
 
-def test_the_pace_is_told_at_once_and_when_it_changes(folder: Path, watch: Watch) -> None:
+def test_the_pace_is_sent_at_once_and_when_it_changes(folder: Path, watch: Watch) -> None:
     heard: list[dict[str, Any]] = []
 
     def listen(connection: socket.socket) -> None:
         connection.sendall(hello() + statistics())
-        with connection.makefile("rb") as told:
-            heard.extend(map(json.loads, told))
+        with connection.makefile("rb") as stream:
+            heard.extend(map(json.loads, stream))
 
     with listening(folder, listen):
         watched = watch(pace=0.5)
@@ -198,7 +198,7 @@ def test_the_pace_is_told_at_once_and_when_it_changes(folder: Path, watch: Watch
         watched.watcher.set_pace(2.0)
         time.sleep(0.2)
     watched.until(lambda: len(heard) == 2)
-    assert [each["interval_seconds"] for each in heard] == [0.5, 2.0]
+    assert [item["interval_seconds"] for item in heard] == [0.5, 2.0]
 
 
 def answering(**bodies: Mapping[str, Any]) -> Callable[[socket.socket], None]:
@@ -210,7 +210,7 @@ def answering(**bodies: Mapping[str, Any]) -> Callable[[socket.socket], None]:
     return behave
 
 
-def test_what_is_asked_is_answered(folder: Path, watch: Watch) -> None:
+def test_requests_are_answered(folder: Path, watch: Watch) -> None:
     bodies: dict[str, dict[str, Any]] = {
         "summary": {"text": "|===|\n|   |"},
         "segments": {"segments": [SEGMENT] * 3000, "cut": False, "seconds": 0.01},
@@ -220,31 +220,36 @@ def test_what_is_asked_is_answered(folder: Path, watch: Watch) -> None:
         watched = watch()
         watched.reading()
         summary = watched.answer(watched.watcher.ask(PID, "summary", ordinal=0))
-        segments = watched.answer(watched.watcher.ask(PID, Ask.SEGMENTS))
-        emptied = watched.answer(watched.watcher.ask(PID, Ask.EMPTY_CACHE))
-    assert (summary.pid, summary.ask, summary.result, summary.problem) == (PID, Ask.SUMMARY, "|===|\n|   |", None)
+        segments = watched.answer(watched.watcher.ask(PID, RequestKind.SEGMENTS))
+        emptied = watched.answer(watched.watcher.ask(PID, RequestKind.EMPTY_CACHE))
+    assert (summary.pid, summary.ask, summary.result, summary.problem) == (
+        PID,
+        RequestKind.SUMMARY,
+        "|===|\n|   |",
+        None,
+    )
     assert isinstance(segments.result, SegmentMap)
     assert len(segments.result.segments) == 3000
-    assert isinstance(emptied.result, EmptiedCache)
+    assert isinstance(emptied.result, EmptyCacheResult)
 
 
-def test_what_cannot_be_answered_says_why(folder: Path, watch: Watch) -> None:
+def test_failed_requests_have_a_reason(folder: Path, watch: Watch) -> None:
     with listening(folder, answering(summary={"ok": False, "reason": "No context."}, segments={"segments": 3})):
         watched = watch()
         watched.reading()
         refused = watched.answer(watched.watcher.ask(PID, "summary"))
-        foreign = watched.answer(watched.watcher.ask(PID, "segments"))
-        nobody = watched.answer(watched.watcher.ask(PID + 1, "segments"))
-    assert [str(each.problem and each.problem.reason) for each in (refused, nobody)] == [
+        invalid = watched.answer(watched.watcher.ask(PID, "segments"))
+        unconnected = watched.answer(watched.watcher.ask(PID + 1, "segments"))
+    assert [str(item.problem and item.problem.reason) for item in (refused, unconnected)] == [
         "No context.",
         "No probe of this process is connected.",
     ]
-    assert foreign.problem is not None
-    assert foreign.problem.code is ProblemCode.DAMAGED
-    assert refused.result is foreign.result is nobody.result is None
+    assert invalid.problem is not None
+    assert invalid.problem.code is ProblemCode.DAMAGED
+    assert refused.result is invalid.result is unconnected.result is None
 
 
-def test_one_request_of_a_kind_waits_at_a_time(folder: Path, watch: Watch) -> None:
+def test_one_open_request_of_each_kind(folder: Path, watch: Watch) -> None:
     with listening(folder):
         watched = watch()
         watched.reading()
@@ -252,14 +257,12 @@ def test_one_request_of_a_kind_waits_at_a_time(folder: Path, watch: Watch) -> No
         second = watched.answer(watched.watcher.ask(PID, "segments"))
     gone = watched.answer(first)
     assert second.problem is not None
-    assert "last request" in second.problem.reason
+    assert "previous request" in second.problem.reason
     assert gone.problem is not None
     assert "ended" in gone.problem.reason
 
 
-def test_an_answer_that_is_late_is_told_as_missing_and_passed_over(
-    folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_late_answer_is_ignored(folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.1)
     may_answer = threading.Event()
 
@@ -295,10 +298,10 @@ def test_a_probe_that_dies_in_the_middle_of_an_answer_is_gone(folder: Path, watc
         torn = watched.answer(watched.watcher.ask(PID, "summary"))
     assert torn.problem is not None
     assert "ended" in torn.problem.reason
-    watched.until(lambda: any(isinstance(each, Probe) and not each.connected for each in watched.news))
+    watched.until(lambda: any(isinstance(new, Probe) and not new.connected for new in watched.news))
 
 
-def test_a_process_that_is_busy_stays_connected_and_its_reading_grows_old(folder: Path, watch: Watch) -> None:
+def test_a_busy_process_stays_connected_with_an_old_reading(folder: Path, watch: Watch) -> None:
     with listening(folder):
         watched = watch()
         probe = watched.reading()
@@ -309,7 +312,7 @@ def test_a_process_that_is_busy_stays_connected_and_its_reading_grows_old(folder
     assert still.age_seconds(time.monotonic()) >= 0.5
 
 
-def test_one_that_never_greets_is_left(folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_that_never_greets_is_disconnected(folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "GREETING_SECONDS", 0.1)
     left = threading.Event()
 
@@ -319,21 +322,21 @@ def test_one_that_never_greets_is_left(folder: Path, watch: Watch, monkeypatch: 
 
     with listening(folder, behave):
         watched = watch()
-        assert "has said nothing" in watched.problem()
+        assert "has sent no message" in watched.problem()
         assert left.wait(5)
     assert watched.news == []
 
 
-def test_one_that_turns_everybody_away_says_so_and_is_not_pestered(folder: Path, watch: Watch) -> None:
+def test_a_probe_that_rejects_clients_is_retried_rarely(folder: Path, watch: Watch) -> None:
     met: list[float] = []
     with listening(folder, lambda _: met.append(time.monotonic())):
         watched = watch()
-        assert "as many listen to it as it lets in" in watched.problem()
+        assert "maximum number of clients" in watched.problem()
         watched.until(lambda: len(met) == 2)
     assert met[1] - met[0] > 0.9
 
 
-def test_a_probe_that_starts_anew_is_found_again(folder: Path, watch: Watch) -> None:
+def test_a_restarted_probe_is_connected_again(folder: Path, watch: Watch) -> None:
     watched = watch()
     for _ in range(3):
         with listening(folder):
@@ -365,7 +368,7 @@ def test_two_sockets_of_a_process_count_once(folder: Path, watch: Watch) -> None
         assert watched.watcher.problems == ()
 
 
-def test_two_watchers_hear_the_same(folder: Path, watch: Watch) -> None:
+def test_two_watchers_receive_the_same(folder: Path, watch: Watch) -> None:
     bodies = {"summary": {"text": "both"}}
     with listening(folder, answering(**bodies)):
         one, other = watch(), watch()
@@ -376,7 +379,7 @@ def test_two_watchers_hear_the_same(folder: Path, watch: Watch) -> None:
         assert other.answer(other.watcher.ask(PID, "summary")).result == "both"
 
 
-def test_two_hundred_processes_are_heard(folder: Path, watch: Watch) -> None:
+def test_two_hundred_processes(folder: Path, watch: Watch) -> None:
     children = Children(folder, 200)
     try:
         watched = watch()
@@ -389,15 +392,13 @@ def test_two_hundred_processes_are_heard(folder: Path, watch: Watch) -> None:
     watched.until(lambda: not list(folder.iterdir()))
 
 
-def test_there_are_never_more_connections_than_that(
-    folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(places, "MOST_CONNECTIONS", 3)
+def test_the_number_of_connections_is_limited(folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "MAX_CONNECTIONS", 3)
     children = Children(folder, 6)
     try:
         watched = watch()
         watched.until(lambda: len(watched.watcher.probes) == 3)
-        assert "the others are not listened to" in watched.problem()
+        assert "gpumon ignores the others" in watched.problem()
     finally:
         children.kill()
 
@@ -428,25 +429,25 @@ def pour(connection: socket.socket) -> None:
 
 MANY_DEVICES = statistics(devices=[{**DEVICE, "ordinal": place} for place in range(10_000)])
 MALICE: dict[str, tuple[Callable[[socket.socket], None], str]] = {
-    "a line that never ends": (flood(b"x" * 65536), "does not end"),
-    "a line that never ends, slowly": (say(hello(), *[b"x" * 1024] * 65), "does not end"),
-    "a gigabyte before a greeting": (pour, "does not end"),
-    "line feeds": (flood(b"\n" * 65536), "cannot be understood"),
-    "no UTF-8": (flood(b"\xff\xfe\n" * 1000), "cannot be understood"),
-    "NaN": (flood(statistics().replace(b"5.5", b"NaN")), "cannot be understood"),
-    "huge numbers": (flood(statistics().replace(b"5.5", b"9" * 5000)), "cannot be understood"),
-    "deep nesting": (flood(b"[" * 60_000 + b"\n"), "cannot be understood"),
-    "ten thousand devices": (say(hello(), MANY_DEVICES), "does not end"),
-    "too many devices": (flood(statistics(devices=[{}] * 65)), "cannot be understood"),
-    "answers to nothing": (flood(answer(1, text="x") * 100), "answers what nobody has asked"),
-    "no greeting": (say(*[statistics()] * 200), "out of their order"),
-    "greetings": (flood(hello()), "out of their order"),
+    "a line that never ends": (flood(b"x" * 65536), "line that is too long"),
+    "a line that never ends, slowly": (say(hello(), *[b"x" * 1024] * 65), "line that is too long"),
+    "a gigabyte before a greeting": (pour, "line that is too long"),
+    "line feeds": (flood(b"\n" * 65536), "invalid message"),
+    "no UTF-8": (flood(b"\xff\xfe\n" * 1000), "invalid message"),
+    "NaN": (flood(statistics().replace(b"5.5", b"NaN")), "invalid message"),
+    "huge numbers": (flood(statistics().replace(b"5.5", b"9" * 5000)), "invalid message"),
+    "deep nesting": (flood(b"[" * 60_000 + b"\n"), "invalid message"),
+    "ten thousand devices": (say(hello(), MANY_DEVICES), "line that is too long"),
+    "too many devices": (flood(statistics(devices=[{}] * 65)), "invalid message"),
+    "answers to nothing": (flood(answer(1, text="x") * 100), "a request that gpumon did not send"),
+    "no greeting": (say(*[statistics()] * 200), "in the wrong order"),
+    "greetings": (flood(hello()), "in the wrong order"),
     "a newer schema": (say(hello(schema=2)), "schema 2"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("malice", MALICE)
-def test_a_hostile_probe_is_dropped_and_another_one_heard(folder: Path, watch: Watch, malice: str) -> None:
+def test_a_hostile_probe_is_dropped_and_another_one_is_read(folder: Path, watch: Watch, malice: str) -> None:
     behave, words = MALICE[malice]
     children = Children(folder, 1)
     try:
@@ -459,7 +460,7 @@ def test_a_hostile_probe_is_dropped_and_another_one_heard(folder: Path, watch: W
         children.kill()
 
 
-def test_a_flood_of_readings_is_taken_at_its_pace(folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_of_readings_is_throttled(folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = 0
 
     def behave(connection: socket.socket) -> None:
@@ -477,7 +478,7 @@ def test_a_flood_of_readings_is_taken_at_its_pace(folder: Path, watch: Watch, mo
         taken = sent
         assert watcher.probes[PID].connected
         watcher.close()
-    assert connections.BYTES_A_SECOND <= taken <= 3 * connections.BYTES_A_SECOND + (1 << 20)
+    assert connections.BYTES_PER_SECOND <= taken <= 3 * connections.BYTES_PER_SECOND + (1 << 20)
 
 
 def test_an_answer_of_a_gigabyte_is_not_kept(folder: Path, watch: Watch) -> None:
@@ -489,12 +490,12 @@ def test_an_answer_of_a_gigabyte_is_not_kept(folder: Path, watch: Watch) -> None
     with listening(folder, behave):
         watched = watch()
         watched.reading()
-        found = watched.answer(watched.watcher.ask(PID, "summary"))
-        assert found.problem is not None
-        assert "does not end" in watched.problem()
+        actual = watched.answer(watched.watcher.ask(PID, "summary"))
+        assert actual.problem is not None
+        assert "line that is too long" in watched.problem()
 
 
-def test_a_failure_of_gpumon_itself_is_told_and_survived(
+def test_a_failure_of_gpumon_itself_is_reported_and_survived(
     folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fails = iter([True] * 20)
@@ -505,7 +506,7 @@ def test_a_failure_of_gpumon_itself_is_told_and_survived(
         return original(*given)
 
     original = socket_names
-    monkeypatch.setattr(places, "socket_names", fail)
+    monkeypatch.setattr(registry, "socket_names", fail)
     with listening(folder):
         watched = watch()
         assert "RuntimeError: on purpose" in watched.problem()
@@ -533,14 +534,14 @@ def test_closing_leaves_neither_thread_nor_descriptor(folder: Path) -> None:
     never.close()
 
 
-def test_an_unknown_request_is_a_fault_of_the_caller(folder: Path) -> None:
+def test_an_unknown_request_raises(folder: Path) -> None:
     watcher = ProbeWatcher([folder])
     with pytest.raises(ValueError, match="format_disk"):
         watcher.ask(PID, "format_disk")
     watcher.close()
 
 
-def test_foreign_lines_among_good_ones_are_passed_over(folder: Path, watch: Watch) -> None:
+def test_invalid_lines_are_ignored(folder: Path, watch: Watch) -> None:
     with listening(folder, say(b"junk\n", hello(), line({"event": "weather"}), b"{}\n", statistics())):
         watched = watch()
         assert watched.reading().pid == PID
@@ -566,24 +567,24 @@ def test_the_real_agent_is_understood(tmp_path: Path, watch: Watch) -> None:
         reading = probe.reading
         assert reading is not None
         assert reading.cost is not None
-        (told,) = reading.devices
-        assert (told.ordinal, told.allocated_bytes, told.reserved_bytes) == (1, GIB, 3 * GIB)
+        (message,) = reading.devices
+        assert (message.ordinal, message.allocated_bytes, message.reserved_bytes) == (1, GIB, 3 * GIB)
         answers = {ask: watched.answer(watched.watcher.ask(probe.pid, ask)) for ask in ("summary", "segments")}
         assert isinstance(answers["segments"].result, SegmentMap)
         assert sum(segment.size_bytes for segment in answers["segments"].result.segments) == 3 * GIB
-        gpu = device(1, uuid=told.uuid, processes=(process(probe.pid, memory_bytes=4 * GIB),))
+        gpu = device(1, uuid=message.uuid, processes=(process(probe.pid, memory_bytes=4 * GIB),))
         parts = {part.kind: part.bytes for part in waterfall(gpu, watched.watcher.probes).parts}
         assert (parts[PartKind.CONTEXT], parts[PartKind.ALLOCATED]) == (GIB, GIB)
         emptied = watched.answer(watched.watcher.ask(probe.pid, "empty_cache"))
-        assert isinstance(emptied.result, EmptiedCache)
-        assert explain_emptied(emptied.result, 1)[0].startswith("2.00 GiB came back")
+        assert isinstance(emptied.result, EmptyCacheResult)
+        assert explain_emptied(emptied.result, 1)[0].startswith("2.00 GiB released")
         program.end()
         watched.until(lambda: not watched.watcher.probes)
     assert list((tmp_path / "sockets").iterdir()) == []
     assert complaints(tmp_path) == ""
 
 
-def test_a_process_that_is_stopped_stays_and_goes_on_where_it_was(tmp_path: Path, watch: Watch) -> None:
+def test_a_stopped_process_stays_connected_and_continues(tmp_path: Path, watch: Watch) -> None:
     with running(tmp_path, HOLDING) as program:
         assert program.hear() == "ready"
         watched = watch(tmp_path / "sockets", pace=0.1)
@@ -598,7 +599,7 @@ def test_a_process_that_is_stopped_stays_and_goes_on_where_it_was(tmp_path: Path
         watched.until(lambda: watched.watcher.probes[pid].age_seconds(time.monotonic()) < 0.5)
 
 
-def test_a_process_that_is_killed_goes_and_so_does_its_socket(tmp_path: Path, watch: Watch) -> None:
+def test_a_killed_process_is_disconnected_and_its_socket_removed(tmp_path: Path, watch: Watch) -> None:
     with running(tmp_path, HOLDING) as program:
         assert program.hear() == "ready"
         watched = watch(tmp_path / "sockets")
@@ -607,7 +608,7 @@ def test_a_process_that_is_killed_goes_and_so_does_its_socket(tmp_path: Path, wa
         watched.until(lambda: not watched.watcher.probes)
         watched.until(lambda: not list((tmp_path / "sockets").iterdir()))
     assert watched.watcher.problems == ()
-    assert [each.connected for each in watched.news if isinstance(each, Probe) and each.pid == pid][-1] is False
+    assert [new.connected for new in watched.news if isinstance(new, Probe) and new.pid == pid][-1] is False
 
 
 def test_a_probe_can_be_stopped_and_started_again(tmp_path: Path, watch: Watch) -> None:

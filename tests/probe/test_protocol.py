@@ -1,4 +1,4 @@
-"""What a probe says comes from a process that may be anything: what is sound is understood, the rest is refused."""
+"""Messages of a probe are not trusted: valid ones are parsed, all others are rejected."""
 
 import json
 import unicodedata
@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from gpumon.core.allocator import (
     AllocatorStatistics,
-    Block,
     BlockState,
-    EmptiedCache,
+    EmptyCacheResult,
     PinnedMemory,
     PoolBytes,
     ProbeCost,
     ProbedProcess,
     ProbeReading,
     ProbeState,
+    SegmentBlock,
 )
 from gpumon.core.problems import ProblemCode
-from gpumon.probe.news import Ask, SegmentMap
-from gpumon.probe.protocol import MOST_BLOCKS, ProtocolError, Reply, pace_line, parse, request_line, result_of
+from gpumon.probe.messages import RequestKind, SegmentMap
+from gpumon.probe.protocol import MAX_BLOCKS, ProtocolError, Reply, pace_line, parse, request_line, result_of
 from tests.probe.scripted import DEVICE, GIB, SEGMENT, answer, hello, line, statistics
 
 
@@ -31,11 +31,11 @@ def said(raw: bytes) -> Any:  # noqa: ANN401
     return parse(raw, 4000)
 
 
-def result(ask: Ask, **body: Any) -> Any:  # noqa: ANN401
+def result(ask: RequestKind, **body: Any) -> Any:  # noqa: ANN401
     return result_of(ask, said(answer(1, **body)))
 
 
-def test_a_greeting_says_who_it_is_and_the_kernel_which_process() -> None:
+def test_the_greeting_identifies_the_process() -> None:
     assert said(hello(pid=7, argv=["python", "a\x1b[2J", "b"])) == ProbedProcess(
         pid=4000,
         own_pid=7,
@@ -46,7 +46,7 @@ def test_a_greeting_says_who_it_is_and_the_kernel_which_process() -> None:
     )
 
 
-def test_a_reading_is_understood_in_full() -> None:
+def test_a_complete_reading() -> None:
     pinned = {"allocated_bytes": 9, "active_bytes": 8}
     files = ["/home/a/oom-1-2-3.json.gz", "/etc/passwd", "oom-1-2-3.json.gz", "/a/\x1boom-1-2-3.json.gz"]
     cost = {"share": 0.0001, "seconds": 2e-5, "reads": 12}
@@ -67,7 +67,7 @@ def test_a_reading_is_understood_in_full() -> None:
 
 
 @pytest.mark.parametrize("state", ProbeState)
-def test_every_state_is_known_and_what_is_not_there_yet_is_missing(state: ProbeState) -> None:
+def test_every_state_is_known_and_missing_values_are_none(state: ProbeState) -> None:
     reading = said(line({"event": "statistics", "state": state.value, "monotonic_seconds": 1, "reason": "Old."}))
     assert isinstance(reading, ProbeReading)
     assert reading.state is state
@@ -77,13 +77,13 @@ def test_every_state_is_known_and_what_is_not_there_yet_is_missing(state: ProbeS
     assert reading.problem.reason == "Old."
 
 
-def test_unknown_events_and_keys_are_passed_over() -> None:
+def test_unknown_events_and_keys_are_ignored() -> None:
     assert said(line({"event": "weather", "sun": True})) is None
     assert said(line({"no": "event"})) is None
     assert said(statistics(sun=True, devices=[{**DEVICE, "sun": {}}])) == said(statistics())
 
 
-def test_a_newer_probe_is_told_apart() -> None:
+def test_a_newer_schema() -> None:
     with pytest.raises(ProtocolError) as refused:
         said(hello(schema=2))
     assert refused.value.problem.code is ProblemCode.NEWER_SCHEMA
@@ -99,7 +99,7 @@ def devices(**changes: Any) -> bytes:  # noqa: ANN401
 
 @pytest.mark.parametrize("wrong", WRONGS)
 @pytest.mark.parametrize("name", ["ordinal", "allocated_bytes", "reserved_bytes", "active_bytes", "ooms_count"])
-def test_a_wrong_figure_is_refused(name: str, wrong: object) -> None:
+def test_an_invalid_value_is_rejected(name: str, wrong: object) -> None:
     with pytest.raises(ProtocolError):
         said(devices(**{name: wrong}))
 
@@ -139,18 +139,18 @@ def test_a_wrong_figure_is_refused(name: str, wrong: object) -> None:
         line({"event": "answer", "id": 1}),
     ],
 )
-def test_what_no_probe_writes_is_refused(raw: bytes) -> None:
+def test_invalid_lines_are_rejected(raw: bytes) -> None:
     with pytest.raises(ProtocolError):
         said(raw)
 
 
-def test_json_that_is_small_and_large_in_memory_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_that_is_large_in_memory_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> None:
         raise AssertionError
 
     monkeypatch.setattr(json, "loads", never)
     for raw in (b"[" * 1_000_001, b"{" * 1_000_001, b"," * 4_000_001):
-        with pytest.raises(ProtocolError, match="too many parts"):
+        with pytest.raises(ProtocolError, match="too many items"):
             said(raw)
 
 
@@ -159,75 +159,79 @@ def test_a_reason_for_no_result_is_safe_to_show() -> None:
     assert isinstance(reply, Reply)
     assert (reply.id, reply.reason) == (3, "no\ufffd[2J")
     silent = said(line({"event": "answer", "id": 3, "ok": False}))
-    assert silent.reason == "It does not say why."
+    assert silent.reason == "The probe gives no reason."
 
 
-def test_a_summary_keeps_its_lines_and_nothing_else() -> None:
-    assert result(Ask.SUMMARY, text="|===|\n| a\tb\x1b |") == "|===|\n| a b\ufffd |"
-    assert len(result(Ask.SUMMARY, text="x\n" * 5000).split("\n")) == 1000
+def test_a_summary_keeps_its_lines() -> None:
+    assert result(RequestKind.SUMMARY, text="|===|\n| a\tb\x1b |") == "|===|\n| a b\ufffd |"
+    assert len(result(RequestKind.SUMMARY, text="x\n" * 5000).split("\n")) == 1000
 
 
-def test_segments_come_by_address_with_their_blocks() -> None:
+def test_segments_are_sorted_by_address() -> None:
     lower = {**SEGMENT, "address": 512, "pool": [0, 3], "blocks": []}
-    found = result(Ask.SEGMENTS, segments=[SEGMENT, lower], cut=True, seconds=0.01)
-    assert isinstance(found, SegmentMap)
-    assert (found.is_cut, found.seconds) == (True, 0.01)
-    assert [segment.address for segment in found.segments] == [512, SEGMENT["address"]]
-    assert found.segments[0].pool == (0, 3)
-    assert found.segments[1].blocks == (
-        Block(1 << 20, BlockState.ALLOCATED, 1000),
-        Block(1 << 19, BlockState.PENDING_FREE),
-        Block(1 << 19, BlockState.INACTIVE),
+    actual = result(RequestKind.SEGMENTS, segments=[SEGMENT, lower], cut=True, seconds=0.01)
+    assert isinstance(actual, SegmentMap)
+    assert (actual.is_cut, actual.seconds) == (True, 0.01)
+    assert [segment.address for segment in actual.segments] == [512, SEGMENT["address"]]
+    assert actual.segments[0].pool == (0, 3)
+    assert actual.segments[1].blocks == (
+        SegmentBlock(1 << 20, BlockState.ALLOCATED, 1000),
+        SegmentBlock(1 << 19, BlockState.PENDING_FREE),
+        SegmentBlock(1 << 19, BlockState.INACTIVE),
     )
 
 
 def test_as_many_blocks_as_a_probe_sends_are_read() -> None:
-    full = {**SEGMENT, "blocks": [[512, 500, 0]] * MOST_BLOCKS}
-    assert len(result(Ask.SEGMENTS, segments=[full]).segments[0].blocks) == MOST_BLOCKS
+    full = {**SEGMENT, "blocks": [[512, 500, 0]] * MAX_BLOCKS}
+    assert len(result(RequestKind.SEGMENTS, segments=[full]).segments[0].blocks) == MAX_BLOCKS
 
 
-def test_emptying_is_told_by_device() -> None:
+def test_the_effect_of_emptying_the_cache() -> None:
     after = {**DEVICE, "reserved_bytes": 34 * GIB}
-    found = result(Ask.EMPTY_CACHE, before=[DEVICE], after=[after], seconds=0.5)
-    assert isinstance(found, EmptiedCache)
-    assert (found.before[0].reserved_bytes, found.after[0].reserved_bytes) == (40 * GIB, 34 * GIB)
+    actual = result(RequestKind.EMPTY_CACHE, before=[DEVICE], after=[after], seconds=0.5)
+    assert isinstance(actual, EmptyCacheResult)
+    assert (actual.before[0].reserved_bytes, actual.after[0].reserved_bytes) == (40 * GIB, 34 * GIB)
 
 
 @pytest.mark.parametrize(
     ("ask", "body"),
     [
-        (Ask.SUMMARY, {}),
-        (Ask.SUMMARY, {"text": 3}),
-        (Ask.SEGMENTS, {"segments": {}}),
-        (Ask.SEGMENTS, {"segments": [None]}),
-        (Ask.SEGMENTS, {"segments": [{}]}),
-        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1, 1]]}]}),
-        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1, 1, 3]]}]}),
-        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1, 1, -1]]}]}),
-        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1 << 63, 1, 0]]}]}),
-        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "blocks": 3}]}),
-        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "pool": [0]}]}),
-        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "is_large": 1}]}),
-        (Ask.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1, 1, 0]] * (MOST_BLOCKS + 1)}]}),
-        (Ask.EMPTY_CACHE, {"before": [], "after": []}),
-        (Ask.EMPTY_CACHE, {"before": [], "seconds": 1.0}),
+        (RequestKind.SUMMARY, {}),
+        (RequestKind.SUMMARY, {"text": 3}),
+        (RequestKind.SEGMENTS, {"segments": {}}),
+        (RequestKind.SEGMENTS, {"segments": [None]}),
+        (RequestKind.SEGMENTS, {"segments": [{}]}),
+        (RequestKind.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1, 1]]}]}),
+        (RequestKind.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1, 1, 3]]}]}),
+        (RequestKind.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1, 1, -1]]}]}),
+        (RequestKind.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1 << 63, 1, 0]]}]}),
+        (RequestKind.SEGMENTS, {"segments": [{**SEGMENT, "blocks": 3}]}),
+        (RequestKind.SEGMENTS, {"segments": [{**SEGMENT, "pool": [0]}]}),
+        (RequestKind.SEGMENTS, {"segments": [{**SEGMENT, "is_large": 1}]}),
+        (RequestKind.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1, 1, 0]] * (MAX_BLOCKS + 1)}]}),
+        (RequestKind.EMPTY_CACHE, {"before": [], "after": []}),
+        (RequestKind.EMPTY_CACHE, {"before": [], "seconds": 1.0}),
     ],
 )
-def test_a_result_that_is_something_else_is_refused(ask: Ask, body: dict[str, Any]) -> None:
+def test_a_result_that_does_not_fit_the_request_is_rejected(ask: RequestKind, body: dict[str, Any]) -> None:
     with pytest.raises(ProtocolError):
         result(ask, **body)
 
 
-def test_requests_are_as_probes_read_them() -> None:
+def test_requests_are_encoded_as_probes_read_them() -> None:
     assert json.loads(pace_line(0.5)) == {"ask": "pace", "interval_seconds": 0.5}
     assert json.loads(pace_line(0.001)) == {"ask": "pace", "interval_seconds": 0.1}
-    assert json.loads(request_line(Ask.SUMMARY, 4, {"ordinal": 1})) == {"ask": "summary", "id": 4, "ordinal": 1}
-    assert request_line(Ask.SEGMENTS, 4, {}).endswith(b"\n")
+    assert json.loads(request_line(RequestKind.SUMMARY, 4, {"ordinal": 1})) == {
+        "ask": "summary",
+        "id": 4,
+        "ordinal": 1,
+    }
+    assert request_line(RequestKind.SEGMENTS, 4, {}).endswith(b"\n")
 
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda each: st.lists(each, max_size=4) | st.dictionaries(st.text(), each, max_size=4),
+    lambda item: st.lists(item, max_size=4) | st.dictionaries(st.text(), item, max_size=4),
     max_leaves=8,
 )
 
@@ -237,14 +241,12 @@ NAMES = [*FIRST, "pinned", "cost", "oom_files", "id", "ok", "reason"]
 
 
 @given(event=st.sampled_from([hello, statistics, answer]), name=st.sampled_from(NAMES), value=anything)
-def test_whatever_stands_in_a_field_it_is_understood_or_refused(
-    event: Callable[..., bytes], name: str, value: object
-) -> None:
+def test_any_field_is_accepted_or_rejected(event: Callable[..., bytes], name: str, value: object) -> None:
     raw = json.loads(event(1) if event is answer else event())
     try:
-        found = said(line({**raw, name: value}))
+        actual = said(line({**raw, name: value}))
     except ProtocolError as error:
         shown = error.problem.reason
     else:
-        shown = found.command if isinstance(found, ProbedProcess) else ""
+        shown = actual.command if isinstance(actual, ProbedProcess) else ""
     assert not any(unicodedata.category(character) == "Cc" for character in shown)

@@ -1,4 +1,4 @@
-"""`gpumon snapshot` as a shell runs it: what it prints, what it writes, how it ends."""
+"""`gpumon snapshot` as a shell runs it: its output, its files and its exit codes."""
 
 import gzip
 import json
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import GPUMON, is_one_line, run, shell
-from tests.perf.snapshot_file import write
 from tests.processes import is_running, tree
 from tests.snapshots.files import block, real_bytes, segment
 from tests.terminal import Terminal
@@ -49,7 +48,7 @@ def test_two_files(real: Path, tmp_path: Path) -> None:
     other.write_bytes(pickle.dumps({"segments": [segment(block(0, 1 << 30, "active_allocated", "greedy"))]}))
     done = run("snapshot", str(real), str(other), env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"Changed since {real}, in the end: +78.4 MiB" in done.stdout
+    assert f"Changed since {real}, at the end: +78.4 MiB" in done.stdout
     assert "+1.00 GiB   1.00 GiB  greedy user/train.py:1" in done.stdout
     assert "-292 MiB" in done.stdout
 
@@ -58,18 +57,19 @@ def test_a_trace(real: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     done = run("snapshot", str(real), "--perfetto", str(trace), env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"{trace} is written, with ")
+    assert done.stdout.startswith("Wrote ")
+    assert f" to {trace}. " in done.stdout
     assert json.loads(trace.read_text())["traceEvents"]
     again = run("snapshot", str(real), "--perfetto", str(trace), env=ENVIRONMENT)
     assert (again.returncode, is_one_line(again.stderr)) == (2, True)
     both = run("snapshot", str(real), "--json", "--perfetto", str(tmp_path / "two.json"), env=ENVIRONMENT)
     assert json.loads(both.stdout)["schema"] == 1
-    assert "two.json is written" in both.stderr
+    assert "two.json. Open the file" in both.stderr
 
 
 @pytest.mark.parametrize(
     ("data", "word"),
-    [(b"hello", "does not begin"), (real_bytes()[:5000], "cut off"), (gzip.compress(b""), "empty")],
+    [(b"hello", "does not start"), (real_bytes()[:5000], "truncated"), (gzip.compress(b""), "empty")],
     ids=["text", "cut", "gzip of nothing"],  # two workers that collect in different seconds must agree
 )
 def test_unreadable(data: bytes, word: str, tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ def test_a_second_file_that_is_missing_is_told_before_the_first_is_read(more: li
     first.write_bytes(b"no snapshot, which would be told first")
     done = run("snapshot", str(first), str(tmp_path / "second.pickle"), *more, env=ENVIRONMENT)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "There is no file" in done.stderr
+    assert "File not found" in done.stderr
     with Terminal([GPUMON, "snapshot", str(first), str(tmp_path / "second")], os.environ, rows=24, cols=80) as terminal:
-        terminal.wait_for("There is no file")
+        terminal.wait_for("File not found")
         assert terminal.wait_exit() == 3
 
 
@@ -118,7 +118,7 @@ def test_nothing_in_it(tmp_path: Path) -> None:
     path.write_bytes(pickle.dumps({"segments": [], "device_traces": []}))
     done = run("snapshot", str(path), env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "holds nothing" in done.stdout
+    assert "is empty" in done.stdout
 
 
 def test_where_it_is_started_does_not_matter(real: Path, tmp_path: Path) -> None:
@@ -141,19 +141,17 @@ def test_in_a_terminal(real: Path) -> None:
         assert terminal.cooked()
 
 
-def test_what_cannot_be_read_is_told_in_the_terminal(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported_in_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "bad.pickle"
     path.write_bytes(b"hello")
     with Terminal([GPUMON, "snapshot", str(path)], os.environ, rows=40, cols=120) as terminal:
-        terminal.wait_for("no memory snapshot")
+        terminal.wait_for("not a memory snapshot")
         assert terminal.wait_exit() == 2
         assert terminal.restored()
 
 
-def test_a_signal_ends_it_and_its_reader(tmp_path: Path) -> None:
-    path = tmp_path / "large.pickle"
-    write(path, 60_000_000)
-    with Terminal([GPUMON, "snapshot", str(path)], os.environ, rows=40, cols=120) as terminal:
+def test_a_signal_ends_it_and_its_reader(large_snapshot: Path) -> None:
+    with Terminal([GPUMON, "snapshot", str(large_snapshot)], os.environ, rows=40, cols=120) as terminal:
         terminal.wait_for("MiB read")
         (reader,) = [pid for pid in tree(terminal.pid) if pid != terminal.pid]
         terminal.signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Loading a snapshot: events taken by pattern are those that pickle reads; every layout of torch's is read."""
+"""Loading a snapshot: events read by pattern equal those that pickle reads, for every layout that torch writes."""
 
 import io
 import pickle
@@ -10,28 +10,36 @@ from typing import Any
 import pytest
 
 from gpumon.core.allocator import BlockState
-from gpumon.snapshots import compact
+from gpumon.snapshots import build
 from gpumon.snapshots import loader as loader_module
-from gpumon.snapshots.loader import Loader
-from gpumon.snapshots.model import Amount, Frame
-from gpumon.snapshots.tables import ACTIONS, Action, Events
+from gpumon.snapshots.loader import SnapshotLoader
+from gpumon.snapshots.model import Amount, SnapshotFrame
+from gpumon.snapshots.trace_table import ACTIONS, Action, TraceEvents
 from tests.perf.snapshot_file import write
 from tests.snapshots.files import block, device_of, event, frame, loaded, real_bytes, segment
 
-Told = tuple[int, int, int, int, tuple[Frame, ...]]
+Told = tuple[int, int, int, int, tuple[SnapshotFrame, ...]]
 
 
 def by_pickle(data: bytes) -> list[Told]:
     """The events of the first device, as pickle reads them."""
-    found = []
-    for each in pickle.loads(data)["device_traces"][0]:
-        frames = tuple(Frame(told["name"], told["filename"], told["line"]) for told in each.get("frames", ()))
-        action = ACTIONS.get(each["action"], Action.OTHER)
-        found.append((int(action), each.get("device_free", each["addr"]), each["size"], each["time_us"], frames))
-    return found
+    result = []
+    for entry in pickle.loads(data)["device_traces"][0]:
+        frames = tuple(SnapshotFrame(raw["name"], raw["filename"], raw["line"]) for raw in entry.get("frames", ()))
+        action = ACTIONS.get(entry["action"], Action.OTHER)
+        result.append(
+            (
+                int(action),
+                entry.get("device_free", entry["addr"]),
+                entry["size"],
+                entry["time_us"],
+                frames,
+            )
+        )
+    return result
 
 
-def by_loader(loader: Loader, events: Events) -> list[Told]:
+def by_loader(loader: SnapshotLoader, events: TraceEvents) -> list[Told]:
     """The events, as the loader has taken them."""
     frames = list(loader.stacks.frames)
     stacks = [tuple(frames[number] for number in stack) for stack in loader.stacks.stacks]
@@ -43,13 +51,13 @@ def by_loader(loader: Loader, events: Events) -> list[Told]:
 def count_slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Counts the events that no pattern has taken."""
     slow: list[str] = []
-    original = Loader._take_event
+    original = SnapshotLoader._add_event
 
-    def take(loader: Loader, filled: dict[str, Any]) -> None:
+    def take(loader: SnapshotLoader, filled: dict[str, Any]) -> None:
         slow.append(filled["action"])
         original(loader, filled)
 
-    monkeypatch.setattr(Loader, "_take_event", take)
+    monkeypatch.setattr(SnapshotLoader, "_add_event", take)
     return slow
 
 
@@ -60,7 +68,7 @@ def test_events_are_those_that_pickle_reads(name: str, tmp_path: Path, monkeypat
     if name == "made":
         write(path, 2_000_000)
     data = real_bytes() if name == "real" else path.read_bytes()
-    loader = Loader(io.BytesIO(data))
+    loader = SnapshotLoader(io.BytesIO(data))
     root = loader.run()
     (listed,) = root["device_traces"]
     events = loader.events_of(listed)
@@ -71,7 +79,7 @@ def test_events_are_those_that_pickle_reads(name: str, tmp_path: Path, monkeypat
 
 def test_patterns_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     by_pattern = loaded(real_bytes(), 50)
-    monkeypatch.setattr(loader_module, "_MOST_LOOKS", 0)
+    monkeypatch.setattr(loader_module, "_MAX_LAYOUTS", 0)
     slow = count_slow(monkeypatch)
     assert loaded(real_bytes(), 50) == by_pattern
     assert len(slow) == 5054
@@ -83,32 +91,36 @@ def test_texts_of_its_own_that_a_later_event_refers_to(monkeypatch: pytest.Monke
     for number in range(3000):
         context = f"context {number}" if number % 3 else events[-1]["compile_context"] if events else "first"
         more = {"time_us": 5 + number, "compile_context": context}
-        told = event("alloc", 4096 * number, 512, **more)
-        told["frames"] = [frame(f"f{number % 7}")] if number % 2 else []
-        events.append({**{key: value for key, value in told.items() if key != "frames"}, "frames": told["frames"]})
+        raw = event("alloc", 4096 * number, 512, **more)
+        raw["frames"] = [frame(f"f{number % 7}")] if number % 2 else []
+        events.append({**{key: value for key, value in raw.items() if key != "frames"}, "frames": raw["frames"]})
     data = pickle.dumps({"segments": [], "device_traces": [events]})
-    loader = Loader(io.BytesIO(data))
+    loader = SnapshotLoader(io.BytesIO(data))
     root = loader.run()
-    found = loader.events_of(root["device_traces"][0])
-    assert found is not None
-    assert by_loader(loader, found) == by_pickle(data)
+    result = loader.events_of(root["device_traces"][0])
+    assert result is not None
+    assert by_loader(loader, result) == by_pickle(data)
     assert len(slow) < 3000
 
 
-def without_frames(told: dict[str, Any], number: int) -> dict[str, Any]:
+def without_frames(raw: dict[str, Any], number: int) -> dict[str, Any]:
     """An event that was recorded without a stack, every third one."""
-    return told if number % 3 else {key: value for key, value in told.items() if key != "frames"}
+    return raw if number % 3 else {key: value for key, value in raw.items() if key != "frames"}
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda told, number: {**told, "pool_id": (number % 2 << 8, 0)},
-        lambda told, number: {**told, "pool_id": (0, -1 - number // 3000), "compile_context": f"context {number}"},
+        lambda raw, number: {**raw, "pool_id": (number % 2 << 8, 0)},
+        lambda raw, number: {
+            **raw,
+            "pool_id": (0, -1 - number // 3000),
+            "compile_context": f"context {number}",
+        },
         without_frames,
-        lambda told, number: without_frames({**told, "pool_id": (0, number)}, 3),
-        lambda told, number: {**told, "frames": told["frames"][:1]},
-        lambda told, number: {**told, "device_free": 7} if number % 2 else told,
+        lambda raw, number: without_frames({**raw, "pool_id": (0, number)}, 3),
+        lambda raw, number: {**raw, "frames": raw["frames"][:1]},
+        lambda raw, number: {**raw, "device_free": 7} if number % 2 else raw,
     ],
 )
 def test_events_of_other_kinds(change: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,46 +130,46 @@ def test_events_of_other_kinds(change: Callable[..., dict[str, Any]], monkeypatc
         {**event("alloc", 4096 * number, 512 + number, time_us=5 + number), "frames": shared[: number % 9]}
         for number in range(3000)
     ]
-    events = [change(told, number) for number, told in enumerate(plain)]
-    events = [dict(sorted(told.items(), key=lambda item: item[0] == "frames")) for told in events]
-    data = pickle.dumps({"segments": [], "device_traces": [events], "again": [told.get("pool_id") for told in events]})
-    loader = Loader(io.BytesIO(data))
+    events = [change(raw, number) for number, raw in enumerate(plain)]
+    events = [dict(sorted(raw.items(), key=lambda item: item[0] == "frames")) for raw in events]
+    data = pickle.dumps({"segments": [], "device_traces": [events], "again": [raw.get("pool_id") for raw in events]})
+    loader = SnapshotLoader(io.BytesIO(data))
     root = loader.run()
-    found = loader.events_of(root["device_traces"][0])
-    assert found is not None
-    assert by_loader(loader, found) == by_pickle(data)
-    assert root["again"] == [told.get("pool_id") for told in events]
+    result = loader.events_of(root["device_traces"][0])
+    assert result is not None
+    assert by_loader(loader, result) == by_pickle(data)
+    assert root["again"] == [raw.get("pool_id") for raw in events]
     assert len(slow) < (1600 if "device_free" in events[1] else 100)
 
 
 def test_totals_are_those_of_the_file() -> None:
-    told = pickle.loads(real_bytes())
-    blocks = [each for one in told["segments"] for each in one["blocks"]]
-    held = [each for each in blocks if each["state"] == "active_allocated"]
+    raw = pickle.loads(real_bytes())
+    blocks = [block for one in raw["segments"] for block in one["blocks"]]
+    held = [block for block in blocks if block["state"] == "active_allocated"]
     device = device_of(real_bytes())
     now = sum((use.now for use in device.uses), Amount())
-    assert now == Amount(sum(each["requested_size"] for each in held), len(held))
-    assert len(device.segments) == len(told["segments"])
-    states = Counter(each.state.value for one in device.segments for each in one.blocks)
-    assert states == Counter(each["state"] for each in blocks)
-    assert sum(one.size_bytes for one in device.segments) == sum(one["total_size"] for one in told["segments"])
+    assert now == Amount(sum(item["requested_size"] for item in held), len(held))
+    assert len(device.segments) == len(raw["segments"])
+    states = Counter(block.state.value for one in device.segments for block in one.blocks)
+    assert states == Counter(block["state"] for block in blocks)
+    assert sum(one.size_bytes for one in device.segments) == sum(one["total_size"] for one in raw["segments"])
 
 
 def test_who_holds_what_in_the_end() -> None:
     snapshot = loaded(real_bytes())
-    told = pickle.loads(real_bytes())
-    traced = {each["addr"]: each["frames"] for each in told["device_traces"][0] if each["action"] == "alloc"}
+    raw = pickle.loads(real_bytes())
+    traced = {entry["addr"]: entry["frames"] for entry in raw["device_traces"][0] if entry["action"] == "alloc"}
     wanted: Counter[tuple[str, ...]] = Counter()
-    for each in (each for one in told["segments"] for each in one["blocks"] if each["state"] == "active_allocated"):
-        frames = each["frames"] or traced.get(each["address"])
+    for entry in (entry for one in raw["segments"] for entry in one["blocks"] if entry["state"] == "active_allocated"):
+        frames = entry["frames"] or traced.get(entry["address"])
         names = tuple(one["name"] for one in frames or ())
         missing = "no stack was recorded" if frames is not None else "allocated before the history began"
-        wanted[names or (missing,)] += each["requested_size"]
-    found: Counter[tuple[str, ...]] = Counter()
+        wanted[names or (missing,)] += entry["requested_size"]
+    result: Counter[tuple[str, ...]] = Counter()
     for use in snapshot.devices[0].uses:
         if use.now.blocks:
-            found[tuple(one.name for one in snapshot.frames_of(use.stack))] += use.now.bytes
-    assert found == wanted
+            result[tuple(one.name for one in snapshot.frames_of(use.stack))] += use.now.bytes
+    assert result == wanted
 
 
 def test_a_list_of_segments_alone() -> None:
@@ -176,9 +188,9 @@ def test_blocks_of_torch_2_0() -> None:
     snapshot = loaded({"segments": [segment({**old, "address": 4096}, total_size=2048)]})
     (use,) = snapshot.devices[0].uses
     assert use.now == Amount(1000, 1)
-    assert snapshot.frames_of(use.stack) == (Frame("f", "/home/user/train.py", 1),)
-    (found,) = snapshot.devices[0].segments
-    assert [(each.size_bytes, each.requested_bytes) for each in found.blocks] == [(1024, 1000)]
+    assert snapshot.frames_of(use.stack) == (SnapshotFrame("f", "/home/user/train.py", 1),)
+    (result,) = snapshot.devices[0].segments
+    assert [(block.size_bytes, block.requested_bytes) for block in result.blocks] == [(1024, 1000)]
 
 
 def test_what_is_missing_or_unknown_is_passed_over() -> None:
@@ -186,7 +198,7 @@ def test_what_is_missing_or_unknown_is_passed_over() -> None:
     made = {"segments": [{"blocks": [bare, {"state": "of the future", "size": 1}]}, "no segment", None], "new": [1]}
     device = device_of({**made, "device_traces": [[{"action": "new"}, {"action": "alloc"}], "no trace"]})
     assert device.ordinal == 0
-    assert [each.state for each in device.segments[0].blocks] == [BlockState.ALLOCATED, BlockState.INACTIVE]
+    assert [segment.state for segment in device.segments[0].blocks] == [BlockState.ALLOCATED, BlockState.INACTIVE]
     assert device.history is not None
     assert device.history.events == 2
 
@@ -195,7 +207,7 @@ def test_several_devices_keep_their_numbers() -> None:
     events = [event("alloc", 1, 100, "f", time_us=7)]
     made = {"segments": [segment(block(9, 64), device=3)], "device_traces": [[], events, [], []]}
     snapshot = loaded(made)
-    assert [(each.ordinal, each.history is not None) for each in snapshot.devices] == [(1, True), (3, False)]
+    assert [(device.ordinal, device.history is not None) for device in snapshot.devices] == [(1, True), (3, False)]
 
 
 def test_no_segments_with_cuda_malloc_async() -> None:
@@ -221,24 +233,24 @@ def test_of_a_stack_without_end_the_innermost_frames_are_kept() -> None:
     deep = [frame("f", number) for number in range(3000)]
     snapshot = loaded({"segments": [segment({**block(0, 64), "frames": deep})]})
     (use,) = snapshot.devices[0].uses
-    assert [each.line for each in snapshot.frames_of(use.stack)] == list(range(1000))
+    assert [item.line for item in snapshot.frames_of(use.stack)] == list(range(1000))
 
 
 def test_of_many_deep_stacks_the_largest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compact, "MOST_FRAMES", 10)
+    monkeypatch.setattr(build, "MAX_FRAMES", 10)
     blocks = [block(number, 100 - number, "active_allocated", f"f{number}", "g", "h") for number in range(5)]
     snapshot = loaded({"segments": [segment(*blocks)]})
-    found = [(snapshot.frames_of(use.stack)[0].name, use.now) for use in snapshot.devices[0].uses]
-    assert found[:3] == [("f0", Amount(100, 1)), ("f1", Amount(99, 1)), ("f2", Amount(98, 1))]
-    assert found[3:] == [("all other stacks, each smaller than these", Amount(97 + 96, 2))]
+    result = [(snapshot.frames_of(use.stack)[0].name, use.now) for use in snapshot.devices[0].uses]
+    assert result[:3] == [("f0", Amount(100, 1)), ("f1", Amount(99, 1)), ("f2", Amount(98, 1))]
+    assert result[3:] == [("all other stacks, each smaller than these", Amount(97 + 96, 2))]
 
 
 def test_frames_are_made_safe() -> None:
     evil = {"name": "\x1b]52;c;x\x07[/]", "filename": "\u202e" * 1000, "line": "7"}
     snapshot = loaded({"segments": [segment({**block(0, 64), "frames": [evil]})]})
     (use,) = snapshot.devices[0].uses
-    (found,) = snapshot.frames_of(use.stack)
-    assert found.name == "\ufffd]52;c;x\ufffd[/]"
-    assert len(found.file) <= 400
-    assert found.file.isprintable()
-    assert found.line == 0
+    (result,) = snapshot.frames_of(use.stack)
+    assert result.name == "\ufffd]52;c;x\ufffd[/]"
+    assert len(result.file) <= 400
+    assert result.file.isprintable()
+    assert result.line == 0

@@ -1,4 +1,4 @@
-"""The course of a history: levels, the peak and who was there, whatever the history begins and ends with."""
+"""The replay of a history: levels, the peak and its stacks, wherever the history starts and ends."""
 
 import pickle
 from collections import Counter
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpumon.snapshots.model import Amount, DeviceMemory, Snapshot
 from gpumon.snapshots.replay import COLUMNS
-from gpumon.snapshots.tree import Measure
+from gpumon.snapshots.stack_tree import Measure
 from tests.snapshots.files import block, device_of, event, loaded, real_bytes, segment
 
 EARLIER = "allocated before the history began"
@@ -18,18 +18,18 @@ EARLIER = "allocated before the history began"
 
 def names(snapshot: Snapshot, measure: Measure) -> dict[str, Amount]:
     """What each allocating function has."""
-    found: dict[str, Amount] = {}
+    result: dict[str, Amount] = {}
     for use in snapshot.devices[0].uses:
         amount = measure.of(use)
         if amount.blocks:
             name = snapshot.frames_of(use.stack)[0].name
-            found[name] = found.get(name, Amount()) + amount
-    return found
+            result[name] = result.get(name, Amount()) + amount
+    return result
 
 
 def timed(*events: dict[str, Any]) -> list[list[dict[str, Any]]]:
     """The trace of device 0, an event a millisecond."""
-    return [[{**each, "time_us": 1_000_000_000 + 1000 * number} for number, each in enumerate(events)]]
+    return [[{**event, "time_us": 1_000_000_000 + 1000 * number} for number, event in enumerate(events)]]
 
 
 def test_the_peak_and_who_was_there() -> None:
@@ -158,7 +158,7 @@ def test_expandable_segments_grow_and_shrink() -> None:
     history = device_of({"segments": [segment(block(0, 10), total_size=2000)], "device_traces": traces}).history
     assert history is not None
     reserved = history.by_event.reserved
-    assert (reserved[0].low, max(each.high for each in reserved), reserved[-1].mean) == (0, 4000, 2000)
+    assert (reserved[0].low, max(item.high for item in reserved), reserved[-1].mean) == (0, 4000, 2000)
 
 
 def test_out_of_memory() -> None:
@@ -167,10 +167,10 @@ def test_out_of_memory() -> None:
     snapshot = loaded({"segments": [segment(block(0, 10))], "device_traces": [trace]})
     history = snapshot.devices[0].history
     assert history is not None
-    (found,) = history.ooms
-    assert found.seconds == pytest.approx(0.002)
-    assert (found.event, found.bytes, found.free_bytes) == (1, 5 << 30, 77)
-    assert snapshot.frames_of(found.stack)[0].name == "greedy"
+    (result,) = history.ooms
+    assert result.seconds == pytest.approx(0.002)
+    assert (result.event, result.bytes, result.free_bytes) == (1, 5 << 30, 77)
+    assert snapshot.frames_of(result.stack)[0].name == "greedy"
 
 
 def test_a_history_that_ended_before_the_snapshot() -> None:
@@ -178,14 +178,14 @@ def test_a_history_that_ended_before_the_snapshot() -> None:
     device = device_of({"segments": [segment(block(0, 10))], "device_traces": traces})
     assert device.history is not None
     assert device.history.earlier_bytes == 1000
-    assert "does not lead to what the segments hold" in device.notes[0]
-    assert min(each.low for each in device.history.by_time.allocated) >= 0
+    assert "History and segments differ" in device.notes[0]
+    assert min(item.low for item in device.history.by_time.allocated) >= 0
 
 
 def test_without_times() -> None:
     """As torch 2.0 wrote it."""
     events = [event("alloc", number, 10, "a") for number in range(5)]
-    device = device_of({"segments": [], "device_traces": [[{**each, "time_us": 0} for each in events]]})
+    device = device_of({"segments": [], "device_traces": [[{**event, "time_us": 0} for event in events]]})
     assert device.history is not None
     assert not device.history.has_times
     assert (device.history.duration_seconds, device.history.peak_event) == (4, 4)
@@ -196,12 +196,12 @@ def test_times_that_run_backwards() -> None:
     device = device_of({"segments": [], "device_traces": [events]})
     assert device.history is not None
     assert len(device.history.by_time.allocated) == len(device.history.by_event.allocated) == COLUMNS
-    assert max(each.high for each in device.history.by_time.allocated) == 50_000
+    assert max(item.high for item in device.history.by_time.allocated) == 50_000
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 100)), min_size=1, max_size=60))
 def test_levels_add_up(steps: list[tuple[int, int]]) -> None:
-    """Against a plain count: the peak is the sum of who was there, and the course ends where it must."""
+    """Against a plain count: the peak is the sum of its stacks, and the series ends at the last level."""
     held: dict[int, int] = {}
     events, levels = [], [0]
     for address, size in steps:
@@ -216,37 +216,37 @@ def test_levels_add_up(steps: list[tuple[int, int]]) -> None:
     history = device.history
     assert history is not None
     assert history.peak.bytes == max(levels) == sum(use.peak.bytes for use in device.uses)
-    for course in (history.by_time.allocated, history.by_event.allocated):
-        assert len(course) == COLUMNS
-        assert (course[-1].mean, max(each.high for each in course)) == (levels[-1], max(levels))
-        assert all(each.low <= each.mean <= each.high for each in course)
+    for series in (history.by_time.allocated, history.by_event.allocated):
+        assert len(series) == COLUMNS
+        assert (series[-1].mean, max(item.high for item in series)) == (levels[-1], max(levels))
+        assert all(item.low <= item.mean <= item.high for item in series)
 
 
 def test_the_real_one_against_a_plain_count() -> None:
-    told = pickle.loads(real_bytes())["device_traces"][0]
+    trace = pickle.loads(real_bytes())["device_traces"][0]
     level, peak, alive, at_peak = 4_194_304, 0, {}, Counter[str]()
-    for each in told:
-        if each["action"] == "alloc":
-            level += each["size"]
-            alive[each["addr"]] = each
+    for item in trace:
+        if item["action"] == "alloc":
+            level += item["size"]
+            alive[item["addr"]] = item
             if level > peak:
                 peak, at_peak = level, Counter[str]()
                 for one in alive.values():
                     at_peak[one["frames"][0]["name"] if one["frames"] else "no stack was recorded"] += one["size"]
-        elif each["action"] == "free_requested":
-            level -= each["size"]
-            del alive[each["addr"]]
+        elif item["action"] == "free_requested":
+            level -= item["size"]
+            del alive[item["addr"]]
     snapshot = loaded(real_bytes())
     device: DeviceMemory = snapshot.devices[0]
     assert device.history is not None
     assert device.history.peak.bytes == peak
-    found = {name: amount.bytes for name, amount in names(snapshot, Measure.PEAK).items()}
-    assert found == {**at_peak, EARLIER: 4_194_304}
+    result = {name: amount.bytes for name, amount in names(snapshot, Measure.PEAK).items()}
+    assert result == {**at_peak, EARLIER: 4_194_304}
 
 
 def test_the_largest_allocations() -> None:
     events = [event("alloc", number, 10 * number, "a") for number in range(1, 30)]
     device = device_of({"segments": [], "device_traces": timed(*events, event("free_requested", 29, 290))}, 3)
     assert device.history is not None
-    assert [each.bytes for each in device.history.largest] == [270, 280, 290]
-    assert [each.end_seconds for each in device.history.largest] == [None, None, pytest.approx(0.029)]
+    assert [item.bytes for item in device.history.largest] == [270, 280, 290]
+    assert [item.end_seconds for item in device.history.largest] == [None, None, pytest.approx(0.029)]

@@ -7,12 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from gpumon.core.exits import COLLECTOR_OUTDATED
+from gpumon.core.collector_contract import COLLECTOR_OUTDATED
 from gpumon.core.frames import encode
-from gpumon.core.problems import Problem
+from gpumon.core.problems import Problem, ProblemCode
 from gpumon.streams import live
 from gpumon.streams.child import Child
 from gpumon.streams.live import LiveStream
@@ -47,7 +48,7 @@ def eventually(true: Callable[[], bool], timeout: float = 15) -> bool:
 
 
 def refuse(times: int) -> type[Child]:
-    """A child that cannot be started so many times."""
+    """A child whose start fails this many times."""
     left = [times]
 
     class Refused(Child):
@@ -78,7 +79,8 @@ def test_a_restart_that_fails_is_told_and_tried_again(start: Start, monkeypatch:
     os.kill(stream._child.pid, signal.SIGKILL)
     assert eventually(lambda: stream.replaced == 1)
     said = [str(problem) for problem in dict.fromkeys(heard)]
-    assert "OSError: [Errno 24] Too many open files. It is tried again in 0.5 s." in said[-2]
+    assert "The system does not open more files: the limit of this process is " in said[-2]
+    assert said[-2].endswith("Raise the limit: ulimit -n 1024. gpumon tries again in 0.5 s.")
     assert "again in 1 s." in said[-1]
     assert eventually(lambda: bool(stream.inbox.drain())), "frames come again"
 
@@ -110,3 +112,73 @@ def test_a_collector_that_asks_for_a_new_process_gets_one_at_once(start: Start) 
     stream.inbox.on_arrival(lambda: heard.append(stream.problem))
     assert eventually(lambda: stream.replaced >= 3)
     assert set(heard) == {None}
+
+
+# Which driver call is blamed
+
+SEGV, KILL = "os.kill(os.getpid(), 11)", "os.kill(os.getpid(), 9)"
+ENDED, RUNNING, WAITING = "m[:4] = b'call'; m[0] = 0; ", "m[:4] = b'call'; ", "m[64:68] = b'wait'; "
+
+
+def breadcrumb(calls: str, end: str) -> str:
+    """A program that notes driver calls as a collector does, and then ends."""
+    return f"import mmap; m = mmap.mmap(int(sys.argv[-1]), 128); {calls}{end}"
+
+
+@pytest.mark.parametrize(
+    ("calls", "end", "reason", "counted"),
+    [
+        (ENDED, SEGV, "The collector ended: SIGSEGV.", {}),
+        (RUNNING, SEGV, "The collector ended: SIGSEGV in call.", {"call": 1}),
+        (WAITING, SEGV, "The collector ended: SIGSEGV in wait.", {"wait": 1}),
+        (ENDED + WAITING, SEGV, "The collector ended: SIGSEGV in wait.", {"wait": 1}),
+        (RUNNING + WAITING, SEGV, "The collector ended: SIGSEGV in call.", {"call": 1}),
+        (RUNNING + WAITING, "os.abort()", "The collector ended: SIGABRT in call.", {"call": 1}),
+        (RUNNING + WAITING, KILL, "The collector ended: SIGKILL in call.", {}),
+        (ENDED + WAITING, KILL, "The collector ended: SIGKILL.", {}),
+        (RUNNING + WAITING, "os._exit(3)", "The collector ended: exit code 3 in call.", {}),
+        (ENDED + WAITING, "os._exit(3)", "The collector ended: exit code 3.", {}),
+    ],
+)
+def test_only_a_call_that_was_running_is_blamed(
+    start: Start, calls: str, end: str, reason: str, counted: dict[str, int]
+) -> None:
+    stream = start(breadcrumb(calls, end))
+    assert eventually(lambda: stream.problem is not None)
+    assert stream.problem is not None
+    assert (stream.problem.code, stream.problem.reason) == (ProblemCode.COLLECTOR_DIED, reason)
+    assert stream.problem.remedy == "A new collector starts in 0.25 s."
+    assert stream._crashes == counted
+
+
+@pytest.mark.parametrize(("calls", "where"), [(ENDED, ""), (RUNNING, " in call"), (ENDED + WAITING, "")])
+def test_a_silent_collector_names_the_call_that_is_running(start: Start, calls: str, where: str) -> None:
+    stream = start(breadcrumb(calls, "time.sleep(60)"))
+    stream._silence_seconds = 0.3
+    assert eventually(lambda: bool(stream.inbox.drain()))
+    assert eventually(lambda: stream.problem is not None)
+    assert stream.problem is not None
+    assert stream.problem.code is ProblemCode.COLLECTOR_SILENT
+    assert stream.problem.reason == f"The collector stopped responding{where} and is replaced."
+    assert not stream._crashes, "a hang is not a crash"
+
+
+def test_a_call_that_crashed_two_collectors_is_dropped_and_no_other(start: Start) -> None:
+    reported: list[str] = []
+    crash = breadcrumb("m[:4] = b'call'; ", f"time.sleep(60) if '--drop' in sys.argv else {SEGV}")
+    stream = start(crash)
+    stream.inbox.on_arrival(lambda: reported.append(str(stream.problem)))
+    assert eventually(lambda: stream.replaced == 2)
+    assert "gpumon stopped calling" not in reported[0]
+    assert any(
+        "SIGSEGV in call. gpumon stopped calling call. A new collector starts in 0.5 s." in text for text in reported
+    )
+    assert eventually(lambda: b"--drop" in command_line(stream))
+    command = command_line(stream)
+    assert command[command.index(b"--drop") + 1] == b"call"
+    assert command.count(b"--drop") == 1
+
+
+def command_line(stream: LiveStream) -> list[bytes]:
+    child = stream._child
+    return [] if child is None else Path(f"/proc/{child.pid}/cmdline").read_bytes().split(b"\0")

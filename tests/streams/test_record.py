@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.frames import encode
 from gpumon.core.model import Frame, Host, MigInstance
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.operations.record import Anonymizer, record
 from gpumon.streams.base import FrameInbox
 from gpumon.streams.recording import RecordingReader
@@ -51,8 +50,8 @@ class FakeStream:
         return None
 
     def start(self) -> None:
-        for each in self._frames:
-            self.inbox.put(each)
+        for item in self._frames:
+            self.inbox.put(item)
 
     def close(self) -> None:
         self.closed = True
@@ -60,7 +59,7 @@ class FakeStream:
 
 def recorded(path: Path) -> list[Frame]:
     reader = RecordingReader(path)
-    frames = [each.frame for each in reader]
+    frames = [item.frame for item in reader]
     assert reader.problem is None
     reader.close()
     return frames
@@ -84,7 +83,7 @@ def test_frames_that_could_not_be_written_in_time_are_told(
     stream = FakeStream([frame(monotonic_seconds=100.0 + place) for place in range(2 + missed)])
     stream.inbox = FrameInbox(size=2)
     record(stream, tmp_path / "day", 0.001, anonymize=False)
-    assert ("3 frames are missing" in capsys.readouterr().err) == bool(missed)
+    assert ("lacks 3 frames" in capsys.readouterr().err) == bool(missed)
     assert len(recorded(tmp_path / "day")) == 2
 
 
@@ -93,7 +92,7 @@ def test_without_a_driver_there_is_nothing_to_record(tmp_path: Path) -> None:
     stream = FakeStream([frame(devices=(), problems={"driver": away})])
     with pytest.raises(CommandError, match="not loaded") as caught:
         record(stream, tmp_path / "day", 1.0, anonymize=False)
-    assert caught.value.exit_code is ExitCode.NOT_THERE
+    assert caught.value.exit_code is ExitCode.MISSING_PREREQUISITE
     assert not (tmp_path / "day").exists()
     assert stream.closed
 
@@ -106,8 +105,8 @@ def test_a_driver_that_goes_away_later_is_recorded(tmp_path: Path) -> None:
 
 
 def test_a_collector_that_never_answers_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpumon.operations.record._PATIENCE_SECONDS", 0.01)
-    with pytest.raises(CommandError, match="did not answer"):
+    monkeypatch.setattr("gpumon.operations.record._FIRST_FRAME_TIMEOUT_SECONDS", 0.01)
+    with pytest.raises(CommandError, match="did not respond"):
         record(FakeStream([]), tmp_path / "day", None, anonymize=False)
 
 
@@ -173,18 +172,18 @@ SECRET = frame(
 
 
 def test_an_anonymous_frame_tells_nobody() -> None:
-    found = Anonymizer().apply(SECRET)
-    line = encode(found)
+    result = Anonymizer().apply(SECRET)
+    line = encode(result)
     for secret in ("node7", "lab.example", "ada", "bob", "/home", "/data", "s3cr3t", "hf_abc", "4d6f-5b6b", "x.y"):
         assert secret not in line, secret
-    assert found.host.name == "host"
-    assert [each.uuid for each in found.devices] == [f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in (0, 1)]
-    first, second = found.devices[0].processes or ()
+    assert result.host.name == "host"
+    assert [item.uuid for item in result.devices] == [f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in (0, 1)]
+    first, second = result.devices[0].processes or ()
     assert (first.pid, first.user, first.command) == (1, "user1", "python3 train.py --data …")
     assert (second.user, second.command) == ("user2", "torchrun --nproc-per-node … -m pkg.run --token …")
-    (third,) = found.devices[1].processes or ()
+    (third,) = result.devices[1].processes or ()
     assert (third.user, third.command) == ("user1", "…")
-    assert str(found.devices[0].problems["fan"]) == "Read … on … of … failed."
+    assert str(result.devices[0].problems["fan"]) == "Read … on … of … failed."
 
 
 def test_an_anonymous_instance_is_still_a_part_of_its_gpu() -> None:
@@ -204,10 +203,10 @@ def test_names_stay_the_same_within_a_recording() -> None:
     anonymizer = Anonymizer()
     anonymizer.apply(SECRET)
     later = dataclasses.replace(SECRET, devices=(dataclasses.replace(SECRET.devices[1], index=0),))
-    found = anonymizer.apply(later).devices[0]
-    assert found.uuid == "GPU-00000000-0000-0000-0000-000000000001"
-    assert found.processes is not None
-    assert found.processes[0].user == "user1"
+    changed = anonymizer.apply(later).devices[0]
+    assert changed.uuid == "GPU-00000000-0000-0000-0000-000000000001"
+    assert changed.processes is not None
+    assert changed.processes[0].user == "user1"
 
 
 @pytest.mark.parametrize(
@@ -233,11 +232,11 @@ def test_little_is_left_of_a_command_line(command: str, shown: str) -> None:
 @given(st.text(max_size=80), st.text(max_size=200))
 def test_any_text_can_be_made_anonymous(user: str, command: str) -> None:
     made = Anonymizer().apply(frame(devices=(device(processes=(process(user=user, command=command),)),)))
-    (found,) = made.devices[0].processes or ()
-    assert found.user == "user1"
-    assert found.command is not None
-    assert "/" not in found.command
-    assert "@" not in found.command
+    (result,) = made.devices[0].processes or ()
+    assert result.user == "user1"
+    assert result.command is not None
+    assert "/" not in result.command
+    assert "@" not in result.command
 
 
 def test_missing_stays_missing() -> None:

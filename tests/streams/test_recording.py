@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.frames import encode
 from gpumon.core.model import Frame
-from gpumon.core.problems import ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.streams import lines, recording
 from gpumon.streams.recording import RecordingReader, RecordingWriter
 from tests.builders import frame
@@ -27,14 +26,14 @@ def series(count: int, start: float = 100.0, step: float = 1.0) -> list[Frame]:
 
 def write(path: Path, frames: list[Frame]) -> Path:
     writer = RecordingWriter(path)
-    for each in frames:
-        writer.write(each)
+    for item in frames:
+        writer.write(item)
     writer.close()
     return path
 
 
 def text(frames: list[Frame]) -> bytes:
-    return b"".join(encode(each).encode() + b"\n" for each in frames)
+    return b"".join(encode(item).encode() + b"\n" for item in frames)
 
 
 def read(path: Path) -> tuple[list[Frame], RecordingReader]:
@@ -52,8 +51,8 @@ def never() -> bool:
 def test_what_was_written_is_read(tmp_path: Path, name: str) -> None:
     frames = [frame(), frame(monotonic_seconds=101.0)]
     path = write(tmp_path / name, frames)
-    found, reader = read(path)
-    assert found == frames
+    result, reader = read(path)
+    assert result == frames
     assert reader.problem is None
     assert reader.duration_seconds == 1.0
     assert (path.read_bytes()[:2] == b"\x1f\x8b") == name.endswith(".gz")
@@ -68,8 +67,8 @@ def test_compression_is_told_by_content_and_not_by_name(tmp_path: Path) -> None:
 @NAMES
 def test_every_frame_can_be_read_while_the_next_is_awaited(tmp_path: Path, name: str) -> None:
     writer = RecordingWriter(tmp_path / name)
-    for count, each in enumerate(series(3), 1):
-        writer.write(each)
+    for count, item in enumerate(series(3), 1):
+        writer.write(item)
         assert read(tmp_path / name)[0] == series(3)[:count]
     writer.close()
 
@@ -78,25 +77,25 @@ def test_every_frame_can_be_read_while_the_next_is_awaited(tmp_path: Path, name:
 def test_a_recording_torn_anywhere_in_its_last_record_keeps_the_others(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     writer = RecordingWriter(path)
-    for each in series(3):
-        writer.write(each)
+    for item in series(3):
+        writer.write(item)
     whole = path.stat().st_size
     writer.write(frame(monotonic_seconds=103.0, devices=()))
     data = path.read_bytes()
     writer.close()
     for length in range(whole, len(data)):
         path.write_bytes(data[:length])
-        found, _ = read(path)
-        assert found[:3] == series(3)
-        assert len(found) == 3 or length >= len(data) - 6  # all of the text may be there before its end is
+        result, _ = read(path)
+        assert result[:3] == series(3)
+        assert len(result) == 3 or length >= len(data) - 6  # all of the text may be there before its end is
 
 
 def test_a_torn_line_is_counted_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "day.jsonl"
-    first, second, third = (text([each]) for each in series(3))
+    first, second, third = (text([item]) for item in series(3))
     path.write_bytes(first + second[:50] + b"\n" + b"foreign\n\n" + third)
-    found, reader = read(path)
-    assert found == [series(3)[0], series(3)[2]]
+    result, reader = read(path)
+    assert result == [series(3)[0], series(3)[2]]
     assert reader.problem is not None
     assert reader.problem.code is ProblemCode.DAMAGED
     assert str(reader.problem) == f"2 damaged lines were skipped, the first at byte {len(first)}."
@@ -112,8 +111,8 @@ def test_flipped_bits_cost_at_most_the_lines_they_are_in(
     whole[place] ^= 1 << data.draw(st.integers(0, 7))
     path = tmp_path_factory.mktemp("flip") / "day.jsonl"
     path.write_bytes(whole)
-    found, _ = read(path)
-    assert len(set(map(encode, found)) & set(map(encode, series(5)))) >= 3
+    result, _ = read(path)
+    assert len(set(map(encode, result)) & set(map(encode, series(5)))) >= 3
 
 
 @settings(max_examples=60, deadline=None)
@@ -127,10 +126,10 @@ def test_flipped_bits_of_a_compressed_recording_never_crash(
     whole[place] ^= 1 << data.draw(st.integers(0, 7))
     (folder / "flipped.gz").write_bytes(whole)
     try:
-        found, _ = read(folder / "flipped.gz")
+        result, _ = read(folder / "flipped.gz")
     except CommandError:
-        found = series(1)
-    assert found
+        result = series(1)
+    assert result
 
 
 def test_a_recording_of_a_newer_gpumon_says_so(tmp_path: Path) -> None:
@@ -140,8 +139,8 @@ def test_a_recording_of_a_newer_gpumon_says_so(tmp_path: Path) -> None:
         RecordingReader(path)
     assert caught.value.problem.code is ProblemCode.NEWER_SCHEMA
     path.write_bytes(text(series(1)) + path.read_bytes())
-    found, reader = read(path)
-    assert found == series(1)
+    result, reader = read(path)
+    assert result == series(1)
     assert reader.problem is not None
     assert reader.problem.code is ProblemCode.NEWER_SCHEMA
 
@@ -181,8 +180,8 @@ def test_an_endless_line_is_never_held(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(recording, "MAX_LINE_BYTES", 2000)
     path = tmp_path / "day.jsonl"
     path.write_bytes(text(series(1)) + b"x" * 3_000_000 + end + (text(series(2)[1:]) if end else b""))
-    found, reader = read(path)
-    assert found == (series(2) if end else series(1))
+    result, reader = read(path)
+    assert result == (series(2) if end else series(1))
     assert reader.problem is not None
     path.write_bytes(b"x" * 3_000_000)
     with pytest.raises(CommandError, match="not a recording"):
@@ -201,9 +200,9 @@ def test_a_pipe_with_a_name_can_be_read(tmp_path: Path, name: str) -> None:
     os.mkfifo(fifo)
     writer = threading.Thread(target=fifo.write_bytes, args=(data,))
     writer.start()
-    found, reader = read(fifo)
+    result, reader = read(fifo)
     writer.join()
-    assert found == series(5)
+    assert result == series(5)
     assert not reader.seekable
 
 
@@ -211,18 +210,18 @@ def test_a_pipe_with_a_name_can_be_read(tmp_path: Path, name: str) -> None:
 def test_a_window_gives_the_frames_before_a_time_and_goes_on_from_there(tmp_path: Path, name: str) -> None:
     reader = RecordingReader(write(tmp_path / name, series(500)))
     for start, end in [(300.0, 310.0), (20.0, 25.0), (0.0, 0.0), (490.0, 499.0), (200.5, 200.9)]:
-        found = [record.seconds for record in reader.window(start, end, 1.0, never)]
-        assert found == ([200.0] if start == 200.5 else [float(each) for each in range(int(start), int(end) + 1)])
+        result = [record.seconds for record in reader.window(start, end, 1.0, never)]
+        assert result == ([200.0] if start == 200.5 else [float(item) for item in range(int(start), int(end) + 1)])
         following = reader.read()
-        assert (following.seconds if following else None) == (None if end == 499.0 else found[-1] + 1)
+        assert (following.seconds if following else None) == (None if end == 499.0 else result[-1] + 1)
     reader.close()
 
 
 def test_a_window_thins_out_but_keeps_the_last_frame(tmp_path: Path) -> None:
     reader = RecordingReader(write(tmp_path / "day.jsonl", series(100, step=0.1)))
-    found = [round(record.seconds, 3) for record in reader.window(0.0, 7.75, 1.0, never)]
-    assert found == pytest.approx([0, 1, 2, 3, 4, 5, 6, 7, 7.7], abs=0.11)
-    assert found[-1] == 7.7
+    result = [round(record.seconds, 3) for record in reader.window(0.0, 7.75, 1.0, never)]
+    assert result == pytest.approx([0, 1, 2, 3, 4, 5, 6, 7, 7.7], abs=0.11)
+    assert result[-1] == 7.7
     reader.close()
 
 
@@ -251,7 +250,7 @@ def test_joined_recordings_have_one_time_line(tmp_path: Path) -> None:
 def test_an_existing_recording_is_not_overwritten(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, series(1))
     before = path.read_bytes()
-    with pytest.raises(CommandError, match="exists already") as caught:
+    with pytest.raises(CommandError, match="already exists") as caught:
         RecordingWriter(path)
     assert caught.value.exit_code is ExitCode.USAGE
     assert path.read_bytes() == before
@@ -277,7 +276,7 @@ def test_a_full_disk_is_said() -> None:
 FILL = """
 import resource, signal, sys
 from pathlib import Path
-from gpumon.core.exits import CommandError
+from gpumon.core.problems import CommandError
 from gpumon.streams.recording import RecordingWriter
 from tests.builders import frame
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -298,8 +297,8 @@ writer.close()
 def test_a_file_that_can_grow_no_more_ends_with_a_whole_record(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     ran = subprocess.run([sys.executable, "-c", FILL, str(path)], capture_output=True, text=True, check=True)
-    found, reader = read(path)
-    assert len(found) == int(ran.stdout) > 0
+    result, reader = read(path)
+    assert len(result) == int(ran.stdout) > 0
     assert reader.problem is None or "cut off" in reader.problem.reason
 
 
@@ -327,8 +326,8 @@ def test_a_signal_during_a_write_leaves_whole_records(
         writer.write(series(2)[1])
     monkeypatch.setattr(writer, "_file", file)
     writer.close()
-    found, reader = read(path)
-    assert found == series(1)
+    result, reader = read(path)
+    assert result == series(1)
     assert reader.problem is None
 
 
@@ -343,8 +342,8 @@ def test_an_open_file_is_written_and_left_open() -> None:
 def test_the_end_of_a_reader_is_noticed() -> None:
     reading, writing = os.pipe()
     writer = RecordingWriter(io.FileIO(writing, "w"))
-    before = writer.reader_gone()
+    before = writer.is_reader_gone()
     os.close(reading)
-    assert (before, writer.reader_gone()) == (False, True)
+    assert (before, writer.is_reader_gone()) == (False, True)
     with pytest.raises(BrokenPipeError):
         writer.write(frame())

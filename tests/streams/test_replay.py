@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.frames import encode
 from gpumon.core.inbox import INBOX_SIZE
 from gpumon.core.model import Frame
-from gpumon.core.problems import ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.store import HISTORY_BUCKETS, Store
 from gpumon.streams import replay
-from gpumon.streams.base import Arrival, Rewound, Seekable, Stream
+from gpumon.streams.base import Arrival, Discontinuity, Seekable, Stream
 from gpumon.streams.pipe import PipeStream
-from gpumon.streams.replay import LONGEST_GAP, ReplayStream, demo_path, open_replay
+from gpumon.streams.replay import MAX_FRAME_GAP_SECONDS, ReplayStream, demo_path, open_replay
 from tests.builders import device, frame
 
 FAST = 1e6
@@ -32,7 +31,7 @@ def series(count: int, start: float = 100.0, step: float = 1.0) -> list[Frame]:
 
 
 def text(frames: list[Frame]) -> bytes:
-    return b"".join(encode(each).encode() + b"\n" for each in frames)
+    return b"".join(encode(item).encode() + b"\n" for item in frames)
 
 
 def take(stream: Stream, until: Callable[[list[Arrival]], bool]) -> list[Arrival]:
@@ -49,7 +48,7 @@ def take(stream: Stream, until: Callable[[list[Arrival]], bool]) -> list[Arrival
 
 def times(arrivals: list[Arrival]) -> list[float | None]:
     """Recorded clocks; None for a rewinding."""
-    return [each.monotonic_seconds if isinstance(each, Frame) else None for each in arrivals]
+    return [arrival.monotonic_seconds if isinstance(arrival, Frame) else None for arrival in arrivals]
 
 
 @pytest.fixture
@@ -93,7 +92,7 @@ def test_a_long_gap_is_cut_short(play: Start) -> None:
     stream = play([*series(1), *series(1, start=90_000.0)], speed=20.0)
     started = time.monotonic()
     take(stream, lambda taken: len(taken) == 2)
-    assert LONGEST_GAP / 20 - 0.05 <= time.monotonic() - started < 10
+    assert MAX_FRAME_GAP_SECONDS / 20 - 0.05 <= time.monotonic() - started < 10
     assert stream.position.seconds == 89_900.0
 
 
@@ -111,7 +110,7 @@ def test_the_speed_can_be_changed_in_the_middle_of_a_wait(play: Start) -> None:
     take(stream, lambda taken: len(taken) == 1)
     stream.set_speed(FAST)
     take(stream, lambda _: stream.position.ended)
-    with pytest.raises(ValueError, match="more than 0"):
+    with pytest.raises(ValueError, match="greater than 0"):
         stream.set_speed(0)
 
 
@@ -119,9 +118,9 @@ def moved(stream: ReplayStream, target: float, shown: float) -> list[float | Non
     """Moves, and returns what arrives from the last rewinding on."""
     stream.seek(target)
     assert stream.position.seconds == target
-    found = times(take(stream, lambda taken: bool(taken) and times(taken)[-1] == shown))
+    result = times(take(stream, lambda taken: bool(taken) and times(taken)[-1] == shown))
     wait_until(lambda: stream.position.seconds == shown - 100.0)
-    return found[len(found) - found[::-1].index(None) - 1 :]
+    return result[len(result) - result[::-1].index(None) - 1 :]
 
 
 @pytest.mark.parametrize("paused", [True, False])
@@ -157,18 +156,18 @@ def test_it_stays_on_the_last_frame_and_can_be_moved_back(play: Start) -> None:
     stream = play(series(10))
     take(stream, lambda _: stream.position.ended)
     stream.seek(3.0)
-    found = times(take(stream, lambda taken: stream.position.ended and len(taken) == 11))
-    assert found == [None, *(100.0 + place for place in range(10))]
+    result = times(take(stream, lambda taken: stream.position.ended and len(taken) == 11))
+    assert result == [None, *(100.0 + place for place in range(10))]
 
 
 def test_many_frames_a_second_never_overflow_the_inbox(play: Start) -> None:
     stream = play(series(9000, step=0.1), paused=True)
     stream.seek(850.0)
     wait_until(lambda: stream.position.seconds == pytest.approx(850.0) and bool(stream.inbox.arrived.is_set()))
-    found = times(take(stream, lambda taken: bool(taken) and times(taken)[-1] == pytest.approx(950.0)))
-    assert len(found) <= INBOX_SIZE
+    result = times(take(stream, lambda taken: bool(taken) and times(taken)[-1] == pytest.approx(950.0)))
+    assert len(result) <= INBOX_SIZE
     assert stream.inbox.lost == 0
-    assert found[found.index(None) + 1] == pytest.approx(950.0 - replay.HISTORY_SECONDS, abs=0.2)
+    assert result[result.index(None) + 1] == pytest.approx(950.0 - replay.STRIP_SECONDS, abs=0.2)
 
 
 def test_histories_are_full_after_a_move(play: Start) -> None:
@@ -177,7 +176,7 @@ def test_histories_are_full_after_a_move(play: Start) -> None:
     stream.seek(890.0)
     store = Store()
     for arrival in take(stream, lambda taken: bool(taken) and times(taken)[-1] == 990.0):
-        if arrival is Rewound.REWOUND:
+        if arrival is Discontinuity.REWOUND:
             store.clear()
         else:
             assert isinstance(arrival, Frame)
@@ -195,8 +194,8 @@ def test_only_the_last_of_many_moves_counts(play: Start) -> None:
 
 def test_repeating_it_starts_over(play: Start) -> None:
     stream = play(series(3), speed=1000.0, repeat=True)
-    found = times(take(stream, lambda taken: len(taken) >= 8))
-    assert found[:8] == [100.0, 101.0, 102.0, None, 100.0, 101.0, 102.0, None]
+    result = times(take(stream, lambda taken: len(taken) >= 8))
+    assert result[:8] == [100.0, 101.0, 102.0, None, 100.0, 101.0, 102.0, None]
     assert not stream.position.ended
 
 
@@ -209,8 +208,8 @@ def test_a_recording_of_one_frame_repeats_in_its_interval(play: Start) -> None:
 
 def test_where_recordings_were_joined_time_is_rewound(play: Start) -> None:
     stream = play([*series(3), *series(3, start=10.0)])
-    found = times(take(stream, lambda _: stream.position.ended))
-    assert found == [100.0, 101.0, 102.0, None, 10.0, 11.0, 12.0]
+    result = times(take(stream, lambda _: stream.position.ended))
+    assert result == [100.0, 101.0, 102.0, None, 10.0, 11.0, 12.0]
     assert stream.position.seconds == 4.0
 
 
@@ -257,7 +256,7 @@ def test_a_pipe_tells_its_frames_its_damage_and_its_end() -> None:
     assert take(stream, lambda taken: len(taken) == 1) == series(1)
     os.close(writing)
     wait_until(lambda: stream.problem is not None and stream.problem.code is ProblemCode.STREAM_ENDED)
-    assert str(stream.problem) == "The stream has ended. This is its last frame."
+    assert str(stream.problem) == "The stream ended. The screen shows the last frame."
 
 
 @pytest.mark.parametrize("data", [b"", b"bash: gpumon: command not found\n"])
@@ -291,13 +290,13 @@ def test_a_missing_demo_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setattr(replay, "DEMO", tmp_path / "none")
     with pytest.raises(CommandError) as caught:
         demo_path()
-    assert caught.value.exit_code is ExitCode.NOT_THERE
+    assert caught.value.exit_code is ExitCode.MISSING_PREREQUISITE
 
 
 FROM_INPUT = """
 import os, sys, time
 from pathlib import Path
-from gpumon.core.exits import CommandError
+from gpumon.core.problems import CommandError
 from gpumon.streams.replay import open_replay
 try:
     stream = open_replay(Path("-"), 1e6)
@@ -311,7 +310,7 @@ print(type(stream).__name__, stream.inbox.drain()[0].monotonic_seconds, sys.__st
 
 
 def run_on_terminal(script: str) -> tuple[int, str]:
-    """Runs a shell script whose controlling terminal is a new one, where somebody types a line."""
+    """Run a shell script with a new controlling terminal, in which a line is typed."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv("/bin/sh", ["sh", "-c", script])
@@ -339,7 +338,7 @@ def test_frames_on_standard_input_leave_the_terminal_for_keys(tmp_path: Path, so
 
 def test_the_terminal_itself_is_no_source(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(FROM_INPUT)
-    for redirected, reason in [("", "is the terminal"), (" <&-", "is closed")]:
+    for redirected, reason in [("", "is a terminal"), (" <&-", "is closed")]:
         code, said = run_on_terminal(f"{sys.executable} {tmp_path / 'program.py'}{redirected}")
         assert code == ExitCode.USAGE
         assert f"Standard input {reason}" in said
@@ -355,4 +354,4 @@ def test_without_a_terminal_there_are_no_keys() -> None:
         check=False,
     )
     assert ran.returncode == ExitCode.USAGE
-    assert "no terminal to take keys from" in ran.stdout
+    assert "no terminal to read keys from" in ran.stdout

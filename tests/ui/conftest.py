@@ -4,11 +4,17 @@ import pytest
 
 from gpumon.ui.app import GpumonApp
 from tests.ui.probing import FakeWatcher
+from tests.ui.training import Training
 
 
 @pytest.fixture(autouse=True)
 def watcher(monkeypatch: pytest.MonkeyPatch) -> FakeWatcher:
-    """In place of the one that finds the probes of this machine; it finds none, and tells what a test puts in."""
+    """Replaces the watcher that connects to the probes of this host: it has the messages that a test puts in."""
     fake = FakeWatcher()
     monkeypatch.setattr(GpumonApp, "open_watcher", lambda _: fake)
     return fake
+
+
+@pytest.fixture
+def training(watcher: FakeWatcher) -> Training:
+    return Training(watcher)

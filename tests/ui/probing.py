@@ -1,11 +1,10 @@
-"""Probes without processes: a test says what PyTorch's allocator tells, and answers what it is asked."""
+"""Probes without processes: a test sets the statistics of PyTorch's allocator and answers requests."""
 
 from dataclasses import replace
 from typing import Any
 
 from gpumon.core.allocator import (
     AllocatorStatistics,
-    Block,
     BlockState,
     PinnedMemory,
     PoolBytes,
@@ -13,11 +12,12 @@ from gpumon.core.allocator import (
     ProbeReading,
     ProbeState,
     Segment,
+    SegmentBlock,
 )
 from gpumon.core.inbox import Inbox
 from gpumon.core.model import Device, Frame
 from gpumon.core.problems import Problem
-from gpumon.probe.news import Answer, Ask, Probe, ProbeNews
+from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
 from tests import builders
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -29,10 +29,10 @@ class FakeWatcher:
     """A watcher without a thread."""
 
     def __init__(self) -> None:
-        self.inbox: Inbox[ProbeNews] = Inbox()
+        self.inbox: Inbox[ProbeMessage] = Inbox()
         self.problems: tuple[Problem, ...] = ()
         self.probes: dict[int, Probe] = {}
-        self.asked: list[tuple[int, Ask, dict[str, Any]]] = []
+        self.asked: list[tuple[int, RequestKind, dict[str, Any]]] = []
         self.paces: list[float] = []
         self.started = 0
         self.closed = 0
@@ -46,7 +46,7 @@ class FakeWatcher:
     def set_pace(self, seconds: float) -> None:
         self.paces.append(seconds)
 
-    def ask(self, pid: int, ask: Ask, **more: Any) -> int:  # noqa: ANN401
+    def ask(self, pid: int, ask: RequestKind, **more: Any) -> int:  # noqa: ANN401
         self.asked.append((pid, ask, more))
         return len(self.asked)
 
@@ -68,7 +68,6 @@ def statistics(**changes: Any) -> AllocatorStatistics:  # noqa: ANN401
         "requested_bytes": 42 * GIB,
         "allocated_peak_bytes": 57 * GIB,
         "reserved_peak_bytes": 60 * GIB,
-        "private_pools_bytes": 0,
         "alloc_retries_count": 0,
         "ooms_count": 0,
         "segments_count": 400,
@@ -79,7 +78,7 @@ def statistics(**changes: Any) -> AllocatorStatistics:  # noqa: ANN401
 
 def probe(
     pid: int = PID,
-    *told: AllocatorStatistics,
+    *devices: AllocatorStatistics,
     at: float = BEGAN,
     state: ProbeState = ProbeState.LIVE,
     process: dict[str, Any] | None = None,
@@ -94,18 +93,18 @@ def probe(
     }
     return Probe(
         ProbedProcess(pid, pid, **who),
-        ProbeReading(state, at, devices=told, **(reading | changes)),
+        ProbeReading(state, at, devices=devices, **(reading | changes)),
         arrived_monotonic=at,
     )
 
 
-def silent(each: Probe) -> Probe:
+def silent(connected: Probe) -> Probe:
     """The same one, gone."""
-    return replace(each, connected=False)
+    return replace(connected, connected=False)
 
 
 def gpu(held: int = 61 * GIB, **changes: Any) -> Device:  # noqa: ANN401
-    """A GPU of which a training with a probe holds most, and a server without one some."""
+    """A GPU of which a training job with a probe holds most, and a server without a probe some."""
     total = int(builders.READINGS["memory_total_bytes"])
     driver = int(builders.READINGS["memory_reserved_bytes"])
     used = held + 12 * GIB + 9 * MIB
@@ -133,7 +132,7 @@ def segment(address: int, *blocks: tuple[int, BlockState], **changes: Any) -> Se
         "pool": (0, 0),
         "is_large": True,
         "is_expandable": False,
-        "blocks": tuple(Block(size, state, size) for size, state in blocks),
+        "blocks": tuple(SegmentBlock(size, state, size) for size, state in blocks),
     }
     return Segment(address=address, **(values | changes))
 

@@ -10,39 +10,39 @@ from textual.drivers.headless_driver import HeadlessDriver
 from textual.pilot import Pilot
 
 from gpumon.core.model import CallCost, Sweep
-from gpumon.ui import doors
+from gpumon.present.cost import call_heading, call_line, call_note, call_rows, cost_entries
+from gpumon.session import app_session as session_module
+from gpumon.session.costs import CallCosts, CostSample, ProcessCost, collectors, measure, process_cost
+from gpumon.session.frame_session import FrameSession
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.costs import CallsAt, Costs, ProcessCost, collectors, measure, process_cost
-from gpumon.ui.feed import Feed
 from gpumon.ui.screens.cost import CostScreen
 from gpumon.ui.terminal import counting, sent_bytes
-from gpumon.ui.view.call_costs import call_line, call_note, call_rows, heading
-from gpumon.ui.view.cost import cost_entries
 from tests import builders
-from tests.ui.fakes import FakeLive, app_on, machine, screen_text
+from tests.frames import machine
+from tests.ui.fakes import FakeLive, app_on, screen_text
 from tests.ui.test_snapshots import Compare
 
 MIB = 1 << 20
-BEFORE = Costs(90.0, 50.0, ProcessCost(10, 1.0, 60 * MIB), (ProcessCost(11, 2.0, 30 * MIB),), 40, 0, 0, 40_960)
-COSTS = Costs(100.0, 60.0, ProcessCost(10, 1.2, 61 * MIB), (ProcessCost(11, 2.1, 31 * MIB),), 50, 2, 1, 51_200, 4)
+BEFORE = CostSample(90.0, 50.0, ProcessCost(10, 1.0, 60 * MIB), (ProcessCost(11, 2.0, 30 * MIB),), 40, 0, 0, 40_960)
+COSTS = CostSample(100.0, 60.0, ProcessCost(10, 1.2, 61 * MIB), (ProcessCost(11, 2.1, 31 * MIB),), 50, 2, 1, 51_200, 4)
 POWER, CLOCK, INIT = "nvmlDeviceGetPowerUsage", "nvmlDeviceGetClockInfo", "nvmlInitWithFlags"
-CALLS_BEFORE = CallsAt(
+CALLS_BEFORE = CallCosts(
     100.0, (CallCost(POWER, 80, 0, 0.1, 0.004), CallCost(CLOCK, 160, 0, 0.0002, 9e-6), CallCost(INIT, 1, 0, 0.9, 0.9))
 )
-CALLS = CallsAt(
+CALLS = CallCosts(
     110.0, (CallCost(POWER, 160, 8, 0.3, 0.012), CallCost(CLOCK, 320, 0, 0.0004, 9e-6), CallCost(INIT, 1, 0, 0.9, 0.9))
 )
 
 
 class CountingLive(FakeLive):
-    """A stream that tells what calls cost."""
+    """A stream that counts driver calls."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.wishes: list[bool] = []
+        self.demands: list[bool] = []
 
-    def count_calls(self, wanted: bool) -> None:
-        self.wishes.append(wanted)
+    def set_call_stats(self, enabled: bool) -> None:
+        self.demands.append(enabled)
 
 
 def proc(root: Path) -> Path:
@@ -64,21 +64,21 @@ def proc(root: Path) -> Path:
 
 
 def test_processes_are_read_from_proc(tmp_path: Path) -> None:
-    found = proc(tmp_path)
-    assert collectors(10, found) == [11]
-    cost = process_cost(11, found)
+    folder = proc(tmp_path)
+    assert collectors(10, folder) == [11]
+    cost = process_cost(11, folder)
     assert cost is not None
     assert cost.cpu_seconds == 200 / os.sysconf("SC_CLK_TCK")
     assert cost.memory_bytes == 1000 * os.sysconf("SC_PAGE_SIZE")
-    assert process_cost(99, found) is None
-    assert collectors(99, found) == []
+    assert process_cost(99, folder) is None
+    assert collectors(99, folder) == []
 
 
 def test_this_very_process_can_be_measured() -> None:
     stream = FakeLive()
-    feed = Feed(stream)
+    feed = FrameSession(stream)
     stream.put(machine(), machine(), machine())
-    feed.take()
+    feed.drain()
     stream.inbox.lost = 4
     costs = measure(feed, None)
     assert costs.own is not None
@@ -90,12 +90,12 @@ def test_figures_and_rates() -> None:
     frame = builders.frame(sweep=Sweep(0.0042, 360, 3, 1))
     shown = {label: value for label, value, _ in cost_entries(COSTS, BEFORE, frame)}
     assert shown == {
-        "Last sweep": "4.2 ms, 0.42 % of the interval",
+        "Last sweep": "4.20 ms, 0.42 % of the interval",
         "NVML calls": "360",
         "NVML errors": "3",
         "Values refused": "0",
         "Threads stuck": "1",
-        "Frames taken in": "50",
+        "Frames received": "50",
         "Frames merged": "2",
         "Frames late": "4",
         "Frames lost": "1",
@@ -110,33 +110,33 @@ def test_figures_and_rates() -> None:
 
 def test_frames_whose_reading_outlasts_the_interval_are_late() -> None:
     stream = FakeLive()
-    feed = Feed(stream)
+    feed = FrameSession(stream)
     for seconds in (None, 0.4, 1.0, 1.01, 7.0):
         stream.put(machine(sweep=Sweep(seconds)))
-    feed.take()
+    feed.drain()
     assert measure(feed, None).frames_late == 2
 
 
 def test_calls_stand_in_the_order_of_the_time_that_they_took_lately() -> None:
     power, clock, init = call_rows(CALLS, CALLS_BEFORE)
-    assert [row.ever.call for row in (power, clock, init)] == [POWER, CLOCK, INIT]
-    assert power.a_second == 8.0
+    assert [row.total.call for row in (power, clock, init)] == [POWER, CLOCK, INIT]
+    assert power.per_second == 8.0
     assert power.share == pytest.approx(0.02)
     assert power.mean_seconds == pytest.approx(0.0025)
-    assert (init.a_second, init.share, init.mean_seconds) == (0.0, 0.0, 0.9), "what is not called lately tells the past"
+    assert (init.per_second, init.share, init.mean_seconds) == (0.0, 0.0, 0.9), "not called lately: values of before"
     lines = ["".join(text for text, _ in call_line(row, 80)).split() for row in (power, clock, init)]
     assert lines == [
         ["DeviceGetPowerUsage", "8.0", "2.50", "ms", "12.0", "ms", "2.0%"],
         ["DeviceGetClockInfo", "16", "1.25", "µs", "9.00", "µs", "0.002%"],
         ["InitWithFlags", "0.0", "900", "ms", "900", "ms", "0.000%"],
     ]
-    assert call_note(power) == f"{POWER}: 160 calls since the collector started (8 failed), 300 ms in all."
+    assert call_note(power) == f"{POWER}: 160 calls since the collector started (8 failed), 300 ms in total."
 
 
 @pytest.mark.parametrize("before", [CALLS, CALLS._replace(seconds=50.0, calls=(CallCost(POWER, 999, 0, 9.0, 9.0),))])
-def test_a_first_look_and_a_new_collector_have_no_rates_yet(before: CallsAt) -> None:
-    rows = {row.ever.call: row for row in call_rows(CALLS, before)}
-    assert rows[POWER].a_second is None
+def test_a_first_look_and_a_new_collector_have_no_rates_yet(before: CallCosts) -> None:
+    rows = {row.total.call: row for row in call_rows(CALLS, before)}
+    assert rows[POWER].per_second is None
     assert rows[POWER].share is None
     assert rows[POWER].mean_seconds == pytest.approx(0.3 / 160)
     assert "–" in "".join(text for text, _ in call_line(rows[POWER], 80))
@@ -144,7 +144,7 @@ def test_a_first_look_and_a_new_collector_have_no_rates_yet(before: CallsAt) -> 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 120, 160])
 def test_the_columns_of_the_calls_stand_below_their_headings(width: int) -> None:
-    above = "".join(text for text, _ in heading(width)).rstrip()
+    above = "".join(text for text, _ in call_heading(width)).rstrip()
     row = "".join(text for text, _ in call_line(call_rows(CALLS, CALLS_BEFORE)[0], width))
     assert len(above) == len(row)
     assert len(row) < max(width, 50)
@@ -156,10 +156,10 @@ async def test_calls_are_counted_while_the_screen_is_open_and_no_longer() -> Non
     async with app.run_test(size=(80, 24)) as pilot:
         stream.put(machine())
         await pilot.pause()
-        assert stream.wishes[-1:] == [False]
+        assert stream.demands[-1:] == [False]
         await pilot.press("c")
         await pilot.pause()
-        assert stream.wishes[-1:] == [True]
+        assert stream.demands[-1:] == [True]
         assert re.search(r"Driver calls +–", screen_text(app))
         stream.put(machine(sweep=Sweep(0.001, 36, 0, 0, CALLS_BEFORE.calls), monotonic_seconds=100.0))
         await pilot.pause()
@@ -172,7 +172,7 @@ async def test_calls_are_counted_while_the_screen_is_open_and_no_longer() -> Non
         assert "nvmlInitWithFlags: 1 call since" in screen_text(app)
         await pilot.press("escape")
         await pilot.pause()
-        assert stream.wishes[-1:] == [False]
+        assert stream.demands[-1:] == [False]
 
 
 def test_what_is_not_there_says_why() -> None:
@@ -219,7 +219,7 @@ async def test_it_opens_with_c_and_by_the_palette_and_goes_away() -> None:
 
 def test_picture_of_the_costs(snap_compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = iter([BEFORE._replace(calls=CALLS_BEFORE)])
-    monkeypatch.setattr(doors, "measure", lambda *_: next(measured, COSTS._replace(calls=CALLS)))
+    monkeypatch.setattr(session_module, "measure", lambda *_: next(measured, COSTS._replace(calls=CALLS)))
     stream = FakeLive()
     stream.put(machine())
 

@@ -1,4 +1,4 @@
-"""The screen of one GPU: charts that follow or hold a time, what is aligned with them, and every figure."""
+"""The screen of one GPU: charts that follow or hold a time, what is aligned with them, and every value."""
 
 import re
 from collections.abc import Collection
@@ -14,9 +14,10 @@ from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.metric_choice import MetricChoiceScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.line_table import LineTable
-from gpumon.ui.widgets.text_line import TextLines
+from gpumon.ui.widgets.text_lines import TextLines
 from tests import builders
-from tests.ui.fakes import HOSTILE, FakeLive, FakeRecording, Refreshes, app_on, hostile, screen_lines, screen_text
+from tests.frames import HOSTILE, hostile
+from tests.ui.fakes import FakeLive, FakeRecording, Refreshes, app_on, screen_lines, screen_text
 from tests.ui.test_snapshots import Compare
 
 BEGAN = 1000.0
@@ -24,13 +25,13 @@ KEY = builders.device(0).key
 
 
 class FakeLook(FakeLive):
-    """A stream that is told who is looked at."""
+    """A stream that records which devices are shown."""
 
     def __init__(self) -> None:
         super().__init__()
         self.looks: list[set[str]] = []
 
-    def look(self, keys: Collection[str]) -> None:
+    def request_on_demand(self, keys: Collection[str]) -> None:
         if not self.looks or self.looks[-1] != set(keys):
             self.looks.append(set(keys))
 
@@ -90,11 +91,11 @@ async def test_every_figure_has_its_limit_its_source_or_its_reason() -> None:
         filled(stream, 120)
         screen = await opened(app, pilot)
         rows = ["".join(span.text for span in row.line) for row in screen.query_one("#details", LineTable).rows]
-        assert any(re.search(r"^Memory used +\S+ GiB of 140 GiB +Device memory that .*\(nvml\w+", row) for row in rows)
+        assert any(re.search(r"^Memory used +\S+ GiB of 140 GiB +Device memory held .*\(nvml\w+", row) for row in rows)
         for metric in METRICS.values():
             assert any(row.startswith(metric.label) for row in rows)
-        assert any(re.search(r"^Clocks lowered: power cap +\d+s +Time in which sw_power_cap", row) for row in rows)
-        assert any(re.search(r"^Event +.* ago +answers again", row) for row in rows)
+        assert any(re.search(r"^Throttled: power cap +\d+s +Time in which sw_power_cap", row) for row in rows)
+        assert any(re.search(r"^Event +.* ago +responds again", row) for row in rows)
 
 
 async def test_zoom_scroll_and_back_to_now() -> None:
@@ -123,11 +124,11 @@ async def test_zoom_scroll_and_back_to_now() -> None:
         assert "now┴" in screen_text(app)
         assert " n Now" not in screen_text(app)
         for _ in range(40):
-            await pilot.press("left")
+            app.simulate_key("left")
         await pilot.pause()
         assert "nothing was measured" not in screen_text(app), "it does not scroll out of history"
         for _ in range(40):
-            await pilot.press("right")
+            app.simulate_key("right")
         await pilot.pause()
         assert "now┴" in screen_text(app)
 
@@ -151,7 +152,7 @@ async def test_metrics_are_chosen_from_a_list() -> None:
         assert "4 of at most 4" in screen_text(app), "the fifth is not taken"
         await pilot.press("escape")
         await pilot.pause()
-        chosen = [each.metric for each in screen.charts]
+        chosen = [chart.metric for chart in screen.charts]
         assert chosen == ["utilization_gpu_percent", "memory_used_bytes", "temperature_celsius", "clock_sm_hertz"]
         assert screen.charts[0] is before
         assert re.search(r"Temperature  56 °C of 92 °C", screen_text(app))
@@ -175,7 +176,7 @@ async def test_only_what_changed_is_drawn_again() -> None:
         stream.put(training(302))
         await pilot.pause()
         headings = [
-            row for row, text in enumerate(screen.query_one("#charts", TextLines)._lines) if "lowest" in str(text)
+            row for row, text in enumerate(screen.query_one("#charts", TextLines)._lines) if " mean " in str(text)
         ]
         assert set(spy.rows) == set(headings), "no column has passed"
 
@@ -232,7 +233,7 @@ async def test_hostile_text_is_inert() -> None:
     async with app.run_test(size=(120, 50)) as pilot:
         stream.put(hostile())
         await opened(app, pilot)
-        app.store.mark(next(iter(app.store._histories)), HOSTILE[:6])
+        app.session.store.mark(next(iter(app.session.store._histories)), HOSTILE[:6])
         stream.put(hostile())
         await pilot.pause()
         assert "\x1b" not in screen_text(app)
@@ -246,10 +247,10 @@ async def test_a_gpu_without_a_past_and_one_that_left() -> None:
         stream.put(training(0, state=DeviceState.UNRESPONSIVE, age_seconds=12.0))
         await opened(app, pilot)
         assert "UNRESPONSIVE 12s" in screen_text(app)
-        assert "nothing was measured in the time shown" in screen_text(app)
+        assert "nothing measured in the time shown" in screen_text(app)
         stream.put(builders.frame(devices=(), monotonic_seconds=BEGAN + 5))
         await pilot.pause()
-        assert "has gone; its last values" in screen_text(app)
+        assert "is gone; last values" in screen_text(app)
 
 
 @pytest.mark.parametrize("theme", ["dark", "ansi"])

@@ -10,20 +10,20 @@ from typing import Any, TextIO
 import pytest
 from textual.pilot import Pilot
 
-from gpumon.core.exits import CommandError
 from gpumon.core.model import DeviceState
+from gpumon.core.problems import CommandError
 from gpumon.core.timeline import Timeline
 from gpumon.operations import save as operation
-from gpumon.operations.save import Stretch, course, save
-from gpumon.operations.table import Moment
+from gpumon.operations.csv_table import CsvRow
+from gpumon.operations.save import TimeRange, history_table, save
+from gpumon.present.device import DEFAULT_METRICS
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.view.device import DEFAULT_METRICS
 from tests import builders
 from tests.ui.fakes import FakeLive, app_on
 from tests.ui.test_device import KEY, filled, opened, training
 
 POWER = "power_watts"
-TABLE = operation.Table((POWER,), (Moment(1.0, 0, "GPU-1", (612.5,)), Moment(2.0, 0, "GPU-1", (None,))))
+TABLE = operation.Table((POWER,), (CsvRow(1.0, 0, "GPU-1", (612.5,)), CsvRow(2.0, 0, "GPU-1", (None,))))
 
 
 @pytest.fixture(autouse=True)
@@ -41,14 +41,14 @@ def read(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(text))
 
 
-async def told(app: GpumonApp, pilot: Pilot[Any], count: int = 1) -> str:
-    """The newest notification, once there are so many."""
+async def notification(app: GpumonApp, pilot: Pilot[Any], count: int = 1) -> str:
+    """The newest notification, once there are this many."""
     for _ in range(500):
-        said = [each.message for each in app._notifications]
-        if len(said) >= count:
-            return said[-1]
+        messages = [shown.message for shown in app._notifications]
+        if len(messages) >= count:
+            return messages[-1]
         await pilot.pause(0.02)
-    raise AssertionError("nothing was told")
+    raise AssertionError("no notification")
 
 
 # The file
@@ -82,7 +82,7 @@ def test_a_full_disk_leaves_no_half_a_table(folders: Path, tmp_path: Path, monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(operation, "write_table", full)
-    with pytest.raises(CommandError, match=r"neither here nor where .*No space left on device"):
+    with pytest.raises(CommandError, match=r"neither to the current folder nor to .*No space left on device"):
         save(TABLE, "gpumon-gpu0")
     assert not list(itertools.chain(folders.iterdir(), (tmp_path / "state" / "gpumon").iterdir()))
 
@@ -103,10 +103,10 @@ def test_a_column_tells_its_mean_its_lowest_and_its_highest() -> None:
     for second, power in ((100, 300.0), (101, 500.0), (106, 100.1)):
         timeline.add(second, {POWER: power})
     frame = builders.frame(monotonic_seconds=106.0, time_seconds=2000.0)
-    table = course(timeline, (POWER, "fan_percent"), builders.device(0), frame, Stretch(40, 53, 2.0))
+    table = history_table(timeline, (POWER, "fan_percent"), builders.device(0), frame, TimeRange(40, 53, 2.0))
     assert table.columns[:3] == ("power_watts", "power_watts_lowest", "power_watts_highest")
     nothing = (None, None, None)
-    assert [(each.time_seconds, *each.values) for each in table.moments] == [
+    assert [(moment.time_seconds, *moment.values) for moment in table.rows] == [
         (1994.0, 400.0, 300.0, 500.0, *nothing),
         (1996.0, *nothing, *nothing),
         (1998.0, *nothing, *nothing),
@@ -124,7 +124,7 @@ async def test_the_screen_saves_the_metrics_and_the_time_that_it_shows() -> None
         filled(stream)
         await opened(app, pilot)
         await pilot.press("z", "s")
-        said = await told(app, pilot)
+        said = await notification(app, pilot)
         assert said.startswith("Saved /")
         lines = read(Path(said.removeprefix("Saved ")))
         assert list(lines[0])[3::3] == list(DEFAULT_METRICS)
@@ -144,9 +144,9 @@ async def test_after_scrolling_back_it_saves_what_is_in_sight_then() -> None:
         filled(stream)
         await opened(app, pilot)
         await pilot.press("z", "s")
-        now = read(Path((await told(app, pilot)).removeprefix("Saved ")))
+        now = read(Path((await notification(app, pilot)).removeprefix("Saved ")))
         await pilot.press("left", "s")
-        before = read(Path((await told(app, pilot, 2)).removeprefix("Saved ")))
+        before = read(Path((await notification(app, pilot, 2)).removeprefix("Saved ")))
         assert float(before[-1]["time_seconds"]) == float(now[-1]["time_seconds"]) - 87 // 4
         assert len(before) == len(now)
 
@@ -158,7 +158,7 @@ async def test_a_gpu_that_was_never_read_is_a_table_without_values() -> None:
         stream.put(training(0, state=DeviceState.LOST, age_seconds=None))
         await opened(app, pilot)
         await pilot.press("s")
-        lines = read(Path((await told(app, pilot)).removeprefix("Saved ")))
+        lines = read(Path((await notification(app, pilot)).removeprefix("Saved ")))
         assert not any(line[POWER] for line in lines)
 
 
@@ -173,4 +173,4 @@ async def test_that_it_cannot_be_saved_is_told(monkeypatch: pytest.MonkeyPatch) 
         filled(stream, 10)
         await opened(app, pilot)
         await pilot.press("s")
-        assert "Read-only file system" in await told(app, pilot)
+        assert "Read-only file system" in await notification(app, pilot)

@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpumon.core.timeline import Summary
-from gpumon.ui.paint import chart as painting
-from gpumon.ui.paint.chart import chart
-from gpumon.ui.paint.dots import dotted
-from gpumon.ui.widgets.text_line import TextLines
+from gpumon.present.paint import chart as painting
+from gpumon.present.paint.chart import chart, draw_segments
+from gpumon.ui.widgets.text_lines import TextLines
 from tests.ui.fakes import FakeLive, Refreshes, app_on, screen_lines
 from tests.ui.test_device import BEGAN, filled, opened, training
 
@@ -20,7 +19,7 @@ SUMMARIES = st.none() | st.tuples(*[st.floats(-20, 150)] * 3).map(lambda three: 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(SUMMARIES, min_size=1, max_size=20), st.integers(1, 10), st.sampled_from([1.0, 100.0, 143.7]))
 def test_dots_are_those_that_plotext_draws(columns: list[Summary | None], height: int, top: float) -> None:
-    assert dotted(painting._lines(columns, top), top, len(columns), height) == chart(columns, top, height)
+    assert draw_segments(painting._segments(columns, top), top, len(columns), height) == chart(columns, top, height)
 
 
 async def test_a_column_that_passes_draws_charts_on_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,11 +32,11 @@ async def test_a_column_that_passes_draws_charts_on_and_nothing_else(monkeypatch
         drawn: list[int] = []
         monkeypatch.setattr(painting, "chart", lambda *_: drawn.append(1))
         charts = Refreshes(screen.query_one("#charts", TextLines))
-        others = [Refreshes(each) for each in screen.query("*") if each.id != "charts"]
+        others = [Refreshes(widget) for widget in screen.query("*") if widget.id != "charts"]
         stream.put(replace(training(400), monotonic_seconds=BEGAN + 402))
         await pilot.pause(0.2)
         assert screen_lines(app) != before
         assert charts.regions
-        assert not any(each.regions for each in others)
+        assert not any(spy.regions for spy in others)
         assert all(region.height == 1 for region in charts.regions), "rows, and no new layout"
-        assert not drawn, "no chart was drawn anew"
+        assert not drawn, "no chart was drawn again"

@@ -1,4 +1,4 @@
-"""The doctor's screen: checks as they are made, in groups, with the fix under what is wrong; and its end."""
+"""The doctor screen: results as they arrive, in groups, with the fix below a problem; and its end."""
 
 import os
 import time
@@ -10,22 +10,23 @@ from textual.pilot import Pilot
 from gpumon.core.inbox import Inbox
 from gpumon.diagnosis.checks import Check, Status
 from gpumon.diagnosis.doctor.rules import in_order
-from gpumon.operations.doctor.examination import Wish
+from gpumon.operations.doctor.examination import DoctorOptions
+from gpumon.present.doctor import doctor_rows, summary
+from gpumon.present.paint.line import plain, width_of
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.paint.line import plain, width_of
 from gpumon.ui.screens import doctor
 from gpumon.ui.screens.doctor import DoctorScreen
 from gpumon.ui.screens.overview import OverviewScreen
-from gpumon.ui.view.doctor import doctor_rows, summary
+from tests.frames import HOSTILE, machine
 from tests.processes import tree
-from tests.ui.fakes import HOSTILE, FakeLive, Refreshes, app_on, machine, screen_text
+from tests.ui.fakes import FakeLive, Refreshes, app_on, screen_text
 from tests.ui.test_snapshots import Compare
 
 CHECKS = (
     Check("driver.loaded", Status.OK, "driver 580.95.05"),
-    Check("driver.nodes", Status.FAIL, "There is no /dev/nvidia-uvm.", "sudo nvidia-modprobe -u -c 0 makes it."),
-    Check("gpu.ecc", Status.SKIP, "The driver does not tell it."),
-    Check("gpu.row_remap", Status.SKIP, "The driver does not tell it."),
+    Check("driver.nodes", Status.FAIL, "There is no /dev/nvidia-uvm.", "sudo nvidia-modprobe -u -c 0 creates it."),
+    Check("gpu.ecc", Status.SKIP, "The driver does not report this."),
+    Check("gpu.row_remap", Status.SKIP, "The driver does not report this."),
     Check("host.shm", Status.WARN, "64.0 MiB free of 64.0 MiB: workers end with a bus error.", "--shm-size=16g."),
     Check("python.found", Status.OK, "1: /opt/venv/bin/python (VIRTUAL_ENV)"),
     Check("python1.torch", Status.OK, "torch 2.13.0+cu130 on Python 3.12.3, imported in 2.9 s"),
@@ -33,21 +34,21 @@ CHECKS = (
 
 
 class FakeExamination:
-    """An examination whose checks a test makes by hand."""
+    """An examination whose results come from the test."""
 
     made: "list[FakeExamination]"
 
-    def __init__(self, wish: Wish | None = None) -> None:
+    def __init__(self, options: DoctorOptions | None = None) -> None:
         self.inbox: Inbox[Check] = Inbox()
-        self.wish = wish
-        self.found: list[Check] = []
+        self.options = options
+        self.result: list[Check] = []
         self.started = self.closed = 0
         self.is_over = False
         FakeExamination.made.append(self)
 
     @property
     def checks(self) -> list[Check]:
-        return in_order(self.found)
+        return in_order(self.result)
 
     def start(self) -> None:
         self.started += 1
@@ -58,7 +59,7 @@ class FakeExamination:
     def find(self, checks: Iterable[Check], *, is_over: bool = False) -> None:
         self.is_over = is_over
         for check in checks:
-            self.found.append(check)
+            self.result.append(check)
             self.inbox.put(check)
         self.inbox.ring()
 
@@ -96,12 +97,12 @@ def lines(width: int = 100, *, is_over: bool = True) -> list[str]:
 def test_groups_marks_and_fixes() -> None:
     shown = lines()
     assert [line for line in shown if not line.startswith("  ")] == [
-        " Driver", " GPUs", " Machine", " Python", " Python 1",
+        " Driver", " GPUs", " Host", " Python", " Python 1",
     ]  # fmt: skip
     assert "  ✓ ok    loaded           driver 580.95.05" in shown
     place = shown.index("  ✗ FAIL  nodes            There is no /dev/nvidia-uvm.")
-    assert shown[place + 1].strip() == "→ sudo nvidia-modprobe -u -c 0 makes it."
-    assert "  - skip  ecc, row remap: The driver does not tell it." in shown
+    assert shown[place + 1].strip() == "→ sudo nvidia-modprobe -u -c 0 creates it."
+    assert "  - skip  ecc, row remap: The driver does not report this." in shown
 
 
 def test_what_is_waited_for_is_named_until_it_is_over() -> None:
@@ -118,7 +119,7 @@ def test_lines_fit(width: int) -> None:
 
 
 def test_the_sum() -> None:
-    assert summary(CHECKS) == "1 failed, 1 to look at, 3 fine, 2 skipped"
+    assert summary(CHECKS) == "1 failed, 1 with warnings, 3 ok, 2 skipped"
     assert summary([]) == ""
 
 
@@ -130,7 +131,7 @@ async def test_checks_appear_as_they_are_made(examinations: list[FakeExamination
         screen = await opened(pilot)
         (run,) = examinations
         assert (run.started, screen.is_over) == (1, False)
-        assert "at work" in screen_text(pilot.app)  # type: ignore[arg-type]
+        assert "running" in screen_text(pilot.app)  # type: ignore[arg-type]
         run.find(CHECKS[:2])
         await pilot.pause()
         text = screen_text(pilot.app)  # type: ignore[arg-type]
@@ -141,8 +142,8 @@ async def test_checks_appear_as_they_are_made(examinations: list[FakeExamination
         await pilot.pause()
         text = screen_text(pilot.app)  # type: ignore[arg-type]
         assert "64.0 MiB free" in text
-        assert "1 failed, 1 to look at, 3 fine, 2 skipped" in text
-        assert "at work" not in text
+        assert "1 failed, 1 with warnings, 3 ok, 2 skipped" in text
+        assert "running" not in text
         assert "· wait" not in text
 
 
@@ -165,7 +166,7 @@ async def test_leaving_ends_it(examinations: list[FakeExamination]) -> None:
         await pilot.pause()
         assert isinstance(pilot.app.screen, OverviewScreen)
         assert examinations[0].closed == 1
-        examinations[0].find(CHECKS, is_over=True)  # what comes too late disturbs nobody
+        examinations[0].find(CHECKS, is_over=True)  # too late, and ignored
         await pilot.pause()
         assert isinstance(pilot.app.screen, OverviewScreen)
 

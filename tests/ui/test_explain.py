@@ -1,4 +1,4 @@
-"""Explanations on the screen: pasted, typed, of a run's errors, read in a thread, and in every size."""
+"""The Explain screen: pasted and typed text, errors of a run, reading in a thread, and every terminal size."""
 
 import threading
 from collections.abc import Iterator
@@ -13,24 +13,23 @@ from gpumon.diagnosis.catalogue import BY_ID
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Explanation
 from gpumon.jobs.job import JobEnded, LogLine
-from gpumon.jobs.protocol import EventKind
-from gpumon.operations.evidence import Machine, with_evidence
+from gpumon.jobs.protocol import JobEventKind
+from gpumon.operations.evidence import LiveEvidence, with_evidence
+from gpumon.present.explain import SAMPLE, explanation_lines, known_error_in
+from gpumon.present.paint.line import Line, Role, plain, width_of, wrapped
+from gpumon.present.run import body_lines, error_lines, explainable_text, head_lines
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.messages import JobsHaveNews
-from gpumon.ui.paint.line import Line, Role, plain, width_of
-from gpumon.ui.paint.text import wrapped
+from gpumon.ui.messages import RunsChanged
 from gpumon.ui.screens import explain as explain_module
+from gpumon.ui.screens.confirm_start import ConfirmStartDialog
 from gpumon.ui.screens.explain import ExplainScreen
-from gpumon.ui.screens.leave import LeaveDialog
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.run import RunScreen
-from gpumon.ui.view.explain import SAMPLE, explanation_lines, recognised
-from gpumon.ui.view.run import body_lines, head_lines
-from gpumon.ui.view.run_result import error_lines, troubles
 from gpumon.ui.widgets.line_table import LineTable
-from gpumon.ui.widgets.paste_area import MOST_CHARACTERS, PasteArea, harmless
-from tests.ui import runs
-from tests.ui.fakes import HOSTILE, FakeLive, FakeRecording, app_on, machine, screen_text
+from gpumon.ui.widgets.paste_area import MAX_CHARACTERS, PasteArea, harmless
+from tests import runs
+from tests.frames import HOSTILE, machine
+from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_text
 from tests.ui.test_workloads import PATIENCE_SECONDS, Compare, seen, until
 
 SHAPES = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (24x2 and 12x5)"
@@ -40,20 +39,20 @@ ASKS = "It provokes an assert on the GPU, which kills the CUDA context of the pr
 
 @pytest.fixture(autouse=True)
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the user's is read or written."""
+    """No file of the user is read or written."""
     for name in ("CONFIG", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
 
 
 @pytest.fixture(autouse=True)
 def driver_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the driver would be seen; it is not there."""
+    """The directory by which the driver is detected; it does not exist."""
     monkeypatch.setattr(explain_module, "DRIVER_FILES", tmp_path / "nvidia")
     return tmp_path / "nvidia"
 
 
 def texts(lines: list[Line]) -> list[str]:
-    return [plain(each) for each in lines]
+    return [plain(line) for line in lines]
 
 
 def screen_of(pilot: Pilot[Any]) -> ExplainScreen:
@@ -63,7 +62,7 @@ def screen_of(pilot: Pilot[Any]) -> ExplainScreen:
 
 
 def cause_of(screen: ExplainScreen) -> str | None:
-    cause = None if screen.found is None else screen.found.cause
+    cause = None if screen.explanation is None else screen.explanation.cause
     return None if cause is None else cause.error.id
 
 
@@ -74,52 +73,52 @@ async def paste(pilot: Pilot[Any], text: str) -> None:
 
 async def explained(pilot: Pilot[Any], error: str | None) -> None:
     screen = screen_of(pilot)
-    await until(pilot, lambda: screen.found is not None and cause_of(screen) == error, f"{error} is explained")
+    await until(pilot, lambda: screen.explanation is not None and cause_of(screen) == error, f"{error} is explained")
     await pilot.pause()
 
 
-async def test_the_machine_is_asked_where_there_is_a_driver(
+async def test_evidence_is_collected_if_the_driver_is_loaded(
     driver_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver_files.mkdir()
-    asked = Machine()
-    asked.__dict__["frame"] = machine()
-    monkeypatch.setattr(explain_module, "with_evidence", lambda found: with_evidence(found, asked))
+    live = LiveEvidence()
+    live.__dict__["frame"] = machine()
+    monkeypatch.setattr(explain_module, "with_evidence", lambda explanation: with_evidence(explanation, live))
     app = app_on(FakeLive())
     async with app.run_test(size=(120, 60)) as pilot:
         await pilot.press("e")
         await paste(pilot, SAMPLE)
-        await until(pilot, lambda: "GPU 0 memory" in screen_text(app), "the machine's memory is told")
+        await until(pilot, lambda: "GPU 0 memory" in screen_text(app), "the host's memory is shown")
         assert "of 140 GiB used; by process: 4000" in screen_text(app)
 
 
-async def test_the_machine_is_asked_about_one_text_at_a_time(
+async def test_evidence_is_collected_for_one_text_at_a_time(
     driver_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver_files.mkdir()
     asked: list[str] = []
     goes_on = threading.Event()
 
-    def with_no_evidence(found: Explanation) -> Explanation:
-        asked.append(found.matches[0].error.id)
+    def without_evidence(explanation: Explanation) -> Explanation:
+        asked.append(explanation.matches[0].error.id)
         goes_on.wait(10)
-        return found
+        return explanation
 
-    monkeypatch.setattr(explain_module, "with_evidence", with_no_evidence)
+    monkeypatch.setattr(explain_module, "with_evidence", without_evidence)
     app = app_on(FakeLive())
     async with app.run_test(size=(120, 60)) as pilot:
         await pilot.press("e")
         await paste(pilot, SAMPLE)
         await explained(pilot, "oom")
-        await until(pilot, lambda: asked == ["oom"], "it is asked")
+        await until(pilot, lambda: asked == ["oom"], "evidence is collected")
         screen = screen_of(pilot)
         for text in (ASSERT, SHAPES):
             screen.action_clear()
             await paste(pilot, text)
             await explained(pilot, {ASSERT: "device-assert", SHAPES: "shape"}[text])
-        assert asked == ["oom"], "the others wait"
+        assert asked == ["oom"], "the other texts wait"
         goes_on.set()
-        await until(pilot, lambda: asked == ["oom", "shape"], "then about what is there by now")
+        await until(pilot, lambda: asked == ["oom", "shape"], "then for the current text")
 
 
 # Lines
@@ -130,52 +129,73 @@ async def test_the_machine_is_asked_about_one_text_at_a_time(
 def test_an_explanation_fits_its_width(text: str, width: int) -> None:
     lines = explanation_lines(explain_text(text), width)
     assert lines[0][0].role is Role.HEADING
-    assert max(width_of(each) for each in texts(lines)) <= width
+    assert max(width_of(text) for text in texts(lines)) <= width
 
 
-def test_the_first_cause_comes_first_and_the_rest_is_listed() -> None:
-    said = texts(explanation_lines(explain_text(f"{SHAPES}\n{ASSERT}\n"), 100))
-    assert said[0].startswith(BY_ID["device-assert"].title) or said[0].startswith(BY_ID["shape"].title)
-    assert BY_ID["shape"].title in "\n".join(said)
-    assert BY_ID["device-assert"].title in "\n".join(said)
+def test_the_cause_is_first_and_the_other_errors_are_listed() -> None:
+    shown = texts(explanation_lines(explain_text(f"{SHAPES}\n{ASSERT}\n"), 100))
+    assert shown[0].startswith(BY_ID["device-assert"].title) or shown[0].startswith(BY_ID["shape"].title)
+    assert BY_ID["shape"].title in "\n".join(shown)
+    assert BY_ID["device-assert"].title in "\n".join(shown)
 
 
-def test_figures_of_the_message_and_code_to_copy_are_there() -> None:
+def test_sizes_and_code_are_shown() -> None:
     lines = explanation_lines(explain_text(SAMPLE), 100)
-    said = "\n".join(texts(lines))
-    assert "20.0 GiB" in said
-    assert "4242" in said
-    code = [plain(each).strip() for each in lines if each and each[-1].role is Role.ACCENT]
-    assert any("nvidia-smi" in each for each in code)
+    shown = "\n".join(texts(lines))
+    assert "20.0 GiB" in shown
+    assert "4242" in shown
+    code = [plain(line).strip() for line in lines if line and line[-1].role is Role.ACCENT]
+    assert any("nvidia-smi" in text for text in code)
 
 
-@pytest.mark.parametrize(("text", "said"), [("well", "in a line"), ("a\n" * 1500, "in 1,500 lines")])
-def test_what_is_not_known_is_said(text: str, said: str) -> None:
+@pytest.mark.parametrize(("text", "heading"), [("well", "in 1 line"), ("a\n" * 1500, "in 1,500 lines")])
+def test_an_unknown_error_can_be_reported(text: str, heading: str) -> None:
     lines = texts(explanation_lines(explain_text(text), 100))
-    assert lines[0].rstrip().endswith(said)
+    assert lines[0].rstrip().endswith(heading)
     assert "open an issue" in " ".join(lines)
 
 
-def test_long_lines_are_broken_and_indentation_stays() -> None:
+def test_long_lines_are_wrapped_and_keep_their_indentation() -> None:
     assert wrapped("one\n\n    if x:\n        y = 1", 40) == ["one", "", "    if x:", "        y = 1"]
     pieces = wrapped("    " + "word " * 30, 40)
     assert len(pieces) > 3
-    assert all(each.startswith("    ") and len(each) <= 40 for each in pieces)
+    assert all(piece.startswith("    ") and len(piece) <= 40 for piece in pieces)
     assert max(map(len, wrapped("x" * 500, 40))) <= 40
     assert wrapped("", 40) == []
 
 
-# What is pasted
+# Pasted text
 
 
-def test_what_is_pasted_is_harmless() -> None:
-    assert harmless("a\r\nb\rc\n\x1b[31mred\x1b[0m\td") == "a\nb\nc\nred d"
+def test_pasted_text_is_harmless() -> None:
+    assert harmless("a\r\nb\rc\n\x1b[31mred\x1b[0m\td") == "a\nb\nc\nred     d"
     assert "\x1b" not in harmless(HOSTILE)
-    assert [len(each) for each in harmless("x" * 10_000).split("\n")] == [4096, 4096, 1808]
-    assert len(harmless("y\n" * MOST_CHARACTERS)) <= MOST_CHARACTERS
+    assert [len(line) for line in harmless("x" * 10_000).split("\n")] == [4096, 4096, 1808]
+    assert len(harmless("y\n" * MAX_CHARACTERS)) <= MAX_CHARACTERS
 
 
-async def test_a_paste_is_explained_and_another_takes_its_place() -> None:
+async def test_indentation_is_kept_on_the_screen() -> None:
+    frames = 'Traceback (most recent call last):\n  File "train.py", line 3\n    if x:\n\ty = 1\n'
+    traceback = f"{frames}{SAMPLE.splitlines()[-1]}\n"
+    app = app_on(FakeLive())
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.press("e")
+        await paste(pilot, traceback)
+        await explained(pilot, "oom")
+        shown = [line.rstrip() for line in screen_text(app).splitlines()]
+        start = shown.index(" Traceback (most recent call last):")
+        assert shown[start + 1 : start + 4] == ['   File "train.py", line 3', "     if x:", "         y = 1"]
+        codes = [fix.code for fix in BY_ID["oom"].fixes if "\n    " in fix.code]
+        assert "optimizer.step()" in codes[0]
+        start = shown.index("     loss = loss_function(model(batch), target) / accumulation_steps")
+        copied = "\n".join(line.removeprefix("     ") for line in shown[start : start + 5])
+        assert copied == codes[0]
+        compile(copied, "fix", "exec")
+        svg = app.export_screenshot()
+        assert svg.count("<text ") == svg.count('<text xml:space="preserve" ')
+
+
+async def test_a_paste_is_explained_and_another_one_replaces_it() -> None:
     app = app_on(FakeLive())
     async with app.run_test(size=(100, 40)) as pilot:
         await pilot.press("e")
@@ -190,13 +210,15 @@ async def test_a_paste_is_explained_and_another_takes_its_place() -> None:
         assert app.screen.query_one("#meaning", LineTable).cursor == 0, "a new explanation begins at its top"
         assert app.screen.query_one(PasteArea).text == f"step 1\n{SHAPES}\n"
         await pilot.press("ctrl+l")
-        await until(pilot, lambda: screen_of(pilot).found is None)
+        assert app.screen.query_one(PasteArea).text, "this key redraws, as on every screen"
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: screen_of(pilot).explanation is None)
         await seen(pilot, "Paste a log or a traceback")
         await pilot.press("escape")
         assert isinstance(app.screen, OverviewScreen)
 
 
-async def test_what_is_typed_is_explained_too_and_is_no_command() -> None:
+async def test_typed_text_is_explained_and_triggers_no_binding() -> None:
     app = app_on(FakeLive())
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("e", *"quit: ", "space", *"CUDA out of ")
@@ -230,11 +252,11 @@ async def test_it_is_opened_from_the_overview_and_the_palette() -> None:
         assert "Explain" not in [command.title for command in app.get_system_commands(app.screen)]
 
 
-# Meanwhile
+# Reading in the background
 
 
 class Slow:
-    """An explanation that takes as long as the test wants."""
+    """An explanation that waits for the test."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
@@ -250,14 +272,14 @@ class Slow:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
-    """Holds every explanation up."""
+    """Delays every explanation."""
     held = Slow()
     monkeypatch.setattr(explain_module, "explain_text", held)
     yield held
     held.go_on.set()
 
 
-async def test_a_long_text_does_not_hold_up_the_screen(slow: Slow) -> None:
+async def test_a_long_text_does_not_block_the_screen(slow: Slow) -> None:
     app = app_on(FakeLive())
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("e")
@@ -266,14 +288,14 @@ async def test_a_long_text_does_not_hold_up_the_screen(slow: Slow) -> None:
         await seen(pilot, "Reading ...")
         assert slow.threads[0] is not threading.main_thread()
         await pilot.press("tab", "end", *" then")
-        assert app.screen.query_one(PasteArea).text.endswith(f"{SHAPES} then"), "keys work meanwhile"
+        assert app.screen.query_one(PasteArea).text.endswith(f"{SHAPES} then"), "keys work during reading"
         slow.go_on.set()
         await explained(pilot, "shape")
-        await until(pilot, lambda: slow.texts[-1].endswith(" then"), "what was typed meanwhile counts")
+        await until(pilot, lambda: slow.texts[-1].endswith(" then"), "text typed during reading is explained")
         assert len(slow.texts) <= 3, "one reading at a time"
 
 
-async def test_a_screen_that_was_closed_meanwhile_is_not_missed(slow: Slow) -> None:
+async def test_the_screen_may_be_closed_during_reading(slow: Slow) -> None:
     app = app_on(FakeLive())
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("e")
@@ -282,24 +304,24 @@ async def test_a_screen_that_was_closed_meanwhile_is_not_missed(slow: Slow) -> N
         await pilot.press("escape")
         slow.go_on.set()
         slow.threads[0].join(PATIENCE_SECONDS)
-        app.post_message(JobsHaveNews())
+        app.post_message(RunsChanged())
         await pilot.pause()
         assert isinstance(app.screen, OverviewScreen)
 
 
-# Of a run
+# Errors of a run
 
 
 def open_run(app: GpumonApp, entry: Any) -> None:  # noqa: ANN401
-    app.workshop.clock = lambda: runs.BEGAN + 12
-    app.workshop.board.runs = [entry]
-    app.push_screen(RunScreen(app.workshop, entry))
+    app.session.workloads.clock = lambda: runs.BEGAN + 12
+    app.session.workloads.registry.runs = [entry]
+    app.push_screen(RunScreen(entry))
 
 
 @pytest.mark.parametrize("key", ["e", "enter"])
-async def test_an_error_of_a_run_leads_to_its_explanation(key: str) -> None:
-    app, entry = app_on(FakeLive()), runs.live()
-    runs.fail(entry, "RuntimeError", SHAPES.removeprefix("RuntimeError: "), expected=True)
+async def test_an_error_of_a_run_is_explained(key: str) -> None:
+    app, entry = app_on(FakeLive()), runs.live_run()
+    runs.report_error(entry, "RuntimeError", SHAPES.removeprefix("RuntimeError: "), expected=True)
     async with app.run_test(size=(100, 50)) as pilot:
         open_run(app, entry)
         await seen(pilot, f"{BY_ID['shape'].title}: ")
@@ -307,7 +329,7 @@ async def test_an_error_of_a_run_leads_to_its_explanation(key: str) -> None:
         await pilot.press(key)
         await explained(pilot, "shape")
         assert app.screen.query_one(PasteArea).text == SHAPES
-        assert "What the errors of matmul on GPU 0, H200 mean" in screen_text(app)
+        assert "Errors of matmul on GPU 0, H200" in screen_text(app)
         await pilot.press("escape")
         assert isinstance(app.screen, RunScreen)
 
@@ -315,78 +337,78 @@ async def test_an_error_of_a_run_leads_to_its_explanation(key: str) -> None:
 async def test_a_run_without_errors_has_nothing_to_explain() -> None:
     app = app_on(FakeLive())
     async with app.run_test(size=(100, 50)) as pilot:
-        open_run(app, runs.ended())
+        open_run(app, runs.ended_run())
         await seen(pilot, "OK")
         assert "e Explain" not in screen_text(app)
         await pilot.press("e")
         assert isinstance(app.screen, RunScreen)
 
 
-def test_what_there_is_to_explain_of_a_run() -> None:
-    entry = runs.live()
-    runs.fail(entry, "NotHereError", "torch finds no GPU.")
-    assert troubles(entry) == "", "gpumon's own sentence explains itself"
-    runs.fail(entry, "RuntimeError", "one", expected=True)
-    runs.fail(entry, "ValueError", "two")
-    assert troubles(entry) == "RuntimeError: one\n\nValueError: two"
+def test_the_errors_of_a_run() -> None:
+    entry = runs.live_run()
+    runs.report_error(entry, "UnsupportedError", "torch finds no GPU.")
+    assert explainable_text(entry) == "", "gpumon's own message needs no explanation"
+    runs.report_error(entry, "RuntimeError", "one", expected=True)
+    runs.report_error(entry, "ValueError", "two")
+    assert explainable_text(entry) == "RuntimeError: one\n\nValueError: two"
 
 
-def test_a_run_that_died_without_a_word_is_explained_by_what_it_printed() -> None:
-    entry = runs.entry()
-    entry.run.job.log.extend([LogLine("stdout", "hello"), LogLine("stderr", SHAPES)])
-    assert troubles(entry) == ""
-    entry.run.state.apply(JobEnded(-11, cancelled=False, reason="It was ended by SIGSEGV."))
-    assert troubles(entry) == f"hello\n{SHAPES}"
+def test_a_run_that_died_without_an_error_is_explained_by_its_output() -> None:
+    entry = runs.new_run()
+    entry.job.log.extend([LogLine("stdout", "hello"), LogLine("stderr", SHAPES)])
+    assert explainable_text(entry) == ""
+    entry.state.apply(JobEnded(-11, cancelled=False, reason="The workload was ended by SIGSEGV."))
+    assert explainable_text(entry) == f"hello\n{SHAPES}"
 
 
-def test_an_error_that_is_known_has_its_meaning_beside_it() -> None:
-    entry = runs.entry()
-    runs.fail(entry, "RuntimeError", SHAPES, expected=True)
-    runs.fail(entry, "KeyError", "'nothing of ours'")
-    said = texts(error_lines(entry.run.state.errors, 200))
+def test_a_known_error_shows_its_summary() -> None:
+    entry = runs.new_run()
+    runs.report_error(entry, "RuntimeError", SHAPES, expected=True)
+    runs.report_error(entry, "KeyError", "'nothing of ours'")
+    shown = texts(error_lines(entry.state.errors, 200))
     known = BY_ID["shape"]
-    assert said.count(f"   {known.title}: {known.summary}") == 1
-    assert recognised("KeyError: 'nothing of ours'") is None
+    assert shown.count(f"   {known.title}: {known.summary}") == 1
+    assert known_error_in("KeyError: 'nothing of ours'") is None
 
 
 def test_code_in_a_step_keeps_its_lines() -> None:
-    entry = runs.live()
-    runs.tell(entry, EventKind.STEP, 12, text="In a process of its own:\n    $ python train.py\n    print(1)")
+    entry = runs.live_run()
+    runs.send(entry, JobEventKind.STEP, 12, text="In a separate process:\n    $ python train.py\n    print(1)")
     assert "\n" not in "".join(texts(head_lines(entry, runs.BEGAN + 12, 100)))
     body = texts(body_lines(entry, runs.BEGAN + 12, 100))
-    assert any(each.endswith("    $ python train.py") for each in body)
-    assert any(each.endswith("    print(1)") for each in body)
+    assert any(text.endswith("    $ python train.py") for text in body)
+    assert any(text.endswith("    print(1)") for text in body)
 
 
-# What asks first
+# Confirmation
 
 
 @pytest.mark.parametrize(("key", "begins"), [("y", True), ("n", False)])
 async def test_what_kills_its_context_asks_though_nobody_works_there(key: str, begins: bool) -> None:
-    app, waiting = app_on(FakeLive()), runs.entry()
-    runs.plan(waiting, asks=ASKS)
+    app, waiting = app_on(FakeLive()), runs.new_run()
+    runs.send_plan(waiting, asks=ASKS)
     async with app.run_test(size=(100, 30)) as pilot:
-        app.workshop.board.runs = [waiting]
-        app.post_message(JobsHaveNews())
-        await seen(pilot, "matmul asks first. It provokes an assert on the GPU")
-        assert isinstance(app.screen, LeaveDialog)
+        app.session.workloads.registry.runs = [waiting]
+        app.post_message(RunsChanged())
+        await seen(pilot, "matmul asks for confirmation. It provokes an assert on the GPU")
+        assert isinstance(app.screen, ConfirmStartDialog)
         text = screen_text(app)
-        assert "The others" not in text
-        assert "Start (y)" in text
+        assert "other process" not in text
+        assert "Start anyway (y)" in text
         await pilot.press(key)
         await pilot.pause()
-        assert (waiting.run.state.began_seconds is not None) is begins
-        assert waiting.stopping is not begins
+        assert (waiting.state.began_seconds is not None) is begins
+        assert waiting.is_stopping is not begins
 
 
 @pytest.mark.parametrize("asks", [None, 7, ["x"], ""])
 def test_an_odd_plan_asks_nothing(asks: object) -> None:
-    waiting = runs.entry()
-    runs.plan(waiting, asks=asks)
-    assert waiting.run.state.asks == ""
+    waiting = runs.new_run()
+    runs.send_plan(waiting, asks=asks)
+    assert waiting.state.confirmation_reason == ""
 
 
-# Pictures
+# Screenshots
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
@@ -409,22 +431,22 @@ def test_pictures(snap_compare: Compare, text: str, size: tuple[int, int]) -> No
 def test_picture_of_an_error_on_purpose(snap_compare: Compare, size: tuple[int, int]) -> None:
     stream = FakeLive()
     stream.put(machine(2))
-    app, entry = app_on(stream), runs.ended()
-    runs.fail(entry, "RuntimeError", SHAPES.removeprefix("RuntimeError: "), expected=True)
+    app, entry = app_on(stream), runs.ended_run()
+    runs.report_error(entry, "RuntimeError", SHAPES.removeprefix("RuntimeError: "), expected=True)
 
     async def press(pilot: Pilot[Any]) -> None:
         open_run(app, entry)
         await pilot.pause()
-        await until(pilot, lambda: "e explains them" in screen_text(app))
+        await until(pilot, lambda: "e: explain" in screen_text(app))
 
     assert snap_compare(app, terminal_size=size, run_before=press)
 
 
 @pytest.mark.parametrize("size", [(60, 10), (20, 5), (8, 3), (300, 100)])
-async def test_it_stands_every_size(size: tuple[int, int]) -> None:
+async def test_every_terminal_size(size: tuple[int, int]) -> None:
     app = app_on(FakeLive())
     async with app.run_test(size=size) as pilot:
-        app.push_screen(ExplainScreen(app.workshop, SAMPLE))
+        app.push_screen(ExplainScreen(SAMPLE))
         await pilot.pause()
         await explained(pilot, "oom")
         await pilot.press("G", "tab", "x", "escape")

@@ -6,9 +6,10 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 
-from gpumon.ui.paint.line import Role, Span
-from gpumon.ui.widgets.line_table import MARGIN, LineTable, TableRow
-from gpumon.ui.widgets.text_line import TextLines
+from gpumon.present.paint.line import Role, Span
+from gpumon.present.paint.table import TableRow
+from gpumon.ui.widgets.line_table import MARGIN, LineTable
+from gpumon.ui.widgets.text_lines import TextLines
 from tests.ui.fakes import Refreshes
 
 WIDTH = 40
@@ -43,8 +44,8 @@ def rows(*keys: str) -> list[TableRow]:
     return [row(key) for key in keys]
 
 
-def row(key: str, figure: str = "12", history: str = "▁▂▃") -> TableRow:
-    return TableRow(key, (Span(f"{key} "), Span(figure, Role.ACCENT), Span(f" {history}")))
+def row(key: str, value: str = "12", history: str = "▁▂▃") -> TableRow:
+    return TableRow(key, (Span(f"{key} "), Span(value, Role.ACCENT), Span(f" {history}")))
 
 
 def many(count: int) -> list[TableRow]:
@@ -61,13 +62,13 @@ async def test_a_row_that_changed_costs_its_own_region() -> None:
         app.table.show(rows("a", "b", "c"))
         await pilot.pause()
         refreshes = Refreshes(app.table)
-        app.table.show([row("a"), row("b", figure="99"), row("c")])
+        app.table.show([row("a"), row("b", value="99"), row("c")])
         assert refreshes.regions == [Region(0, 1, MARGIN + len("b 99"), 1)], "from its left end to what changed"
         refreshes.regions.clear()
-        app.table.show([row("a"), row("b", figure="99"), row("c", history="▂▃▄")])
+        app.table.show([row("a"), row("b", value="99"), row("c", history="▂▃▄")])
         assert refreshes.regions == [Region(0, 2, MARGIN + len("c 12 ▂▃▄"), 1)]
         refreshes.regions.clear()
-        app.table.show([row("a"), row("b", figure="99"), TableRow("c", (Span("c"),))])
+        app.table.show([row("a"), row("b", value="99"), TableRow("c", (Span("c"),))])
         assert refreshes.regions == [Region(0, 2, MARGIN + len("c 12 ▂▃▄"), 1)], "what was longer is wiped out"
 
 
@@ -91,7 +92,7 @@ async def test_what_is_out_of_sight_costs_nothing() -> None:
         top = app.table.scroll_offset.y
         assert top > 0
         refreshes = Refreshes(app.table)
-        app.table.show([row(each.key, figure="13") for each in many(256)])
+        app.table.show([row(old.key, value="13") for old in many(256)])
         assert refreshes.rows == list(range(height))
 
 

@@ -1,4 +1,4 @@
-"""Thousands of processes on the screen: what nobody sees is not drawn."""
+"""Thousands of processes on the screen: rows that are not visible are not drawn."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from gpumon.core.model import Frame
-from gpumon.ui.paint.columns import Placed, row_line
-from gpumon.ui.paint.line import Line
+from gpumon.present.paint.line import Line
+from gpumon.present.paint.table import PlacedColumn
+from gpumon.present.process_table import process_line
 from gpumon.ui.screens import overview
 from gpumon.ui.widgets.line_table import LineTable
 from tests import builders
@@ -17,7 +18,7 @@ from tests.ui.fakes import FakeLive, app_on, screen_text
 def crowded(second: int) -> Frame:
     """Three thousand processes on eight GPUs."""
     devices = tuple(
-        builders.device(index, processes=tuple(builders.process(1000 + 375 * index + each) for each in range(375)))
+        builders.device(index, processes=tuple(builders.process(1000 + 375 * index + number) for number in range(375)))
         for index in range(8)
     )
     return builders.frame(devices=devices, monotonic_seconds=100.0 + second)
@@ -26,11 +27,11 @@ def crowded(second: int) -> Frame:
 async def test_of_thousands_of_processes_those_in_sight_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[object] = []
 
-    def counted(columns: Sequence[Placed[Any]], row: Any) -> Line:  # noqa: ANN401
+    def counted(columns: Sequence[PlacedColumn[Any]], row: Any) -> Line:  # noqa: ANN401
         drawn.append(row)
-        return row_line(columns, row)
+        return process_line(columns, row)
 
-    monkeypatch.setattr(overview, "row_line", counted)
+    monkeypatch.setattr(overview, "process_line", counted)
     stream = FakeLive()
     app = app_on(stream)
     async with app.run_test(size=(160, 50)) as pilot:

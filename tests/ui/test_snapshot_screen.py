@@ -10,27 +10,26 @@ import pytest
 from textual.pilot import Pilot
 
 from gpumon.core.allocator import Segment
-from gpumon.core.exits import CommandError
 from gpumon.core.holes import SegmentLayout
+from gpumon.core.problems import CommandError
+from gpumon.present.paint.line import plain
+from gpumon.present.snapshot import totals_lines, who_text
+from gpumon.present.snapshot_chart import HistoryAxis, chart_lines
+from gpumon.present.snapshot_view import View
 from gpumon.snapshots.model import Snapshot
-from gpumon.snapshots.reading import Progress
-from gpumon.ui.paint.line import plain
+from gpumon.snapshots.reader import Progress
 from gpumon.ui.screens.snapshot import SnapshotScreen
 from gpumon.ui.screens.snapshot_help import SnapshotHelpScreen
 from gpumon.ui.screens.snapshot_reading import SnapshotReadingScreen, progress_lines
 from gpumon.ui.snapshot_app import SnapshotApp
-from gpumon.ui.view.snapshot import totals_lines, who_text
-from gpumon.ui.view.snapshot_chart import Axis, course_lines
-from gpumon.ui.view.snapshot_look import View
 from gpumon.ui.widgets.line_table import LineTable
-from tests.perf.snapshot_file import write
 from tests.snapshots.files import block, event, loaded, real_bytes, segment
 from tests.ui.test_snapshots import Compare
 
 PATIENCE_SECONDS = 20.0
 
 
-def shown(found: Snapshot, earlier: Snapshot | None = None, theme: str = "dark") -> SnapshotApp:
+def shown(snapshot: Snapshot, earlier: Snapshot | None = None, theme: str = "dark") -> SnapshotApp:
     """The app with a snapshot that was read already."""
 
     class Read(SnapshotApp):
@@ -39,7 +38,7 @@ def shown(found: Snapshot, earlier: Snapshot | None = None, theme: str = "dark")
         CSS_PATH = SnapshotApp.CSS_PATH
 
         def first_screen(self) -> SnapshotScreen:
-            return SnapshotScreen(found, earlier)
+            return SnapshotScreen(snapshot, earlier)
 
     return Read([], theme)
 
@@ -74,7 +73,7 @@ def rows(app: SnapshotApp) -> list[str]:
 
 def keys(app: SnapshotApp) -> dict[str, str]:
     """What the footer shows."""
-    return {key: each.binding.description for key, each in app.screen.active_bindings.items() if each.binding.show}
+    return {key: item.binding.description for key, item in app.screen.active_bindings.items() if item.binding.show}
 
 
 async def until(pilot: Pilot[None], is_so: Callable[[], bool]) -> None:
@@ -116,18 +115,16 @@ async def test_one_that_cannot_be_read_ends_the_app(tmp_path: Path) -> None:
     async with app.run_test() as pilot:
         await until(pilot, lambda: not app.is_running or app.failure is not None)
     assert isinstance(app.failure, CommandError)
-    assert "does not begin as a pickle" in str(app.failure)
+    assert "does not start like a pickle" in str(app.failure)
 
 
 @pytest.mark.parametrize("key", ["q", "escape", "ctrl+c"])
-async def test_reading_can_be_given_up(key: str, tmp_path: Path) -> None:
-    path = tmp_path / "large.pickle"
-    write(path, 30_000_000)
-    app = SnapshotApp([path])
+async def test_reading_can_be_given_up(key: str, large_snapshot: Path) -> None:
+    app = SnapshotApp([large_snapshot])
     async with app.run_test() as pilot:
         screen = app.screen
         assert isinstance(screen, SnapshotReadingScreen)
-        reading = screen._reading
+        reading = screen._reader
         assert reading is not None
         await pilot.press(key)
     reading.inbox.arrived.wait(PATIENCE_SECONDS)
@@ -140,12 +137,12 @@ async def test_reading_can_be_given_up(key: str, tmp_path: Path) -> None:
 async def test_an_empty_table_says_why() -> None:
     app = shown(real(), real())
     async with app.run_test(size=(80, 24)) as pilot:
-        assert "Nothing has changed." in text(app)
+        assert "No stack has changed." in text(app)
         await pilot.press("p")
-        assert "Nothing" not in text(app)
+        assert "No stack has changed" not in text(app)
         await pilot.press("slash", "z", "z", "z")
         await pilot.pause()
-        assert "No stack has 'zzz' in a frame." in text(app)
+        assert "No stack contains 'zzz'." in text(app)
 
 
 async def test_blocks_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,11 +200,11 @@ async def test_every_view() -> None:
     async with app.run_test(size=(160, 50)) as pilot:
         screen = app.screen
         assert isinstance(screen, SnapshotScreen)
-        assert screen.look.view is View.DIFFERENCE
+        assert screen.view_state.view is View.DIFFERENCE
         for key, view in {"e": View.NOW, "p": View.PEAK, "a": View.EVER, "s": View.SEGMENTS}.items():
             await pilot.press(key)
             await pilot.pause()
-            assert screen.look.view is view
+            assert screen.view_state.view is view
             assert f"[{view.value}]" in text(app)
             assert rows(app)
             assert table(app).cursor == 0
@@ -247,7 +244,7 @@ async def test_devices() -> None:
     app = shown(made())
     async with app.run_test(size=(120, 40)) as pilot:
         assert "cuda:0" in text(app)
-        assert "! Out of memory 1 time" in text(app)
+        assert "! Out of memory once, last" in text(app)
         assert "✗" in text(app)
         await pilot.press("v")
         await pilot.pause()
@@ -275,7 +272,7 @@ async def test_the_chart_over_time() -> None:
         await pilot.press("x")
         await pilot.pause()
         assert "3.97 s" in text(app)
-        assert "(x: over events)" in text(app)
+        assert "(x: events axis)" in text(app)
 
 
 async def test_help_theme_and_quit() -> None:
@@ -297,7 +294,7 @@ async def test_a_file_without_anything() -> None:
     app = shown(loaded({"segments": [], "device_traces": []}))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("e", "p", "s", "i", "v", "x", "enter", "left", "right", "slash", "a", "escape")
-        assert "It holds nothing" in text(app)
+        assert "The snapshot is empty" in text(app)
 
 
 @pytest.mark.parametrize("size", [(20, 6), (40, 12), (300, 80)])
@@ -321,48 +318,48 @@ async def test_nothing_is_sent_for_what_is_the_same() -> None:
         assert [row.line for row in table(app).rows] == before
 
 
-@pytest.mark.parametrize("axis", list(Axis))
+@pytest.mark.parametrize("axis", list(HistoryAxis))
 @pytest.mark.parametrize("width", [30, 80, 200, 3000])
-def test_the_peak_stands_where_it_is(axis: Axis, width: int) -> None:
+def test_the_peak_stands_where_it_is(axis: HistoryAxis, width: int) -> None:
     history = real().devices[0].history
     assert history is not None
-    marks, *drawn, _ = [plain(each) for each in course_lines(history, axis, width, 8)]
+    marks, *drawn, _ = [plain(row) for row in chart_lines(history, axis, width, 8)]
     assert len(drawn) == 8
-    assert all(len(each) == width for each in (marks, *drawn))
+    assert all(len(row) == width for row in (marks, *drawn))
     column = marks.index("▼") - 10
     assert column == int(axis.share(history, history.peak_event, history.peak_seconds) * (width - 10))
-    top = next(each for each in drawn if each[10:].strip())
+    top = next(item for item in drawn if item[10:].strip())
     assert top == drawn[0]
 
 
 def test_there_is_no_chart_where_there_is_no_room() -> None:
     history = real().devices[0].history
     assert history is not None
-    assert course_lines(history, Axis.TIME, 25, 8) == []
+    assert chart_lines(history, HistoryAxis.TIME, 25, 8) == []
 
 
 def test_totals_fit_and_say_it_all() -> None:
     snapshot = real()
     for width in (30, 80, 160):
-        found = [plain(each) for each in totals_lines(snapshot, snapshot.devices[0], width)]
-        assert max(map(len, found)) <= width
-    assert "fragmentation 94%" in " ".join(found)
-    assert "4.00 MiB allocated before them" in " ".join(found)
+        result = [plain(row) for row in totals_lines(snapshot, snapshot.devices[0], width)]
+        assert max(map(len, result)) <= width
+    assert "fragmentation 94%" in " ".join(result)
+    assert "4.00 MiB allocated before the first one" in " ".join(result)
     assert len(totals_lines(snapshot, snapshot.devices[0], 80, is_brief=True)) == 2
 
 
 def test_who_allocated() -> None:
     snapshot = real()
-    told = {who_text(snapshot.frames_of(use.stack)) for use in snapshot.devices[0].uses}
-    assert "dropout nn/functional.py:1443, called by step train/train1.py:60" in told
-    assert "allocated before the history began" in told
+    texts = {who_text(snapshot.frames_of(use.stack)) for use in snapshot.devices[0].uses}
+    assert "dropout nn/functional.py:1443, called by step train/train1.py:60" in texts
+    assert "allocated before the history began" in texts
 
 
 def test_progress() -> None:
-    half = [plain(each) for each in progress_lines(Progress(1 << 29, 1 << 30, 12.3), 80)]
+    half = [plain(row) for row in progress_lines(Progress(1 << 29, 1 << 30, 12.3), 80)]
     assert half[1].count("█") == 20
-    assert half[3] == "  512 MiB of 1.00 GiB read, 12.00 s"
-    assert "following its history" in plain(progress_lines(Progress(5, 5, 1), 80)[3])
+    assert half[3] == "  512 MiB of 1.00 GiB read, 12s"
+    assert "replaying the history" in plain(progress_lines(Progress(5, 5, 1), 80)[3])
     assert progress_lines(Progress(0, 0, 0), 5)
 
 

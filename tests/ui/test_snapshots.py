@@ -1,4 +1,4 @@
-"""Whole screens as pictures: what is drawn, where, and in which colours. Frames are fixed and nothing has a clock."""
+"""Pictures of complete screens: what is drawn, where, and in which colors. Frames are fixed and nothing has a clock."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,8 @@ from textual.pilot import Pilot
 
 from gpumon.core.model import Frame
 from tests import builders
-from tests.ui.fakes import NO_DRIVER, FakeLive, app_on, machine, troubled
+from tests.frames import NO_DRIVER, machine, troubled
+from tests.ui.fakes import FakeLive, app_on
 
 Compare = Callable[..., bool]
 HISTORY_FRAMES = 40

@@ -15,6 +15,7 @@ import pytest
 
 from gpumon.core.frames import encode
 from tests import builders
+from tests.cli.running import GPUMON as PROGRAM
 from tests.nvml_mock import NvmlMock
 from tests.processes import PROC, is_running, state, tree, wait_gone
 from tests.terminal import Terminal
@@ -22,9 +23,9 @@ from tests.terminal import Terminal
 pytestmark = pytest.mark.xdist_group("clock")
 """One after the other in one process: they measure seconds, and see each other's hanging collectors."""
 
-GPUMON = (str(Path(sys.executable).with_name("gpumon")), "--interval", "0.2")
+GPUMON = (PROGRAM, "--interval", "0.2")
 ROWS = r"▸ +0 .*\d%"
-"""A screen with figures on it."""
+"""A screen with values on it."""
 
 QUIT_GUARD_SECONDS = 3.0
 """It takes 0.2 to 0.3 s; a loaded machine of a CI service is given more."""
@@ -50,7 +51,7 @@ def environment(nvml_mock: NvmlMock) -> dict[str, str]:
 
 
 def opened(terminal: Terminal) -> Terminal:
-    """Waits for the first figures."""
+    """Waits for the first values."""
     terminal.wait_for(ROWS)
     return terminal
 
@@ -66,9 +67,9 @@ def assert_all_gone(pids: Sequence[int], seconds: float = 10.0) -> None:
 
 
 def memory_mebibytes(pid: int) -> float:
-    found = re.search(r"VmRSS:\s+(\d+)", (PROC / str(pid) / "status").read_text())
-    assert found is not None
-    return int(found[1]) / 1024
+    match = re.search(r"VmRSS:\s+(\d+)", (PROC / str(pid) / "status").read_text())
+    assert match is not None
+    return int(match[1]) / 1024
 
 
 def run(
@@ -102,7 +103,7 @@ def test_a_signal_ends_it_cleanly(environment: dict[str, str], number: signal.Si
 
 BROKEN_SHOW = "from gpumon.ui.screens.overview import OverviewScreen as it; name = 'show'"
 BROKEN_RENDER = "from gpumon.ui.widgets.line_table import LineTable as it; name = 'render_line'"
-BROKEN_MARKUP = "from gpumon.ui.widgets.text_line import TextLines as it; name = 'show'; import rich.markup"
+BROKEN_MARKUP = "from gpumon.ui.widgets.text_lines import TextLines as it; name = 'show'; import rich.markup"
 BREAK = """
 import sys
 {what}
@@ -174,7 +175,39 @@ def test_ctrl_c_and_q_in_the_help(environment: dict[str, str]) -> None:
         assert_given_back(terminal)
 
 
-# The terminal goes away, or nobody reads it
+# Bytes that are no keys
+
+NOT_UTF8 = (b"\xe9x", b"\xff", b"\x80", b"\xf0\x9f", b"\xed\xa0\x80")
+NO_CHARACTER = (b"\x1b[1114112u", b"\x1b[99999999999999999999u", b"\x1b[:u")
+
+
+def test_bytes_that_are_no_keys_do_nothing(environment: dict[str, str]) -> None:
+    with Terminal(GPUMON, environment) as terminal:
+        opened(terminal)
+        for data in (*NOT_UTF8, *NO_CHARACTER):
+            terminal.send(data)
+            terminal.send("?")
+            terminal.wait_for("KEYS")
+            terminal.send("q")
+            terminal.wait_for(ROWS)
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        assert_given_back(terminal)
+
+
+def test_a_paste_that_is_not_utf8_is_explained(environment: dict[str, str]) -> None:
+    with Terminal(GPUMON, environment) as terminal:
+        opened(terminal).send("e")
+        terminal.wait_for("Explain an error")
+        terminal.send(b"\x1b[200~caf\xe9 qqq \xff\r\nRuntimeError: CUDA error: out of memory\r\n\x1b[201~")
+        shown = terminal.wait_for("Out of memory outside")
+        assert "caf\ufffd qqq \ufffd" in shown
+        terminal.send("\x03")
+        assert terminal.wait_exit() == 0
+        assert_given_back(terminal)
+
+
+# The terminal goes away, or no process reads it
 
 
 @pytest.mark.parametrize("ignored", [(), (signal.SIGHUP,)])
@@ -245,7 +278,7 @@ def test_a_terminal_that_is_not_read_holds_up_nothing_else(nvml_mock: NvmlMock, 
             terminal.resume_reading()
             terminal.send("?")
             terminal.wait_for("KEYS")
-            times = [float(each) for each in notes.read_text().split()]
+            times = [float(text) for text in notes.read_text().split()]
             assert times[-1] - times[0] > 4
             assert max(later - earlier for earlier, later in pairwise(times)) < 2, "the history has no gap"
             assert memory_mebibytes(terminal.pid) < before + 30
@@ -256,7 +289,7 @@ def test_a_terminal_that_is_not_read_holds_up_nothing_else(nvml_mock: NvmlMock, 
         recorder.terminate()
         recorder.wait(5)
     lines = recording.read_text().splitlines()
-    times = [json.loads(each)["monotonic_seconds"] for each in lines if "monotonic_seconds" in each]
+    times = [json.loads(line)["monotonic_seconds"] for line in lines if "monotonic_seconds" in line]
     assert times[-1] - times[0] > 4
     assert max(later - earlier for earlier, later in pairwise(times)) < 2
 
@@ -425,8 +458,8 @@ def test_command_lines_are_inert_on_the_screen(nvml_mock: NvmlMock, hostile_pids
         terminal.send("q")
         assert terminal.wait_exit() == 0
         raw = terminal.raw.replace(POINTER_SHAPE, b"")
-        found = FOREIGN_ESCAPE.search(raw)
-        assert found is None, raw[found.start() - 40 : found.end() + 40]
+        match = FOREIGN_ESCAPE.search(raw)
+        assert match is None, raw[match.start() - 40 : match.end() + 40]
 
 
 def test_command_lines_are_inert_in_texts(nvml_mock: NvmlMock, hostile_pids: list[int]) -> None:
@@ -453,7 +486,7 @@ def test_the_mouse_moves_opens_and_scrolls(nvml_mock: NvmlMock) -> None:
         terminal.send("\x1b[<65;10;6M" * 3)
         terminal.wait_for(r"(?m)^ +2\d +\d+%")
         terminal.send("\x1b[<0;10;6M\x1b[<0;10;6m\x1b[<0;10;6M\x1b[<0;10;6m")
-        terminal.wait_for(r"GPU \d+  H200[\s\S]*Every figure")
+        terminal.wait_for(r"GPU \d+  H200[\s\S]*All values")
 
 
 def test_no_mouse_leaves_the_mouse_to_the_terminal(environment: dict[str, str]) -> None:
@@ -469,7 +502,7 @@ def test_no_mouse_leaves_the_mouse_to_the_terminal(environment: dict[str, str]) 
 def test_nothing_changed_is_no_byte(environment: dict[str, str], tmp_path: Path) -> None:
     recording = tmp_path / "recording.jsonl"
     frames = [builders.frame(monotonic_seconds=100.0 + second) for second in range(60)]
-    recording.write_text("".join(encode(each) + "\n" for each in frames))
+    recording.write_text("".join(encode(frame) + "\n" for frame in frames))
     with Terminal([GPUMON[0], "replay", str(recording)], environment) as terminal:
         opened(terminal).send(" ")
         terminal.wait_for("PAUSED")

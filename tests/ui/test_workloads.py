@@ -1,4 +1,4 @@
-"""Workloads on the screen: real children with a torch that does nothing, and runs that a test tells what to say."""
+"""Workloads on the screen: real children with a torch that does nothing, and runs whose events a test sends."""
 
 import threading
 import time
@@ -11,28 +11,26 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 from textual.widgets import Button, Input
 
-from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.model import Frame
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.jobs.catalogue import BrokenWorkload, Catalogue
 from gpumon.jobs.interpreter import Interpreter
+from gpumon.jobs.job import JobEnded
 from gpumon.jobs.protocol import VerdictKind
-from gpumon.ui import workshop as workshop_module
+from gpumon.present.paint.sparkline import MARK
+from gpumon.session import workload_controller as controller_module
+from gpumon.session.workload_controller import WorkloadController
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.jobs import CPU, JobBoard, gpu_place
-from gpumon.ui.messages import JobsHaveNews
-from gpumon.ui.paint.history import MARK
-from gpumon.ui.screens.leave import LeaveDialog
-from gpumon.ui.screens.lines import LogScreen, MemoryScreen
+from gpumon.ui.messages import RunsChanged
+from gpumon.ui.screens.confirm_start import ConfirmStartDialog
 from gpumon.ui.screens.overview import OverviewScreen
-from gpumon.ui.screens.run import RunScreen
+from gpumon.ui.screens.run import LogScreen, MemorySummaryScreen, RunScreen
 from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.screens.workloads import WorkloadsScreen
 from gpumon.ui.widgets.line_table import LineTable
-from gpumon.ui.workshop import Workshop
-from tests import builders
-from tests.ui import runs
-from tests.ui.fakes import HOSTILE, FakeLive, FakeRecording, FakeStream, Refreshes, app_on, machine, screen_text
+from tests import builders, runs
+from tests.frames import HOSTILE, machine
+from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, Refreshes, app_on, screen_text
 
 PATIENCE_SECONDS = 15.0
 PYTHON = Interpreter(Path("/opt/torch/bin/python"), "PATH")
@@ -64,7 +62,7 @@ def run(context):
         time.sleep(0.02)
     context.progress(4, 4)
     context.checked += 1
-    context.figure("speed", float(answer.read_text()) if answer.exists() else 1.0, "laps/s", 3)
+    context.result("speed", float(answer.read_text()) if answer.exists() else 1.0, "laps/s", 3)
     return context.ok(f"It went {context.parameters.way} {context.parameters.laps} times.")
 
 WORKLOAD = Workload(
@@ -93,12 +91,12 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def shelf(monkeypatch: pytest.MonkeyPatch) -> None:
     """What can be run is known at once and always the same."""
 
-    def look_around(workshop: Workshop) -> None:
-        workshop.catalogue = Catalogue(
+    def refresh(controller: WorkloadController) -> None:
+        controller.catalogue = Catalogue(
             (runs.workload(), runs.workload("oom", why_not_cpu="The CPU has no allocator to show.")), (BROKEN,)
         )
-        workshop.interpreter = PYTHON
-        workshop.earlier = (
+        controller.interpreter = PYTHON
+        controller.earlier = (
             {
                 "time_seconds": runs.BEGAN,
                 "workload": "matmul",
@@ -110,7 +108,7 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> None:
             {"schema": 1, "figures": []},
         )
 
-    monkeypatch.setattr(Workshop, "look_around", look_around)
+    monkeypatch.setattr(WorkloadController, "refresh", refresh)
 
 
 @pytest.fixture
@@ -158,7 +156,7 @@ async def open_form(pilot: Pilot[Any], name: str = "tiny") -> WorkloadForm:
     """From the overview to the form of a workload."""
     await pilot.press("w")
     await seen(pilot, name)
-    await until(pilot, lambda: isinstance(app_of(pilot).workshop.interpreter, Interpreter), "an interpreter")
+    await until(pilot, lambda: isinstance(app_of(pilot).session.workloads.interpreter, Interpreter), "an interpreter")
     table = app_of(pilot).screen.query_one("#workloads", LineTable)
     table.cursor = [row.key for row in table.rows].index(name)
     await pilot.press("enter")
@@ -168,14 +166,14 @@ async def open_form(pilot: Pilot[Any], name: str = "tiny") -> WorkloadForm:
     return form
 
 
-def tick_cpu(form: WorkloadForm) -> None:
-    form.query_one(f"#place-{len(form._offers) - 1}").action_turn()  # type: ignore[attr-defined]
+def select_cpu(form: WorkloadForm) -> None:
+    form.query_one(f"#device-{len(form._choices) - 1}").action_turn()  # type: ignore[attr-defined]
 
 
 async def start_tiny(pilot: Pilot[Any]) -> None:
     form = await open_form(pilot)
     if form._device != "cpu":
-        tick_cpu(form)
+        select_cpu(form)
         await pilot.pause()
     await pilot.press("f5")
     await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen), "the run's screen")
@@ -199,7 +197,7 @@ async def test_a_run_from_its_form_to_its_kept_and_compared_result(tiny: Path) -
         await seen(pilot, "It went left 7 times.")
         assert "OK" in screen_text(app)
         await pilot.press("r")
-        await until(pilot, lambda: len(app.workshop.board.runs) == 2)
+        await until(pilot, lambda: len(app.session.workloads.registry.runs) == 2)
         await seen(pilot, "+0.0 %")
         say(tiny, "55")
         await pilot.press("r")
@@ -214,13 +212,13 @@ async def test_a_run_is_stopped_and_is_cancelled(tiny: Path) -> None:
     async with app.run_test(size=(100, 30)) as pilot:
         await start_tiny(pilot)
         await seen(pilot, "25 % done")
-        (entry,) = app.workshop.board.runs
+        (entry,) = app.session.workloads.registry.runs
         await pilot.press("x")
-        assert "STOPPING" in screen_text(app) or entry.run.ended
+        assert "STOPPING" in screen_text(app) or entry.ended
         await seen(pilot, "CANCELLED")
-        assert entry.run.state.result is not None
-        assert entry.run.state.result.verdict is VerdictKind.CANCELLED
-        await until(pilot, lambda: not entry.run.job.running)
+        assert entry.state.result is not None
+        assert entry.state.result.verdict is VerdictKind.CANCELLED
+        await until(pilot, lambda: not entry.job.running)
 
 
 async def test_one_workload_at_a_time_on_a_device(tiny: Path) -> None:
@@ -231,15 +229,15 @@ async def test_one_workload_at_a_time_on_a_device(tiny: Path) -> None:
         await pilot.press("escape", "escape")
         assert isinstance(app.screen, OverviewScreen)
         form = await open_form(pilot)
-        assert "Choose where it runs." in screen_text(app)
-        tick_cpu(form)
+        assert "Select a device." in screen_text(app)
+        select_cpu(form)
         await pilot.pause()
-        assert "CPU is busy with tiny: one workload at a time runs on a device." in screen_text(app)
+        assert "CPU is busy with tiny: a device runs one workload at a time." in screen_text(app)
         assert form.query_one("#start", Button).disabled
         await pilot.press("f5")
-        assert len(app.workshop.board.runs) == 1
+        assert len(app.session.workloads.registry.runs) == 1
         say(tiny, "1")
-        await until(pilot, lambda: not app.workshop.board.running)
+        await until(pilot, lambda: not app.session.workloads.registry.running)
         app.draw()
         assert not form.query_one("#start", Button).disabled, "it is free again"
 
@@ -249,11 +247,11 @@ async def test_leaving_gpumon_stops_what_runs(tiny: Path) -> None:
     async with app.run_test(size=(100, 30)) as pilot:
         await start_tiny(pilot)
         await seen(pilot, "25 % done")
-        (entry,) = app.workshop.board.runs
+        (entry,) = app.session.workloads.registry.runs
         began = time.monotonic()
         await pilot.press("q")
         assert time.monotonic() - began < PATIENCE_SECONDS
-    assert entry.run.job.wait(PATIENCE_SECONDS)
+    assert entry.job.wait(PATIENCE_SECONDS)
 
 
 async def test_the_overview_says_that_a_workload_runs(tiny: Path) -> None:
@@ -263,9 +261,9 @@ async def test_the_overview_says_that_a_workload_runs(tiny: Path) -> None:
         stream.put(machine())
         await start_tiny(pilot)
         await pilot.press("escape", "escape")
-        await seen(pilot, "gpumon  1 workload runs (w)")
+        await seen(pilot, "gpumon  1 workload running (w)")
         say(tiny, "1")
-        await until(pilot, lambda: "workload runs" not in screen_text(app))
+        await until(pilot, lambda: "workload running" not in screen_text(app))
 
 
 async def test_an_interpreter_typed_in_is_looked_at_before_the_start(tiny: Path) -> None:
@@ -275,12 +273,12 @@ async def test_an_interpreter_typed_in_is_looked_at_before_the_start(tiny: Path)
         form.query_one("#python", Input).value = "/nowhere/python"
         await pilot.press("f5")
         await seen(pilot, "There is no program /nowhere/python.")
-        assert app.workshop.board.runs == []
+        assert app.session.workloads.registry.runs == []
         form.query_one("#python", Input).value = ""
         await pilot.pause()
         assert "There is no program" not in screen_text(app)
         await pilot.press("f5")
-        await until(pilot, lambda: len(app.workshop.board.runs) == 1)
+        await until(pilot, lambda: len(app.session.workloads.registry.runs) == 1)
 
 
 # The list
@@ -289,7 +287,7 @@ async def test_an_interpreter_typed_in_is_looked_at_before_the_start(tiny: Path)
 async def test_without_torch_it_says_why_and_the_list_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_none(_: str | None = None) -> Interpreter:
         problem = Problem(ProblemCode.NO_TORCH, "No Python with torch was found.", "Name one.")
-        raise CommandError(problem, ExitCode.NOT_THERE)
+        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
 
     go_on = threading.Event()
 
@@ -297,25 +295,25 @@ async def test_without_torch_it_says_why_and_the_list_can_be_read(monkeypatch: p
         assert go_on.wait(PATIENCE_SECONDS)
         return Catalogue((runs.workload(),))
 
-    monkeypatch.setattr(workshop_module, "find_interpreter", find_none)
-    monkeypatch.setattr(workshop_module, "load_catalogue", load_late)
+    monkeypatch.setattr(controller_module, "find_interpreter", find_none)
+    monkeypatch.setattr(controller_module, "load_catalogue", load_late)
     app = app_on(FakeLive())
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("w")
-        assert "Looking for workloads ..." in screen_text(app)
+        assert "Searching for workloads ..." in screen_text(app)
         go_on.set()
         await seen(pilot, "! No Python with torch was found. Name one.")
         await seen(pilot, "matmul")
         await pilot.press("enter")
-        await seen(pilot, "! No Python with torch was found. Name one here.")
+        await seen(pilot, "! No Python with torch was found. Enter one here.")
 
 
 @pytest.mark.usefixtures("shelf")
 async def test_a_file_that_is_no_workload_says_why() -> None:
     app = app_on(FakeLive())
-    async with app.run_test(size=(100, 30), notifications=True) as pilot:
+    async with app.run_test(size=(120, 30), notifications=True) as pilot:
         await pilot.press("w", "end")
-        assert "/workloads/mine.py is no workload. ImportError: No module named 'numpyy'" in screen_text(app)
+        assert "/workloads/mine.py is not a workload. ImportError: No module named 'numpyy'" in screen_text(app)
         await pilot.press("enter")
         assert isinstance(app.screen, WorkloadsScreen)
 
@@ -323,12 +321,12 @@ async def test_a_file_that_is_no_workload_says_why() -> None:
 @pytest.mark.usefixtures("shelf")
 async def test_runs_are_opened_and_stopped_from_the_table() -> None:
     app = app_on(FakeLive())
-    app.workshop.board.runs = [runs.live()]
+    app.session.workloads.registry.runs = [runs.live_run()]
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("w", "tab", "enter")
         assert isinstance(app.screen, RunScreen)
         await pilot.press("escape", "x")
-        assert app.workshop.board.runs[0].stopping
+        assert app.session.workloads.registry.runs[0].is_stopping
         await seen(pilot, "STOPPING")
 
 
@@ -336,7 +334,7 @@ async def test_runs_are_opened_and_stopped_from_the_table() -> None:
 @pytest.mark.parametrize("verdict", ["ok", "warn", "fail", "cancelled"])
 async def test_every_verdict_can_be_read(verdict: str) -> None:
     app = app_on(FakeLive())
-    app.workshop.board.runs = [runs.ended(verdict)]
+    app.session.workloads.registry.runs = [runs.ended_run(verdict)]
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("w")
         assert verdict.upper() in screen_text(app)
@@ -361,9 +359,9 @@ async def test_a_value_is_checked_as_it_is_typed() -> None:
         assert "! size: 102400 is not 64 to 32768." in screen_text(app)
         assert start.disabled
         await pilot.press("f5")
-        assert app.workshop.board.runs == []
+        assert app.session.workloads.registry.runs == []
         await pilot.press("x")
-        assert "! size: '102400x' is not a whole number." in screen_text(app)
+        assert "! size: '102400x' is not an integer." in screen_text(app)
         await pilot.press("backspace", "backspace", "backspace")
         assert "! size" not in screen_text(app)
         assert not start.disabled
@@ -378,18 +376,18 @@ async def test_defaults_follow_the_device_and_what_was_typed_stays() -> None:
         await pilot.pause()
         form = await open_form(pilot, "matmul")
         inputs = list(form.query("ParameterField #value").results(Input))
-        assert [each.value for each in inputs] == ["8192", "20"]
+        assert [field.value for field in inputs] == ["8192", "20"]
         assert "[bf16]" in screen_text(app)
         inputs[1].value = "7"
-        tick_cpu(form)
+        select_cpu(form)
         await pilot.pause()
-        assert [each.value for each in inputs] == ["1024", "7"]
+        assert [field.value for field in inputs] == ["1024", "7"]
         assert "[fp32]" in screen_text(app)
-        assert [each.words for each in form._places] == ["CPU"]
-        form.query_one("#place-1").action_turn()  # type: ignore[attr-defined]
-        form.query_one("#place-0").action_turn()  # type: ignore[attr-defined]
+        assert [target.label for target in form._targets] == ["CPU"]
+        form.query_one("#device-1").action_turn()  # type: ignore[attr-defined]
+        form.query_one("#device-0").action_turn()  # type: ignore[attr-defined]
         await pilot.pause()
-        assert [each.words for each in form._places] == ["GPU 0", "GPU 1"]
+        assert [target.label for target in form._targets] == ["GPU 0", "GPU 1"]
 
 
 @pytest.mark.usefixtures("shelf")
@@ -415,8 +413,8 @@ async def test_gpus_of_another_machine_are_never_offered(stream: FakeStream) -> 
         stream.put(machine())
         await pilot.pause()
         form = await open_form(pilot, "matmul")
-        assert [offer.key for offer in form._offers] == ["cpu"]
-        assert "Only the CPU: GPUs are offered while gpumon shows this machine live" in screen_text(app)
+        assert [offer.key for offer in form._choices] == ["cpu"]
+        assert "Only the CPU: GPUs are available while gpumon shows this host live" in screen_text(app)
 
 
 @pytest.mark.usefixtures("shelf")
@@ -427,16 +425,7 @@ async def test_a_workload_that_needs_a_gpu_says_so() -> None:
         assert "CPU  not possible: The CPU has no allocator to show." in screen_text(app)
         await pilot.press("f5")
         assert isinstance(app.screen, WorkloadForm)
-        assert form._places == []
-
-
-def test_a_gpu_is_named_by_its_uuid_and_the_others_follow() -> None:
-    devices = (*machine(2).devices, builders.device(2, uuid=None))
-    place = gpu_place(devices[1], devices)
-    assert place is not None
-    assert (place.words, place.device) == ("GPU 1", "cuda:0")
-    assert place.environment == {"CUDA_VISIBLE_DEVICES": f"{devices[1].uuid},{devices[0].uuid}"}
-    assert gpu_place(devices[2], devices) is None
+        assert form._targets == []
 
 
 @pytest.mark.usefixtures("shelf")
@@ -444,8 +433,8 @@ def test_a_gpu_is_named_by_its_uuid_and_the_others_follow() -> None:
 async def test_the_same_again_refreshes_nothing(keys: list[str]) -> None:
     stream = FakeLive()
     app = app_on(stream)
-    app.workshop.clock = lambda: runs.BEGAN + 12
-    app.workshop.board.runs = [runs.live()]
+    app.session.workloads.clock = lambda: runs.BEGAN + 12
+    app.session.workloads.registry.runs = [runs.live_run()]
     async with app.run_test(size=(120, 40)) as pilot:
         stream.put(builders.frame(devices=(builders.device(1),)))
         await pilot.press(*keys)
@@ -458,16 +447,16 @@ async def test_the_same_again_refreshes_nothing(keys: list[str]) -> None:
         assert [spy.regions for spy in spies if spy.regions] == []
 
 
-# Leave to begin
+# Confirmation
 
 
 async def app_that_asks(pilot: Pilot[Any], stream: FakeStream, frame: Frame) -> None:
     stream.put(frame)
     await pilot.pause()
-    waiting = runs.entry()
-    runs.plan(waiting)
-    app_of(pilot).workshop.board.runs = [waiting]
-    pilot.app.post_message(JobsHaveNews())
+    waiting = runs.new_run()
+    runs.send_plan(waiting)
+    app_of(pilot).session.workloads.registry.runs = [waiting]
+    pilot.app.post_message(RunsChanged())
     await pilot.pause()
 
 
@@ -477,18 +466,18 @@ async def test_it_asks_before_it_works_beside_others(key: str, begins: bool) -> 
     app = app_on(stream)
     async with app.run_test(size=(100, 30)) as pilot:
         await app_that_asks(pilot, stream, machine(2))
-        (entry,) = app.workshop.board.runs
-        await until(pilot, lambda: isinstance(app.screen, LeaveDialog), "the question")
+        (entry,) = app.session.workloads.registry.runs
+        await until(pilot, lambda: isinstance(app.screen, ConfirmStartDialog), "the question")
         text = screen_text(app)
-        assert "1 other works where matmul is to run, on GPU 0:" in text
+        assert "GPU 0 is in use by 1 other process:" in text
         assert "GPU 0  ada  PID 4000  holds 69.3 GiB" in text
         assert "python train.py --config large.yaml" in text
         assert "12.0 GiB of GPU memory, about 20 s" in text
         await pilot.press(key)
         await pilot.pause()
         assert isinstance(app.screen, OverviewScreen)
-        assert (entry.run.state.began_seconds is not None) is begins
-        assert entry.stopping is not begins
+        assert (entry.state.began_seconds is not None) is begins
+        assert entry.is_stopping is not begins
 
 
 async def test_it_does_not_ask_where_nobody_works() -> None:
@@ -496,8 +485,8 @@ async def test_it_does_not_ask_where_nobody_works() -> None:
     app = app_on(stream)
     async with app.run_test() as pilot:
         await app_that_asks(pilot, stream, builders.frame(devices=(builders.device(0, processes=()),)))
-        (entry,) = app.workshop.board.runs
-        await until(pilot, lambda: entry.run.state.began_seconds is not None)
+        (entry,) = app.session.workloads.registry.runs
+        await until(pilot, lambda: entry.state.began_seconds is not None)
         assert isinstance(app.screen, OverviewScreen)
 
 
@@ -506,10 +495,10 @@ async def test_the_question_goes_when_it_has_answered_itself() -> None:
     app = app_on(stream)
     async with app.run_test() as pilot:
         await app_that_asks(pilot, stream, machine(2))
-        (entry,) = app.workshop.board.runs
-        await until(pilot, lambda: isinstance(app.screen, LeaveDialog), "the question")
-        entry.stop()
-        app.post_message(JobsHaveNews())
+        (entry,) = app.session.workloads.registry.runs
+        await until(pilot, lambda: isinstance(app.screen, ConfirmStartDialog), "the question")
+        entry.cancel()
+        app.post_message(RunsChanged())
         await until(pilot, lambda: isinstance(app.screen, OverviewScreen))
 
 
@@ -519,7 +508,7 @@ async def test_the_question_is_inert_to_hostile_text() -> None:
     process = builders.process(4000, user=HOSTILE, command=HOSTILE)
     async with app.run_test(size=(100, 40)) as pilot:
         await app_that_asks(pilot, stream, builders.frame(devices=(builders.device(0, processes=(process,)),)))
-        await until(pilot, lambda: isinstance(app.screen, LeaveDialog), "the question")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmStartDialog), "the question")
         assert "[/] [bold red]x[/bold]" in screen_text(app)
         assert "\x1b" not in screen_text(app)
 
@@ -530,10 +519,10 @@ async def test_the_question_is_inert_to_hostile_text() -> None:
 @pytest.mark.usefixtures("shelf")
 async def test_memory_and_log_in_full() -> None:
     app = app_on(FakeLive())
-    app.workshop.board.runs = [runs.live()]
+    app.session.workloads.registry.runs = [runs.live_run()]
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("w", "tab", "enter", "m")
-        assert isinstance(app.screen, MemoryScreen)
+        assert isinstance(app.screen, MemorySummaryScreen)
         assert "PyTorch CUDA memory summary" in screen_text(app)
         await pilot.press("escape", "l")
         assert isinstance(app.screen, LogScreen)
@@ -543,7 +532,7 @@ async def test_memory_and_log_in_full() -> None:
 @pytest.mark.usefixtures("shelf")
 async def test_a_run_on_the_cpu_has_no_memory_summary() -> None:
     app = app_on(FakeLive())
-    app.workshop.board.runs = [runs.live(gpu=None)]
+    app.session.workloads.registry.runs = [runs.live_run(gpu=None)]
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("w", "tab", "enter", "m")
         assert isinstance(app.screen, RunScreen)
@@ -553,15 +542,41 @@ async def test_a_run_on_the_cpu_has_no_memory_summary() -> None:
 @pytest.mark.usefixtures("shelf")
 async def test_errors_are_told_with_their_class() -> None:
     app = app_on(FakeLive())
-    entry = runs.live(3)
-    runs.fail(entry, "OutOfMemoryError", HOSTILE, expected=True)
-    runs.fail(entry, "RuntimeError", "sticky")
-    app.workshop.board.runs = [entry]
+    entry = runs.live_run(3)
+    runs.report_error(entry, "OutOfMemoryError", HOSTILE, expected=True)
+    runs.report_error(entry, "RuntimeError", "sticky")
+    app.session.workloads.registry.runs = [entry]
     async with app.run_test(size=(100, 50)) as pilot:
         await pilot.press("w", "tab", "enter")
         text = screen_text(app)
-        assert "OutOfMemoryError (belongs to what is shown)" in text
+        assert "OutOfMemoryError (expected: the workload demonstrates it)" in text
         assert "! RuntimeError" in text
+
+
+@pytest.mark.usefixtures("shelf")
+@pytest.mark.parametrize(("reason", "times"), [("No fp8.", 1), ("This GPU has no fp8. " + "Really. " * 20 + "No.", 2)])
+async def test_why_a_workload_is_not_supported_is_shown_once(reason: str, times: int) -> None:
+    app = app_on(FakeLive())
+    run = runs.new_run()
+    runs.send_plan(run)
+    runs.report_error(run, "UnsupportedError", reason)
+    run.state.apply(JobEnded(3, cancelled=False, reason=""))
+    app.session.workloads.registry.runs = [run]
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("w", "tab", "enter")
+        await pilot.pause()
+        assert screen_text(app).count("fp8") == times, "one line at the top, and the rest of a longer one in the result"
+
+
+@pytest.mark.usefixtures("shelf")
+async def test_a_cancelled_run_is_not_100_percent_done() -> None:
+    app = app_on(FakeLive())
+    app.session.workloads.registry.runs = [runs.ended_run("cancelled")]
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("w", "tab", "enter")
+        await pilot.pause()
+        assert "CANCELLED" in screen_text(app)
+        assert "100 %" not in screen_text(app).partition("Live")[0]
 
 
 @pytest.mark.usefixtures("shelf")
@@ -569,9 +584,9 @@ async def test_errors_are_told_with_their_class() -> None:
 async def test_every_screen_in_every_size(size: tuple[int, int]) -> None:
     stream = FakeLive()
     app = app_on(stream)
-    app.workshop.board.runs = [runs.live(), runs.ended(), runs.entry()]
-    for number, each in enumerate(app.workshop.board.runs):
-        each.key = str(number)
+    app.session.workloads.registry.runs = [runs.live_run(), runs.ended_run(), runs.new_run()]
+    for number, run in enumerate(app.session.workloads.registry.runs):
+        run.key = str(number)
     async with app.run_test(size=size) as pilot:
         stream.put(machine())
         await pilot.press("w")
@@ -579,8 +594,8 @@ async def test_every_screen_in_every_size(size: tuple[int, int]) -> None:
         await pilot.press("enter")
         assert isinstance(app.screen, WorkloadForm)
         await pilot.press("escape")
-        for entry in app.workshop.board.runs:
-            app.push_screen(RunScreen(app.workshop, entry))
+        for entry in app.session.workloads.registry.runs:
+            app.push_screen(RunScreen(entry))
             await pilot.pause()
             for key in ("l", "m"):
                 await pilot.press(key)
@@ -588,7 +603,7 @@ async def test_every_screen_in_every_size(size: tuple[int, int]) -> None:
                     await pilot.press("escape")
             await pilot.press("escape")
         await app_that_asks(pilot, stream, machine(2))
-        await until(pilot, lambda: isinstance(app.screen, LeaveDialog), "the question")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmStartDialog), "the question")
         await pilot.press("n")
 
 
@@ -609,41 +624,29 @@ async def test_keys_and_palette_lead_to_the_workloads() -> None:
         assert isinstance(app.screen, OverviewScreen)
 
 
-def test_the_board_forgets_old_runs_but_none_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    board = JobBoard(lambda: None)
-    first = runs.live(1)
-    board.runs = [*(runs.ended() for _ in range(60)), first]
-    monkeypatch.setattr("gpumon.operations.workload.WorkloadRun.start", lambda _: None)
-    board.start(runs.workload(), CPU, {}, PYTHON)
-    assert len(board.runs) == 52
-    assert board.running == [board.runs[0], first]
-    with pytest.raises(ValueError, match="CPU is busy with matmul"):
-        board.start_again(board.runs[0])
-
-
 # Marks
 
 
 async def test_beginning_and_end_are_marked_on_the_strips() -> None:
     stream = FakeLive()
     app = app_on(stream)
-    entry = runs.entry()
-    app.workshop.board.runs = [entry]
-    runs.plan(entry)
+    entry = runs.new_run()
+    app.session.workloads.registry.runs = [entry]
+    runs.send_plan(entry)
     async with app.run_test(size=(160, 30)) as pilot:
         for number in range(30):
             if number == 10:
-                entry.run.state.begin(runs.BEGAN)
+                entry.state.record_start(runs.BEGAN)
             if number == 20:
-                ended = runs.ended()
-                entry.run.state.result, entry.run.state.end = ended.run.state.result, ended.run.state.end
+                ended = runs.ended_run()
+                entry.state.result, entry.state.end = ended.state.result, ended.state.end
             stream.put(builders.frame(monotonic_seconds=100.0 + 4 * number))
             await pilot.pause()
         rows = [text for text in screen_text(app).splitlines() if "69.3/140" in text]
-        assert [text.count(MARK) for text in rows] == [4, 0], "begin and end, on both strips of its own GPU"
+        assert [text.count(MARK) for text in rows] == [4, 0], "begin and end, on both sparklines of its GPU"
         places = [place for place, cell in enumerate(rows[0]) if cell == MARK]
         assert places[1] - places[0] == 10
-        assert app.store.marks(builders.device(0).key, 30) == {10, 20}
+        assert app.session.store.marks(builders.device(0).key, 30) == {10, 20}
 
 
 # Pictures
@@ -653,8 +656,8 @@ def pictured(*entries: Any) -> GpumonApp:  # noqa: ANN401
     stream = FakeLive()
     stream.put(machine(2))
     app = app_on(stream)
-    app.workshop.clock = lambda: runs.BEGAN + 12
-    app.workshop.board.runs = list(entries)
+    app.session.workloads.clock = lambda: runs.BEGAN + 12
+    app.session.workloads.registry.runs = list(entries)
     for number, entry in enumerate(entries):
         entry.key = str(number)
     return app
@@ -664,7 +667,9 @@ def pictured(*entries: Any) -> GpumonApp:  # noqa: ANN401
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 @pytest.mark.parametrize("screen", ["list", "form", "run", "result"])
 def test_pictures(snap_compare: Compare, screen: str, size: tuple[int, int]) -> None:
-    entries = {"run": [runs.live()], "result": [runs.ended()]}.get(screen, [runs.live(), runs.ended("fail")])
+    entries = {"run": [runs.live_run()], "result": [runs.ended_run()]}.get(
+        screen, [runs.live_run(), runs.ended_run("fail")]
+    )
     keys = {"list": ["w"], "form": ["w", "enter", "down", "down", "down", "end", "x"]}
     app = pictured(*entries)
 
@@ -681,10 +686,10 @@ def test_picture_of_the_question(snap_compare: Compare) -> None:
     app = pictured()
 
     async def ask(pilot: Pilot[Any]) -> None:
-        waiting = runs.entry()
-        runs.plan(waiting)
-        app.workshop.board.runs = [waiting]
-        app.post_message(JobsHaveNews())
-        await until(pilot, lambda: isinstance(app.screen, LeaveDialog), "the question")
+        waiting = runs.new_run()
+        runs.send_plan(waiting)
+        app.session.workloads.registry.runs = [waiting]
+        app.post_message(RunsChanged())
+        await until(pilot, lambda: isinstance(app.screen, ConfirmStartDialog), "the question")
 
     assert snap_compare(app, terminal_size=(80, 24), run_before=ask)

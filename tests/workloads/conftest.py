@@ -1,12 +1,16 @@
-"""Workloads as they really run: a child of the interpreter that has torch, events on a pipe, leave to begin."""
+"""Runs workloads as gpumon does: a child of an interpreter with torch, events on a pipe, a confirmed start."""
 
+import atexit
+import functools
 import importlib
 import importlib.util
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +19,38 @@ from typing import Any
 
 import pytest
 
+from tests.workloads import torch_server
+
 WORKLOADS = Path(__file__).resolve().parents[2] / "workloads"
 TORCH_PYTHON = os.environ.get("GPUMON_TEST_PYTHON") or (
     sys.executable if importlib.util.find_spec("torch") is not None else None
 )
 """An interpreter with torch: this one, or the one that the environment names."""
+_SERVERS: list[subprocess.Popen[bytes]] = []
+"""Keeps the pipe open at whose end a server ends."""
+
+
+@functools.cache
+def torch_python() -> str:
+    """An interpreter that has imported torch already, for programs that need no GPU."""
+    assert TORCH_PYTHON is not None
+    folder = Path(tempfile.mkdtemp(prefix="gpumon-", dir="/tmp"))  # the path of a socket has 107 bytes at most
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    address, python = folder / "socket", folder / "python"
+    python.write_text(torch_server.CLIENT.format(python=TORCH_PYTHON, address=str(address)))
+    python.chmod(0o755)
+    server = subprocess.Popen(
+        [TORCH_PYTHON, "-X", "no_debug_ranges", torch_server.__file__, str(address), str(python)],
+        stdin=subprocess.PIPE,  # the server ends when this process has gone
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    _SERVERS.append(server)
+    return str(python)
+
 
 needs_torch = pytest.mark.skipif(TORCH_PYTHON is None, reason="no torch here, and GPUMON_TEST_PYTHON names no python")
 
@@ -34,7 +65,7 @@ class Ran:
 
     def of(self, event: str) -> list[dict[str, Any]]:
         """The events of a kind, in order."""
-        return [each for each in self.events if each["event"] == event]
+        return [document for document in self.events if document["event"] == event]
 
     @property
     def result(self) -> dict[str, Any]:
@@ -42,14 +73,14 @@ class Ran:
         (result,) = self.of("result")
         return result
 
-    def figure(self, name: str) -> dict[str, Any]:
-        """The figure of a name."""
-        (found,) = [each for each in self.result["figures"] if each["name"] == name]
-        return dict(found)
+    def metric(self, name: str) -> dict[str, Any]:
+        """The result with a name."""
+        (value,) = [value for value in self.result["figures"] if value["name"] == name]
+        return dict(value)
 
 
 def load_workload(name: str) -> ModuleType:
-    """A workload's file as a module, or a module of the kit (``_kit.machine``); torch is not needed for that."""
+    """A workload's file as a module, or a module of the kit (``_kit.host``); torch is not needed for that."""
     if "_kit" not in sys.modules:
         runpy.run_path(str(WORKLOADS / "_run.py"))["_provide_kit"]()
     if name.startswith("_kit."):
@@ -84,32 +115,35 @@ RunWorkload = Callable[..., Ran]
 def run_workload() -> RunWorkload:
     """Runs a workload by name, or by the path of its file; what else is given are its parameters."""
 
-    def run(workload: str | Path, device: str = "cpu", timeout: float = 100, **parameters: object) -> Ran:
+    def run(
+        workload: str | Path, device: str = "cpu", timeout: float = 100, python: str | None = None, **parameters: object
+    ) -> Ran:
         file = workload if isinstance(workload, Path) else WORKLOADS / f"{workload}.py"
-        events, told = os.pipe()
-        control, leave = os.pipe()
-        os.write(leave, b"go\n")
-        command = [TORCH_PYTHON or sys.executable, str(WORKLOADS / "_run.py"), str(file), "--events", str(told)]
+        events, write_end = os.pipe()
+        control, confirmation = os.pipe()
+        os.write(confirmation, b"go\n")
+        python = python or (torch_python() if device == "cpu" else TORCH_PYTHON) or sys.executable
+        command = [python, str(WORKLOADS / "_run.py"), str(file), "--events", str(write_end)]
         command += ["--control", str(control), "--device", device, "--parameters", json.dumps(parameters)]
         process = subprocess.Popen(
             command,
-            pass_fds=(told, control),
+            pass_fds=(write_end, control),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             start_new_session=True,
             text=True,
         )
-        os.close(told)
+        os.close(write_end)
         os.close(control)
         try:
             with os.fdopen(events) as lines:
-                found = [json.loads(line) for line in lines]
+                documents = [json.loads(line) for line in lines]
             stderr = process.communicate(timeout=timeout)[1]
         finally:
             process.kill()
             process.wait()
-            os.close(leave)
-        return Ran(found, process.returncode, stderr)
+            os.close(confirmation)
+        return Ran(documents, process.returncode, stderr)
 
     return run

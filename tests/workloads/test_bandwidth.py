@@ -15,28 +15,28 @@ spec = importlib.util.spec_from_file_location("bandwidth_probe", {str(WORKLOADS 
 bandwidth = sys.modules["bandwidth_probe"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(bandwidth)
 WORKLOAD = bandwidth.WORKLOAD
-class Broken(bandwidth.Buffers):
+class Broken(bandwidth.AccessBuffers):
     def WAY(self):
         super().WAY()
         self.target[4321] += 1
         if self._total is not None:
             self._total += 1
-bandwidth.Buffers = Broken
+bandwidth.AccessBuffers = Broken
 """
 
 
 def test_every_way_is_measured_and_right(run_workload: RunWorkload) -> None:
     ran = run_workload("bandwidth", size_mebibytes=8, repetitions=2)
-    told = [each["event"] for each in ran.events]
-    assert told[0] == "hello"
-    assert told[-2:] == ["result", "bye"]
-    assert told.index("plan") < told.index("step") < told.index("progress")
+    observed = [event["event"] for event in ran.events]
+    assert observed[0] == "hello"
+    assert observed[-2:] == ["result", "bye"]
+    assert observed.index("plan") < observed.index("step") < observed.index("progress")
     assert ran.exit_code == 0
     assert ran.result["verdict"] == "ok"
-    assert "All 6 results are right." in ran.result["why"]
-    assert [each["name"] for each in ran.result["figures"]] == _WAYS
-    assert all(each["value"] > 0.01 and each["unit"] == "GB/s" for each in ran.result["figures"])
-    assert all(each["repetitions"] >= 5 and each["limit"] is None for each in ran.result["figures"])
+    assert "All 6 results are correct." in ran.result["why"]
+    assert [figure["name"] for figure in ran.result["figures"]] == _WAYS
+    assert all(figure["value"] > 0.01 and figure["unit"] == "GB/s" for figure in ran.result["figures"])
+    assert all(figure["repetitions"] >= 5 and figure["limit"] is None for figure in ran.result["figures"])
     progress = ran.of("progress")[-1]
     assert progress["done"] == progress["total"]
 
@@ -48,4 +48,4 @@ def test_memory_that_does_not_keep_what_it_got_fails(run_workload: RunWorkload, 
     ran = run_workload(probe, size_mebibytes=1, repetitions=1)
     assert ran.exit_code == 1
     assert ran.result["verdict"] == "fail"
-    assert ran.result["why"] == f"{way}: 1 elements are wrong after it."
+    assert ran.result["why"] == f"{way}: 1 elements are wrong."

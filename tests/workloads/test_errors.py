@@ -1,4 +1,4 @@
-"""Errors on purpose: each mistake and its mending, the child that makes it, the verdict, and the leave it asks for."""
+"""Errors on purpose: the mistakes and their fixes, the child process, the verdict, and the confirmation."""
 
 import os
 import re
@@ -39,7 +39,7 @@ class cuda:
     memory_summary = staticmethod(lambda _: "summary")
 class _Words(list):
     max = lambda self: max(*self)
-class _Found:
+class _Answer:
     sum = lambda self: self
     item = lambda self: 4.0
 tensor = lambda words, device: _Words(words)
@@ -52,7 +52,7 @@ class nn:
                 print("Indexing.cu:1: k: block: [0,0,0], thread: [0,0,0] Assertion `index < size` failed.", flush=True)
                 raise RuntimeError("CUDA error: device-side assert triggered\\nSearch for it.")
             assert os.environ["CUDA_VISIBLE_DEVICES"] == "7", "one GPU alone"
-            return _Found()
+            return _Answer()
 """
 """As much of torch with CUDA as the workload and one of its mistakes look at."""
 
@@ -81,28 +81,28 @@ def mistake(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401
 def test_what_can_be_shown(errors: ModuleType) -> None:
     assert set(BY_ID) >= set(errors.MISTAKES) >= WANTED
     assert errors._ON_CPU == ON_CPU
-    assert [each.name for each in errors.MISTAKES.values() if each.kills] == ["device-assert"]
+    assert [item.name for item in errors.MISTAKES.values() if item.kills] == ["device-assert"]
     (error, _) = errors.WORKLOAD.parameters
-    assert "device-assert kills the CUDA context" in error.help
+    assert "device-assert destroys the CUDA context" in error.help
     assert len(error.help) < 300, "more is cut off"
 
 
 def test_a_mistake_is_one_place_in_a_file_or_the_environment(mistake: Any) -> None:  # noqa: ANN401
-    wrong, mended = mistake.wrong_code("cuda"), mistake.mended_code("cuda")
-    for code in (wrong, mended):
+    wrong, fixed = mistake.wrong_code("cuda"), mistake.fixed_code("cuda")
+    for code in (wrong, fixed):
         compile(code, "train.py", "exec")
         assert "DEVICE" not in code.replace("CUDA_VISIBLE_DEVICES", "")
     if mistake.wrong_environment:
-        assert wrong == mended
+        assert wrong == fixed
         return
-    changed = [each for each in zip(wrong.splitlines(), mended.splitlines(), strict=True) if each[0] != each[1]]
+    changed = [item for item in zip(wrong.splitlines(), fixed.splitlines(), strict=True) if item[0] != item[1]]
     assert len(changed) == 1
     assert mistake.code.count(mistake.wrong) == 1
 
 
 def test_a_mistake_says_what_it_is(mistake: Any) -> None:  # noqa: ANN401
     assert mistake.what.endswith(".")
-    assert mistake.mending.endswith((".", ")"))
+    assert mistake.fix.endswith((".", ")"))
     assert re.search(mistake.wording, "") is None, "every text would match"
     assert mistake.memory_bytes <= 1 << 28
 
@@ -138,13 +138,13 @@ def environment() -> dict[str, str]:
 
 
 def complained(snippet: ModuleType, text: str, code: int | None = 1) -> Any:  # noqa: ANN401
-    return snippet.Ran(code, "", text, 1.0)
+    return snippet.FinishedProgram(code, "", text, 1.0)
 
 
 def test_code_runs_in_a_file_of_its_own_and_leaves_nothing(snippet: ModuleType) -> None:
     ran = snippet.run_code("import os\nprint(os.getcwd())\nprint(1 / 1)\n", environment(), 60)
-    assert (ran.exit_code, ran.answer, ran.complained) == (0, "1.0", "")
-    assert not Path(ran.printed.splitlines()[0]).exists()
+    assert (ran.exit_code, ran.answer, ran.stderr) == (0, "1.0", "")
+    assert not Path(ran.stdout.splitlines()[0]).exists()
     assert ran.seconds > 0
 
 
@@ -178,15 +178,15 @@ def test_the_error_is_told_with_its_class_and_text_first(snippet: ModuleType) ->
     ],
 )
 def test_the_last_error_counts(snippet: ModuleType, said: str, kind: str, text: str) -> None:
-    found, told = complained(snippet, said, -6).error
-    assert found == kind
-    assert told.startswith(text)
+    result, message = complained(snippet, said, -6).error
+    assert result == kind
+    assert message.startswith(text)
 
 
 def test_much_output_is_cut_at_its_beginning(snippet: ModuleType) -> None:
     code = "import sys\nprint('x' * 300_000, file=sys.stderr)\nraise ValueError('the end')\n"
     ran = snippet.run_code(code, environment(), 60)
-    assert len(ran.complained) <= 1 << 14
+    assert len(ran.stderr) <= 1 << 14
     assert ran.error[1].startswith("the end")
 
 
@@ -203,22 +203,22 @@ def test_code_that_does_not_end_is_ended(snippet: ModuleType, limit: float, unwa
 
 def ran(snippet: ModuleType, code: int | None, answer: str = "", error: str = "") -> Any:  # noqa: ANN401
     text = f"Traceback (most recent call last):\n  x\nRuntimeError: {error}\n" if error else ""
-    return snippet.Ran(code, f"something\n{answer}\n", text, 1.0)
+    return snippet.FinishedProgram(code, f"something\n{answer}\n", text, 1.0)
 
 
 SHAPES = "mat1 and mat2 shapes cannot be multiplied (24x2 and 12x5)"
 
 
 @pytest.mark.parametrize(
-    ("wrong", "mended", "verdict", "said"),
+    ("wrong", "fixed", "verdict", "said"),
     [
-        ((1, "", SHAPES), (0, "(4, 5)"), "ok", "RuntimeError came as expected."),
+        ((1, "", SHAPES), (0, "(4, 5)"), "ok", "RuntimeError occurred as expected."),
         ((0, "(4, 5)"), (0, "(4, 5)"), "fail", "ran without an error"),
         ((None,), (0, "(4, 5)"), "fail", "did not end in time"),
-        ((1, "", "CUDA out of memory"), (0, "(4, 5)"), "fail", "another error: RuntimeError: CUDA out of memory"),
-        ((-11,), (0, "(4, 5)"), "fail", "another error: signal 11"),
-        ((1, "", SHAPES), (1, "", "still wrong"), "fail", "does not run: RuntimeError: still wrong"),
-        ((1, "", SHAPES), (None,), "fail", "does not run: no end"),
+        ((1, "", "CUDA out of memory"), (0, "(4, 5)"), "fail", "a different error: RuntimeError: CUDA out of memory"),
+        ((-11,), (0, "(4, 5)"), "fail", "a different error: signal 11"),
+        ((1, "", SHAPES), (1, "", "still wrong"), "fail", "The fixed program fails: RuntimeError: still wrong"),
+        ((1, "", SHAPES), (None,), "fail", "The fixed program fails: no end"),
         ((1, "", SHAPES), (0, "(4, 6)"), "fail", "prints '(4, 6)' instead of '(4, 5)'"),
     ],
 )
@@ -226,11 +226,11 @@ def test_only_the_right_error_and_the_right_result_are_fine(
     errors: ModuleType,
     snippet: ModuleType,
     wrong: tuple[Any, ...],
-    mended: tuple[Any, ...],
+    fixed: tuple[Any, ...],
     verdict: str,
     said: str,
 ) -> None:
-    kind, why = errors.verdict_of(Judge(), errors.MISTAKES["shape"], ran(snippet, *wrong), ran(snippet, *mended))
+    kind, why = errors.verdict_of(Judge(), errors.MISTAKES["shape"], ran(snippet, *wrong), ran(snippet, *fixed))
     assert kind == verdict
     assert said in why
 
@@ -250,10 +250,10 @@ def test_on_the_cpu_it_fails_is_mended_and_runs(run_workload: RunWorkload, error
     cause = explain_text(f"{error['class']}: {error['text']}").cause
     assert cause is not None
     assert cause.error.id == name, "the explanation that it gets"
-    wrong, mended = (each["text"] for each in done.of("step"))
+    wrong, fixed = (item["text"] for item in done.of("step"))
     assert errors.MISTAKES[name].wrong.replace("DEVICE", "cpu") in wrong
-    assert errors.MISTAKES[name].mended.replace("DEVICE", "cpu") in mended
-    assert [done.figure(each)["value"] for each in ("expected_errors", "right_results")] == [1, 1]
+    assert errors.MISTAKES[name].fixed.replace("DEVICE", "cpu") in fixed
+    assert [done.metric(item)["value"] for item in ("expected_errors", "right_results")] == [1, 1]
     assert "train.py" in done.stderr, "the whole traceback is in the log"
 
 
@@ -262,15 +262,15 @@ def test_an_error_of_a_gpu_is_refused_on_the_cpu_before_anybody_is_asked(run_wor
     done = run_workload("errors", error="device-assert")
     assert done.exit_code == 3
     (error,) = done.of("error")
-    assert error["class"] == "NotHereError"
-    assert "cannot be shown on the CPU" in error["text"]
+    assert error["class"] == "UnsupportedError"
+    assert "occurs only on a GPU" in error["text"]
     assert not done.of("plan")
 
 
-def test_a_module_that_the_mended_code_needs_is_looked_for(errors: ModuleType) -> None:
+def test_a_module_that_the_fixed_code_needs_is_looked_for(errors: ModuleType) -> None:
     context = SimpleNamespace(on_gpu=True, free_memory=lambda: (1 << 40, 1 << 40))
     mistake = errors.MISTAKES["to-numpy"]
-    with pytest.raises(Exception, match="to-numpy needs no_such_module"):
+    with pytest.raises(Exception, match="to-numpy needs the module no_such_module"):
         errors._require(context, type(mistake)(**{**vars(mistake), "modules": ("no_such_module",)}))
 
 
@@ -301,9 +301,9 @@ def straw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def test_what_kills_its_context_does_not_begin_unasked(straw: dict[str, str]) -> None:
     done = run("run", "errors", "--python", sys.executable, "--set", "error=device-assert", env=straw)
     assert done.returncode == 3
-    assert "kills the CUDA context" in done.stderr
-    assert "Add --yes to run it." in done.stderr
-    assert "embedding" not in done.stdout, "nothing was begun"
+    assert "destroys the CUDA context" in done.stderr
+    assert "Add --yes to start it." in done.stderr
+    assert "embedding" not in done.stdout, "nothing was started"
 
 
 def test_with_leave_the_child_alone_dies_of_it(straw: dict[str, str]) -> None:

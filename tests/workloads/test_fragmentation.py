@@ -20,7 +20,7 @@ def test_the_cpu_is_refused_in_a_sentence(run_workload: RunWorkload) -> None:
     ran = run_workload("fragmentation", device="cpu")
     (error,) = ran.of("error")
     assert ran.exit_code == 3
-    assert error["class"] == "NotHereError"
+    assert error["class"] == "UnsupportedError"
     assert error["text"].endswith(".")
     assert not ran.of("result")
 
@@ -39,26 +39,26 @@ def test_growing_batches_pass_the_budget_with_the_last_one(fragmentation: Module
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_the_cheese_leaves_too_little_for_its_request(fragmentation: ModuleType, budget: int) -> None:
-    count = fragmentation.cheese_count(budget)
+    count = fragmentation.hole_tensor_count(budget)
     left = budget - count * fragmentation.HOLE_BYTES
     assert count % 2 == 0
-    assert 20 * MEBIBYTE <= left < fragmentation.CHEESE_REQUEST_BYTES
-    assert count // 2 * fragmentation.HOLE_BYTES > fragmentation.CHEESE_REQUEST_BYTES
+    assert 20 * MEBIBYTE <= left < fragmentation.HOLES_REQUEST_BYTES
+    assert count // 2 * fragmentation.HOLE_BYTES > fragmentation.HOLES_REQUEST_BYTES
 
 
 def answer(*, failed: bool, expandable: bool = False, **changed: object) -> dict[str, object]:
     return {
-        "failed": failed, "expandable": expandable, "harmed": 0, "checked": 3, "requested": 64 * MEBIBYTE,
+        "failed": failed, "expandable": expandable, "corrupted": 0, "checked": 3, "requested": 64 * MEBIBYTE,
         "idle": 500 * MEBIBYTE, "largest_hole": 16 * MEBIBYTE, **changed,
     }  # fmt: skip
 
 
 def answers(
-    growing: tuple[bool, bool], cheese: tuple[bool, bool] = (True, True)
+    growing: tuple[bool, bool], holes: tuple[bool, bool] = (True, True)
 ) -> dict[str, dict[str, dict[str, object]]]:
     return {
         name: {"default": answer(failed=first), "expandable": answer(failed=second, expandable=True)}
-        for name, (first, second) in (("growing", growing), ("cheese", cheese))
+        for name, (first, second) in (("growing", growing), ("holes", holes))
     }
 
 
@@ -66,8 +66,8 @@ def answers(
     ("growing", "kind", "said"),
     [
         ((True, False), "ok", "with expandable segments it succeeds"),
-        ((True, True), "warn", "do not cure it"),
-        ((False, False), "warn", "no request failed here"),
+        ((True, True), "warn", "do not fix this"),
+        ((False, False), "warn", "no allocation failed"),
         ((False, True), "warn", "only with expandable segments"),
     ],
 )
@@ -86,21 +86,21 @@ def test_a_cheese_that_is_cured_is_told_so(fragmentation: ModuleType) -> None:
 
 
 def test_lost_contents_fail(fragmentation: ModuleType) -> None:
-    found = answers((True, False))
-    found["cheese"]["expandable"]["harmed"] = 1
-    assert fragmentation.verdict_of(Judge(), found)[0] == "fail"
+    result = answers((True, False))
+    result["holes"]["expandable"]["corrupted"] = 1
+    assert fragmentation.verdict_of(Judge(), result)[0] == "fail"
 
 
 def test_a_setting_that_had_no_effect_is_told(fragmentation: ModuleType) -> None:
-    found = answers((True, True))
-    found["growing"]["expandable"]["expandable"] = False
-    assert "did not switch expandable segments on" in fragmentation.verdict_of(Judge(), found)[1]
+    result = answers((True, True))
+    result["growing"]["expandable"]["expandable"] = False
+    assert "did not enable expandable segments" in fragmentation.verdict_of(Judge(), result)[1]
 
 
 def test_an_unfinished_run_is_not_fine(fragmentation: ModuleType) -> None:
-    found = answers((True, False))
-    del found["cheese"]["expandable"]
-    assert fragmentation.verdict_of(Judge(), found)[0] == "warn"
+    result = answers((True, False))
+    del result["holes"]["expandable"]
+    assert fragmentation.verdict_of(Judge(), result)[0] == "warn"
 
 
 @pytest.mark.gpu
@@ -108,7 +108,7 @@ def test_an_unfinished_run_is_not_fine(fragmentation: ModuleType) -> None:
 def test_it_runs_on_a_gpu(run_workload: RunWorkload) -> None:
     ran = run_workload("fragmentation", "cuda:0", limit_mebibytes=256, pause_seconds=0.0)
     assert ran.result["verdict"] in {"ok", "warn"}, ran.result["why"]
-    assert ran.figure("growing_idle_default")["value"] > ran.figure("growing_requested_default")["value"]
-    assert ran.figure("growing_reserved_expandable")["value"] <= 0.27
+    assert ran.metric("growing_idle_default")["value"] > ran.metric("growing_requested_default")["value"]
+    assert ran.metric("growing_reserved_expandable")["value"] <= 0.27
     assert {error["class"] for error in ran.of("error")} == {"OutOfMemoryError"}
     assert ran.of("memory")[-1]["reserved_bytes"] == 0

@@ -32,7 +32,7 @@ def test_the_example_of_the_readme_runs(run_workload: RunWorkload, tmp_path: Pat
     file.write_text(source)
     ran = run_workload(file, size=64)
     assert ran.result["verdict"] == "ok", ran.events
-    assert ran.figure("inverse")["repetitions"] == 5
+    assert ran.metric("inverse")["repetitions"] == 5
 
 
 @needs_torch
@@ -40,11 +40,11 @@ def test_the_example_of_the_readme_runs(run_workload: RunWorkload, tmp_path: Pat
     ("body", "verdict", "said"),
     [
         ("    return context.ok('Fine.')", "fail", "Nothing was measured"),
-        ("    context.figure('x', 1, 's', 1)\n    return context.ok('Fine.')", "fail", "No result was checked"),
-        ("    context.figure('x', 1, 's', 0)\n    return context.ok('Fine.')", "fail", "never measured"),
+        ("    context.result('x', 1, 's', 1)\n    return context.ok('Fine.')", "fail", "No result was checked"),
+        ("    context.result('x', 1, 's', 0)\n    return context.ok('Fine.')", "fail", "never measured"),
         ("    context.cancel()\n    context.checked = 1\n    return context.ok('Fine.')", "cancelled", "stopped"),
         ("    raise ValueError('first\\nsecond')", "fail", "ValueError: first"),
-        ("    context.checked = 1\n    context.figure('x', 1, 's', 1)\n    return context.ok('Fine.')", "ok", "Fine."),
+        ("    context.checked = 1\n    context.result('x', 1, 's', 1)\n    return context.ok('Fine.')", "ok", "Fine."),
     ],
 )
 def test_a_verdict_counts_work(run_workload: RunWorkload, tmp_path: Path, body: str, verdict: str, said: str) -> None:
@@ -62,4 +62,4 @@ def test_a_module_of_the_workloads_folder_does_not_stand_in_for_pythons_own(
 ) -> None:
     (tmp_path / "random.py").write_text(CONTEXT_FREE.format(body="    import random; random.randint(1, 2)"))
     ran = run_workload(tmp_path / "random.py")
-    assert "its run returned no Verdict" in ran.result["why"], "so it came past the import"
+    assert "run() must return a Verdict" in ran.result["why"], "the import succeeded"

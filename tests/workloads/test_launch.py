@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.workloads.conftest import TORCH_PYTHON, WORKLOADS, Judge, RunWorkload, load_workload, needs_torch
+from tests.workloads.conftest import WORKLOADS, Judge, RunWorkload, load_workload, needs_torch, torch_python
 
 MEBIBYTE = 1 << 20
 
@@ -21,7 +21,7 @@ def test_the_cpu_is_refused_in_a_sentence(run_workload: RunWorkload) -> None:
     ran = run_workload("launch", device="cpu")
     (error,) = ran.of("error")
     assert ran.exit_code == 3
-    assert error["class"] == "NotHereError"
+    assert error["class"] == "UnsupportedError"
     assert error["text"].endswith(".")
     assert not ran.of("result")
 
@@ -40,7 +40,7 @@ context = types.SimpleNamespace(torch=torch, checked=0, device=torch.device("cpu
 
 def probe(text: str) -> str:
     """What a script prints that has the file as ``w`` and, as ``context``, torch on the CPU."""
-    command = [str(TORCH_PYTHON), "-c", PROBE + text, str(WORKLOADS)]
+    command = [torch_python(), "-c", PROBE + text, str(WORKLOADS)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
 
 
@@ -70,13 +70,13 @@ def test_no_block_size_divides_the_count_so_the_guard_is_needed(launch: ModuleTy
     assert count == 64_000_001
     assert all(count % block for block in launch.BLOCKS)
     assert launch.elements_of(64, 1 << 30) < 64_000_001
-    with pytest.raises(Exception, match="too little free memory"):
+    with pytest.raises(Exception, match="not sufficient"):
         launch.elements_of(64, 100 * MEBIBYTE)
 
 
 def test_a_launch_is_described_with_what_the_guard_is_for(launch: ModuleType) -> None:
-    assert "31 threads too many, and `if (i < n)`" in launch._words("add_one_each", 2, 32, 33)
-    assert "every 8,448th number" in launch._words("add_grid_stride", 33, 256, 10**6)
+    assert "31 threads have no element; `if (i < n)`" in launch._launch_text("add_one_each", 2, 32, 33)
+    assert "every 8,448th element" in launch._launch_text("add_grid_stride", 33, 256, 10**6)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_a_launch_is_described_with_what_the_guard_is_for(launch: ModuleType) ->
     ],
 )
 def test_the_best_launch_is_held_against_torch(launch: ModuleType, rates: dict[str, float], kind: str) -> None:
-    found = launch.Found(rates=rates, occupancies={"block_256": 1.0})
-    verdict = launch.verdict_of(Judge(), found)
+    result = launch.LaunchResults(rates=rates, occupancies={"block_256": 1.0})
+    verdict = launch.verdict_of(Judge(), result)
     assert verdict[0] == kind
     if len(rates) > 1:
         assert "block 256" in verdict[1]
@@ -98,37 +98,37 @@ def test_the_best_launch_is_held_against_torch(launch: ModuleType, rates: dict[s
 
 
 def test_a_wrong_result_fails(launch: ModuleType) -> None:
-    found = launch.Found(rates={"torch_add": 1.0, "block_32": 1.0}, wrong=["block_32: wrong."])
-    assert launch.verdict_of(Judge(), found) == ("fail", "block_32: wrong.")
+    result = launch.LaunchResults(rates={"torch_add": 1.0, "block_32": 1.0}, wrong=["block_32: wrong."])
+    assert launch.verdict_of(Judge(), result) == ("fail", "block_32: wrong.")
 
 
 @needs_torch
 def test_one_wrong_sum_and_a_write_behind_the_end_are_found() -> None:
-    said = probe("""
-arrays, found = w._arrays(context, 1001), w.Found()
+    output = probe("""
+arrays, results = w._arrays(context, 1001), w.LaunchResults()
 def add(extra=0, harm=False):
     arrays.result[:1001] = arrays.a + arrays.b
     arrays.result[1001 : 1001 + extra] = 0.0
     if harm:
         arrays.result[77] += 1
-w._check(context, found, "good", arrays, add)
-print(found.wrong)
-w._check(context, found, "bad", arrays, lambda: add(harm=True))
-w._check(context, found, "far", arrays, lambda: add(extra=1))
-w._check(context, found, "nothing", arrays, lambda: None)
-print(found.wrong, context.checked)
+w._check(context, results, "good", arrays, add)
+print(results.wrong)
+w._check(context, results, "bad", arrays, lambda: add(harm=True))
+w._check(context, results, "far", arrays, lambda: add(extra=1))
+w._check(context, results, "nothing", arrays, lambda: None)
+print(results.wrong, context.checked)
 """)
-    good, bad = said.splitlines()
+    good, bad = output.splitlines()
     assert good == "[]"
     assert "bad: 1 sums are wrong, the first at element 77." in bad
-    assert "far: it wrote behind the end of the result." in bad
+    assert "far: the kernel wrote past the end of the result." in bad
     assert "nothing: 1001 sums are wrong" in bad
     assert bad.endswith("4")
 
 
 @needs_torch
 def test_a_torch_that_cannot_compile_is_told_so() -> None:
-    said = probe("""
+    output = probe("""
 context.torch = types.SimpleNamespace(__version__="2.8", cuda=types.SimpleNamespace())
 def fail(source, name):
     raise OSError("Could not find any NVRTC library")
@@ -137,11 +137,11 @@ for compiler in (None, fail):
         context.torch.cuda._compile_kernel = compiler
     try:
         w._compiled(context)
-    except w.NotHereError as error:
+    except w.UnsupportedError as error:
         print(error)
 """)
-    first, second = said.splitlines()
-    assert "came with torch 2.9" in first
+    first, second = output.splitlines()
+    assert "since torch 2.9" in first
     assert "NVRTC" in second
 
 
@@ -155,6 +155,6 @@ def test_it_runs_on_a_gpu(run_workload: RunWorkload) -> None:
     (error,) = ran.of("error")
     assert error["expected"]
     assert "CUDA error" in error["text"]
-    assert ran.figure("best")["value"] > 0
-    assert 0 < ran.figure("occupancy_block_128")["value"] <= 100
+    assert ran.metric("best")["value"] > 0
+    assert 0 < ran.metric("occupancy_block_128")["value"] <= 100
     assert ran.of("memory")[-1]["reserved_bytes"] < 200 * MEBIBYTE

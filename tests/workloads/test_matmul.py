@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workloads.conftest import TORCH_PYTHON, WORKLOADS, RunWorkload, needs_torch
+from tests.workloads.conftest import TORCH_PYTHON, WORKLOADS, RunWorkload, needs_torch, torch_python
 
 pytestmark = needs_torch
 
@@ -44,19 +44,19 @@ matmul.multiplier = multiplier
 
 
 def test_a_run_tells_its_events_in_order_and_its_figures(run_workload: RunWorkload) -> None:
-    ran = run_workload("matmul", size=256, duration=0.6)
-    told = [each["event"] for each in ran.events]
-    assert told[0] == "hello"
-    assert told[-2:] == ["result", "bye"]
-    assert told.index("plan") < told.index("step") < told.index("progress") < told.index("result")
+    ran = run_workload("matmul", python=TORCH_PYTHON, size=256, duration=0.6)
+    observed = [event["event"] for event in ran.events]
+    assert observed[0] == "hello"
+    assert observed[-2:] == ["result", "bye"]
+    assert observed.index("plan") < observed.index("step") < observed.index("progress") < observed.index("result")
     assert ran.exit_code == 0
     assert ran.result["verdict"] == "ok"
-    assert all(each["unit"] and each["repetitions"] >= 1 for each in ran.result["figures"])
-    assert ran.figure("throughput")["value"] > 1e-4
-    assert ran.figure("throughput")["unit"] == "TFLOP/s"
-    assert ran.figure("results_checked")["value"] >= 1
-    assert ran.figure("wrong_elements")["value"] == 0
-    assert {each["name"] for each in ran.of("metric")} == {"throughput"}
+    assert all(figure["unit"] and figure["repetitions"] >= 1 for figure in ran.result["figures"])
+    assert ran.metric("throughput")["value"] > 1e-4
+    assert ran.metric("throughput")["unit"] == "TFLOP/s"
+    assert ran.metric("results_checked")["value"] >= 1
+    assert ran.metric("wrong_elements")["value"] == 0
+    assert {item["name"] for item in ran.of("metric")} == {"throughput"}
     assert ran.of("plan")[0]["uses"]["host_memory_bytes"] >= 7 * 4 * 256**2
 
 
@@ -70,7 +70,7 @@ def test_a_flipped_bit_is_found_where_it_is(run_workload: RunWorkload) -> None:
     assert ran.exit_code == 1
     assert ran.result["verdict"] == "fail"
     assert "row 128, column 85" in ran.result["why"]
-    assert ran.figure("wrong_elements")["value"] == 1
+    assert ran.metric("wrong_elements")["value"] == 1
 
 
 def test_a_reference_that_is_wrong_is_found_though_all_results_equal_it(
@@ -91,7 +91,7 @@ def test_wrong_results_are_counted_and_a_number_that_is_none_is_wrong(
     ran = run_workload(probe, size=256, duration=0.2)
     assert ran.result["verdict"] == "fail"
     assert "row 7, column 9" in ran.result["why"]
-    assert ran.figure("wrong_elements")["value"] % 2 == 0
+    assert ran.metric("wrong_elements")["value"] % 2 == 0
 
 
 @pytest.mark.parametrize("dtype", ["tf32", "fp16", "fp8", "int8"])
@@ -99,7 +99,7 @@ def test_a_type_for_gpus_says_so_on_the_cpu(run_workload: RunWorkload, dtype: st
     ran = run_workload("matmul", dtype=dtype)
     assert ran.exit_code == 3
     (error,) = ran.of("error")
-    assert error["text"] == f"{dtype} is multiplied on a GPU only. On the CPU choose fp32, fp64, bf16."
+    assert error["text"] == f"{dtype} needs a GPU. On the CPU choose fp32, fp64, bf16."
 
 
 def test_a_size_that_fast_products_cannot_take_names_one_that_they_can(run_workload: RunWorkload) -> None:
@@ -117,19 +117,25 @@ def test_a_size_that_fast_products_cannot_take_names_one_that_they_can(run_workl
     ],
 )
 def test_a_run_that_is_stopped_says_so_and_leaves_soon(name: str, parameters: dict[str, object]) -> None:
-    events, told = os.pipe()
-    command = [TORCH_PYTHON or "", str(WORKLOADS / "_run.py"), str(WORKLOADS / f"{name}.py"), "--events", str(told)]
+    events, write_end = os.pipe()
+    command = [
+        torch_python(),
+        str(WORKLOADS / "_run.py"),
+        str(WORKLOADS / f"{name}.py"),
+        "--events",
+        str(write_end),
+    ]
     command += ["--device", "cpu", "--parameters", json.dumps(parameters)]
-    with subprocess.Popen(command, pass_fds=(told,), env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
-        os.close(told)
-        found, stopped = [], False
+    with subprocess.Popen(command, pass_fds=(write_end,), env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
+        os.close(write_end)
+        actual, stopped = [], False
         with os.fdopen(events) as lines:
             for line in lines:
-                found.append(json.loads(line))
-                if found[-1]["event"] == "progress" and not stopped:
+                actual.append(json.loads(line))
+                if actual[-1]["event"] == "progress" and not stopped:
                     stopped = True
                     process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=10) == 1
-    (result,) = [each for each in found if each["event"] == "result"]
+    (result,) = [item for item in actual if item["event"] == "result"]
     assert result["verdict"] == "cancelled"
-    assert found[-1]["event"] == "bye"
+    assert actual[-1]["event"] == "bye"

@@ -12,32 +12,32 @@ spec = importlib.util.spec_from_file_location("sync_probe", {str(WORKLOADS / "sy
 sync = sys.modules["sync_probe"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sync)
 WORKLOAD = sync.WORKLOAD
-class Broken(sync._Timed):
+class Broken(sync._Timings):
     def __init__(self, context, work, repetitions):
         super().__init__(context, work, repetitions)
         found = work()
         if found.dim() == 2:
             found[3, 4] += 1
-sync._Timed = Broken
+sync._Timings = Broken
 """
 
 
 def test_a_plain_timing_is_right_on_the_cpu(run_workload: RunWorkload) -> None:
     ran = run_workload("sync", max_size=256, repetitions=3)
-    told = [each["event"] for each in ran.events]
-    assert told[0] == "hello"
-    assert told[-2:] == ["result", "bye"]
-    assert told.index("plan") < told.index("step") < told.index("timing")
+    observed = [event["event"] for event in ran.events]
+    assert observed[0] == "hello"
+    assert observed[-2:] == ["result", "bye"]
+    assert observed.index("plan") < observed.index("step") < observed.index("timing")
     assert ran.exit_code == 0
     assert ran.result["verdict"] == "ok"
     assert "256 x 256" in ran.result["why"]
-    assert "On the CPU a call returns when its work is done" in ran.result["why"]
-    assert all(each["unit"] and each["repetitions"] >= 1 for each in ran.result["figures"])
+    assert "On the CPU a call returns when its work is finished" in ran.result["why"]
+    assert all(figure["unit"] and figure["repetitions"] >= 1 for figure in ran.result["figures"])
     assert len(ran.of("timing")) == 4
-    assert all(0 < each["host_seconds"] <= each["device_seconds"] for each in ran.of("timing"))
-    assert 1 <= ran.figure("naive_error_256")["value"] < 3
-    assert ran.figure("launch_overhead")["repetitions"] == 7000
-    assert not [each for each in ran.result["figures"] if "graph" in each["name"]]
+    assert all(0 < item["host_seconds"] <= item["device_seconds"] for item in ran.of("timing"))
+    assert 1 <= ran.metric("naive_error_256")["value"] < 3
+    assert ran.metric("launch_overhead")["repetitions"] == 7000
+    assert not [figure for figure in ran.result["figures"] if "graph" in figure["name"]]
 
 
 def test_a_wrong_product_is_found(run_workload: RunWorkload, tmp_path: Path) -> None:

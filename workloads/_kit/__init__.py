@@ -1,19 +1,19 @@
-"""What workloads share: their description, events, caps, timing and peak rates. Standard library; torch when one runs.
+"""The library of workloads: description, events, memory caps, timing and peak rates. Standard library and torch.
 
 A workload is one file with a `Workload` called ``WORKLOAD``. It runs on Python 3.9 and later, in the interpreter of a
-training environment, and imports nothing but this, the standard library and, inside its functions, torch.
+training environment. It imports only this package, the standard library and, inside its functions, torch.
 """
 
 from _kit.description import Parameter, Uses, Workload, choice, flag, integer, number
-from _kit.events import Figure, NotHereError, Verdict, VerdictKind
+from _kit.events import Outcome, Result, UnsupportedError, Verdict
 
 __all__ = [
-    "Figure",
-    "NotHereError",
+    "Outcome",
     "Parameter",
+    "Result",
+    "UnsupportedError",
     "Uses",
     "Verdict",
-    "VerdictKind",
     "Workload",
     "choice",
     "flag",

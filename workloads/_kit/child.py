@@ -1,4 +1,4 @@
-"""The workload's process: from its arguments to the last event."""
+"""The main function of a workload's process, from its arguments to the last event."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Optional
 
 from _kit.description import Uses, Workload
-from _kit.events import NotHereError, Reporter, Verdict, VerdictKind
+from _kit.events import Outcome, Reporter, UnsupportedError, Verdict
 from _kit.guard import start_guard
 
 if TYPE_CHECKING:
     from _kit.context import Context
 
 EXIT_BAD = 1
-EXIT_NOT_HERE = 3
+EXIT_UNSUPPORTED = 3
 _MEMORY_PERIOD_SECONDS = 0.5
-_LEAVE_TICK_SECONDS = 0.1
+_CONFIRMATION_TICK_SECONDS = 0.1
 _SUMMARY_EVERY = 4
-"""Every so many memory events carry the whole summary as well: it is text of several kilobytes."""
+"""Every fourth memory event also carries the memory summary, a text of several kilobytes."""
 
 
 def main(argv: list[str]) -> int:
-    """Runs or describes; returns the exit code."""
+    """Runs or describes workloads; returns the exit code."""
     parser = argparse.ArgumentParser(prog="_run.py", allow_abbrev=False)
     parser.add_argument("files", nargs="+")
     parser.add_argument("--describe", action="store_true")
@@ -43,22 +43,22 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--part")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--parameters", default="{}")
-    given = parser.parse_args(argv)
-    if given.describe:
-        return _describe(given.files)
-    if given.events is None:
+    arguments = parser.parse_args(argv)
+    if arguments.describe:
+        return _describe(arguments.files)
+    if arguments.events is None:
         parser.error("--events is missing")
-    return _Run(given).run()
+    return _Run(arguments).run()
 
 
 def _describe(files: list[str]) -> int:
-    """Prints the description of each file, a JSON line each, or what is wrong with it."""
+    """Prints one JSON line per file: its description, or the error that loading it raised."""
     for file in files:
         try:
-            said = {"file": file, **_load(file).document()}
-        except Exception as error:  # noqa: BLE001 - a stranger's file may do anything, and costs itself alone
-            said = {"file": file, "error": f"{type(error).__name__}: {error}"}
-        print(f"\n{json.dumps(said)}", flush=True)  # a line of its own, whatever the file has printed
+            document = {"file": file, **_load(file).document()}
+        except Exception as error:  # noqa: BLE001 - one user file that fails must not affect the other files
+            document = {"file": file, "error": f"{type(error).__name__}: {error}"}
+        print(f"\n{json.dumps(document)}", flush=True)  # on a separate line, whatever the file has printed
     return 0
 
 
@@ -72,25 +72,25 @@ def _load(file: str) -> Workload:
     spec.loader.exec_module(module)
     workload = getattr(module, "WORKLOAD", None)
     if not isinstance(workload, Workload):
-        raise TypeError("it has no Workload called WORKLOAD")
+        raise TypeError("the file defines no Workload named WORKLOAD")
     return workload
 
 
 class _Run:
-    """One run, or one part of one."""
+    """One run of a workload, or of one part of it."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
-        self._file: str = given.files[0]
-        self._part: Optional[str] = given.part
-        self._device: str = given.device
-        self._parameters: dict[str, Any] = json.loads(given.parameters)
-        self._control: Optional[int] = given.control
-        self._reporter = Reporter(given.events)
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._file: str = arguments.files[0]
+        self._part: Optional[str] = arguments.part
+        self._device: str = arguments.device
+        self._parameters: dict[str, Any] = json.loads(arguments.parameters)
+        self._control: Optional[int] = arguments.control
+        self._reporter = Reporter(arguments.events)
         self._context: Optional[Context] = None
         self._cancelled = False
 
     def run(self) -> int:
-        """The whole of it; every end but a signal's tells a result."""
+        """Runs the workload and returns the exit code; sends a result event unless a signal ends the process."""
         signal.signal(signal.SIGTERM, self._on_terminate)
         if self._control is not None:
             os.set_inheritable(self._control, False)
@@ -101,48 +101,48 @@ class _Run:
                 "hello", workload=Path(self._file).stem, pid=os.getpid(), python=python, executable=sys.executable
             )
         try:
-            return self._guarded()
-        except NotHereError as error:
-            self._reporter.send("error", **{"class": "NotHereError"}, text=str(error), expected=False)
-            return EXIT_NOT_HERE
-        except Exception as error:  # noqa: BLE001 - whatever ends it is told
-            return self._told(error)
+            return self._execute()
+        except UnsupportedError as error:
+            self._reporter.send("error", **{"class": "UnsupportedError"}, text=str(error), expected=False)
+            return EXIT_UNSUPPORTED
+        except Exception as error:  # noqa: BLE001 - every exception becomes an error event
+            return self._report_failure(error)
         finally:
             if self._part is None:
                 self._reporter.send("bye")
+                self._reporter.close()
 
-    def _guarded(self) -> int:
+    def _execute(self) -> int:
         from _kit.context import judged, result_fields
 
         workload = _load(self._file)
         if self._device == "cpu" and workload.why_not_cpu:
-            raise NotHereError(workload.why_not_cpu)
+            raise UnsupportedError(workload.why_not_cpu)
         context = self._context = self._open(workload)
         if self._cancelled:
             context.cancel()
         if self._part is not None:
             self._watch_memory(context)
-            found = workload.parts[self._part](context)
-            self._reporter.send("answer", found=found)
+            self._reporter.send("answer", value=workload.parts[self._part](context))
             return 0
         self._plan(workload.uses(context))
         self._watch_memory(context)
-        verdict = Verdict(VerdictKind.CANCELLED, "")
-        if self._may_begin():
-            verdict = _worked(workload, context)
+        verdict = Verdict(Outcome.CANCELLED, "")
+        if self._wait_for_confirmation():
+            verdict = _run_workload(workload, context)
         elif not context.cancelled:
-            raise NotHereError("Nobody gave leave to begin.")
+            raise UnsupportedError("The start was not confirmed.")
         verdict = judged(verdict, context)
         context.report_memory()
-        self._tell_result(result_fields(verdict, context.figures))
-        return EXIT_BAD if verdict.kind in (VerdictKind.FAIL, VerdictKind.CANCELLED) else 0
+        self._send_result(result_fields(verdict, context.results))
+        return EXIT_BAD if verdict.kind in (Outcome.FAIL, Outcome.CANCELLED) else 0
 
     def _open(self, workload: Workload) -> Context:
-        """Loads torch and looks at the device."""
+        """Imports torch and opens the device."""
         try:
             import torch
         except ImportError as error:
-            raise NotHereError(
+            raise UnsupportedError(
                 f"{sys.executable} cannot import torch: {error}. Choose the interpreter of your training environment "
                 "with --python, or install torch there."
             ) from error
@@ -153,7 +153,7 @@ class _Run:
         if self._device != "cpu":
             chip = chip_of(torch, int(self._device.partition(":")[2] or 0))
             torch.cuda.set_device(chip.ordinal)
-        parameters = {each.name: each.default_on(self._device) for each in workload.parameters}
+        parameters = {parameter.name: parameter.default_on(self._device) for parameter in workload.parameters}
         parameters.update(self._parameters)
         return Context(self._reporter, torch, self._device, parameters, chip, self._file)
 
@@ -180,13 +180,13 @@ class _Run:
             parameters=vars(context.parameters),
         )
 
-    def _may_begin(self) -> bool:
-        """Waits for leave to begin: gpumon looks first whether others work on this GPU."""
+    def _wait_for_confirmation(self) -> bool:
+        """Waits until gpumon, which first checks for other processes on this GPU, lets the workload start."""
         if self._control is None:
             return True
         assert self._context is not None
         while not self._context.cancelled:
-            if select.select([self._control], [], [], _LEAVE_TICK_SECONDS)[0]:
+            if select.select([self._control], [], [], _CONFIRMATION_TICK_SECONDS)[0]:
                 return os.read(self._control, 64).startswith(b"go")
         return False
 
@@ -194,7 +194,7 @@ class _Run:
         threading.Thread(target=self._report_memory, args=(context,), name="memory", daemon=True).start()
 
     def _report_memory(self, context: Context) -> None:
-        with suppress(RuntimeError):  # an error that ended the CUDA context is told by the run itself
+        with suppress(RuntimeError):  # the run itself reports an error that destroyed the CUDA context
             for count in itertools.count():
                 if context.is_elsewhere:
                     time.sleep(_MEMORY_PERIOD_SECONDS)
@@ -204,39 +204,39 @@ class _Run:
                 time.sleep(_MEMORY_PERIOD_SECONDS)
 
     def _on_terminate(self, _: int, __: Optional[FrameType]) -> None:
-        """The first asks; a second, or one while torch is being loaded, ends it at once."""
+        """Requests a stop; a second signal, or one while torch is imported, ends the process at once."""
         if self._cancelled or self._context is None:
             os._exit(128 + signal.SIGTERM)
         self._cancelled = True
         self._context.cancel()
 
-    def _told(self, error: Exception) -> int:
-        """Tells an exception that ended the run."""
+    def _report_failure(self, error: Exception) -> int:
+        """Sends the exception that ended the run; returns the exit code."""
         text = str(error)[:4000]
         self._reporter.send("error", **{"class": type(error).__name__}, text=text, expected=False)
         if self._part is None:
             first = text.strip().splitlines()[0] if text.strip() else "no text"
-            figures = [] if self._context is None else self._context.figures
-            verdict = Verdict(VerdictKind.FAIL, f"{type(error).__name__}: {first}")
+            results = [] if self._context is None else self._context.results
+            verdict = Verdict(Outcome.FAIL, f"{type(error).__name__}: {first}")
             from _kit.context import result_fields
 
-            self._tell_result(result_fields(verdict, figures))
+            self._send_result(result_fields(verdict, results))
         return EXIT_BAD
 
-    def _tell_result(self, fields: dict[str, Any]) -> None:
+    def _send_result(self, fields: dict[str, Any]) -> None:
         self._reporter.send("result", workload=Path(self._file).stem, device=self._device, **fields)
 
 
-def _worked(workload: Workload, context: Context) -> Verdict:
-    """The verdict of the work; what goes wrong because it was cancelled is no failure."""
+def _run_workload(workload: Workload, context: Context) -> Verdict:
+    """Runs the workload and returns its verdict; an exception after a cancellation is not a failure."""
     try:
         verdict = workload.run(context)
     except Exception:
         if context.cancelled:
-            return Verdict(VerdictKind.CANCELLED, "")
+            return Verdict(Outcome.CANCELLED, "")
         raise
     if not isinstance(verdict, Verdict):
-        raise TypeError("its run returned no Verdict: context.ok(why), context.warn(why) or context.fail(why)")
+        raise TypeError("run() must return a Verdict: context.ok(why), context.warn(why) or context.fail(why)")
     return verdict
 
 
@@ -247,5 +247,8 @@ def _summary(context: Context) -> Optional[str]:
         return None
     try:
         return summary_of(context.torch, context.device)
-    except (KeyError, RuntimeError):  # before the allocator's first use, or after an error that ended the context
+    except (
+        KeyError,
+        RuntimeError,
+    ):  # before the first allocation, or after the context was destroyed
         return None

@@ -1,4 +1,4 @@
-"""Facts of the GPU that a workload runs on, as torch and the CUDA driver library tell them."""
+"""Properties of the GPU that a workload runs on, from torch and the CUDA driver library."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import ctypes
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
-from _kit.events import NotHereError
+from _kit.events import UnsupportedError
 
 _CLOCK_RATE = 13
 _MEMORY_CLOCK_RATE = 36
 _MEMORY_BUS_WIDTH = 37
 _L2_CACHE_SIZE = 38
 _MAX_THREADS_PER_SM = 39
-"""CUdevice_attribute of cuda.h; the clocks are in kHz, the width in bits."""
+"""Values of CUdevice_attribute in cuda.h; clocks are in kHz, the bus width is in bits."""
 
 
 @dataclass(frozen=True)
@@ -21,18 +21,18 @@ class Chip:
     """One GPU.
 
     Attributes:
-        ordinal: CUDA's index of it in this process.
+        ordinal: CUDA index of the GPU in this process.
         name: Product name.
-        uuid: With NVML's prefix ``GPU-``, or None where torch is too old to tell.
-        pci_bus_id: As sysfs writes it, such as ``0000:1b:00.0``, or None.
+        uuid: With NVML's prefix ``GPU-``, or None if this torch does not report it.
+        pci_bus_id: In the notation of sysfs, such as ``0000:1b:00.0``, or None.
         capability: Compute capability, major and minor.
         sm_count: Streaming multiprocessors.
         memory_bytes: Device memory.
-        clock_hertz: Highest SM clock, or None.
+        clock_hertz: Maximum SM clock, or None.
         memory_clock_hertz: Memory clock, before doubling for double data rate, or None.
         memory_bus_bits: Width of the memory bus, or None.
-        l2_bytes: Second-level cache, or None.
-        max_threads_per_sm: Threads that a multiprocessor holds at once, or None.
+        l2_bytes: Size of the L2 cache, or None.
+        max_threads_per_sm: Maximum resident threads per multiprocessor, or None.
     """
 
     ordinal: int
@@ -49,15 +49,15 @@ class Chip:
     max_threads_per_sm: Optional[int]
 
     def document(self) -> dict[str, Any]:
-        """As it stands in the plan."""
+        """Returns the fields as they are sent in the plan event."""
         return asdict(self)
 
 
 def chip_of(torch: Any, ordinal: int) -> Chip:
-    """The facts of a GPU.
+    """Returns the properties of a GPU.
 
     Raises:
-        NotHereError: This torch cannot use it; the text says why and what to do.
+        UnsupportedError: This torch cannot use the GPU; the text gives the reason and the fix.
     """
     _require_cuda(torch, ordinal)
     properties = torch.cuda.get_device_properties(ordinal)
@@ -85,39 +85,39 @@ def chip_of(torch: Any, ordinal: int) -> Chip:
 def _require_cuda(torch: Any, ordinal: int) -> None:
     if torch.version.cuda is None:
         build = "ROCm" if getattr(torch.version, "hip", None) else "the CPU"
-        raise NotHereError(
-            f"torch {torch.__version__} is a build for {build}. Install a build with CUDA (pytorch.org/get-started), "
-            "or choose another interpreter with --python, or run it with --device cpu."
+        raise UnsupportedError(
+            f"torch {torch.__version__} was built for {build}. Install a build with CUDA (pytorch.org/get-started), "
+            "choose another interpreter with --python, or use --device cpu."
         )
     count = int(torch.cuda.device_count())
     if count == 0:
-        raise NotHereError(
-            f"torch {torch.__version__} (CUDA {torch.version.cuda}) finds no GPU. Look at CUDA_VISIBLE_DEVICES, and at "
-            "whether the driver is new enough for this CUDA (gpumon status tells its version)."
+        raise UnsupportedError(
+            f"torch {torch.__version__} (CUDA {torch.version.cuda}) finds no GPU. Check CUDA_VISIBLE_DEVICES, and "
+            "whether the driver supports this CUDA version (gpumon status shows both)."
         )
     if ordinal >= count:
         last = count - 1
-        raise NotHereError(f"There is no cuda:{ordinal}; CUDA shows {count} here. Choose cuda:0 to cuda:{last}.")
+        raise UnsupportedError(f"cuda:{ordinal} does not exist: CUDA shows {count} here. Choose cuda:0 to cuda:{last}.")
     try:
         torch.cuda.init()
     except RuntimeError as error:
-        raise NotHereError(f"torch cannot start CUDA: {str(error).splitlines()[0]}") from error
+        raise UnsupportedError(f"torch cannot initialize CUDA: {str(error).splitlines()[0]}") from error
 
 
 def _require_code_for(torch: Any, name: str, capability: tuple[int, int]) -> None:
-    """Whether this build of torch has code for the chip: a binary of its family, or PTX that the driver can compile."""
-    architectures = [str(each) for each in torch.cuda.get_arch_list()]
+    """Checks that this build of torch has a binary for the GPU, or PTX that the driver can compile."""
+    architectures = [str(architecture) for architecture in torch.cuda.get_arch_list()]
     if not architectures or can_run(architectures, capability):
         return
     major, minor = capability
-    raise NotHereError(
-        f"torch {torch.__version__} has no code for {name} (compute capability {major}.{minor}; it was built for "
-        f"{', '.join(architectures)}). Install a build of torch whose list holds sm_{major}{minor}."
+    raise UnsupportedError(
+        f"torch {torch.__version__} has no kernels for {name} (compute capability {major}.{minor}; built for "
+        f"{', '.join(architectures)}). Install a build of torch that lists sm_{major}{minor}."
     )
 
 
 def can_run(architectures: list[str], capability: tuple[int, int]) -> bool:
-    """Whether one of ``sm_90``, ``sm_90a``, ``compute_80`` and so on serves a chip of that capability."""
+    """Returns whether one of the architectures, such as ``sm_90`` or ``compute_80``, runs on the compute capability."""
     for architecture in architectures:
         kind, _, digits = architecture.partition("_")
         exact = digits.endswith(("a", "f"))
@@ -133,7 +133,7 @@ def can_run(architectures: list[str], capability: tuple[int, int]) -> bool:
 
 
 def _driver() -> Any:
-    """The CUDA driver library, which torch has loaded already; None where it cannot be reached."""
+    """Returns the CUDA driver library, which torch has already loaded, or None."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:

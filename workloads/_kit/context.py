@@ -1,4 +1,4 @@
-"""What a workload is given to run with: its device, its parameters, and the words in which it reports."""
+"""The object that a workload runs with: its device, its parameters, and methods that report events and results."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from types import SimpleNamespace
 from typing import Any, Optional
 
 from _kit.chip import Chip
-from _kit.events import Figure, Reporter, Verdict, VerdictKind
+from _kit.events import Outcome, Reporter, Result, Verdict
 from _kit.fresh import run_part
 from _kit.memory import memory_of, resident_bytes, summary_of
 
-_LEAST_SECONDS_BETWEEN = 0.1
-"""Metrics and progress of one name are not told more often; the last one always is, by the next event."""
+_MIN_SECONDS_BETWEEN = 0.1
+"""Shortest time between two events of one metric, or two progress events."""
 
-_ERROR_CHARACTERS = 16_000
-"""Told of an error: enough for a traceback, or for a message with what the driver printed beside it."""
+_MAX_ERROR_CHARACTERS = 16_000
+"""Enough for a traceback, or for a message together with the output of the driver."""
 
 
 class Context:
     """One run.
 
     Args:
-        reporter: Where events go.
-        torch: The module.
+        reporter: Writes the events.
+        torch: The torch module.
         device: Such as ``cuda:0`` or ``cpu``.
-        parameters: Every parameter's value.
-        chip: Facts of the GPU, or None on the CPU.
-        file: The workload's file, for parts that run in a process of their own.
+        parameters: The value of every parameter.
+        chip: Properties of the GPU, or None on the CPU.
+        file: The workload's file, for parts that run in a separate process.
     """
 
     def __init__(
@@ -49,51 +49,51 @@ class Context:
         self.device_text = device
         self.parameters = SimpleNamespace(**parameters)
         self.chip = chip
-        self.figures: list[Figure] = []
+        self.results: list[Result] = []
         self.checked = 0
         self.deadline: Optional[float] = None
         self.is_elsewhere = False
-        """Whether the work is done in a fresh process just now, whose memory is told in place of this one's."""
+        """Whether a part runs in a separate process now, which reports its memory instead of this one."""
         self._reporter = reporter
         self._file = file
         self._parameters = dict(parameters)
         self._stop = threading.Event()
-        self._told: dict[str, float] = {}
+        self._sent_at: dict[str, float] = {}
 
     @property
     def on_gpu(self) -> bool:
         """Whether the device is a GPU."""
         return bool(self.device.type == "cuda")
 
-    # What it reports
+    # Events and results
 
     def step(self, text: str) -> None:
-        """Says what is being done or shown now, in words."""
+        """Reports in a sentence what the workload does or shows now."""
         self._reporter.send("step", text=text)
 
     def progress(self, done: float, total: float) -> None:
-        """Says how far the run has come, in any unit; told ten times a second at most."""
+        """Reports progress, in any unit; sent at most ten times per second."""
         if done >= total or self._is_due("progress"):
             self._reporter.send("progress", done=round(min(done, total), 4), total=round(total, 4))
 
     def metric(self, name: str, value: float, unit: str) -> None:
-        """A live figure; told ten times a second at most."""
+        """Reports a live value; sent at most ten times per second."""
         if self._is_due(f"metric {name}"):
             self._reporter.send("metric", name=name, value=value, unit=unit)
 
     def timing(self, name: str, host_seconds: float, device_seconds: float) -> None:
-        """When a call had returned to the host, and when the device had done the work, both from the same start."""
+        """Reports when a call returned to the host and when the device finished, in seconds from the same start."""
         self._reporter.send("timing", name=name, host_seconds=host_seconds, device_seconds=device_seconds)
 
     def error(self, error: BaseException) -> None:
-        """An error that belongs to what is being shown; the run goes on."""
-        self.tell_error(type(error).__name__, str(error))
+        """Reports an expected error that is part of the demonstration; the run continues."""
+        self.error_text(type(error).__name__, str(error))
 
-    def tell_error(self, kind: str, text: str) -> None:
-        """The same of an error that a process of its own has met, with the class of the exception."""
-        self._reporter.send("error", **{"class": kind}, text=text[:_ERROR_CHARACTERS], expected=True)
+    def error_text(self, kind: str, text: str) -> None:
+        """Reports an expected error of another process, with the class name of its exception."""
+        self._reporter.send("error", **{"class": kind}, text=text[:_MAX_ERROR_CHARACTERS], expected=True)
 
-    def figure(
+    def result(
         self,
         name: str,
         value: float,
@@ -102,55 +102,66 @@ class Context:
         *,
         limit: Optional[float] = None,
         limit_source: str = "",
-    ) -> Figure:
-        """Adds a figure to the result.
+    ) -> Result:
+        """Adds a measured value to the results.
+
+        Args:
+            name: Name of the result.
+            value: The value, in ``unit``.
+            unit: Its unit, such as ``GB/s``.
+            repetitions: Number of measurements behind the value.
+            limit: The limit that the value is compared with, in the same unit, or None.
+            limit_source: Where the limit comes from; see `Result`.
 
         Raises:
-            ValueError: Nothing was repeated even once, or what came out is no number.
+            ValueError: Nothing was measured, or the value is not finite.
         """
         if repetitions < 1:
             raise ValueError(f"{name} was never measured")
         if not math.isfinite(value):
             raise ValueError(f"{name} is not a finite number")
-        found = Figure(name, value, unit, repetitions, limit, limit_source)
-        self.figures.append(found)
-        return found
+        result = Result(name, value, unit, repetitions, limit, limit_source)
+        self.results.append(result)
+        return result
+
+    figure = result
+    """Earlier name of `result`, for workloads that users have written."""
 
     def ok(self, why: str) -> Verdict:
-        """All is well."""
-        return Verdict(VerdictKind.OK, why)
+        """Returns the verdict that everything is correct."""
+        return Verdict(Outcome.OK, why)
 
     def warn(self, why: str) -> Verdict:
-        """It works, and something deserves attention."""
-        return Verdict(VerdictKind.WARN, why)
+        """Returns the verdict that it works, with a finding that needs attention."""
+        return Verdict(Outcome.WARN, why)
 
     def fail(self, why: str) -> Verdict:
-        """Something is wrong."""
-        return Verdict(VerdictKind.FAIL, why)
+        """Returns the verdict that something is wrong."""
+        return Verdict(Outcome.FAIL, why)
 
     # Memory
 
     def free_memory(self) -> tuple[int, int]:
-        """Free and installed memory of the GPU in bytes, as the driver sees it."""
+        """Returns free and total memory of the GPU in bytes, as the driver reports them."""
         free, total = self.torch.cuda.mem_get_info(self.device)
         return int(free), int(total)
 
     def cap_memory(self, limit_bytes: int) -> None:
-        """Lets this process's allocator hold no more than ``limit_bytes`` on the GPU; the CPU has no such cap."""
+        """Limits the CUDA allocator of this process to ``limit_bytes``; does nothing on the CPU."""
         if not self.on_gpu:
             return
         total = self.free_memory()[1]
         self.torch.cuda.set_per_process_memory_fraction(min(1.0, limit_bytes / total), self.device)
 
     def memory(self) -> dict[str, int]:
-        """The allocator's state: ``allocated_bytes``, ``active_bytes``, ``reserved_bytes`` and their peaks.
+        """Returns the allocator's ``allocated_bytes``, ``active_bytes``, ``reserved_bytes`` and their peaks.
 
-        On the CPU, where torch keeps no such books, it is the process's ``resident_bytes``.
+        On the CPU, where torch has no such statistics, returns ``resident_bytes`` of the process.
         """
         return memory_of(self.torch, self.device) if self.on_gpu else {"resident_bytes": resident_bytes()}
 
     def report_memory(self) -> None:
-        """Tells the allocator's state now, beside the twice a second at which it is told anyway."""
+        """Reports the state of the allocator now, in addition to the periodic reports twice per second."""
         summary = {"summary": summary_of(self.torch, self.device)} if self.on_gpu else {}
         self._reporter.send("memory", **self.memory(), **summary)
 
@@ -158,33 +169,33 @@ class Context:
 
     @property
     def stopping(self) -> bool:
-        """Whether the run should come to an end: it was cancelled, or its time is over."""
+        """Whether the run should end: it was cancelled, or its time is over."""
         return self.cancelled or (self.deadline is not None and time.monotonic() >= self.deadline)
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody wants it to stop."""
+        """Whether a stop was requested."""
         return self._stop.is_set()
 
     def cancel(self) -> None:
-        """Asks it to stop."""
+        """Requests a stop."""
         self._stop.set()
 
     def synchronize(self) -> None:
-        """Waits until the device has done all that it was given."""
+        """Waits until the device has finished all queued work."""
         if self.on_gpu:
             self.torch.cuda.synchronize(self.device)
 
     def fresh(self, part: str, environment: Mapping[str, str], **changed: Any) -> dict[str, Any]:
-        """Runs one of the workload's parts in a fresh process and returns what it found.
+        """Runs one of the workload's parts in a new process and returns its answer.
 
         Args:
             part: A key of ``Workload.parts``.
-            environment: Variables that are set there, such as the allocator's.
-            **changed: Parameters that differ there.
+            environment: Environment variables to set, such as those of the allocator.
+            **changed: Parameters with other values.
 
         Raises:
-            RuntimeError: It ended without an answer; the text says how.
+            RuntimeError: The process ended without an answer.
         """
         arguments = {**self._parameters, **changed}
         self.is_elsewhere = True
@@ -197,24 +208,24 @@ class Context:
 
     def _is_due(self, name: str) -> bool:
         now = time.monotonic()
-        if now - self._told.get(name, -1.0) < _LEAST_SECONDS_BETWEEN:
+        if now - self._sent_at.get(name, -1.0) < _MIN_SECONDS_BETWEEN:
             return False
-        self._told[name] = now
+        self._sent_at[name] = now
         return True
 
 
-def result_fields(verdict: Verdict, figures: list[Figure]) -> dict[str, Any]:
-    """Verdict and figures as a result event holds them."""
-    return {"verdict": verdict.kind.value, "why": verdict.why, "figures": [asdict(each) for each in figures]}
+def result_fields(verdict: Verdict, results: list[Result]) -> dict[str, Any]:
+    """Returns verdict and results as the fields of a result event."""
+    return {"verdict": verdict.kind.value, "why": verdict.why, "figures": [asdict(result) for result in results]}
 
 
 def judged(verdict: Verdict, context: Context) -> Verdict:
-    """The verdict that counts: a run that measured nothing, checked nothing or was cut short is not fine."""
+    """Returns the final verdict: a run that measured nothing, checked nothing or was cut short is never OK."""
     if context.cancelled:
-        return Verdict(VerdictKind.CANCELLED, f"It was stopped before its end. {verdict.why}".strip())
-    if verdict.kind in (VerdictKind.OK, VerdictKind.WARN):
-        if not context.figures:
-            return Verdict(VerdictKind.FAIL, "Nothing was measured, so nothing is known to be fine.")
+        return Verdict(Outcome.CANCELLED, f"The workload was stopped before its end. {verdict.why}".strip())
+    if verdict.kind in (Outcome.OK, Outcome.WARN):
+        if not context.results:
+            return Verdict(Outcome.FAIL, "Nothing was measured.")
         if not context.checked:
-            return Verdict(VerdictKind.FAIL, "No result was checked, so nothing is known to be right.")
+            return Verdict(Outcome.FAIL, "No result was checked.")
     return verdict

@@ -1,4 +1,4 @@
-"""What a workload says of itself before it runs."""
+"""The description of a workload: its parameters, what it uses, and its functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One thing that a user may choose.
+    """One parameter of a workload.
 
     Attributes:
         name: As in ``--set NAME=VALUE``.
@@ -21,9 +21,9 @@ class Parameter:
         default: Value on a GPU.
         help: One sentence.
         unit: Unit of the value, or empty.
-        minimum: Lowest value, of numbers.
-        maximum: Highest value, of numbers.
-        choices: All values, of a choice.
+        minimum: Lowest value of a number.
+        maximum: Highest value of a number.
+        choices: All values of a choice.
         default_cpu: Value on the CPU, or None for the same.
     """
 
@@ -38,7 +38,7 @@ class Parameter:
     default_cpu: Any = None
 
     def default_on(self, device: str) -> Any:
-        """The value that holds on a device if the user chooses none."""
+        """Returns the default value on a device."""
         return self.default_cpu if device == "cpu" and self.default_cpu is not None else self.default
 
 
@@ -47,12 +47,12 @@ def integer(
     default: int,
     minimum: int,
     maximum: int,
-    help: str,  # noqa: A002 - the word that describes it
+    help: str,  # noqa: A002 - argparse and click use this name too
     *,
     unit: str = "",
     default_cpu: int | None = None,
 ) -> Parameter:
-    """A whole number."""
+    """Returns an integer parameter."""
     return Parameter(name, "integer", default, help, unit, minimum, maximum, default_cpu=default_cpu)
 
 
@@ -66,7 +66,7 @@ def number(
     unit: str = "",
     default_cpu: float | None = None,
 ) -> Parameter:
-    """A number."""
+    """Returns a floating-point parameter."""
     return Parameter(name, "number", default, help, unit, minimum, maximum, default_cpu=default_cpu)
 
 
@@ -78,25 +78,25 @@ def choice(
     *,
     default_cpu: str | None = None,
 ) -> Parameter:
-    """One of several words."""
+    """Returns a parameter with a fixed set of values."""
     return Parameter(name, "choice", default, help, choices=tuple(choices), default_cpu=default_cpu)
 
 
 def flag(name: str, default: bool, help: str) -> Parameter:  # noqa: A002
-    """Yes or no."""
+    """Returns a Boolean parameter."""
     return Parameter(name, "flag", default, help)
 
 
 @dataclass(frozen=True)
 class Uses:
-    """What a run will use at most; it is shown, and capped, before anything is taken.
+    """The maximum resources of a run, shown before it starts.
 
     Attributes:
-        memory_bytes: Device memory, the CUDA context apart.
-        seconds: How long it takes, about.
-        host_memory_bytes: Host memory that matters, such as pinned buffers.
-        peers: Whether it also works on the other GPUs that it can see.
-        asks: Why leave must be asked for even where nobody else works, in sentences; empty if it need not.
+        memory_bytes: Device memory without the CUDA context.
+        seconds: Approximate duration.
+        host_memory_bytes: Host memory, such as pinned buffers.
+        peers: Whether the run also uses the other visible GPUs.
+        asks: Why the start needs a confirmation even if no other process uses the GPU, in sentences; usually empty.
     """
 
     memory_bytes: int
@@ -108,17 +108,17 @@ class Uses:
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload as data.
+    """The description of a workload.
 
     Attributes:
-        name: Short name, that of its file.
-        purpose: One line: what it finds out.
-        needs: What it takes, in words, for the list.
-        uses: What this run will use, asked when torch is loaded and the device is known.
-        run: The work. It returns a `Verdict`, by way of ``context.ok``, ``context.warn`` or ``context.fail``.
-        parameters: What can be chosen.
-        parts: Functions that a run may start in a fresh process, by name; see ``Context.fresh``.
-        why_not_cpu: Why it cannot run on the CPU, in one sentence; empty if it can.
+        name: Short name, equal to that of its file.
+        purpose: One line: what the workload measures.
+        needs: Requirements in words, for the list.
+        uses: Returns the resources of this run; called when torch is imported and the device is known.
+        run: Runs the workload and returns ``context.ok(why)``, ``context.warn(why)`` or ``context.fail(why)``.
+        parameters: Parameters that a user can set.
+        parts: Functions that a run may start in a new process, by name; see ``Context.fresh``.
+        why_not_cpu: Why the workload cannot run on the CPU, in one sentence; empty if it can.
     """
 
     name: str
@@ -131,7 +131,7 @@ class Workload:
     why_not_cpu: str = ""
 
     def document(self) -> dict[str, Any]:
-        """The description as ``--describe`` prints it."""
+        """Returns the description as ``--describe`` prints it."""
         return {
             "schema": 1,
             "name": self.name,
@@ -140,16 +140,16 @@ class Workload:
             "why_not_cpu": self.why_not_cpu,
             "parameters": [
                 {
-                    "name": each.name,
-                    "kind": each.kind,
-                    "default": each.default,
-                    "default_cpu": each.default_on("cpu"),
-                    "help": each.help,
-                    "unit": each.unit,
-                    "minimum": each.minimum,
-                    "maximum": each.maximum,
-                    "choices": list(each.choices),
+                    "name": parameter.name,
+                    "kind": parameter.kind,
+                    "default": parameter.default,
+                    "default_cpu": parameter.default_on("cpu"),
+                    "help": parameter.help,
+                    "unit": parameter.unit,
+                    "minimum": parameter.minimum,
+                    "maximum": parameter.maximum,
+                    "choices": list(parameter.choices),
                 }
-                for each in self.parameters
+                for parameter in self.parameters
             ],
         }

@@ -1,6 +1,6 @@
-"""Events: what a workload tells, one JSON line each, on a descriptor of their own.
+"""Events of a workload: JSON lines on a separate file descriptor.
 
-CUDA, NCCL and the user's own libraries print to stdout and stderr, so nothing that is to be understood goes there.
+CUDA, NCCL and user libraries print to stdout and stderr, so machine-readable output never goes there.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, Optional
 SCHEMA = 1
 
 
-class VerdictKind(str, Enum):
-    """How a run ended."""
+class Outcome(str, Enum):
+    """The outcome of a run."""
 
     OK = "ok"
     WARN = "warn"
@@ -27,23 +27,23 @@ class VerdictKind(str, Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a run ended, and why, in sentences."""
+    """The outcome of a run with the reason, in sentences."""
 
-    kind: VerdictKind
+    kind: Outcome
     why: str
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One result.
+class Result:
+    """One measured value.
 
     Attributes:
-        name: What was measured, unit apart.
-        value: The figure.
+        name: Name of the measurement, without the unit.
+        value: The value.
         unit: Its unit.
-        repetitions: How many measurements stand behind it.
-        limit: What it is compared with, in the same unit, or None.
-        limit_source: Where the limit comes from. ``pcie`` and ``nvlink`` ask gpumon for what NVML says of the link.
+        repetitions: Number of measurements behind the value.
+        limit: The limit that the value is compared with, in the same unit, or None.
+        limit_source: Where the limit comes from. For ``pcie`` and ``nvlink``, gpumon fills in the limit from NVML.
     """
 
     name: str
@@ -54,33 +54,38 @@ class Figure:
     limit_source: str = ""
 
 
-class NotHereError(Exception):
-    """The workload cannot run on this device or with this torch; the text says why and what to do."""
+class UnsupportedError(Exception):
+    """The workload cannot run on this device or with this torch; the text gives the reason and the fix."""
 
 
 class Reporter:
-    """Writes events; what nobody reads any more is dropped in silence.
+    """Writes events; drops them silently once the reader is gone.
 
     Args:
-        descriptor: Where to write.
+        descriptor: File descriptor to write to.
     """
 
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
         self._descriptor = descriptor
         self._lock = threading.Lock()
-        self._gone = False
+        self._is_closed = False
 
     def send(self, event: str, **fields: Any) -> None:
         """Writes one event."""
-        said = {"schema": SCHEMA, "event": event, "time_seconds": round(time.time(), 4), **fields}
-        self.relay(json.dumps(said, default=str).encode() + b"\n")
+        document = {"schema": SCHEMA, "event": event, "time_seconds": round(time.time(), 4), **fields}
+        self.relay(json.dumps(document, default=str).encode() + b"\n")
 
     def relay(self, line: bytes) -> None:
-        """Writes a line that is an event already."""
+        """Writes a line that is already an encoded event."""
         with self._lock:
-            while line and not self._gone:
+            while line and not self._is_closed:
                 try:
                     line = line[os.write(self._descriptor, line) :]
-                except OSError:
-                    self._gone = True
+                except OSError:  # the reader is gone
+                    self._is_closed = True
+
+    def close(self) -> None:
+        """Drops every later event, such as one of the memory thread after the last event of the run."""
+        with self._lock:
+            self._is_closed = True

@@ -1,4 +1,4 @@
-"""A part of a workload in a process of its own, for what can be set only before torch starts."""
+"""Runs a part of a workload in a new process, for settings that take effect only before torch is imported."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ _RUN = Path(__file__).resolve().parents[1] / "_run.py"
 def run_part(
     file: str, part: str, device: str, parameters: Mapping[str, Any], environment: Mapping[str, str], reporter: Reporter
 ) -> dict[str, Any]:
-    """Runs a part to its end; its events are passed on, and its answer is returned.
+    """Runs a part to its end, relays its events and returns its answer.
 
     Raises:
-        RuntimeError: It ended without an answer.
+        RuntimeError: The process ended without an answer.
     """
-    reading, writing = os.pipe()
-    command = [sys.executable, str(_RUN), file, "--part", part, "--events", str(writing), "--device", device]
+    read_end, write_end = os.pipe()
+    command = [sys.executable, str(_RUN), file, "--part", part, "--events", str(write_end), "--device", device]
     command += ["--parameters", json.dumps(dict(parameters))]
-    answer, trouble = None, "it told none"
-    with subprocess.Popen(command, env=dict(environment), pass_fds=(writing,)) as process:
-        os.close(writing)
+    answer, failure = None, "it reported no error"
+    with subprocess.Popen(command, env=dict(environment), pass_fds=(write_end,)) as process:
+        os.close(write_end)
         try:
-            with os.fdopen(reading, "rb") as events:
+            with os.fdopen(read_end, "rb") as events:
                 for line in events:
                     try:
-                        said = json.loads(line)
-                    except ValueError:  # it was ended while it wrote
+                        event = json.loads(line)
+                    except ValueError:  # the process was killed while it wrote
                         continue
-                    if said.get("event") == "answer":
-                        answer = said["found"]
+                    if event.get("event") == "answer":
+                        answer = event["value"]
                     else:
                         reporter.relay(line)
-                        if said.get("event") == "error" and not said.get("expected"):
-                            trouble = f"{said['class']}: {said['text']}"
+                        if event.get("event") == "error" and not event.get("expected"):
+                            failure = f"{event['class']}: {event['text']}"
         except BaseException:
             process.kill()
             raise
     if answer is None:
-        raise RuntimeError(f"A fresh process for {part!r} ended with exit code {process.returncode}: {trouble}")
+        raise RuntimeError(f"The process for {part!r} ended with exit code {process.returncode}: {failure}")
     return dict(answer)

@@ -1,51 +1,50 @@
-"""Memory: what torch's allocator holds, and how much a demonstration may take."""
+"""Memory of torch's allocator, and the budget of a demonstration."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from _kit.events import NotHereError
+from _kit.events import UnsupportedError
 
 GIBIBYTE = 1 << 30
 _PAGE_BYTES = 2 << 20
 
 
-def budget_of(limit_bytes: int, free_bytes: int, least_bytes: int) -> int:
-    """What a demonstration may take, in bytes: the limit, or a quarter of what is free, in whole pages of 2 MiB.
+def budget_of(limit_bytes: int, free_bytes: int, min_bytes: int) -> int:
+    """Returns the memory that a demonstration may use: the limit, or a quarter of free memory, in multiples of 2 MiB.
 
     Raises:
-        NotHereError: That is less than ``least_bytes``.
+        UnsupportedError: The budget is less than ``min_bytes``.
     """
     budget = min(limit_bytes, free_bytes // 4) // _PAGE_BYTES * _PAGE_BYTES
-    if budget < least_bytes:
-        raise NotHereError(
-            f"Only {free_bytes / GIBIBYTE:.2f} GiB are free on this GPU, and a quarter of that is less than the "
-            f"{least_bytes / GIBIBYTE:.2f} GiB that this needs. It takes no more than a quarter, so that others are "
-            "not harmed."
+    if budget < min_bytes:
+        raise UnsupportedError(
+            f"Only {free_bytes / GIBIBYTE:.2f} GiB are free on this GPU. The workload uses at most a quarter of free "
+            f"memory, to protect other processes, and needs at least {min_bytes / GIBIBYTE:.2f} GiB."
         )
     return budget
 
 
 def memory_of(torch: Any, device: Any) -> dict[str, int]:
-    """The allocator's state, in bytes; zeros before its first use."""
+    """Returns the state of the allocator in bytes; zeros before its first use."""
     stats = torch.cuda.memory_stats_as_nested_dict(device)
-    found: dict[str, int] = {}
+    state: dict[str, int] = {}
     for name in ("allocated_bytes", "active_bytes", "reserved_bytes", "inactive_split_bytes"):
-        both = stats.get(name, {}).get("all", {})
-        found[name] = int(both.get("current", 0))
-        found[f"peak_{name}"] = int(both.get("peak", 0))
-    found["alloc_retries"] = int(stats.get("num_alloc_retries", 0))
-    found["ooms"] = int(stats.get("num_ooms", 0))
-    return found
+        values = stats.get(name, {}).get("all", {})
+        state[name] = int(values.get("current", 0))
+        state[f"peak_{name}"] = int(values.get("peak", 0))
+    state["alloc_retries"] = int(stats.get("num_alloc_retries", 0))
+    state["ooms"] = int(stats.get("num_ooms", 0))
+    return state
 
 
 def resident_bytes() -> int:
-    """Host memory of this process."""
-    with open("/proc/self/statm") as statm:  # noqa: PTH123 - read twice a second
+    """Returns the resident memory of this process in bytes."""
+    with open("/proc/self/statm") as statm:  # noqa: PTH123 - cheaper than Path, and read twice per second
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def summary_of(torch: Any, device: Any) -> str:
-    """``torch.cuda.memory_summary()`` in full."""
+    """Returns the complete ``torch.cuda.memory_summary()``."""
     return str(torch.cuda.memory_summary(device))

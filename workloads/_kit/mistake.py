@@ -1,4 +1,4 @@
-"""A mistake that a workload makes on purpose, as data: a file of a few lines, and the one place in it that is wrong."""
+"""A mistake made on purpose, as data: a short program and the one expression in it that is wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 DEVICE = "DEVICE"
-"""Stands in the code for ``cuda`` or ``cpu``."""
+"""Placeholder in the code for ``cuda`` or ``cpu``."""
 
 
 @dataclass(frozen=True)
@@ -14,30 +14,30 @@ class Mistake:
     """One mistake.
 
     Attributes:
-        name: Its name in gpumon's catalogue of errors.
-        what: What is wrong, in one sentence.
-        mending: What is done about it, in one sentence.
-        code: The file with the mistake.
-        wrong: The place in it that is wrong; empty if it is the environment.
-        mended: What stands there instead.
-        wording: Regular expression that the error's text must match.
-        answer: The last line that the mended code prints.
-        environment: Variables of both.
-        wrong_environment: Variables that are the mistake.
-        on_cpu: Whether it can be made without a GPU.
-        memory_bytes: Device memory that its tensors and the workspaces of libraries take at most.
-        kills: What it ends, in a sentence, if that is its CUDA context; it asks first then.
-        modules: Modules that the mended code needs beside torch.
+        name: Id of the error in gpumon's error catalogue.
+        what: The mistake, in one sentence.
+        fix: The fix, in one sentence.
+        code: The program with the mistake.
+        wrong: The wrong expression in it; empty if the mistake is in the environment.
+        fixed: The expression that replaces it.
+        wording: Regular expression that the error message must match.
+        answer: The last line that the fixed program prints.
+        environment: Environment variables of both programs.
+        wrong_environment: Environment variables that are the mistake.
+        on_cpu: Whether the mistake can be made without a GPU.
+        memory_bytes: Maximum device memory of its tensors and of library workspaces.
+        kills: What the error destroys, in sentences, if it destroys the CUDA context; needs a confirmation then.
+        modules: Modules that the fixed program needs in addition to torch.
     """
 
     name: str
     what: str
-    mending: str
+    fix: str
     code: str
     wording: str
     answer: str
     wrong: str = ""
-    mended: str = ""
+    fixed: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     wrong_environment: Mapping[str, str] = field(default_factory=dict)
     on_cpu: bool = False
@@ -46,9 +46,9 @@ class Mistake:
     modules: tuple[str, ...] = ()
 
     def wrong_code(self, device: str) -> str:
-        """The file with the mistake, for ``cuda`` or ``cpu``."""
+        """Returns the program with the mistake, for ``cuda`` or ``cpu``."""
         return self.code.replace(DEVICE, device)
 
-    def mended_code(self, device: str) -> str:
-        """The same file without it."""
-        return (self.code.replace(self.wrong, self.mended) if self.wrong else self.code).replace(DEVICE, device)
+    def fixed_code(self, device: str) -> str:
+        """Returns the same program with the fix."""
+        return (self.code.replace(self.wrong, self.fixed) if self.wrong else self.code).replace(DEVICE, device)

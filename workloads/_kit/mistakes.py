@@ -1,7 +1,6 @@
-"""The mistakes that the workload ``errors`` makes on purpose: each with its mending, its error and its right result.
+"""The mistakes that the workload ``errors`` makes on purpose, with their fix, error message and correct result.
 
-The mending changes one place in the file, or the environment; all else stays as it is. The names are those of gpumon's
-catalogue of errors.
+A fix changes one expression of the program, or the environment. The names are ids of gpumon's error catalogue.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ OOM_CAP_BYTES = 128 << 20
 _MISTAKES = (
     Mistake(
         "oom",
-        "All the data goes to the GPU at once, and it does not fit under the cap.",
-        "The data goes there in parts.",
+        "All data is copied to the GPU at once and does not fit under the memory cap.",
+        "The data is copied in parts.",
         f"""\
 import torch
 
-cap = {OOM_CAP_BYTES >> 20} << 20  # what this demonstration takes at most
+cap = {OOM_CAP_BYTES >> 20} << 20  # limit of this demonstration
 torch.cuda.set_per_process_memory_fraction(cap / torch.cuda.mem_get_info()[1])
 rows = torch.ones(32, 2 << 20)
 total = 0
@@ -31,13 +30,13 @@ print(total)
         r"CUDA out of memory\. Tried to allocate",
         str(32 * (2 << 20)),
         wrong="rows.split(32)",
-        mended="rows.split(4)",
+        fixed="rows.split(4)",
         memory_bytes=OOM_CAP_BYTES,
     ),
     Mistake(
         "device-mismatch",
-        "The weights are on the GPU, and the batch is not.",
-        "The batch goes where the weights are.",
+        "The weights are on the GPU, and the batch is on the CPU.",
+        "The batch is copied to the device of the weights.",
         """\
 import torch
 
@@ -48,12 +47,12 @@ print((weights * batch).tolist())
         "Expected all tensors to be on the same device",
         "[3.0, 6.0]",
         wrong="weights * batch",
-        mended="weights * batch.to(weights.device)",
+        fixed="weights * batch.to(weights.device)",
     ),
     Mistake(
         "dtype-mismatch",
-        "The model is in bfloat16, and the batch is in float32.",
-        "The batch takes the type of the weights.",
+        "The model is bfloat16, and the batch is float32.",
+        "The batch is converted to the dtype of the weights.",
         f"""\
 import torch
 
@@ -65,13 +64,13 @@ print(model(batch).sum().item())
         "must have the same dtype|to have the same dtype|expected scalar type",
         "6.0",
         wrong="model(batch)",
-        mended="model(batch.to(model.weight.dtype))",
+        fixed="model(batch.to(model.weight.dtype))",
         on_cpu=True,
     ),
     Mistake(
         "shape",
-        "Images go into a layer that wants each of them as one row.",
-        "The images are flattened, all dimensions but that of the batch.",
+        "Images are passed to a linear layer that expects one row per image.",
+        "The images are flattened from dimension 1 on.",
         f"""\
 import torch
 
@@ -82,12 +81,12 @@ print(tuple(model(images).shape))
         "shapes cannot be multiplied",
         "(4, 5)",
         wrong="model(images)",
-        mended="model(images.flatten(1))",
+        fixed="model(images.flatten(1))",
         on_cpu=True,
     ),
     Mistake(
         "to-numpy",
-        "NumPy is given a tensor of the GPU, whose memory it cannot read.",
+        "A GPU tensor is converted to NumPy, which cannot read GPU memory.",
         "The tensor is copied to the host first.",
         """\
 import torch
@@ -98,13 +97,13 @@ print(scores.numpy().sum())
         "can't convert .+ device type tensor to numpy",
         "6.0",
         wrong="scores.numpy()",
-        mended="scores.detach().cpu().numpy()",
+        fixed="scores.detach().cpu().numpy()",
         modules=("numpy",),
     ),
     Mistake(
         "bad-ordinal",
-        "The process chooses its GPU by its number among all processes; on the second machine there is no such GPU.",
-        "The process chooses by its number on this machine.",
+        "The process chooses its GPU by its global rank; on the second host, this GPU does not exist.",
+        "The process chooses its GPU by its local rank.",
         """\
 import os
 import torch
@@ -115,13 +114,13 @@ print(torch.full((2,), 2.0, device=device).sum().item())
         "invalid device ordinal",
         "4.0",
         wrong="os.environ['RANK']",
-        mended="os.environ['LOCAL_RANK']",
+        fixed="os.environ['LOCAL_RANK']",
         environment={"RANK": "1", "LOCAL_RANK": "0"},
     ),
     Mistake(
         "no-gpus",
-        "CUDA_VISIBLE_DEVICES is set and empty, so CUDA shows no GPU.",
-        "CUDA_VISIBLE_DEVICES names a GPU again.",
+        "CUDA_VISIBLE_DEVICES is set to an empty string, which hides all GPUs.",
+        "CUDA_VISIBLE_DEVICES names a GPU.",
         """\
 import torch
 
@@ -133,12 +132,12 @@ print(torch.full((2,), 2.0, device="cuda").sum().item())
     ),
     Mistake(
         "not-compiled",
-        "The GPU is asked for, and this torch is a build for the CPU, or is made to look like one.",
-        "The device is chosen by what is there. (Where there is a GPU, a build with CUDA is the better mending.)",
+        "The program uses the GPU with a CPU-only build of torch (simulated where torch has CUDA).",
+        "The program falls back to the CPU. (On a host with a GPU, install a build with CUDA instead.)",
         """\
 import torch
 
-if torch.version.cuda:  # a build for the CPU lacks this
+if torch.version.cuda:  # a CPU-only build has no such function
     del torch._C._cuda_getDeviceCount
 device = "cuda"
 print(torch.full((2,), 2.0, device=device).sum().item())
@@ -146,13 +145,13 @@ print(torch.full((2,), 2.0, device=device).sum().item())
         "Torch not compiled with CUDA enabled",
         "4.0",
         wrong='device = "cuda"',
-        mended='device = "cuda" if torch.cuda.is_available() else "cpu"',
+        fixed='device = "cuda" if torch.cuda.is_available() else "cpu"',
         on_cpu=True,
     ),
     Mistake(
         "fork",
-        "A process that uses CUDA forks, and its child uses CUDA too.",
-        "The child is spawned: it starts from nothing.",
+        "A process that has initialized CUDA forks, and the child uses CUDA.",
+        "The child is started with the spawn method.",
         """\
 import sys
 import torch
@@ -172,12 +171,12 @@ if __name__ == "__main__":
         "Cannot re-initialize CUDA in forked subprocess",
         "4.0",
         wrong='get_context("fork")',
-        mended='get_context("spawn")',
+        fixed='get_context("spawn")',
     ),
     Mistake(
         "device-assert",
-        "A word has the number 9, and the table has 4 rows.",
-        "The table has as many rows as the largest number asks for.",
+        "An index is 9, and the embedding table has 4 rows.",
+        "The table gets one row more than the largest index.",
         """\
 import torch
 
@@ -189,23 +188,23 @@ print(torch.nn.functional.embedding(words, table).sum().item())
         "device-side assert triggered",
         "4.0",
         wrong="rows = 4",
-        mended="rows = int(words.max()) + 1",
+        fixed="rows = int(words.max()) + 1",
         kills=(
-            "It provokes an assert on the GPU, which kills the CUDA context of the process that meets it: a child that "
-            "does nothing else. The driver may note an Xid in the kernel's log."
+            "A device-side assert destroys the CUDA context of its process, here a child process that "
+            "does nothing else. The driver may log an Xid in the kernel log."
         ),
     ),
     Mistake(
         "graph-capture",
-        "The loss is read by the host while a CUDA graph is captured.",
-        "The loss stays on the GPU; the host reads it after the replay.",
+        "The program reads the loss on the host while a CUDA graph is captured.",
+        "The loss stays on the GPU, and the host reads it after the replay.",
         """\
 import torch
 
 x = torch.ones(4, device="cuda")
 side = torch.cuda.Stream()
 side.wait_stream(torch.cuda.current_stream())
-with torch.cuda.stream(side):  # a warm-up, as every capture wants
+with torch.cuda.stream(side):  # warm-up before the capture
     (x * 2).sum()
 torch.cuda.current_stream().wait_stream(side)
 graph = torch.cuda.CUDAGraph()
@@ -217,12 +216,12 @@ print(float(loss))
         "operation not permitted when stream is capturing|due to a previous error during capture",
         "8.0",
         wrong=".sum().item()",
-        mended=".sum()",
+        fixed=".sum()",
     ),
     Mistake(
         "pin-memory",
-        "Memory is pinned that cannot be: it is the GPU's already, or there is no GPU.",
-        "The batch is made on the host, and pinned where there is a GPU.",
+        "pin_memory() is called on a GPU tensor, or on a host without a GPU.",
+        "The batch is created on the host, and pinned if CUDA is available.",
         f"""\
 import torch
 
@@ -232,13 +231,13 @@ print(batch.to("{DEVICE}").sum().item())
         "only dense CPU tensors can be pinned|Cannot access accelerator device|Found no NVIDIA driver|No CUDA GPUs",
         "4.0",
         wrong=f'torch.ones(4, device="{DEVICE}").pin_memory()',
-        mended="torch.ones(4, pin_memory=torch.cuda.is_available())",
+        fixed="torch.ones(4, pin_memory=torch.cuda.is_available())",
         on_cpu=True,
     ),
     Mistake(
         "alloc-conf",
-        "A setting of the allocator has a value that it does not know; it would do the same in PYTORCH_ALLOC_CONF.",
-        "The value is True, with a capital letter: only that and False are known.",
+        "An allocator setting has an invalid value; PYTORCH_ALLOC_CONF would fail in the same way.",
+        "The value is spelled True; only True and False are valid.",
         f"""\
 import torch
 
@@ -250,18 +249,18 @@ print(torch.ones(4, device="{DEVICE}").sum().item())
         "Expected 'True' or 'False'|Expected a single True/False",
         "4.0",
         wrong=":true",
-        mended=":True",
+        fixed=":True",
         on_cpu=True,
     ),
     Mistake(
         "load-map",
-        "A checkpoint of a GPU is loaded where there is none.",
-        "torch.load is told where the tensors go.",
+        "A checkpoint saved from a GPU is loaded on a host without a GPU.",
+        "torch.load gets map_location.",
         """\
 import io
 import torch
 
-torch.serialization.location_tag = lambda _: "cuda:0"  # as if it were saved on a GPU
+torch.serialization.location_tag = lambda _: "cuda:0"  # simulates a checkpoint from a GPU
 saved = io.BytesIO()
 torch.save({"weights": torch.ones(4)}, saved)
 saved.seek(0)
@@ -270,14 +269,14 @@ print(torch.load(saved)["weights"].sum().item())
         "Attempting to deserialize object on a CUDA device",
         "4.0",
         wrong="torch.load(saved)",
-        mended='torch.load(saved, map_location="cpu")',
+        fixed='torch.load(saved, map_location="cpu")',
         environment={"CUDA_VISIBLE_DEVICES": ""},
         on_cpu=True,
     ),
     Mistake(
         "sync-debug",
-        "The host reads the loss of every step, and torch was told to forbid that.",
-        "The sum stays on the GPU; the host reads it once, at the end.",
+        "The host reads the loss in every step, and torch is set to raise an error for it.",
+        "The sum stays on the GPU, and the host reads it once at the end.",
         """\
 import torch
 
@@ -292,8 +291,8 @@ print(float(total))
         "called a synchronizing CUDA operation",
         "6.0",
         wrong="loss.item()",
-        mended="loss",
+        fixed="loss",
     ),
 )
 
-MISTAKES: Mapping[str, Mistake] = {each.name: each for each in _MISTAKES}
+MISTAKES: Mapping[str, Mistake] = {mistake.name: mistake for mistake in _MISTAKES}

@@ -1,9 +1,9 @@
-"""What a chip can do at most: arithmetic by compute capability and clock, memory by bus and clock.
+"""Peak rates of a GPU: arithmetic by compute capability and clock, memory by bus width and clock.
 
-Rates are floating-point (or integer) operations a clock a streaming multiprocessor, dense, a fused multiply-add counted
-as two; with tensor cores where the chip has them for that type, and with 32-bit accumulation for the 16- and 8-bit
-types, which is what torch's matmul asks for. Sources: NVIDIA's datasheets divided by SM count and clock, and the tables
-of arithmetic throughput in the CUDA programming guide.
+Rates are dense floating-point (or integer) operations per clock and streaming multiprocessor; a fused multiply-add
+counts as two. They include tensor cores where the GPU has them for the type, with 32-bit accumulation for 16- and
+8-bit types, as torch.matmul uses. Sources: NVIDIA's datasheets divided by SM count and clock, and the arithmetic
+throughput tables in the CUDA programming guide.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Optional
 from _kit.chip import Chip
 
 _GEFORCE_HALVES = frozenset({"tf32", "fp16", "bf16", "fp8"})
-"""Types whose tensor rate GeForce chips halve when they accumulate in 32 bits."""
+"""Types whose tensor rate is half on GeForce GPUs with 32-bit accumulation."""
 
 _RATES: dict[tuple[int, int], dict[str, int]] = {
     (7, 0): {"fp64": 64, "fp32": 128, "fp16": 1024},
@@ -28,10 +28,10 @@ _RATES: dict[tuple[int, int], dict[str, int]] = {
 
 
 def operations_per_clock(chip: Chip, dtype: str) -> Optional[int]:
-    """Operations a clock of the whole chip in ``dtype``, or None where that is not known.
+    """Returns the operations per clock of the GPU in ``dtype``, or None if unknown.
 
     Args:
-        chip: The chip.
+        chip: The GPU.
         dtype: ``fp64``, ``fp32``, ``tf32``, ``fp16``, ``bf16``, ``fp8`` or ``int8``.
     """
     rate = _RATES.get(chip.capability, {}).get(dtype)
@@ -43,13 +43,13 @@ def operations_per_clock(chip: Chip, dtype: str) -> Optional[int]:
 
 
 def peak_operations(chip: Chip, dtype: str) -> Optional[float]:
-    """Operations a second at the chip's highest clock, or None where that is not known."""
+    """Returns the operations per second at the maximum SM clock, or None if unknown."""
     per_clock = operations_per_clock(chip, dtype)
     return None if per_clock is None or chip.clock_hertz is None else per_clock * chip.clock_hertz
 
 
 def peak_memory_bytes(chip: Chip) -> Optional[float]:
-    """Bytes a second between the chip and its memory, both directions together, or None where that is not known."""
+    """Returns the peak device memory bandwidth in bytes per second, reads and writes together, or None if unknown."""
     if chip.memory_clock_hertz is None or chip.memory_bus_bits is None:
         return None
     return 2 * chip.memory_clock_hertz * chip.memory_bus_bits / 8

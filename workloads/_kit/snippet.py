@@ -1,4 +1,4 @@
-"""A piece of code in a process of its own: what it printed, how it ended, and the error in what it printed."""
+"""Runs a short program in a separate process: its output, exit code, and the error in its output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Optional
 
 FILE_NAME = "train.py"
-"""What the file is called in tracebacks."""
+"""Name of the file in tracebacks."""
 _TICK_SECONDS = 0.05
 _KEPT_BYTES = 1 << 14
 _TRACEBACK = "Traceback (most recent call last):\n"
@@ -21,36 +21,36 @@ _RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<text>.*))?$", re.MULTI
 
 
 @dataclass(frozen=True)
-class Ran:
-    """A piece of code that has run.
+class FinishedProgram:
+    """A program that has ended.
 
     Attributes:
-        exit_code: Negative for a signal; None if it was ended because its time was over or nobody wanted it any more.
-        printed: The end of what it printed to stdout.
-        complained: The end of what it printed to stderr.
-        seconds: How long it took, Python's start and the import of torch included.
+        exit_code: Negative for a signal; None if it was killed at its time limit or after a cancellation.
+        stdout: End of its standard output.
+        stderr: End of its standard error.
+        seconds: Its duration, including the start of Python and the import of torch.
     """
 
     exit_code: Optional[int]
-    printed: str
-    complained: str
+    stdout: str
+    stderr: str
     seconds: float
 
     @property
     def answer(self) -> str:
         """The last line of stdout."""
-        return (self.printed.splitlines() or [""])[-1]
+        return (self.stdout.splitlines() or [""])[-1]
 
     @property
     def error(self) -> tuple[str, str]:
-        """The class of the exception that ended it, and its text; then what was printed before it."""
-        before, found, last = self.complained.rpartition(_TRACEBACK)
-        raised = _RAISED.search(last) if found else None
+        """Class and text of the exception that ended the program; the output before it follows the text."""
+        before, header, last = self.stderr.rpartition(_TRACEBACK)
+        raised = _RAISED.search(last) if header else None
         if raised is None:
-            return self._end, self.complained.strip()
+            return self._end, self.stderr.strip()
         frames = last[: raised.start()]
         text = (raised["text"] or "") + last[raised.end() :]
-        return raised["kind"].rpartition(".")[2], f"{text.strip()}\n{before}{found}{frames}".strip()
+        return raised["kind"].rpartition(".")[2], f"{text.strip()}\n{before}{header}{frames}".strip()
 
     @property
     def _end(self) -> str:
@@ -60,23 +60,23 @@ class Ran:
 
 
 def run_code(
-    code: str, environment: Mapping[str, str], limit_seconds: float, unwanted: Callable[[], bool] = lambda: False
-) -> Ran:
-    """Runs a piece of code with this interpreter, as a file of its own, so that tracebacks show its lines.
+    code: str, environment: Mapping[str, str], limit_seconds: float, is_cancelled: Callable[[], bool] = lambda: False
+) -> FinishedProgram:
+    """Runs a program with this interpreter, from a file, so that tracebacks show its lines.
 
     Args:
-        code: The file's text.
-        environment: All of its environment.
-        limit_seconds: It is ended after this time.
-        unwanted: Looked at again and again; it is ended when nobody wants it any more.
+        code: Text of the program.
+        environment: Its complete environment.
+        limit_seconds: The program is killed after this time.
+        is_cancelled: Polled while the program runs; the program is killed when it returns True.
     """
-    began = time.monotonic()
+    start = time.monotonic()
     with TemporaryDirectory(prefix="gpumon-") as name:
         folder = Path(name)
-        file, printed, complained = folder / FILE_NAME, folder / "stdout", folder / "stderr"
+        file, stdout_file, stderr_file = folder / FILE_NAME, folder / "stdout", folder / "stderr"
         file.write_text(code, encoding="utf-8")
-        with printed.open("wb") as stdout, complained.open("wb") as stderr:
-            exit_code = _ended(
+        with stdout_file.open("wb") as stdout, stderr_file.open("wb") as stderr:
+            exit_code = _wait(
                 subprocess.Popen(
                     [sys.executable, str(file)],
                     stdin=subprocess.DEVNULL,
@@ -85,17 +85,17 @@ def run_code(
                     env={**environment, "PYTHONNODEBUGRANGES": "1"},  # no lines of ^^^^ in tracebacks
                     cwd=folder,
                 ),
-                began + limit_seconds,
-                unwanted,
+                start + limit_seconds,
+                is_cancelled,
             )
-        return Ran(exit_code, _end_of(printed), _end_of(complained), time.monotonic() - began)
+        return FinishedProgram(exit_code, _end_of(stdout_file), _end_of(stderr_file), time.monotonic() - start)
 
 
-def _ended(process: subprocess.Popen[bytes], deadline: float, unwanted: Callable[[], bool]) -> Optional[int]:
-    """The exit code, or None if it had to be ended."""
+def _wait(process: subprocess.Popen[bytes], deadline: float, is_cancelled: Callable[[], bool]) -> Optional[int]:
+    """Waits for the process; returns its exit code, or None if it had to be killed."""
     try:
         while process.poll() is None:
-            if time.monotonic() >= deadline or unwanted():
+            if time.monotonic() >= deadline or is_cancelled():
                 return None
             time.sleep(_TICK_SECONDS)
         return process.returncode

@@ -1,4 +1,4 @@
-"""Measuring time: on the device with events, on the CPU with the clock."""
+"""Time measurement: with CUDA events on a GPU, with the clock on the CPU."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _CLOCK_GUESS_HERTZ = 1.5e9
 
 
 def device_seconds(context: Context, work: Callable[[], object], repetitions: int) -> list[float]:
-    """Seconds of each of several repetitions, on the device; returns when all are done.
+    """Returns the device time of each repetition in seconds, after all have finished.
 
-    The repetitions are queued one behind the other, so a short one is not made longer by the time that the host takes
-    to start it, as long as the host keeps ahead.
+    The repetitions are queued back to back, so the launch overhead of the host does not count as long as the host is
+    ahead of the device.
     """
     if not context.on_gpu:
         return [_clocked(work) for _ in range(repetitions)]
@@ -32,7 +32,7 @@ def device_seconds(context: Context, work: Callable[[], object], repetitions: in
 
 
 def batch_seconds(context: Context, work: Callable[[], object], repetitions: int) -> float:
-    """Seconds of all repetitions together, on the device, with no mark between them."""
+    """Returns the device time of all repetitions together in seconds, without events between them."""
     if not context.on_gpu:
         return sum(_clocked(work) for _ in range(repetitions))
     cuda = context.torch.cuda
@@ -46,7 +46,7 @@ def batch_seconds(context: Context, work: Callable[[], object], repetitions: int
 
 
 def hold(context: Context, seconds: float) -> None:
-    """Keeps the device's stream waiting about so long, so that work queues up and gaps in launching do not count."""
+    """Blocks the current stream for about ``seconds``, so that work is queued ahead and launch gaps do not count."""
     sleep = getattr(context.torch.cuda, "_sleep", None)
     if context.on_gpu and sleep is not None:
         hertz = (context.chip.clock_hertz if context.chip else None) or _CLOCK_GUESS_HERTZ
@@ -54,27 +54,21 @@ def hold(context: Context, seconds: float) -> None:
 
 
 def host_seconds(context: Context, work: Callable[[], object]) -> tuple[float, float]:
-    """When ``work`` had returned to the host, and when the device had done it, in seconds from the same start."""
+    """Returns when ``work`` returned to the host and when the device finished it, in seconds from the same start."""
     context.synchronize()
-    began = time.perf_counter()
+    start = time.perf_counter()
     work()
     returned = time.perf_counter()
     context.synchronize()
-    return returned - began, time.perf_counter() - began
+    return returned - start, time.perf_counter() - start
 
 
 def median(values: Sequence[float]) -> float:
-    """The median."""
+    """Returns the median."""
     return statistics.median(values)
 
 
-def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which ``share`` of them lie, 0 to 1."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
 def _clocked(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+    start = time.perf_counter()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - start

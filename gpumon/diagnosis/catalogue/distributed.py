@@ -1,31 +1,20 @@
-"""Errors of NCCL and of torch.distributed. Of many ranks that complain, the first one tells the cause."""
+"""Errors of NCCL and torch.distributed. Most errors at the end of a run are echoes: another rank failed first."""
 
 from typing import Final
 
-from gpumon.diagnosis.catalogue.shared import (
-    FIRST_RANK,
-    KERNEL_LOG,
-    NO_CONTEXT_YET,
-    NO_MEMORY_MATTER,
-    ONE_PROCESS_A_GPU,
-    ROOM_FOR_LIBRARIES,
-    literal,
-    names,
-)
-from gpumon.diagnosis.known import Context, Fix, KnownError, Pattern
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.wording import NO_CONTEXT_YET, NOT_ABOUT_MEMORY, literal, name
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
-_SECTION: Final = "NCCL and distributed"
-_TROUBLESHOOTING: Final = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
-_VARIABLES: Final = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
-_DISTRIBUTED: Final = "https://docs.pytorch.org/docs/stable/distributed.html"
-_TORCHRUN: Final = "https://docs.pytorch.org/docs/stable/elastic/run.html"
+SECTION: Final = "NCCL and distributed"
 
 _NCCL_DEBUG: Final = Fix(
-    "Let NCCL tell what it does; the first line with WARN is the one to read.",
+    "Enable NCCL logging; the first line with WARN is the important one.",
     "NCCL_DEBUG=INFO torchrun --nproc-per-node=gpu train.py",
 )
+
 _GPU_OF_RANK: Final = Fix(
-    "Give each process its own GPU, before the process group is made.",
+    "Give each process its own GPU before the process group is created.",
     """\
 import os
 
@@ -36,177 +25,319 @@ torch.cuda.set_device(device)
 torch.distributed.init_process_group("nccl", device_id=device)""",
 )
 
-_SYSTEM: Final = KnownError(
-    id="nccl-system",
-    section=_SECTION,
-    title="NCCL: system error",
-    summary="A call of NCCL to the operating system failed: shared memory, a socket or a network card.",
-    context=Context.ALIVE,
-    patterns=(
-        *names("ncclSystemError"),
-        Pattern("unhandled system error", r"\bunhandled system error(?: \(run with NCCL_DEBUG|, NCCL version)"),
-    ),
-    causes=(
-        "Shared memory (/dev/shm) is too small: a container gets 64 MB of it unless told otherwise.",
-        "NCCL chose a network interface over which the machines do not reach each other.",
-        "A firewall stands between, InfiniBand is set up wrongly, or the limit on locked memory is too low.",
-    ),
-    fixes=(
-        _NCCL_DEBUG,
-        Fix(
-            "Give the container shared memory and locked memory.",
-            "docker run --gpus all --shm-size=16g --ulimit memlock=-1 IMAGE",
-        ),
-        Fix("Name the interface to use.", "NCCL_SOCKET_IFNAME=eth0 torchrun --nproc-per-node=gpu train.py"),
-        Fix(
-            "To confirm that it is InfiniBand, do without.", "NCCL_IB_DISABLE=1 torchrun --nproc-per-node=gpu train.py"
-        ),
-    ),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=(_TROUBLESHOOTING, _VARIABLES),
+_ROOT_CAUSE: Final = Fix(
+    "Read the root cause, which torchrun prints at the end of its log.", "grep -n -A 8 'Root Cause' torchrun.log"
 )
 
-_CUDA: Final = KnownError(
-    id="nccl-cuda",
-    section=_SECTION,
-    title="NCCL: CUDA error",
-    summary="A CUDA call of NCCL failed; the text after `Last error` or `Cuda failure` says how.",
-    context=Context.UNKNOWN,
-    patterns=(
-        *names("ncclUnhandledCudaError"),
-        Pattern("unhandled cuda error", r"\bunhandled cuda error(?: \(run with NCCL_DEBUG|, NCCL version)"),
-        Pattern("Cuda failure", r"\bNCCL WARN Cuda failure (?:(?P<code>\d{1,4}) )?'(?P<reason>[^'\n]{1,100})'"),
-    ),
-    causes=(
-        "The GPU has no room for NCCL's buffers, which lie outside of PyTorch's cache.",
-        "A kernel failed before, and NCCL is the first to notice.",
-        "The GPUs cannot reach each other's memory, or the driver is older than NCCL's CUDA.",
-    ),
-    fixes=(
-        FIRST_RANK,
-        ROOM_FOR_LIBRARIES,
-        _NCCL_DEBUG,
-        Fix(
-            "As a test, do without NCCL's newer ways to get memory.",
-            "NCCL_CUMEM_ENABLE=0 NCCL_NVLS_ENABLE=0 torchrun --nproc-per-node=gpu train.py",
-        ),
-    ),
-    empty_cache="Helps where the cause is out of memory: NCCL's buffers need room beside PyTorch's cache.",
-    see_more=(KERNEL_LOG,),
-    sources=(_TROUBLESHOOTING, _VARIABLES),
-)
+_STACKS: Final = Fix("While the program hangs, show the stack of each rank.", "py-spy dump --pid PID")
 
-_USAGE: Final = KnownError(
-    id="nccl-usage",
-    section=_SECTION,
-    title="NCCL: wrong use",
-    summary="The ranks called NCCL in a way it does not allow, most often two of them with the same GPU.",
-    context=Context.ALIVE,
-    patterns=(
-        *names("ncclInvalidUsage"),
-        Pattern(
-            "Duplicate GPU detected",
-            r"Duplicate GPU detected : rank (?P<rank>\d{1,6}) and rank (?P<other_rank>\d{1,6})"
-            r"(?: both on CUDA device (?P<device>\w{1,16}))?",
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="nccl-system",
+        section=SECTION,
+        title="NCCL: system error",
+        summary="A system call of NCCL failed: shared memory, a socket or a network card.",
+        context=ContextState.ALIVE,
+        patterns=(
+            name("ncclSystemError"),
+            Pattern("unhandled system error", r"\bunhandled system error(?: \(run with NCCL_DEBUG|, NCCL version)"),
         ),
-        Pattern("invalid usage", r"\binvalid usage(?: \(run with NCCL_DEBUG|, NCCL version)"),
+        causes=(
+            "Shared memory (/dev/shm) is too small: a container has 64 MB of it by default.",
+            "NCCL chose a network interface over which the hosts cannot reach each other.",
+            "A firewall blocks the connection, InfiniBand is misconfigured, or the limit on locked memory is too low.",
+        ),
+        fixes=(
+            _NCCL_DEBUG,
+            Fix(
+                "Give the container more shared memory and locked memory.",
+                "docker run --gpus all --shm-size=16g --ulimit memlock=-1 IMAGE",
+            ),
+            Fix("Select the network interface.", "NCCL_SOCKET_IFNAME=eth0 torchrun --nproc-per-node=gpu train.py"),
+            Fix(
+                "To confirm that InfiniBand is the cause, disable it.",
+                "NCCL_IB_DISABLE=1 torchrun --nproc-per-node=gpu train.py",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.NCCL_TROUBLESHOOTING, sources.NCCL_VARIABLES),
     ),
-    causes=(
-        "No process chose its GPU, so all of them use cuda:0.",
-        "More processes were started than there are GPUs.",
-        "The machines have different versions of NCCL.",
+    KnownError(
+        id="nccl-cuda",
+        section=SECTION,
+        title="NCCL: CUDA error",
+        summary="A CUDA call of NCCL failed; the text after `Last error` or `Cuda failure` is the reason.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            name("ncclUnhandledCudaError"),
+            Pattern("unhandled cuda error", r"\bunhandled cuda error(?: \(run with NCCL_DEBUG|, NCCL version)"),
+            Pattern("Cuda failure", r"\bNCCL WARN Cuda failure (?:(?P<code>\d{1,4}) )?'(?P<reason>[^'\n]{1,100})'"),
+        ),
+        causes=(
+            "The GPU has no room for NCCL's buffers, which are outside PyTorch's cache.",
+            "An earlier kernel failed, and NCCL is the first to report it.",
+            "The GPUs cannot access each other's memory, or the driver is older than NCCL's CUDA version.",
+        ),
+        fixes=(
+            fixes.FIRST_RANK,
+            fixes.MEMORY_FOR_LIBRARIES,
+            _NCCL_DEBUG,
+            Fix(
+                "As a test, disable NCCL's newer memory allocation methods.",
+                "NCCL_CUMEM_ENABLE=0 NCCL_NVLS_ENABLE=0 torchrun --nproc-per-node=gpu train.py",
+            ),
+        ),
+        empty_cache="Helps if the cause is out of memory: NCCL's buffers need memory outside PyTorch's cache.",
+        see_more=(fixes.KERNEL_LOG,),
+        sources=(sources.NCCL_TROUBLESHOOTING, sources.NCCL_VARIABLES),
     ),
-    fixes=(
-        _GPU_OF_RANK,
-        ONE_PROCESS_A_GPU,
-        Fix("Compare the versions on all machines.", "python -c 'import torch; print(torch.cuda.nccl.version())'"),
+    KnownError(
+        id="nccl-usage",
+        section=SECTION,
+        title="NCCL: invalid usage",
+        summary="The ranks called NCCL in an invalid way, usually two of them with the same GPU.",
+        context=ContextState.ALIVE,
+        patterns=(
+            name("ncclInvalidUsage"),
+            Pattern(
+                "Duplicate GPU detected",
+                r"Duplicate GPU detected : rank (?P<rank>\d{1,6}) and rank (?P<other_rank>\d{1,6})"
+                r"(?: both on CUDA device (?P<device>\w{1,16}))?",
+            ),
+            Pattern("invalid usage", r"\binvalid usage(?: \(run with NCCL_DEBUG|, NCCL version)"),
+        ),
+        causes=(
+            "No process set its device, so all of them use cuda:0.",
+            "More processes were started than there are GPUs.",
+            "The hosts have different versions of NCCL.",
+        ),
+        fixes=(
+            _GPU_OF_RANK,
+            fixes.ONE_PROCESS_PER_GPU,
+            Fix("Compare the versions on all hosts.", "python -c 'import torch; print(torch.cuda.nccl.version())'"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(_NCCL_DEBUG,),
+        sources=(sources.TORCH_DISTRIBUTED, sources.NCCL_TROUBLESHOOTING),
     ),
-    empty_cache=NO_MEMORY_MATTER,
-    see_more=(_NCCL_DEBUG,),
-    sources=(_DISTRIBUTED, _TROUBLESHOOTING),
-)
-
-_NO_GPU: Final = KnownError(
-    id="nccl-no-gpu",
-    section=_SECTION,
-    title="NCCL without GPUs",
-    summary="The backend nccl was asked for, and the process sees no GPU.",
-    context=Context.NOT_APPLICABLE,
-    patterns=(literal("ProcessGroupNCCL is only supported with GPUs"),),
-    causes=("The machine has no GPU, or it is hidden from the process.",),
-    fixes=(
-        Fix(
-            "Choose the backend by what is there.",
-            'torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")',
+    KnownError(
+        id="nccl-no-gpu",
+        section=SECTION,
+        title="NCCL without GPUs",
+        summary="The nccl backend was requested, and the process sees no GPU.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(literal("ProcessGroupNCCL is only supported with GPUs"),),
+        causes=("The host has no GPU, or it is hidden from the process.",),
+        fixes=(
+            Fix(
+                "Choose the backend by the available hardware.",
+                'torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")',
+            ),
+            Fix("Or use one backend per device type.", 'torch.distributed.init_process_group("cpu:gloo,cuda:nccl")'),
+            Fix("Check which GPUs the process may use.", 'echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L'),
         ),
-        Fix("Or take one for each kind of tensor.", 'torch.distributed.init_process_group("cpu:gloo,cuda:nccl")'),
-        Fix("See what the process may use.", 'echo "$CUDA_VISIBLE_DEVICES"; nvidia-smi -L'),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(sources.TORCH_DISTRIBUTED,),
     ),
-    empty_cache=NO_CONTEXT_YET,
-    sources=(_DISTRIBUTED,),
-)
-
-_STORE: Final = KnownError(
-    id="tcpstore",
-    section=_SECTION,
-    title="Ranks did not find each other",
-    summary="The ranks meet at a store that one of them serves, and this one could not be reached in time.",
-    context=Context.NOT_APPLICABLE,
-    patterns=(
-        Pattern(
-            "The client socket has timed out after",
-            r"The client socket has timed out after (?P<waited>\d{1,9} ?(?:ms|s|seconds)) while trying to connect"
-            r"(?: to \((?P<host>[^,\n]{1,200}), (?P<port>\d{1,5})\))?",
+    KnownError(
+        id="tcpstore",
+        section=SECTION,
+        title="Ranks could not connect to the store",
+        summary="The ranks connect to a store that one of them hosts, and it could not be reached in time.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "The client socket has timed out after",
+                r"The client socket has timed out after (?P<waited>\d{1,9} ?(?:ms|s|seconds)) while trying to connect"
+                r"(?: to \((?P<host>[^,\n]{1,200}), (?P<port>\d{1,5})\))?",
+            ),
+            Pattern(
+                "The client socket has failed to connect to any",
+                r"The client socket has failed to connect to any network address of"
+                r" \((?P<host>[^,\n]{1,200}), (?P<port>\d{1,5})\)",
+            ),
+            Pattern("wait timeout after", r"wait timeout after (?P<waited>\d{1,9}ms), keys: (?P<key>\S{1,200})"),
+            Pattern(
+                "clients joined",
+                r"Timed out after \d{1,9} seconds waiting for clients\."
+                r" (?P<joined>\d{1,6})/(?P<ranks>\d{1,6}) clients joined",
+            ),
+            Pattern("ailed to recv, got 0 bytes", r"[Ff]ailed to recv, got 0 bytes"),
+            Pattern(
+                "retrieving ncclUniqueId from",
+                r"is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<from_rank>\d{1,6})\]",
+            ),
+            Pattern(
+                "server socket has failed to listen on any local",
+                r"server socket has failed to listen on any local network address\.(?: port: (?P<port>\d{1,5}))?",
+            ),
         ),
-        Pattern(
-            "The client socket has failed to connect to any",
-            r"The client socket has failed to connect to any network address of"
-            r" \((?P<host>[^,\n]{1,200}), (?P<port>\d{1,5})\)",
+        causes=(
+            "Rank 0 failed first; its log contains the cause.",
+            "A rank started too late or waits elsewhere: it downloads, compiles, or reads data while the others wait.",
+            "The address or the port is wrong, or a firewall blocks the connection between the hosts.",
+            "The port is still in use by an earlier run or by another one.",
+            "Fewer processes were started than the world size.",
         ),
-        Pattern("wait timeout after", r"wait timeout after (?P<waited>\d{1,9}ms), keys: (?P<key>\S{1,200})"),
-        Pattern(
-            "clients joined",
-            r"Timed out after \d{1,9} seconds waiting for clients\."
-            r" (?P<joined>\d{1,6})/(?P<ranks>\d{1,6}) clients joined",
-        ),
-        Pattern("Failed to recv, got 0 bytes", r"[Ff]ailed to recv, got 0 bytes"),
-        Pattern(
-            "retrieving ncclUniqueId from",
-            r"is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<from_rank>\d{1,6})\]",
-        ),
-        Pattern(
-            "server socket has failed to listen on any local",
-            r"server socket has failed to listen on any local network address\.(?: port: (?P<port>\d{1,5}))?",
-        ),
-    ),
-    causes=(
-        "Rank 0 ended first, by an error of its own; its log has the cause.",
-        "A rank started too late or waits elsewhere: it downloads, compiles, or reads data while the others wait.",
-        "The address or the port is wrong, or a firewall stands between the machines.",
-        "The port is still taken, by a run before or by another one.",
-        "Fewer processes were started than the world size says.",
-    ),
-    fixes=(
-        FIRST_RANK,
-        Fix("See whether rank 0 can be reached from the other machines.", 'nc -vz "$MASTER_ADDR" "$MASTER_PORT"'),
-        Fix("On one machine, let torchrun choose the port.", "torchrun --standalone --nproc-per-node=gpu train.py"),
-        Fix("See who has the port.", "ss -ltnp | grep 29500"),
-        Fix(
-            "Give slow starts more time.",
-            """\
+        fixes=(
+            fixes.FIRST_RANK,
+            Fix("Check whether rank 0 can be reached from the other hosts.", 'nc -vz "$MASTER_ADDR" "$MASTER_PORT"'),
+            Fix(
+                "On a single host, let torchrun choose the port.", "torchrun --standalone --nproc-per-node=gpu train.py"
+            ),
+            Fix("Check which process uses the port.", "ss -ltnp | grep 29500"),
+            Fix(
+                "Allow more time for slow starts.",
+                """\
 from datetime import timedelta
 
 torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
+            ),
         ),
-    ),
-    empty_cache=NO_MEMORY_MATTER,
-    see_more=(
-        Fix(
-            "Let torch.distributed tell what it does.",
-            "TORCH_CPP_LOG_LEVEL=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL python train.py",
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(
+            Fix(
+                "Enable the logs of torch.distributed.",
+                "TORCH_CPP_LOG_LEVEL=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL python train.py",
+            ),
         ),
+        sources=(sources.TORCHRUN, sources.TORCH_DISTRIBUTED),
     ),
-    sources=(_TORCHRUN, _DISTRIBUTED),
-)
+    KnownError(
+        id="nccl-timeout",
+        section=SECTION,
+        title="Collective timed out",
+        summary="A rank waited for the other ranks in a collective until the timeout.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern(
+                "collective operation timeout",
+                r"(?:Caught|caught) collective operation timeout: WorkNCCL\((?:SeqNum=(?P<sequence>\d{1,12}), )?"
+                r"OpType=(?P<operation>\w{1,40})(?:, NumelIn=(?P<elements>\d{1,15}))?",
+            ),
+        ),
+        causes=(
+            "Another rank failed first, or the host's out-of-memory killer ended it; its log contains the cause.",
+            "The ranks run different collectives: uneven data, a branch on rank 0, saving or evaluating on one rank.",
+            "One rank is slow: it reads, tokenizes or writes for longer than the timeout.",
+            "A GPU or a link hangs; the kernel log then contains an Xid.",
+        ),
+        fixes=(
+            fixes.FIRST_RANK,
+            _ROOT_CAUSE,
+            _STACKS,
+            Fix(
+                "Record the last collectives of every rank, and compare them after the timeout.",
+                """\
+mkdir -p flight
+export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1
+export TORCH_NCCL_DEBUG_INFO_TEMP_FILE=flight/rank_
+torchrun --nproc-per-node=gpu train.py
+torchfrtrace --prefix rank_ flight""",
+            ),
+            Fix(
+                "Check that all ranks call the same collectives with the same shapes.",
+                "TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun --nproc-per-node=gpu train.py",
+            ),
+            Fix(
+                "Allow more time for slow work on one rank.",
+                """\
+from datetime import timedelta
 
-ERRORS: Final = (_SYSTEM, _CUDA, _USAGE, _NO_GPU, _STORE)
+torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(
+            _NCCL_DEBUG,
+            fixes.KERNEL_LOG,
+        ),
+        sources=(sources.TORCH_NCCL_VARIABLES, sources.FLIGHT_RECORDER),
+        is_echo=True,
+    ),
+    KnownError(
+        id="nccl-takedown",
+        section=SECTION,
+        title="Process group terminated the process",
+        summary="torch.distributed ended the process after a collective failed or hung.",
+        context=ContextState.DEAD,
+        patterns=(
+            literal("we are taking the entire process down"),
+            Pattern("watchdog got stuck for", r"watchdog got stuck for (?P<seconds>\d{1,9}) seconds"),
+            Pattern("atchdog thread terminated with exception", r"[Ww]atchdog thread terminated with exception"),
+            literal("failure detected by watchdog at work sequence id"),
+        ),
+        causes=(
+            "A collective timed out, or an earlier CUDA error occurred: the first message above shows which.",
+            "Stuck: a CUDA call hangs, the thread gets no CPU time, or another thread holds the GIL.",
+        ),
+        fixes=(
+            fixes.FIRST_RANK,
+            _ROOT_CAUSE,
+            _STACKS,
+            Fix(
+                "If a long pause is intended, raise the heartbeat timeout of the monitor.",
+                "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800 torchrun --nproc-per-node=gpu train.py",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.KERNEL_LOG,),
+        sources=(sources.TORCH_NCCL_VARIABLES,),
+        is_echo=True,
+    ),
+    KnownError(
+        id="nccl-remote",
+        section=SECTION,
+        title="NCCL: another rank failed",
+        summary="NCCL lost the connection to another rank, or reached an unexpected state.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            name("ncclRemoteError"),
+            name("ncclInternalError"),
+            literal("remote process exited or there was a network error"),
+            literal("internal error - please report this issue to the NCCL developers"),
+        ),
+        causes=(
+            "Another rank failed first: out of memory, an assert, the host's out-of-memory killer.",
+            "The network between the hosts failed.",
+        ),
+        fixes=(
+            fixes.FIRST_RANK,
+            _ROOT_CAUSE,
+            Fix("Show NCCL's warnings.", "NCCL_DEBUG=WARN torchrun --nproc-per-node=gpu train.py"),
+            Fix("Check whether the kernel killed a rank.", "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.KERNEL_LOG,),
+        sources=(sources.NCCL_ERRORS,),
+        is_echo=True,
+    ),
+    KnownError(
+        id="nccl-destroy",
+        section=SECTION,
+        title="Process group was not destroyed",
+        summary=(
+            "A rank exited without destroying its process group, after an error or because the program never "
+            "destroys it."
+        ),
+        context=ContextState.ALIVE,
+        patterns=(literal("destroy_process_group() was not called before program exit"),),
+        causes=(
+            "The rank exited with an exception, which is printed above.",
+            "The program does not destroy the process group at its end, which is usually harmless.",
+        ),
+        fixes=(
+            Fix(
+                "Destroy the process group at the end.",
+                """\
+try:
+    train()
+finally:
+    torch.distributed.destroy_process_group()""",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.TORCH_DISTRIBUTED,),
+        is_echo=True,
+    ),
+)

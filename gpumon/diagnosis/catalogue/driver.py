@@ -1,274 +1,253 @@
-"""Errors of the driver and of NVML, as nvidia-smi, monitors and the kernel log tell them."""
+"""Errors of the driver and NVML, as nvidia-smi, monitors and the kernel log report them."""
 
 from typing import Final
 
-from gpumon.diagnosis.catalogue.shared import (
-    BELOW_PYTORCH,
-    KERNEL_LOG,
-    LOWER_POWER,
-    NO_MEMORY_MATTER,
-    REBOOT_MACHINE,
-    RESET_GPU,
-    XID_CATALOG,
-    literal,
-    names,
-)
-from gpumon.diagnosis.known import Context, Fix, KnownError, Pattern
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.wording import BELOW_PYTORCH, NOT_ABOUT_MEMORY, literal, name
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
-_SECTION: Final = "Driver and NVML"
-_NVML: Final = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"
-_CONTAINER_TROUBLES: Final = (
-    "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html"
-)
-_COUNTERS: Final = "https://developer.nvidia.com/ERR_NVGPUCTRPERM"
+SECTION: Final = "Driver and NVML"
 
-_MISMATCH: Final = KnownError(
-    id="nvml-mismatch",
-    section=_SECTION,
-    title="Driver and its libraries differ",
-    summary="The driver's libraries are of another version than the kernel module that is loaded.",
-    context=Context.RESET,
-    patterns=(
-        literal("Driver/library version mismatch"),
-        literal("NVML/RM version mismatch"),
-        Pattern(
-            "NVRM: API mismatch",
-            r"NVRM: API mismatch: the client(?: '[^'\n]{0,60}' \([^)\n]{0,40}\))?"
-            r" has the version (?P<library>[\d.]{1,20})",
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="nvml-mismatch",
+        section=SECTION,
+        title="Driver and library versions differ",
+        summary="The driver's libraries have another version than the loaded kernel module.",
+        context=ContextState.RESET,
+        patterns=(
+            literal("Driver/library version mismatch"),
+            literal("NVML/RM version mismatch"),
+            Pattern(
+                "NVRM: API mismatch",
+                r"NVRM: API mismatch: the client(?: '[^'\n]{0,60}' \([^)\n]{0,40}\))?"
+                r" has the version (?P<library>[\d.]{1,20})",
+            ),
+            name("NVMLError_LibRmVersionMismatch"),
         ),
-        *names("NVMLError_LibRmVersionMismatch"),
-    ),
-    causes=(
-        "The packages of the driver were upgraded, often by unattended upgrades, and the machine was not rebooted.",
-        "A container brings libraries of another driver.",
-    ),
-    fixes=(
-        REBOOT_MACHINE,
-        Fix(
-            "Compare what is loaded with what is installed.",
-            "cat /sys/module/nvidia/version; modinfo -F version nvidia",
+        causes=(
+            "The driver packages were upgraded, often by unattended upgrades, and the host was not rebooted.",
+            "A container contains libraries of another driver version.",
         ),
-        Fix(
-            "Or end all that uses the GPUs and load the modules anew.",
-            "sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia",
+        fixes=(
+            fixes.REBOOT,
+            Fix(
+                "Compare the loaded version with the installed one.",
+                "cat /sys/module/nvidia/version; modinfo -F version nvidia",
+            ),
+            Fix(
+                "Or end all processes that use the GPUs and reload the modules.",
+                "sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia",
+            ),
+            Fix(
+                "Prevent automatic driver upgrades.",
+                "sudo apt-mark hold 'nvidia-driver-*' 'libnvidia-*'",
+            ),
         ),
-        Fix("Keep upgrades of the driver for a time you choose.", "sudo apt-mark hold 'nvidia-driver-*' 'libnvidia-*'"),
+        empty_cache=BELOW_PYTORCH,
+        sources=(sources.NVML_ERRORS,),
     ),
-    empty_cache=BELOW_PYTORCH,
-    sources=(_NVML,),
-)
-
-_CONTAINER: Final = KnownError(
-    id="nvml-unknown",
-    section=_SECTION,
-    title="Container lost its GPUs",
-    summary="NVML cannot be started any more in a container where it worked before.",
-    context=Context.ALIVE,
-    patterns=(literal("Failed to initialize NVML: Unknown Error"),),
-    causes=(
-        "The host reloaded systemd, which took from the container the right to open the GPU; what has it open goes on.",
-    ),
-    fixes=(
-        Fix("Start the container again.", "docker restart CONTAINER"),
-        Fix(
-            "So that it does not come back, name the device files.",
-            "docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm IMAGE",
+    KnownError(
+        id="nvml-unknown",
+        section=SECTION,
+        title="Container lost its GPUs",
+        summary="NVML can no longer be initialized in a container in which it worked before.",
+        context=ContextState.ALIVE,
+        patterns=(literal("Failed to initialize NVML: Unknown Error"),),
+        causes=(
+            "The host reloaded systemd, which revoked the container's access to the GPU; open handles keep working.",
         ),
-        Fix(
-            "Or make links that systemd understands, once after each boot.",
-            "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
+        fixes=(
+            Fix("Restart the container.", "docker restart CONTAINER"),
+            Fix(
+                "To prevent a recurrence, name the device files.",
+                "docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm IMAGE",
+            ),
+            Fix(
+                "Or create device links that systemd resolves, once after each boot.",
+                "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
+            ),
         ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.CONTAINER_TROUBLESHOOTING, "https://github.com/NVIDIA/nvidia-docker/issues/1730"),
     ),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=(_CONTAINER_TROUBLES, "https://github.com/NVIDIA/nvidia-docker/issues/1730"),
-)
-
-_NO_NVML: Final = KnownError(
-    id="nvml-missing",
-    section=_SECTION,
-    title="NVML or the driver is not there",
-    summary="The driver's library for monitoring was not found, or the driver is not loaded.",
-    context=Context.NOT_APPLICABLE,
-    patterns=(
-        literal("NVML Shared Library Not Found"),
-        Pattern("Driver Not Loaded", r"(?:^|: )Driver Not Loaded\b"),
-        literal("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"),
-        Pattern("libnvidia-ml.so", r"\blibnvidia-ml\.so[\d.]{0,4}: cannot open shared object file"),
-        *names("NVMLError_LibraryNotFound", "NVMLError_DriverNotLoaded"),
-    ),
-    causes=(
-        "The kernel was upgraded, and the driver's module was not built for the new one.",
-        "Secure Boot refuses the module, as its signature is not known.",
-        "No driver is installed.",
-        "The container has no access: NVIDIA_DRIVER_CAPABILITIES lacks utility.",
-    ),
-    fixes=(
-        Fix("See whether the module is built and loaded.", "lsmod | grep nvidia; dkms status; mokutil --sb-state"),
-        Fix("Load it, and read why that fails.", "sudo modprobe nvidia; sudo dmesg | tail"),
-        Fix(
-            "Build it for the running kernel.",
-            'sudo apt-get install -y "linux-headers-$(uname -r)" && sudo dkms autoinstall',
+    KnownError(
+        id="nvml-missing",
+        section=SECTION,
+        title="NVML or the driver is missing",
+        summary="The driver's monitoring library was not found, or the driver is not loaded.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("NVML Shared Library Not Found"),
+            Pattern("Driver Not Loaded", r"(?:^|: )Driver Not Loaded\b"),
+            literal("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"),
+            Pattern("libnvidia-ml.so", r"\blibnvidia-ml\.so[\d.]{0,4}: cannot open shared object file"),
+            name("NVMLError_LibraryNotFound"),
+            name("NVMLError_DriverNotLoaded"),
         ),
-        Fix(
-            "Give the container what monitoring needs.",
-            "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE",
+        causes=(
+            "The Linux kernel was upgraded, and the driver's module was not built for the new one.",
+            "Secure Boot rejects the module, because its signature is not enrolled.",
+            "No driver is installed.",
+            "The container has no access: NVIDIA_DRIVER_CAPABILITIES lacks utility.",
         ),
-    ),
-    empty_cache=BELOW_PYTORCH,
-    sources=(_NVML, _CONTAINER_TROUBLES),
-)
-
-_LOST: Final = KnownError(
-    id="gpu-lost",
-    section=_SECTION,
-    title="GPU is lost",
-    summary="A GPU no longer answers on the PCI bus.",
-    context=Context.RESET,
-    patterns=(
-        Pattern("GPU is lost", r"(?:^|: )GPU is lost\b"),
-        Pattern(
-            "GPU has fallen off the bus",
-            r"NVRM: GPU (?:at )?(?:PCI:)?(?P<bus>[\w:.]{4,20}): GPU has fallen off the bus",
+        fixes=(
+            Fix(
+                "Check whether the module is built and loaded.", "lsmod | grep nvidia; dkms status; mokutil --sb-state"
+            ),
+            Fix("Load the module, and read why that fails.", "sudo modprobe nvidia; sudo dmesg | tail"),
+            Fix(
+                "Build the module for the running kernel.",
+                'sudo apt-get install -y "linux-headers-$(uname -r)" && sudo dkms autoinstall',
+            ),
+            Fix(
+                "Give the container the driver's utility capability.",
+                "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE",
+            ),
         ),
-        Pattern(
-            "Unable to determine the device handle for",
-            r"Unable to determine the device handle for (?:GPU|gpu) ?(?P<bus>[\w:.]{1,20})?",
+        empty_cache=BELOW_PYTORCH,
+        sources=(sources.NVML_ERRORS, sources.CONTAINER_TROUBLESHOOTING),
+    ),
+    KnownError(
+        id="gpu-lost",
+        section=SECTION,
+        title="GPU is lost",
+        summary="A GPU no longer responds on the PCIe bus.",
+        context=ContextState.RESET,
+        patterns=(
+            Pattern("GPU is lost", r"(?:^|: )GPU is lost\b"),
+            Pattern(
+                "GPU has fallen off the bus",
+                r"NVRM: GPU (?:at )?(?:PCI:)?(?P<bus>[\w:.]{4,20}): GPU has fallen off the bus",
+            ),
+            Pattern(
+                "Unable to determine the device handle for",
+                r"Unable to determine the device handle for (?:GPU|gpu) ?(?P<bus>[\w:.]{1,20})?",
+            ),
+            name("NVMLError_GpuIsLost"),
         ),
-        *names("NVMLError_GpuIsLost"),
-    ),
-    causes=(
-        "Power: the supply, a cable or its plug.",
-        "The seat of the card, a riser or the slot.",
-        "Heat, or a power-saving state of the bus.",
-        "The card is failing.",
-    ),
-    fixes=(
-        Fix(
-            "Switch the machine off and on: a reset does not reach a GPU that is off the bus.",
-            "sudo ipmitool chassis power cycle",
+        causes=(
+            "Power: the supply, a cable or its connector.",
+            "The seating of the card, a riser or the slot.",
+            "Heat, or a power-saving state of the PCIe link.",
+            "The card is failing.",
         ),
-        KERNEL_LOG,
-        LOWER_POWER,
-        Fix("Seat the card and its cables anew, or try another slot."),
-        Fix("If it comes back, collect a report for the vendor.", "sudo nvidia-bug-report.sh"),
-    ),
-    empty_cache=BELOW_PYTORCH,
-    sources=(XID_CATALOG, _NVML),
-)
-
-_PERMISSION: Final = KnownError(
-    id="nvml-permission",
-    section=_SECTION,
-    title="No permission",
-    summary="The driver lets only root do this, or only those to whom it was granted.",
-    context=Context.ALIVE,
-    patterns=(
-        Pattern("Insufficient Permissions", r"^(?:[\w.]{0,80}NVMLError\w{0,40}: )?Insufficient Permissions$"),
-        Pattern("Insufficient Permissions", r"initialize NVML: Insufficient Permissions"),
-        *names("NVMLError_NoPermission", "ERR_NVGPUCTRPERM"),
-    ),
-    causes=(
-        "Power limit, clocks, compute mode and reset are for root.",
-        "Performance counters, which profilers read, are for root unless the driver is told otherwise.",
-        "The user may not open the device files.",
-    ),
-    fixes=(
-        Fix("Do it as root.", "sudo nvidia-smi -i 0 -pl 300"),
-        Fix(
-            "Open performance counters to all users; it takes effect after a reboot.",
-            "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/counters.conf",
+        fixes=(
+            Fix(
+                "Power the host off and on: a reset does not reach a GPU that is off the bus.",
+                "sudo ipmitool chassis power cycle",
+            ),
+            fixes.KERNEL_LOG,
+            fixes.LOWER_POWER,
+            Fix("Reseat the card and its cables, or try another slot."),
+            Fix("If the error returns, collect a report for the vendor.", "sudo nvidia-bug-report.sh"),
         ),
-        Fix("See who may open the device files.", "ls -l /dev/nvidia*; id"),
+        empty_cache=BELOW_PYTORCH,
+        sources=(sources.XID_CATALOG, sources.NVML_ERRORS),
     ),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=(_NVML, _COUNTERS),
-)
-
-_NOT_SUPPORTED: Final = KnownError(
-    id="nvml-notsup",
-    section=_SECTION,
-    title="Not supported by this GPU",
-    summary="This GPU, its driver or its mode does not have the figure or the function that was asked for.",
-    context=Context.ALIVE,
-    patterns=(
-        Pattern("Not Supported", r"^(?:[\w.]{0,80}NVMLError\w{0,40}: )?Not Supported$"),
-        *names("NVMLError_NotSupported"),
+    KnownError(
+        id="nvml-permission",
+        section=SECTION,
+        title="No permission",
+        summary="The driver allows this only for root or for users who were granted the right.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("Insufficient Permissions", r"^(?:[\w.]{0,80}NVMLError\w{0,40}: )?Insufficient Permissions$"),
+            Pattern("Insufficient Permissions", r"initialize NVML: Insufficient Permissions"),
+            name("NVMLError_NoPermission"),
+            name("ERR_NVGPUCTRPERM"),
+        ),
+        causes=(
+            "Changing the power limit, clocks or compute mode, or a reset, requires root.",
+            "Performance counters, which profilers read, require root by default.",
+            "The user may not open the device files.",
+        ),
+        fixes=(
+            Fix("Run the command as root.", "sudo nvidia-smi -i 0 -pl 300"),
+            Fix(
+                "Allow all users to read performance counters; this takes effect after a reboot.",
+                "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/counters.conf",
+            ),
+            Fix("Check who may open the device files.", "ls -l /dev/nvidia*; id"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.NVML_ERRORS, sources.PERFORMANCE_COUNTERS),
     ),
-    causes=(
-        "The GPU is not of the data-centre line.",
-        "It is in MIG mode, virtual, or seen through WSL.",
-    ),
-    fixes=(
-        Fix(
-            "In a program of your own, take it as a missing value.",
-            """\
+    KnownError(
+        id="nvml-notsup",
+        section=SECTION,
+        title="Not supported by this GPU",
+        summary="This GPU, its driver or its mode does not support the requested metric or function.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("Not Supported", r"^(?:[\w.]{0,80}NVMLError\w{0,40}: )?Not Supported$"),
+            name("NVMLError_NotSupported"),
+        ),
+        causes=(
+            "The GPU is not a data center GPU.",
+            "The GPU is in MIG mode, virtual, or accessed through WSL.",
+        ),
+        fixes=(
+            Fix(
+                "In your own program, treat the metric as a missing value.",
+                """\
 try:
     speed = pynvml.nvmlDeviceGetFanSpeed(handle)
 except pynvml.NVMLError_NotSupported:
     speed = None""",
+            ),
+            Fix("Show what this GPU reports.", "nvidia-smi -q"),
         ),
-        Fix("See what this GPU tells.", "nvidia-smi -q"),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.NVML_ERRORS,),
     ),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=(_NVML,),
-)
-
-_RESET: Final = KnownError(
-    id="nvml-reset",
-    section=_SECTION,
-    title="GPU requires a reset",
-    summary="The driver does not use the GPU any more until it has been reset.",
-    context=Context.RESET,
-    patterns=(
-        Pattern("GPU requires re", r"\bGPU requires (?:restart|reset)\b"),
-        *names("NVMLError_ResetRequired"),
-    ),
-    causes=(
-        "An error of the GPU's memory reached every program on it: Xid 95 or 140.",
-        "The firmware or a link failed.",
-    ),
-    fixes=(
-        KERNEL_LOG,
-        RESET_GPU,
-        Fix("If the reset is refused, reboot the machine.", "sudo reboot"),
-    ),
-    empty_cache=BELOW_PYTORCH,
-    see_more=(Fix("See what the driver itself asks for.", "nvidia-smi -q | grep -i 'recovery action'"),),
-    sources=(_NVML, XID_CATALOG),
-)
-
-_JETSON: Final = KnownError(
-    id="jetson-nvml",
-    section=_SECTION,
-    title="Out of memory, hidden behind NVML",
-    summary="Memory ran out, and PyTorch stumbled over NVML when it wanted to say who holds it.",
-    context=Context.ALIVE,
-    patterns=(
-        Pattern(
-            "NVML_SUCCESS == ",
-            r"NVML_SUCCESS == [^\n]{1,100}?INTERNAL ASSERT FAILED at \"?[^\n\"]{1,300}?CUDACachingAllocator\.cpp",
+    KnownError(
+        id="nvml-reset",
+        section=SECTION,
+        title="GPU requires a reset",
+        summary="The driver does not use the GPU again until the GPU is reset.",
+        context=ContextState.RESET,
+        patterns=(
+            Pattern("GPU requires re", r"\bGPU requires (?:restart|reset)\b"),
+            name("NVMLError_ResetRequired"),
         ),
+        causes=(
+            "An error in the GPU's memory affected every program on it: Xid 95 or 140.",
+            "The firmware or a link failed.",
+        ),
+        fixes=(
+            fixes.KERNEL_LOG,
+            fixes.RESET_GPU,
+            Fix("If the reset is refused, reboot the host.", "sudo reboot"),
+        ),
+        empty_cache=BELOW_PYTORCH,
+        see_more=(
+            Fix("Show the recovery action that the driver requires.", "nvidia-smi -q | grep -i 'recovery action'"),
+        ),
+        sources=(sources.NVML_ERRORS, sources.XID_CATALOG),
     ),
-    causes=(
-        "A Jetson's NVML, an old driver or a container does not answer what PyTorch asks.",
-        "The cause before that is an allocation that found no room.",
+    KnownError(
+        id="jetson-nvml",
+        section=SECTION,
+        title="Out of memory, masked by an NVML error",
+        summary="Memory ran out, and PyTorch failed in NVML when it collected the memory use for its message.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "NVML_SUCCESS == ",
+                r"NVML_SUCCESS == [^\n]{1,100}?INTERNAL ASSERT FAILED at \"?[^\n\"]{1,300}?CUDACachingAllocator\.cpp",
+            ),
+        ),
+        causes=(
+            "The NVML of a Jetson, of an old driver or in a container does not answer PyTorch's query.",
+            "The cause of the error is an allocation that did not fit.",
+        ),
+        fixes=(
+            Fix("Treat the error as out of memory: use a smaller batch.", "loader = DataLoader(dataset, batch_size=1)"),
+            Fix("Show how much memory is free.", "python -c 'import torch; print(torch.cuda.mem_get_info())'"),
+            Fix("Check whether NVML works.", "nvidia-smi"),
+        ),
+        empty_cache="Frees nothing more here: memory ran out, and the allocator has already emptied its cache.",
+        sources=("https://github.com/pytorch/pytorch/issues/185240",),
     ),
-    fixes=(
-        Fix("Take it as out of memory: fewer samples at a time.", "loader = DataLoader(dataset, batch_size=1)"),
-        Fix("See how much is free.", "python -c 'import torch; print(torch.cuda.mem_get_info())'"),
-        Fix("See whether NVML works.", "nvidia-smi"),
-    ),
-    empty_cache="Frees nothing more here: memory ran out, and the allocator has emptied its cache already.",
-    sources=("https://github.com/pytorch/pytorch/issues/185240",),
-)
-
-ERRORS: Final = (
-    _MISMATCH,
-    _CONTAINER,
-    _NO_NVML,
-    _LOST,
-    _PERMISSION,
-    _NOT_SUPPORTED,
-    _RESET,
-    _JETSON,
 )

@@ -1,219 +1,516 @@
-"""Errors of kernels: what a kernel did wrong while it ran. Most of them end the CUDA context."""
+"""Errors of kernels: faults while they run, launches that CUDA rejects, and failures of the hardware below them."""
 
 from typing import Final
 
-from gpumon.diagnosis.catalogue.shared import (
-    CONTEXT_IS_DEAD,
-    CPP_STACKTRACES,
-    CUDA_ERRORS,
-    KERNEL_LOG,
-    LAUNCH_BLOCKING,
-    RESTART,
-    SANITIZER,
-    SANITIZER_MANUAL,
-    cuda_error,
-    literal,
-    names,
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.wording import CONTEXT_IS_DEAD, NOT_ABOUT_MEMORY, cuda_error, literal, name
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "Kernel faults"
+
+_COMPARE_ARCHITECTURES: Final = Fix(
+    "Compare the architectures that PyTorch was built for with the GPU's compute capability.",
+    """\
+import torch
+
+print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability())""",
 )
-from gpumon.diagnosis.known import Context, Fix, KnownError, Pattern
 
-_SECTION: Final = "Kernel faults"
+_FITTING_BUILD: Final = Fix(
+    "Install a build of PyTorch for your GPU: Volta and older need CUDA 12.6, Blackwell needs CUDA 12.8 or later.",
+    "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126",
+)
 
-_DEVICE_ASSERT: Final = KnownError(
-    id="device-assert",
-    section=_SECTION,
-    title="Device-side assert",
-    summary="A kernel checked a condition, most often that an index is in range, and it did not hold.",
-    context=Context.DEAD,
-    patterns=(
-        Pattern(
-            "], thread: [",
-            r"block: \[\d{1,10},\d{1,10},\d{1,10}\], thread: \[\d{1,5},\d{1,5},\d{1,5}\]"
-            r" Assertion `(?P<assertion>[^`\n]{1,300})",
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="device-assert",
+        section=SECTION,
+        title="Device-side assert",
+        summary="A kernel checked a condition, usually that an index is in range, and the condition was false.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern(
+                "], thread: [",
+                r"block: \[\d{1,10},\d{1,10},\d{1,10}\], thread: \[\d{1,5},\d{1,5},\d{1,5}\]"
+                r" Assertion `(?P<assertion>[^`\n]{1,300})",
+            ),
+            literal("device-side assert triggered"),
+            name("cudaErrorAssert"),
+            name("CUDA_ERROR_ASSERT"),
         ),
-        literal("device-side assert triggered"),
-        *names("cudaErrorAssert", "CUDA_ERROR_ASSERT"),
-    ),
-    causes=(
-        "A class label is negative or not below the number of classes.",
-        "A token id is not below the size of the vocabulary, often after tokens were added without new embeddings.",
-        "A position is beyond the longest sequence for which the model has embeddings.",
-        "Binary cross entropy got values outside 0 to 1, or multinomial got NaN, negative or all-zero probabilities.",
-    ),
-    fixes=(
-        Fix("Read the first line with `Assertion` on stderr: it names the condition and the source of the kernel."),
-        Fix(
-            "Check the range of labels and token ids before the step.",
-            """\
+        causes=(
+            "A class label is negative or not less than the number of classes.",
+            "A token id is not less than the vocabulary size, often after tokens were added without new embeddings.",
+            "A position exceeds the maximum sequence length of the model's embeddings.",
+            "Binary cross entropy got values outside 0 to 1; multinomial got NaN, negative or all-zero probabilities.",
+        ),
+        fixes=(
+            Fix(
+                "Read the first `Assertion` line on stderr: it contains the condition and the kernel's source location."
+            ),
+            Fix(
+                "Check the range of labels and token ids before the step.",
+                """\
 assert 0 <= labels.min().item() and labels.max().item() < num_classes
 assert input_ids.max().item() < model.get_input_embeddings().num_embeddings""",
+            ),
+            Fix(
+                "Run the failing batch on the CPU, where the same error is a Python exception at the correct line.",
+                "CUDA_VISIBLE_DEVICES= python train.py",
+            ),
+            Fix("After adding tokens, resize the embeddings.", "model.resize_token_embeddings(len(tokenizer))"),
+            fixes.RESTART_PROCESS,
         ),
-        Fix(
-            "Run the failing batch on the CPU, where the same fault is a Python error at the right line.",
-            "CUDA_VISIBLE_DEVICES= python train.py",
+        empty_cache=CONTEXT_IS_DEAD,
+        see_more=(fixes.LAUNCH_BLOCKING,),
+        sources=(sources.CUDA_ERRORS, "https://github.com/pytorch/pytorch/issues/17425"),
+    ),
+    KnownError(
+        id="illegal-address",
+        section=SECTION,
+        title="Illegal memory access",
+        summary="A kernel read or wrote an address that does not belong to the process.",
+        context=ContextState.DEAD,
+        patterns=(
+            literal("an illegal memory access was encountered"),
+            name("cudaErrorIllegalAddress"),
+            name("CUDA_ERROR_ILLEGAL_ADDRESS"),
         ),
-        Fix("After tokens were added, resize the embeddings.", "model.resize_token_embeddings(len(tokenizer))"),
-        RESTART,
-    ),
-    empty_cache=CONTEXT_IS_DEAD,
-    see_more=(LAUNCH_BLOCKING,),
-    sources=(CUDA_ERRORS, "https://github.com/pytorch/pytorch/issues/17425"),
-)
-
-_ILLEGAL_ADDRESS: Final = KnownError(
-    id="illegal-address",
-    section=_SECTION,
-    title="Illegal memory access",
-    summary="A kernel read or wrote at an address that does not belong to the process.",
-    context=Context.DEAD,
-    patterns=(
-        literal("an illegal memory access was encountered"),
-        *names("cudaErrorIllegalAddress", "CUDA_ERROR_ILLEGAL_ADDRESS"),
-    ),
-    causes=(
-        "A custom, Triton or attention kernel reads beyond the end of a tensor.",
-        "A tensor has more than 2**31 elements and the kernel counts in 32 bits.",
-        "Memory was freed too early for a second stream that still reads it: record_stream is missing.",
-        "A kernel was launched on one GPU with pointers to another.",
-        "The GPU's memory is failing, which is rare; then the kernel log has an Xid such as 48, 94 or 95.",
-    ),
-    fixes=(
-        LAUNCH_BLOCKING,
-        SANITIZER,
-        Fix("Update or remove the extension whose kernel it is, or use PyTorch's own operator in its place."),
-        Fix(
-            "Launch custom kernels with the tensor's GPU as the current one.",
-            """\
+        causes=(
+            "A custom, Triton or attention kernel accesses memory beyond the end of a tensor.",
+            "A tensor has more than 2**31 elements and the kernel uses 32-bit indices.",
+            "Memory was freed while a second stream still read it: a record_stream call is missing.",
+            "A kernel was launched on one GPU with pointers to another GPU's memory.",
+            "Rarely, the GPU's memory is failing; the kernel log then contains an Xid such as 48, 94 or 95.",
+        ),
+        fixes=(
+            fixes.LAUNCH_BLOCKING,
+            fixes.SANITIZER,
+            Fix("Update or remove the extension that contains the kernel, or use PyTorch's own operator instead."),
+            Fix(
+                "Launch custom kernels with the tensor's GPU as the current device.",
+                """\
 with torch.cuda.device(tensor.device):
     launch(tensor)""",
+            ),
+            Fix("Record on the tensor which other stream uses it.", "tensor.record_stream(side_stream)"),
+            fixes.RESTART_PROCESS,
         ),
-        Fix("Tell the allocator which other stream uses a tensor.", "tensor.record_stream(side_stream)"),
-        RESTART,
+        empty_cache=CONTEXT_IS_DEAD,
+        see_more=(
+            fixes.KERNEL_LOG,
+            Fix(
+                "Make the driver write a GPU core dump, which cuda-gdb can open.",
+                "CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 python train.py",
+            ),
+        ),
+        sources=(sources.CUDA_ERRORS, sources.SANITIZER_MANUAL),
     ),
-    empty_cache=CONTEXT_IS_DEAD,
-    see_more=(
-        KERNEL_LOG,
-        Fix(
-            "Let the driver write a core dump of the GPU, which cuda-gdb opens.",
-            "CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 python train.py",
+    KnownError(
+        id="misaligned",
+        section=SECTION,
+        title="Misaligned address",
+        summary="A kernel loaded several values at once from an address that is not a multiple of their total size.",
+        context=ContextState.DEAD,
+        patterns=(
+            cuda_error("misaligned address"),
+            name("cudaErrorMisalignedAddress"),
+            name("CUDA_ERROR_MISALIGNED_ADDRESS"),
+        ),
+        causes=(
+            "A custom kernel loads 16 bytes at a time, and a slice or a view starts at an unaligned offset.",
+            "A kernel received a pointer to values of another type than it was written for.",
+        ),
+        fixes=(
+            Fix(
+                "Copy the tensor, so that the kernel gets newly allocated, aligned memory.",
+                "launch(tensor.clone(memory_format=torch.contiguous_format))",
+            ),
+            Fix("In a custom kernel, check the alignment before wide loads.", "assert tensor.data_ptr() % 16 == 0"),
+            fixes.RESTART_PROCESS,
+        ),
+        empty_cache=CONTEXT_IS_DEAD,
+        see_more=(fixes.LAUNCH_BLOCKING, fixes.SANITIZER),
+        sources=(sources.CUDA_ERRORS,),
+    ),
+    KnownError(
+        id="illegal-instruction",
+        section=SECTION,
+        title="Illegal instruction or damaged binary",
+        summary=(
+            "A kernel reached an instruction, a jump target or an address space that the GPU cannot execute or access."
+        ),
+        context=ContextState.DEAD,
+        patterns=(
+            literal("an illegal instruction was encountered"),
+            cuda_error("hardware stack error"),
+            cuda_error("operation not supported on global/shared address space"),
+            cuda_error("invalid program counter"),
+            name("cudaErrorIllegalInstruction"),
+            name("cudaErrorHardwareStackError"),
+            name("cudaErrorInvalidAddressSpace"),
+            name("cudaErrorInvalidPc"),
+        ),
+        causes=(
+            "A kernel was built for another architecture, or its cached binary is damaged.",
+            "A kernel calls an invalid function pointer or overflows its stack.",
+            "The GPU is unstable: overclocked, short of power or failing; the failing operation then varies by run.",
+        ),
+        fixes=(
+            Fix(
+                "Delete the caches of compiled kernels and rebuild the extensions.",
+                "rm -rf ~/.triton/cache ~/.nv/ComputeCache ~/.cache/torch_extensions",
+            ),
+            Fix(
+                "Reset the clocks to their defaults, then run a burn-in test.",
+                "sudo nvidia-smi -rgc; sudo nvidia-smi -rmc",
+            ),
+            fixes.RESTART_PROCESS,
+        ),
+        empty_cache=CONTEXT_IS_DEAD,
+        see_more=(fixes.KERNEL_LOG, fixes.LAUNCH_BLOCKING),
+        sources=(sources.CUDA_ERRORS,),
+    ),
+    KnownError(
+        id="launch-failure",
+        section=SECTION,
+        title="Unspecified launch failure",
+        summary="A kernel failed, and CUDA has no more specific error code.",
+        context=ContextState.DEAD,
+        patterns=(
+            literal("unspecified launch failure"),
+            name("cudaErrorLaunchFailure"),
+            name("CUDA_ERROR_LAUNCH_FAILED"),
+        ),
+        causes=(
+            "A custom kernel accesses shared memory or its stack out of bounds.",
+            "The driver or the GPU failed: the kernel log has an Xid.",
+            "The clocks or the power supply are unstable.",
+        ),
+        fixes=(
+            fixes.KERNEL_LOG,
+            fixes.SANITIZER,
+            fixes.LAUNCH_BLOCKING,
+            fixes.RESTART_PROCESS,
+            Fix("If the error returns on one GPU only, test that GPU's hardware.", "dcgmi diag -r 3"),
+        ),
+        empty_cache=CONTEXT_IS_DEAD,
+        see_more=(fixes.CPP_STACKTRACES,),
+        sources=(sources.CUDA_ERRORS, sources.SANITIZER_MANUAL),
+    ),
+    KnownError(
+        id="launch-timeout",
+        section=SECTION,
+        title="Kernel exceeded the time limit",
+        summary="The driver terminated a kernel because the GPU also drives a display, which must stay responsive.",
+        context=ContextState.DEAD,
+        patterns=(
+            literal("the launch timed out and was terminated"),
+            name("cudaErrorLaunchTimeout"),
+            name("CUDA_ERROR_LAUNCH_TIMEOUT"),
+        ),
+        causes=("A single kernel takes longer than the few seconds allowed on a GPU with a display.",),
+        fixes=(
+            Fix(
+                "Use a GPU without a display for computing.",
+                "nvidia-smi --query-gpu=index,name,display_active --format=csv",
+            ),
+            Fix("Stop the desktop and work over SSH.", "sudo systemctl isolate multi-user.target"),
+            Fix("Split the work into smaller kernels: smaller tensors, more launches."),
+            fixes.RESTART_PROCESS,
+        ),
+        empty_cache=CONTEXT_IS_DEAD,
+        see_more=(fixes.LAUNCH_BLOCKING,),
+        sources=(sources.CUDA_ERRORS,),
+    ),
+    KnownError(
+        id="launch-resources",
+        section=SECTION,
+        title="Launch exceeds the GPU's resources",
+        summary="A kernel was launched with a grid, a block or shared memory that the GPU cannot provide.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("too many resources requested for launch"),
+            cuda_error("invalid configuration argument"),
+            literal("too many blocks in cooperative launch"),
+            name("cudaErrorLaunchOutOfResources"),
+            name("cudaErrorInvalidConfiguration"),
+            name("cudaErrorCooperativeLaunchTooLarge"),
+        ),
+        causes=(
+            "A tensor is empty, so the grid has no blocks.",
+            "A dimension is so large that the grid exceeds its limit, which is 65535 in y and z.",
+            "A custom kernel needs more registers or shared memory per block than this GPU has.",
+        ),
+        fixes=(
+            Fix("Skip empty tensors.", "if tensor.numel():\n    launch(tensor)"),
+            Fix("Split a very large dimension.", "result = torch.cat([run(part) for part in tensor.split(32768)])"),
+            Fix("In a custom kernel, use smaller blocks, or limit its registers with __launch_bounds__."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.LAUNCH_BLOCKING, fixes.CUDA_LOG),
+        sources=(sources.CUDA_ERRORS,),
+    ),
+    KnownError(
+        id="no-kernel-image",
+        section=SECTION,
+        title="No kernel for this GPU",
+        summary="The binary contains no code for the architecture of this GPU.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("no kernel image is available for execution on the device"),
+            cuda_error("invalid device function"),
+            name("cudaErrorNoKernelImageForDevice"),
+            name("cudaErrorInvalidDeviceFunction"),
+            name("CUDA_ERROR_NO_BINARY_FOR_GPU"),
+        ),
+        causes=(
+            "The GPU is newer than PyTorch, or older than this build supports.",
+            "An extension was built on a host with another GPU.",
+        ),
+        fixes=(
+            _COMPARE_ARCHITECTURES,
+            _FITTING_BUILD,
+            Fix(
+                "Build the extension for your GPU, for example compute capability 8.6.",
+                "TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation --no-cache-dir --force-reinstall PACKAGE",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=(sources.CUDA_ERRORS, sources.PYTORCH_INSTALL),
+    ),
+    KnownError(
+        id="arch-warning",
+        section=SECTION,
+        title="PyTorch build does not support the GPU",
+        summary=(
+            "PyTorch warns that it has no kernels for a GPU of this host; the first operation on that GPU will fail."
+        ),
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "which is of compute capability (CC)",
+                r"Found GPU(?P<gpu>\d{1,4}) (?P<name>[^\n]{1,100}?) which is of compute capability \(CC\)"
+                r" (?P<capability>\d{1,3}\.\d)",
+            ),
+            Pattern(
+                "is not compatible with the current PyTorch installation",
+                r"with CUDA capability sm_(?P<capability>\d{1,4}\w?) is not compatible"
+                r" with the current PyTorch installation",
+            ),
+        ),
+        causes=(
+            "The GPU is newer than this PyTorch.",
+            "The GPU is older than this build supports: CUDA 13 requires Turing (compute capability 7.5) or newer.",
+        ),
+        fixes=(
+            Fix("Install the build that the warning names, if any."),
+            _FITTING_BUILD,
+            _COMPARE_ARCHITECTURES,
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=(sources.PYTORCH_INSTALL, "https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py"),
+    ),
+    KnownError(
+        id="ptx",
+        section=SECTION,
+        title="Driver cannot load the kernel's code",
+        summary="A kernel was provided as intermediate code (PTX) or as an image that this driver does not support.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("the provided PTX was compiled with an unsupported toolchain"),
+            literal("a PTX JIT compilation failed"),
+            literal("device kernel image is invalid"),
+            name("cudaErrorUnsupportedPtxVersion"),
+            name("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
+            name("cudaErrorInvalidPtx"),
+        ),
+        causes=(
+            "An extension, Triton or NVRTC generated code for a newer CUDA version than the driver supports.",
+            "The cached kernel is damaged.",
+        ),
+        fixes=(
+            Fix(
+                "Check which CUDA version the driver supports, and upgrade the driver.",
+                "nvidia-smi | grep 'CUDA Version'",
+            ),
+            Fix(
+                "Or install a PyTorch built for that CUDA version or an older one.",
+                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126",
+            ),
+            Fix(
+                "Build extensions as machine code for your GPU, without PTX.",
+                "TORCH_CUDA_ARCH_LIST=9.0 pip install --no-build-isolation --no-cache-dir --force-reinstall PACKAGE",
+            ),
+            Fix("Delete the caches of compiled kernels.", "rm -rf ~/.triton/cache ~/.nv/ComputeCache"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.SHOW_VERSIONS, fixes.CUDA_LOG),
+        sources=(sources.CUDA_ERRORS, sources.CUDA_COMPATIBILITY),
+    ),
+    KnownError(
+        id="invalid-handle",
+        section=SECTION,
+        title="Invalid resource handle",
+        summary="A stream, an event or another handle was used in the wrong context.",
+        context=ContextState.ALIVE,
+        patterns=(
+            cuda_error("invalid resource handle"),
+            name("cudaErrorInvalidResourceHandle"),
+            name("CUDA_ERROR_INVALID_HANDLE"),
+        ),
+        causes=(
+            "A stream or an event of one GPU was used while another GPU was the current device.",
+            "The handle was created in the parent process before a fork.",
+        ),
+        fixes=(
+            Fix(
+                "Make the tensor's GPU the current device for the call.",
+                """\
+with torch.cuda.device(tensor.device):
+    launch(tensor)""",
+            ),
+            Fix("In each process, set the device before any other CUDA call.", "torch.cuda.set_device(local_rank)"),
+            Fix("Create streams and events in the process and on the GPU that use them."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.LAUNCH_BLOCKING, fixes.CUDA_LOG),
+        sources=(sources.CUDA_ERRORS,),
+    ),
+    KnownError(
+        id="graph-capture",
+        section=SECTION,
+        title="Operation not permitted during CUDA graph capture",
+        summary="An operation that a CUDA graph cannot contain ran during the capture; the capture is invalid.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("operation not permitted when stream is capturing"),
+            literal("operation failed due to a previous error during capture"),
+            literal("capturing stream has unjoined work"),
+            literal("make the legacy stream depend on a capturing"),
+            literal("generator is not registered with the capturing graph"),
+            literal("during CUDA graph capture. If you need this call to be captured"),
+            name("cudaErrorStreamCaptureUnsupported"),
+            name("cudaErrorStreamCaptureInvalidated"),
+            name("cudaErrorStreamCaptureUnjoined"),
+            name("cudaErrorStreamCaptureImplicit"),
+        ),
+        causes=(
+            "The captured code waits for the GPU: .item(), .cpu(), print(tensor), a mask with a data-dependent size.",
+            "A library allocates memory or creates a handle for the first time, because there was no warm-up.",
+            "Work on a side stream was not joined back.",
+            "Another thread called CUDA during the capture.",
+        ),
+        fixes=(
+            Fix(
+                "Warm up on a side stream, then capture with inputs that keep their addresses.",
+                """\
+side = torch.cuda.Stream()
+side.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(side):
+    for _ in range(3):
+        output = model(static_input)
+torch.cuda.current_stream().wait_stream(side)
+
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    output = model(static_input)""",
+            ),
+            Fix("Move everything that needs a value on the CPU out of the captured part."),
+            Fix(
+                "Allow other threads to call CUDA during the capture.",
+                'with torch.cuda.graph(graph, capture_error_mode="thread_local"):\n    output = model(static_input)',
+            ),
+            Fix("Or let PyTorch choose what to capture.", 'model = torch.compile(model, mode="reduce-overhead")'),
+        ),
+        empty_cache="Must not be called during the capture; before the capture, it only makes the warm-up slower.",
+        see_more=(
+            Fix(
+                "Find the operations that wait for the GPU.",
+                'import torch\n\ntorch.cuda.set_sync_debug_mode("warn")',
+            ),
+        ),
+        sources=(sources.CUDA_ERRORS, sources.CUDA_NOTES),
+    ),
+    KnownError(
+        id="ecc",
+        section=SECTION,
+        title="Uncorrectable GPU memory error",
+        summary="The GPU's memory returned data with more flipped bits than ECC can correct.",
+        context=ContextState.DEAD,
+        patterns=(
+            literal("uncorrectable ECC error encountered"),
+            name("cudaErrorECCUncorrectable"),
+            name("CUDA_ERROR_ECC_UNCORRECTABLE"),
+        ),
+        causes=(
+            "A memory cell failed once; the driver remaps its row to a spare one at the next reset.",
+            "The memory is failing: the error returns on the same GPU.",
+        ),
+        fixes=(
+            fixes.MEMORY_ERRORS,
+            fixes.RESET_GPU,
+            fixes.RESTART_PROCESS,
+            Fix("If the remapping failed or the error returns, have the GPU replaced."),
+        ),
+        empty_cache=CONTEXT_IS_DEAD,
+        see_more=(fixes.KERNEL_LOG,),
+        sources=(
+            sources.CUDA_ERRORS,
+            sources.XID_CATALOG,
+            "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
         ),
     ),
-    sources=(CUDA_ERRORS, SANITIZER_MANUAL),
-)
-
-_MISALIGNED: Final = KnownError(
-    id="misaligned",
-    section=_SECTION,
-    title="Misaligned address",
-    summary="A kernel read several values at once from an address that is not a multiple of their size.",
-    context=Context.DEAD,
-    patterns=(cuda_error("misaligned address"), *names("cudaErrorMisalignedAddress", "CUDA_ERROR_MISALIGNED_ADDRESS")),
-    causes=(
-        "A custom kernel loads 16 bytes at a time, and a slice or a view begins at an odd offset.",
-        "A kernel got a pointer to values of another type than it was written for.",
-    ),
-    fixes=(
-        Fix(
-            "Give the kernel a tensor with memory of its own.",
-            "launch(tensor.clone(memory_format=torch.contiguous_format))",
+    KnownError(
+        id="nvlink",
+        section=SECTION,
+        title="NVLink error",
+        summary="Data on a link between GPUs was lost, or another GPU's memory was not reachable.",
+        context=ContextState.DEAD,
+        patterns=(
+            literal("uncorrectable NVLink error detected during the execution"),
+            literal("Invalid access of peer GPU memory over nvlink"),
+            name("cudaErrorNvlinkUncorrectable"),
+            name("CUDA_ERROR_NVLINK_UNCORRECTABLE"),
         ),
-        Fix("In your own kernel, check the alignment before wide loads.", "assert tensor.data_ptr() % 16 == 0"),
-        RESTART,
-    ),
-    empty_cache=CONTEXT_IS_DEAD,
-    see_more=(LAUNCH_BLOCKING, SANITIZER),
-    sources=(CUDA_ERRORS,),
-)
-
-_ILLEGAL_INSTRUCTION: Final = KnownError(
-    id="illegal-instruction",
-    section=_SECTION,
-    title="Illegal instruction or damaged program",
-    summary="A kernel ran into code, a jump or an address space that the GPU cannot execute.",
-    context=Context.DEAD,
-    patterns=(
-        literal("an illegal instruction was encountered"),
-        cuda_error("hardware stack error"),
-        cuda_error("operation not supported on global/shared address space"),
-        cuda_error("invalid program counter"),
-        *names("cudaErrorIllegalInstruction", "cudaErrorHardwareStackError"),
-        *names("cudaErrorInvalidAddressSpace", "cudaErrorInvalidPc"),
-    ),
-    causes=(
-        "A kernel was built for another architecture, or its cached binary is damaged.",
-        "A kernel calls through a bad function pointer or overflows its stack.",
-        "The GPU is unstable: overclocked, short of power or failing; then the place changes from run to run.",
-    ),
-    fixes=(
-        Fix(
-            "Delete the caches of compiled kernels and build the extensions anew.",
-            "rm -rf ~/.triton/cache ~/.nv/ComputeCache ~/.cache/torch_extensions",
+        causes=(
+            "The process that owned the other GPU's memory exited, or that GPU was reset.",
+            ("A link, a bridge or an NVSwitch is failing: the kernel log has Xid 74 or, on Blackwell, Xid 144 to 150."),
+            "The fabric is not ready.",
         ),
-        Fix("Set the clocks back to their defaults, then run a burn-in.", "sudo nvidia-smi -rgc; sudo nvidia-smi -rmc"),
-        RESTART,
-    ),
-    empty_cache=CONTEXT_IS_DEAD,
-    see_more=(KERNEL_LOG, LAUNCH_BLOCKING),
-    sources=(CUDA_ERRORS,),
-)
-
-_LAUNCH_FAILURE: Final = KnownError(
-    id="launch-failure",
-    section=_SECTION,
-    title="Unspecified launch failure",
-    summary="A kernel died, and CUDA has no more precise name for how.",
-    context=Context.DEAD,
-    patterns=(
-        literal("unspecified launch failure"),
-        *names("cudaErrorLaunchFailure", "CUDA_ERROR_LAUNCH_FAILED"),
-    ),
-    causes=(
-        "A custom kernel leaves its shared memory or its stack.",
-        "The driver or the GPU failed: the kernel log has an Xid.",
-        "Clocks or power are unstable.",
-    ),
-    fixes=(
-        KERNEL_LOG,
-        SANITIZER,
-        LAUNCH_BLOCKING,
-        RESTART,
-        Fix("If it comes back on one GPU alone, test that GPU's hardware.", "dcgmi diag -r 3"),
-    ),
-    empty_cache=CONTEXT_IS_DEAD,
-    see_more=(CPP_STACKTRACES,),
-    sources=(CUDA_ERRORS, SANITIZER_MANUAL),
-)
-
-_LAUNCH_TIMEOUT: Final = KnownError(
-    id="launch-timeout",
-    section=_SECTION,
-    title="Kernel ran for too long",
-    summary="The driver ended a kernel because the GPU also draws a screen, which must not freeze.",
-    context=Context.DEAD,
-    patterns=(
-        literal("the launch timed out and was terminated"),
-        *names("cudaErrorLaunchTimeout", "CUDA_ERROR_LAUNCH_TIMEOUT"),
-    ),
-    causes=("A single kernel takes longer than the few seconds that a GPU with a display grants.",),
-    fixes=(
-        Fix(
-            "Compute on a GPU without a display.",
-            "nvidia-smi --query-gpu=index,name,display_active --format=csv",
+        fixes=(
+            Fix("Restart all ranks, and find the one that failed first."),
+            fixes.LINK_STATE,
+            Fix("End all work on the host and reset all of its GPUs together.", "sudo nvidia-smi --gpu-reset"),
+            Fix(
+                "To confirm that the links are the cause, disable peer-to-peer transfers for one run.",
+                "NCCL_P2P_DISABLE=1 torchrun --nproc-per-node=gpu train.py",
+            ),
         ),
-        Fix("Stop the desktop and work over SSH.", "sudo systemctl isolate multi-user.target"),
-        Fix("Split the work into smaller kernels: smaller tensors, more launches."),
-        RESTART,
+        empty_cache=CONTEXT_IS_DEAD,
+        see_more=(fixes.KERNEL_LOG,),
+        sources=(sources.CUDA_ERRORS, sources.XID_CATALOG),
     ),
-    empty_cache=CONTEXT_IS_DEAD,
-    see_more=(LAUNCH_BLOCKING,),
-    sources=(CUDA_ERRORS,),
-)
-
-ERRORS: Final = (
-    _DEVICE_ASSERT,
-    _ILLEGAL_ADDRESS,
-    _MISALIGNED,
-    _ILLEGAL_INSTRUCTION,
-    _LAUNCH_FAILURE,
-    _LAUNCH_TIMEOUT,
+    KnownError(
+        id="cuda-unknown",
+        section=SECTION,
+        title="Unknown CUDA error",
+        summary="The driver failed with an error that has no specific code.",
+        context=ContextState.UNKNOWN,
+        patterns=(cuda_error("unknown error"), name("cudaErrorUnknown"), name("CUDA_ERROR_UNKNOWN")),
+        causes=(
+            "The host was suspended and resumed.",
+            "The nvidia_uvm module is missing or in a bad state.",
+            "The GPU was lost; the kernel log then contains an Xid.",
+        ),
+        fixes=(
+            fixes.RELOAD_UVM,
+            fixes.KERNEL_LOG,
+            fixes.REBOOT,
+        ),
+        empty_cache="Cannot help: the driver is in a bad state, and this call most likely fails as well.",
+        sources=(sources.CUDA_ERRORS, "https://github.com/pytorch/pytorch/issues/49081"),
+    ),
 )

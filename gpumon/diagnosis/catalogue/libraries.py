@@ -2,270 +2,257 @@
 
 from typing import Final
 
-from gpumon.diagnosis.catalogue.shared import (
-    CUDA_COMPATIBILITY,
-    NO_MEMORY_MATTER,
-    OWN_LIBRARIES,
-    VERSIONS,
-    literal,
-)
-from gpumon.diagnosis.known import Context, Fix, KnownError, Pattern
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
-_SECTION: Final = "Libraries and builds"
-_EXTENSIONS: Final = "https://docs.pytorch.org/docs/stable/cpp_extension.html"
-_COMPILE: Final = "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html"
-_TRITON: Final = "https://github.com/triton-lang/triton"
+SECTION: Final = "Libraries and builds"
 
-_MISSING: Final = KnownError(
-    id="lib-missing",
-    section=_SECTION,
-    title="CUDA library missing or of another version",
-    summary="A library of CUDA or PyTorch was not found, or one of another version was loaded in its place.",
-    context=Context.NOT_APPLICABLE,
-    patterns=(
-        Pattern(
-            "cannot open shared object file",
-            r"\b(?P<library>lib(?:cudart|cublas\w{0,4}|cudnn\w{0,40}|cufft\w?|curand|cusolver\w{0,4}|cusparse\w{0,4}|cupti"
-            r"|cufile|nvrtc[\w-]{0,20}|nvJitLink|nvToolsExt|nvshmem\w{0,20}|nccl|torch\w{0,30}|c10\w{0,20})"
-            r"\.so[\w.]{0,20}): cannot open shared object file",
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="lib-missing",
+        section=SECTION,
+        title="CUDA library missing or wrong version",
+        summary="A CUDA or PyTorch library was not found, or another version was loaded instead.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "cannot open shared object file",
+                r"\b(?P<library>lib(?:cudart|cublas\w{0,4}|cudnn\w{0,40}|cufft\w?|curand|cusolver\w{0,4}|cusparse\w{0,4}|cupti"
+                r"|cufile|nvrtc[\w-]{0,20}|nvJitLink|nvToolsExt|nvshmem\w{0,20}|nccl|torch\w{0,30}|c10\w{0,20})"
+                r"\.so[\w.]{0,20}): cannot open shared object file",
+            ),
+            Pattern("undefined symbol: __nvJitLink", r"undefined symbol: (?P<symbol>__nvJitLink\w{1,60})"),
         ),
-        Pattern("undefined symbol: __nvJitLink", r"undefined symbol: (?P<symbol>__nvJitLink\w{1,60})"),
-    ),
-    causes=(
-        "LD_LIBRARY_PATH leads to a system's CUDA, which is found before the libraries of the wheels.",
-        "A package was built for another major version of CUDA.",
-        "The installation of another package has replaced one of NVIDIA's wheels.",
-    ),
-    fixes=(
-        OWN_LIBRARIES,
-        Fix(
-            "See which of NVIDIA's wheels are installed, and whether they fit each other.",
-            "pip list | grep -i nvidia; pip check",
+        causes=(
+            "LD_LIBRARY_PATH points to the system's CUDA, which is found before the libraries of the wheels.",
+            "A package was built for another major version of CUDA.",
+            "The installation of another package replaced one of NVIDIA's wheels.",
         ),
-        Fix(
-            "Install PyTorch in a fresh environment.",
-            "python3 -m venv fresh && fresh/bin/pip install torch --index-url https://download.pytorch.org/whl/cu130",
+        fixes=(
+            fixes.BUNDLED_LIBRARIES,
+            Fix(
+                "List the installed NVIDIA wheels, and check whether they are compatible.",
+                "pip list | grep -i nvidia; pip check",
+            ),
+            Fix(
+                "Install PyTorch in a new environment.",
+                "python3 -m venv fresh && fresh/bin/pip install torch --index-url https://download.pytorch.org/whl/cu130",
+            ),
+            Fix(
+                "Install the package's build for your PyTorch's CUDA version.",
+                "python -c 'import torch; print(torch.version.cuda)'",
+            ),
         ),
-        Fix(
-            "Install the package's build for the CUDA of your PyTorch.",
-            "python -c 'import torch; print(torch.version.cuda)'",
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(
+            Fix(
+                "Show which file each library is loaded from.",
+                "LD_DEBUG=libs python -c 'import torch' 2>&1 | grep 'calling init'",
+            ),
         ),
-    ),
-    empty_cache=NO_MEMORY_MATTER,
-    see_more=(
-        Fix(
-            "See which file each library comes from.",
-            "LD_DEBUG=libs python -c 'import torch' 2>&1 | grep 'calling init'",
-        ),
-    ),
-    sources=(
-        "https://github.com/pytorch/pytorch/issues/111469",
-        "https://github.com/pytorch/pytorch/issues/134929",
-        "https://github.com/pytorch/pytorch/issues/152783",
-    ),
-)
-
-_OTHER_TORCH: Final = KnownError(
-    id="flash-attn-abi",
-    section=_SECTION,
-    title="Extension built for another PyTorch",
-    summary="A compiled extension looks for a function that the installed PyTorch does not have in this form.",
-    context=Context.NOT_APPLICABLE,
-    patterns=(
-        Pattern(
-            "undefined symbol: _Z",
-            r"\.so: undefined symbol: (?P<symbol>_Z(?:T[ISV])?NK?(?:3c10|2at|5torch|6caffe2)\w{0,300})",
+        sources=(
+            "https://github.com/pytorch/pytorch/issues/111469",
+            "https://github.com/pytorch/pytorch/issues/134929",
+            "https://github.com/pytorch/pytorch/issues/152783",
         ),
     ),
-    causes=(
-        "PyTorch was upgraded after flash-attn or another extension was installed.",
-        "The wheel is for another version of PyTorch, of CUDA or of the C++ interface.",
-    ),
-    fixes=(
-        Fix(
-            "Build it against the PyTorch that is installed.",
-            "pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps flash-attn",
+    KnownError(
+        id="flash-attn-abi",
+        section=SECTION,
+        title="Extension built for another PyTorch",
+        summary=("A compiled extension needs a function that the installed PyTorch does not have with this signature."),
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "undefined symbol: _Z",
+                r"\.so: undefined symbol: (?P<symbol>_Z(?:T[ISV])?NK?(?:3c10|2at|5torch|6caffe2)\w{0,300})",
+            ),
         ),
-        Fix(
-            "Or choose the wheel that names your versions.",
-            """\
+        causes=(
+            "PyTorch was upgraded after flash-attn or another extension was installed.",
+            "The wheel was built for another version of PyTorch, CUDA or the C++ ABI.",
+        ),
+        fixes=(
+            Fix(
+                "Build the extension against the installed PyTorch.",
+                "pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps flash-attn",
+            ),
+            Fix(
+                "Or choose the wheel that matches your versions.",
+                """\
 import sys, torch
 
 print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sys.version_info[:2])""",
+            ),
+            Fix(
+                "Or remove the extension: PyTorch's own attention is as fast in most cases.",
+                "output = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)",
+            ),
         ),
-        Fix(
-            "Or do without: PyTorch's own attention is as fast in most cases.",
-            "output = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)",
-        ),
-    ),
-    empty_cache=NO_MEMORY_MATTER,
-    see_more=(Fix("Read the name of the function.", "c++filt _ZN3c104cuda9SetDeviceEi"),),
-    sources=(
-        "https://github.com/Dao-AILab/flash-attention/issues/931",
-        "https://github.com/Dao-AILab/flash-attention/issues/1832",
-    ),
-)
-
-_BITSANDBYTES: Final = KnownError(
-    id="bnb",
-    section=_SECTION,
-    title="bitsandbytes has no library for this CUDA",
-    summary="bitsandbytes did not find its compiled part for the CUDA that PyTorch was built with.",
-    context=Context.NOT_APPLICABLE,
-    patterns=(
-        literal("CUDA SETUP ERROR"),
-        literal("CUDA VERSION MISMATCH"),
-        literal("No compatible CUDA binary found at"),
-        literal("bitsandbytes native library functionality but it's not available"),
-        Pattern("CUDA Setup failed despite", r"CUDA Setup failed despite (?:GPU|CUDA) being available"),
-    ),
-    causes=(
-        "bitsandbytes is older than the CUDA of PyTorch.",
-        "A CUDA library that it needs is not found.",
-    ),
-    fixes=(
-        Fix("Upgrade it.", "pip install --upgrade bitsandbytes"),
-        Fix("Let it say what it looks for.", "python -m bitsandbytes"),
-        Fix("Take a version that it does have, here 12.6.", "BNB_CUDA_VERSION=126 python train.py"),
-    ),
-    empty_cache=NO_MEMORY_MATTER,
-    see_more=(VERSIONS,),
-    sources=("https://huggingface.co/docs/bitsandbytes/main/en/installation",),
-)
-
-_COMPILER: Final = KnownError(
-    id="triton-cc",
-    section=_SECTION,
-    title="Triton finds no C compiler",
-    summary="Triton compiles a small launcher for its kernels, and there is no C compiler.",
-    context=Context.NOT_APPLICABLE,
-    patterns=(literal("Failed to find C compiler. Please specify via CC"),),
-    causes=("The container image is a slim one, without gcc.",),
-    fixes=(
-        Fix("Install a compiler and Python's headers.", "sudo apt-get install -y gcc python3-dev"),
-        Fix("Or name the compiler that is there.", "CC=clang python train.py"),
-        Fix("Or run without compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
-    ),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=(_TRITON, _COMPILE),
-)
-
-_TRITON_RESOURCES: Final = KnownError(
-    id="triton-resources",
-    section=_SECTION,
-    title="Triton kernel too large for this GPU",
-    summary="A Triton kernel needs more shared memory or registers for a block than the GPU has.",
-    context=Context.ALIVE,
-    patterns=(
-        Pattern(
-            "out of resource:",
-            r"out of resource: (?P<resource>[\w ]{1,40}), Required: (?P<required>\d{1,12}),"
-            r" Hardware limit: (?P<limit>\d{1,12})",
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(Fix("Demangle the name of the function.", "c++filt _ZN3c104cuda9SetDeviceEi"),),
+        sources=(
+            "https://github.com/Dao-AILab/flash-attention/issues/931",
+            "https://github.com/Dao-AILab/flash-attention/issues/1832",
         ),
     ),
-    causes=(
-        "The kernel was tuned for an A100 or H100, and this GPU has about 100 KB of shared memory for a block.",
-        "Block sizes or num_stages are too large for the type.",
-    ),
-    fixes=(
-        Fix(
-            "Take smaller blocks and fewer stages.",
-            "triton.Config({'BLOCK_M': 64, 'BLOCK_N': 64}, num_stages=2, num_warps=4)",
+    KnownError(
+        id="bnb",
+        section=SECTION,
+        title="bitsandbytes has no library for this CUDA version",
+        summary="bitsandbytes did not find its compiled library for PyTorch's CUDA version.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("CUDA SETUP ERROR"),
+            literal("CUDA VERSION MISMATCH"),
+            literal("No compatible CUDA binary found at"),
+            literal("bitsandbytes native library functionality but it's not available"),
+            Pattern("CUDA Setup failed despite", r"CUDA Setup failed despite (?:GPU|CUDA) being available"),
         ),
-        Fix(
-            "With torch.compile, do without the search for the fastest kernel.",
-            "TORCHINDUCTOR_MAX_AUTOTUNE=0 python train.py",
+        causes=(
+            "bitsandbytes is older than PyTorch's CUDA version.",
+            "A CUDA library that bitsandbytes needs is not found.",
         ),
-        Fix("Upgrade the package whose kernel it is."),
-    ),
-    empty_cache="Does nothing here: it is the small memory within a multiprocessor that is too small, not the GPU's.",
-    sources=("https://github.com/triton-lang/triton/blob/main/python/triton/runtime/errors.py",),
-)
-
-_OLD_GPU: Final = KnownError(
-    id="inductor-old-gpu",
-    section=_SECTION,
-    title="torch.compile without Triton",
-    summary="torch.compile needs Triton, which is not installed or does not support this GPU.",
-    context=Context.ALIVE,
-    patterns=(
-        Pattern(
-            "too old to be supported by the triton GPU compiler",
-            r"(?:Found (?P<name>[^\n]{1,100}?) which is )?too old to be supported by the triton GPU compiler",
+        fixes=(
+            Fix("Upgrade bitsandbytes.", "pip install --upgrade bitsandbytes"),
+            Fix("Print what bitsandbytes looks for.", "python -m bitsandbytes"),
+            Fix(
+                "Select a version that bitsandbytes includes, for example 12.6.", "BNB_CUDA_VERSION=126 python train.py"
+            ),
         ),
-        literal("Cannot find a working triton installation"),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=("https://huggingface.co/docs/bitsandbytes/main/en/installation",),
     ),
-    causes=(
-        "The GPU is older than Volta, capability 7.0.",
-        "Triton is missing, as on Windows, or does not fit this PyTorch.",
-    ),
-    fixes=(
-        Fix("Run without compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
-        Fix("Install PyTorch together with its own Triton.", "pip install --upgrade torch triton"),
-        Fix("Or compile without kernels of Triton.", 'model = torch.compile(model, backend="aot_eager")'),
-    ),
-    empty_cache=NO_MEMORY_MATTER,
-    see_more=(VERSIONS,),
-    sources=(_COMPILE, _TRITON),
-)
-
-_TOOLKIT: Final = KnownError(
-    id="cuda-home",
-    section=_SECTION,
-    title="CUDA toolkit missing or of another version",
-    summary="An extension is to be compiled, and the CUDA toolkit is not there or is not of PyTorch's version.",
-    context=Context.NOT_APPLICABLE,
-    patterns=(
-        literal("CUDA_HOME environment variable is not set"),
-        Pattern(
-            "mismatches the version that was used to compile",
-            r"The detected CUDA version \((?P<toolkit>[\d.]{1,12})\) mismatches the version that was used to compile"
-            r"(?: ?PyTorch \((?P<torch>[\d.]{1,12})\))?",
+    KnownError(
+        id="triton-cc",
+        section=SECTION,
+        title="Triton found no C compiler",
+        summary="Triton compiles a small launcher for its kernels, and no C compiler is installed.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(literal("Failed to find C compiler. Please specify via CC"),),
+        causes=("The container image is a slim image without gcc.",),
+        fixes=(
+            Fix("Install a compiler and the Python headers.", "sudo apt-get install -y gcc python3-dev"),
+            Fix("Or name an installed compiler.", "CC=clang python train.py"),
+            Fix("Or disable compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
         ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.TRITON, sources.TORCH_COMPILE),
     ),
-    causes=(
-        "pip found no ready wheel and builds the package from source.",
-        "The system's toolkit has another major version than torch.version.cuda.",
-        "torch.cuda._compile_kernel asks for CUDA_HOME although it needs no toolkit.",
-    ),
-    fixes=(
-        Fix("Look for a ready wheel of the package for your versions.", "pip install --only-binary :all: PACKAGE"),
-        Fix("See which version is needed.", "python -c 'import torch; print(torch.version.cuda)'; nvcc --version"),
-        Fix(
-            "Install that toolkit, and say where it is.",
-            "export CUDA_HOME=/usr/local/cuda-13.0 PATH=/usr/local/cuda-13.0/bin:$PATH",
+    KnownError(
+        id="triton-resources",
+        section=SECTION,
+        title="Triton kernel exceeds the GPU's resources",
+        summary="A Triton kernel needs more shared memory or registers per block than the GPU has.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "out of resource:",
+                r"out of resource: (?P<resource>[\w ]{1,40}), Required: (?P<required>\d{1,12}),"
+                r" Hardware limit: (?P<limit>\d{1,12})",
+            ),
         ),
+        causes=(
+            "The kernel was tuned for an A100 or H100, and this GPU has about 100 KB of shared memory per block.",
+            "Block sizes or num_stages are too large for the type.",
+        ),
+        fixes=(
+            Fix(
+                "Use smaller blocks and fewer stages.",
+                "triton.Config({'BLOCK_M': 64, 'BLOCK_N': 64}, num_stages=2, num_warps=4)",
+            ),
+            Fix(
+                "With torch.compile, disable max-autotune.",
+                "TORCHINDUCTOR_MAX_AUTOTUNE=0 python train.py",
+            ),
+            Fix("Upgrade the package that contains the kernel."),
+        ),
+        empty_cache="No effect: the error is about the shared memory of a multiprocessor, not the GPU's memory.",
+        sources=("https://github.com/triton-lang/triton/blob/main/python/triton/runtime/errors.py",),
     ),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=(_EXTENSIONS, CUDA_COMPATIBILITY),
-)
-
-_RUNTIME_COMPILER: Final = KnownError(
-    id="nvrtc-compile",
-    section=_SECTION,
-    title="Kernel did not compile",
-    summary="A kernel's source was compiled while the program ran, and NVRTC did not accept it.",
-    context=Context.ALIVE,
-    patterns=(literal("RuntimeError: Kernel compilation failed:"), literal("nvrtc: error:")),
-    causes=(
-        "The source of the kernel has a mistake: the lines below name it.",
-        "The GPU is newer than this NVRTC: then it does not accept the value of --gpu-architecture.",
+    KnownError(
+        id="inductor-old-gpu",
+        section=SECTION,
+        title="torch.compile without Triton",
+        summary="torch.compile needs Triton, which is not installed or does not support this GPU.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "too old to be supported by the triton GPU compiler",
+                r"(?:Found (?P<name>[^\n]{1,100}?) which is )?too old to be supported by the triton GPU compiler",
+            ),
+            literal("Cannot find a working triton installation"),
+        ),
+        causes=(
+            "The GPU is older than Volta (compute capability 7.0).",
+            "Triton is missing, as on Windows, or does not match this PyTorch.",
+        ),
+        fixes=(
+            Fix("Disable compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
+            Fix("Install PyTorch together with its matching Triton.", "pip install --upgrade torch triton"),
+            Fix(
+                "Or compile with a backend that does not use Triton.",
+                'model = torch.compile(model, backend="aot_eager")',
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=(sources.TORCH_COMPILE, sources.TRITON),
     ),
-    fixes=(
-        Fix("Read the lines below: they name line and mistake."),
-        Fix("For a new GPU, install a newer PyTorch.", "pip install --upgrade torch"),
+    KnownError(
+        id="cuda-home",
+        section=SECTION,
+        title="CUDA toolkit missing or wrong version",
+        summary=(
+            "An extension must be compiled, and the CUDA toolkit is missing or does not match PyTorch's CUDA version."
+        ),
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("CUDA_HOME environment variable is not set"),
+            Pattern(
+                "mismatches the version that was used to compile",
+                r"The detected CUDA version \((?P<toolkit>[\d.]{1,12})\) mismatches the version that was used to"
+                r" compile(?: ?PyTorch \((?P<torch>[\d.]{1,12})\))?",
+            ),
+        ),
+        causes=(
+            "pip found no prebuilt wheel and builds the package from source.",
+            "The system's toolkit has another major version than torch.version.cuda.",
+            "torch.cuda._compile_kernel requires CUDA_HOME although it needs no toolkit.",
+        ),
+        fixes=(
+            Fix(
+                "Look for a prebuilt wheel of the package for your versions.", "pip install --only-binary :all: PACKAGE"
+            ),
+            Fix(
+                "Check which version is needed.", "python -c 'import torch; print(torch.version.cuda)'; nvcc --version"
+            ),
+            Fix(
+                "Install that toolkit, and set CUDA_HOME to its location.",
+                "export CUDA_HOME=/usr/local/cuda-13.0 PATH=/usr/local/cuda-13.0/bin:$PATH",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.CPP_EXTENSIONS, sources.CUDA_COMPATIBILITY),
     ),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=("https://docs.nvidia.com/cuda/nvrtc/index.html", _EXTENSIONS),
-)
-
-ERRORS: Final = (
-    _MISSING,
-    _OTHER_TORCH,
-    _BITSANDBYTES,
-    _COMPILER,
-    _TRITON_RESOURCES,
-    _OLD_GPU,
-    _TOOLKIT,
-    _RUNTIME_COMPILER,
+    KnownError(
+        id="nvrtc-compile",
+        section=SECTION,
+        title="Kernel compilation failed",
+        summary="NVRTC could not compile a kernel's source at run time.",
+        context=ContextState.ALIVE,
+        patterns=(literal("RuntimeError: Kernel compilation failed:"), literal("nvrtc: error:")),
+        causes=(
+            "The source of the kernel has an error, which the following lines report.",
+            "The GPU is newer than this NVRTC, which then rejects the value of --gpu-architecture.",
+        ),
+        fixes=(
+            Fix("Read the following lines, which name the line and the error."),
+            Fix("For a new GPU, install a newer PyTorch.", "pip install --upgrade torch"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.nvidia.com/cuda/nvrtc/index.html", sources.CPP_EXTENSIONS),
+    ),
 )

@@ -1,28 +1,15 @@
-"""Errors of memory: the ways in which a GPU's memory runs out."""
+"""Errors of memory: out of memory, allocator settings, pinned memory, and memory shared between processes."""
 
 from typing import Final
 
-from gpumon.diagnosis.catalogue.shared import (
-    CUDA_ERRORS,
-    CUDA_NOTES,
-    MEMORY_NOTES,
-    MEMORY_SNAPSHOT,
-    MEMORY_SUMMARY,
-    SIZE,
-    WHO_HOLDS,
-    cuda_error,
-    literal,
-    names,
-)
-from gpumon.diagnosis.known import Context, Fix, KnownError, Pattern
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.wording import NO_CONTEXT_YET, SIZE, cuda_error, literal, name
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
-_SECTION: Final = "Memory"
-_ALLOCATOR: Final = "https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDACachingAllocator.cpp"
-_RECOVERY: Final = "https://github.com/pytorch/pytorch/issues/18853"
-_OLD_NAME_WORKS: Final = "https://github.com/pytorch/pytorch/issues/183387"
+SECTION: Final = "Memory"
 
 _SMALLER_STEP: Final = Fix(
-    "Make each step smaller: fewer samples at a time, with gradients accumulated over several steps.",
+    "Reduce the memory of each step: use a smaller batch and accumulate gradients over several steps.",
     """\
 loss = loss_function(model(batch), target) / accumulation_steps
 loss.backward()
@@ -31,55 +18,58 @@ if (step + 1) % accumulation_steps == 0:
     optimizer.zero_grad(set_to_none=True)""",
 )
 
-_OUT_OF_MEMORY: Final = KnownError(
-    id="oom",
-    section=_SECTION,
-    title="CUDA out of memory",
-    summary="PyTorch's allocator could not get the memory it was asked for, even after it had given back its cache.",
-    context=Context.ALIVE,
-    patterns=(
-        Pattern(
-            "CUDA out of memory. Tried to allocate",
-            rf"CUDA out of memory\. Tried to allocate {SIZE}(?:\.? \(?GPU (?P<gpu>\d{{1,4}}))?",
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="oom",
+        section=SECTION,
+        title="CUDA out of memory",
+        summary="PyTorch's allocator could not get the requested memory, even after it freed its cache.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "CUDA out of memory. Tried to allocate",
+                rf"CUDA out of memory\. Tried to allocate {SIZE}(?:\.? \(?GPU (?P<gpu>\d{{1,4}}))?",
+            ),
         ),
-    ),
-    causes=(
-        "One step needs more than is free: batch, sequence length, activations, optimizer state or key-value cache.",
-        "Other processes hold part of the GPU: their share is what neither is free nor belongs to this process.",
-        "The free memory is in pieces: what is reserved but unallocated is more than what was asked for.",
-        "Tensors pile up: a loss kept with its graph, outputs in a list, a traceback that holds its frames.",
-        "A cap is set for the process: then the message names an allowed size.",
-    ),
-    fixes=(
-        _SMALLER_STEP,
-        Fix(
-            "Compute in bfloat16, which halves most activations.",
-            """\
+        causes=(
+            "One step needs too much memory: batch, sequence length, activations, optimizer state or key-value cache.",
+            "Other processes hold part of the GPU: the memory that is neither free nor held by this process.",
+            "The free memory is fragmented: more memory is reserved but unallocated than was requested.",
+            "Tensors accumulate: a loss kept with its graph, outputs in a list, a traceback that holds its frames.",
+            "A memory limit is set for the process; the message then contains an allowed size.",
+        ),
+        fixes=(
+            _SMALLER_STEP,
+            Fix(
+                "Compute in bfloat16, which halves most activations.",
+                """\
 with torch.autocast("cuda", dtype=torch.bfloat16):
     loss = loss_function(model(batch), target)""",
-        ),
-        Fix(
-            "Compute activations anew in the backward pass rather than keep them.",
-            """\
+            ),
+            Fix(
+                "Recompute activations in the backward pass instead of storing them.",
+                """\
 from torch.utils.checkpoint import checkpoint
 
 hidden = checkpoint(block, hidden, use_reentrant=False)""",
-        ),
-        Fix(
-            "Evaluate without a graph, and keep numbers instead of tensors.",
-            """\
+            ),
+            Fix(
+                "Evaluate without a graph, and keep numbers instead of tensors.",
+                """\
 with torch.inference_mode():
     total += loss_function(model(batch), target).item()""",
-        ),
-        WHO_HOLDS,
-        Fix(
-            "Where much is reserved but unallocated, let segments grow; every version of PyTorch knows this name of the"
-            " variable, which must be set before the process starts.",
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
-        ),
-        Fix(
-            "To try again smaller, do so after the except block: inside it the traceback still holds the tensors.",
-            """\
+            ),
+            fixes.LIST_PROCESSES,
+            Fix(
+                (
+                    "If much memory is reserved but unallocated, enable expandable segments; every version of PyTorch "
+                    "accepts this name of the variable, which must be set before the process starts."
+                ),
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+            ),
+            Fix(
+                "Retry with a smaller batch after the except block: inside it, the traceback keeps the tensors alive.",
+                """\
 too_big = False
 try:
     run_step(batch)
@@ -87,137 +77,328 @@ except torch.cuda.OutOfMemoryError:
     too_big = True
 if too_big:
     run_step(batch[: len(batch) // 2])""",
+            ),
+        ),
+        empty_cache=(
+            "Frees nothing more here: the allocator emptied its cache and retried before it raised this error. In "
+            "other cases the call returns completely unused segments to the driver for other processes and "
+            "libraries; it neither frees a tensor in use nor defragments memory."
+        ),
+        see_more=(fixes.MEMORY_SNAPSHOT, fixes.MEMORY_SUMMARY),
+        sources=(
+            sources.CUDA_NOTES,
+            sources.MEMORY_NOTES,
+            sources.CACHING_ALLOCATOR,
+            sources.OOM_RECOVERY,
+            sources.ALLOC_CONF_NAMES,
         ),
     ),
-    empty_cache=(
-        "Frees nothing more here: the allocator has emptied its cache and tried again before it raised this. Elsewhere"
-        " it gives wholly unused segments to other processes and libraries; it neither frees a tensor in use nor joins"
-        " pieces."
+    KnownError(
+        id="oom-preempted",
+        section=SECTION,
+        title="Allocation above the process's memory limit",
+        summary="PyTorch rejected an allocation because of its settings, without calling the driver.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("Allocation was preemptively rejected because it would exceed per_process_memory_fraction limit"),
+            Pattern(
+                "Preemptively rejecting allocation: requested",
+                r"Preemptively rejecting allocation: requested (?P<requested>\d{1,20})",
+            ),
+        ),
+        causes=(
+            "per_process_memory_fraction is set with throw_on_cudamalloc_oom:True, and the process reached the limit.",
+        ),
+        fixes=(
+            Fix(
+                "Raise the limit, or remove throw_on_cudamalloc_oom.",
+                "PYTORCH_CUDA_ALLOC_CONF=per_process_memory_fraction:0.9 python train.py",
+            ),
+            _SMALLER_STEP,
+        ),
+        empty_cache=(
+            "Helps if much of the memory that counts towards the limit is unused cache: call it before the phase "
+            "that needs most."
+        ),
+        see_more=(fixes.MEMORY_SUMMARY,),
+        sources=(sources.CUDA_NOTES, "https://github.com/pytorch/pytorch/pull/179473"),
     ),
-    see_more=(MEMORY_SNAPSHOT, MEMORY_SUMMARY),
-    sources=(CUDA_NOTES, MEMORY_NOTES, _ALLOCATOR, _RECOVERY, _OLD_NAME_WORKS),
+    KnownError(
+        id="oom-raw",
+        section=SECTION,
+        title="Out of memory outside PyTorch's allocator",
+        summary=(
+            "The CUDA driver had no memory left for a context, a kernel's code, a library's handle or pinned memory."
+        ),
+        context=ContextState.ALIVE,
+        patterns=(cuda_error("out of memory"), name("cudaErrorMemoryAllocation"), name("CUDA_ERROR_OUT_OF_MEMORY")),
+        causes=(
+            "The GPU is so full that a context of some hundred MB does not fit: usually other processes fill it.",
+            "PyTorch's own cache fills the GPU, and a library requests memory directly from the driver.",
+            "A process that crashed, or that runs in a container you cannot see, still holds memory.",
+            "Pinned host memory was requested, and the host has none left or the limit on locked memory is reached.",
+        ),
+        fixes=(
+            fixes.LIST_PROCESSES,
+            Fix("Choose a GPU with free memory.", "CUDA_VISIBLE_DEVICES=1 python train.py"),
+            Fix("List processes that use the GPU but that nvidia-smi does not show.", "sudo fuser -v /dev/nvidia*"),
+            fixes.MEMORY_FOR_LIBRARIES,
+        ),
+        empty_cache=(
+            "Helps if a large part of the cache is unused: the process returns that memory to the driver, from "
+            "which libraries and other processes can take it. It has no effect on memory that other processes "
+            "hold."
+        ),
+        see_more=(fixes.MEMORY_SUMMARY,),
+        sources=(sources.CUDA_ERRORS, sources.MEMORY_NOTES),
+    ),
+    KnownError(
+        id="oom-1eb",
+        section=SECTION,
+        title="Impossible size",
+        summary="A tensor of more than an exabyte was requested, so a shape was computed incorrectly.",
+        context=ContextState.ALIVE,
+        patterns=(literal("Tried to allocate more than 1EB memory"),),
+        causes=(
+            "A size overflowed or became negative in a computation.",
+            "A length or a count is invalid: read from a damaged file, or never set.",
+        ),
+        fixes=(Fix("Print the shape before the tensor is created.", "print(shape, math.prod(shape))"),),
+        empty_cache="No effect: no GPU has that much memory.",
+        sources=(sources.CACHING_ALLOCATOR,),
+    ),
+    KnownError(
+        id="oom-async-backend",
+        section=SECTION,
+        title="Out of memory with cudaMallocAsync",
+        summary=(
+            "The cudaMallocAsync pool, which PyTorch is configured to use, could not provide the requested memory."
+        ),
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "would exceed allowed memory",
+                r"Allocation on device (?P<gpu>\d{1,4})\b.{0,20}would exceed allowed memory",
+            ),
+        ),
+        causes=(
+            "One step needs more memory than is free.",
+            "A memory limit is set for the process: the last size in the message is then below the device limit.",
+            "Other processes hold part of the GPU.",
+        ),
+        fixes=(
+            _SMALLER_STEP,
+            fixes.LIST_PROCESSES,
+            Fix(
+                "Use PyTorch's native allocator, whose error message contains more detail.",
+                "PYTORCH_CUDA_ALLOC_CONF=backend:native python train.py",
+            ),
+        ),
+        empty_cache="Returns the unused part of the cudaMallocAsync pool to the driver; it frees no tensor in use.",
+        sources=(
+            sources.CUDA_NOTES,
+            "https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDAMallocAsyncAllocator.cpp",
+        ),
+    ),
+    KnownError(
+        id="expandable-map-oom",
+        section=SECTION,
+        title="Expandable segment could not grow",
+        summary="A segment had unused address space, but the driver had no physical memory to map there.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "failed with OOM on device",
+                r"memory (?:mapping|allocation) failed with OOM on device (?P<gpu>\d{1,4})?",
+            ),
+        ),
+        causes=(
+            "The GPU is full; the allocator then frees its cache, retries, and may raise `CUDA out of memory`.",
+            "Another process took the memory at the same time.",
+        ),
+        fixes=(fixes.LIST_PROCESSES, _SMALLER_STEP),
+        empty_cache="Little effect: the allocator does the same before it gives up.",
+        see_more=(fixes.MEMORY_SUMMARY,),
+        sources=(sources.CUDA_NOTES, sources.CACHING_ALLOCATOR),
+    ),
+    KnownError(
+        id="alloc-conf",
+        section=SECTION,
+        title="Invalid allocator settings",
+        summary="PyTorch could not parse PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "allocator config",
+                r"Unrecognized key '(?P<key>[^'\n]{0,80})' in (?:Accelerator|CUDA) allocator config",
+            ),
+            Pattern(
+                "Unrecognized CachingAllocator option",
+                r"Unrecognized CachingAllocator option(?:: (?P<key>[\w.-]{1,80}))?",
+            ),
+            Pattern(
+                "in ConfigTokenizer",
+                r"(?:at index \d{1,4} in ConfigTokenizer but got|Index out of bounds in ConfigTokenizer)",
+            ),
+            literal("max_split_size_mb too small"),
+            Pattern("old is invalid, set it in", r"garbage_collect_thres?h?old is invalid, set it in"),
+            literal("per_process_memory_fraction is invalid"),
+            literal("Unknown allocator backend, options are"),
+        ),
+        causes=(
+            "A key is misspelled, or is newer than the installed PyTorch.",
+            "true or false is written in lower case.",
+            "A key and its value are separated by an equals sign instead of a colon.",
+            "A value is out of range: max_split_size_mb must be at least 20, fractions must be between 0 and 1.",
+        ),
+        fixes=(
+            Fix(
+                "Write key:value pairs separated by commas, and True or False with a capital letter.",
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True,max_split_size_mb:128 python train.py",
+            ),
+            Fix(
+                "Show the settings; if both variables are set, newer versions of PyTorch use PYTORCH_ALLOC_CONF.",
+                "env | grep ALLOC_CONF",
+            ),
+            Fix("Remove the settings.", "unset PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(sources.CUDA_NOTES, "https://github.com/pytorch/pytorch/blob/main/c10/core/AllocatorConfig.h"),
+    ),
+    KnownError(
+        id="expandable-ipc",
+        section=SECTION,
+        title="Expandable segments cannot be shared",
+        summary="The program passed a CUDA tensor to another process, but its memory is an expandable segment.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("Tensors allocated with expandable_segments:True cannot be shared between processes"),
+            Pattern("expandable_segments allocation: IPC", r"expandable_segments allocation: IPC handles are disabled"),
+            Pattern("expandable_segments: FABRIC", r"expandable_segments: FABRIC handle"),
+            Pattern("syscall needed to use IPC", r"pidfd_(?:open|getfd) syscall needed to use IPC for CUDA tensors"),
+        ),
+        causes=(
+            "A queue or a pipe of torch.multiprocessing transfers CUDA tensors while expandable segments are enabled.",
+            "The Linux kernel is older than 5.6, or the container blocks the system calls that share such memory.",
+        ),
+        fixes=(
+            Fix(
+                "Disable expandable segments for the processes that share tensors.",
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False python train.py",
+            ),
+            Fix("Pass CPU tensors, and move them to the GPU in the receiving process.", "queue.put(tensor.cpu())"),
+        ),
+        empty_cache="No effect: the type of the memory is the problem, not how much of it is in use.",
+        sources=(sources.CUDA_NOTES, sources.MULTIPROCESSING_NOTES),
+    ),
+    KnownError(
+        id="pin-memory",
+        section=SECTION,
+        title="Memory could not be pinned",
+        summary="The DataLoader could not copy a batch to pinned host memory.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("nly dense CPU tensors can be pinned", r"[Oo]nly dense CPU tensors can be pinned"),
+            literal("Cannot access accelerator device when none is available"),
+            Pattern(
+                "Registering memory failed with cudaError",
+                r"Registering memory failed with cudaError: (?P<code>\d{1,4})",
+            ),
+            literal("Pin memory thread exited unexpectedly"),
+            Pattern(
+                "in pin memory thread for device", r"Caught (?P<exception>\w{1,60}) in pin memory thread for device"
+            ),
+        ),
+        causes=(
+            "The dataset or the collate function already returns CUDA tensors.",
+            "The process has no GPU or no driver.",
+            "An earlier error killed the CUDA context, and every later call reports that error again.",
+            "The host's memory, the limit on locked memory, or the container's memory limit is exhausted.",
+        ),
+        fixes=(
+            Fix(
+                "Return CPU tensors from the dataset, and move each batch in the training loop.",
+                "batch = batch.to(device, non_blocking=True)",
+            ),
+            Fix(
+                "Pin memory only if a GPU is available.",
+                "loader = DataLoader(dataset, pin_memory=torch.cuda.is_available())",
+            ),
+            Fix("Look for an earlier error in the log: the first one is the cause."),
+            Fix("Show the limits on locked memory and on memory.", "ulimit -l; free -h; cat /sys/fs/cgroup/memory.max"),
+        ),
+        empty_cache=(
+            "No effect: it frees GPU memory, and pinned memory is host memory; newer versions of PyTorch empty "
+            "that cache with torch.accelerator.empty_host_cache()."
+        ),
+        sources=(sources.DATA_LOADING, sources.CUDA_NOTES),
+    ),
+    KnownError(
+        id="shm",
+        section=SECTION,
+        title="DataLoader worker died",
+        summary="A DataLoader worker process died, usually because shared memory ran out.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "DataLoader worker (pid",
+                r"DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]{1,200})\)"
+                r" (?:is killed by signal: (?P<signal>\w{1,20}(?: \w{1,20})?)|exited unexpectedly)",
+            ),
+            literal("dataloader's workers are out of shared memory"),
+        ),
+        causes=(
+            "Bus error: /dev/shm is full; a container has 64 MB of it by default.",
+            "Killed: the host ran out of memory, and the kernel's out-of-memory killer chose this process.",
+            "Segmentation fault: a library that the dataset uses crashed.",
+        ),
+        fixes=(
+            Fix(
+                "Give the container more shared memory, or the host's shared memory.",
+                "docker run --shm-size=16g --gpus all IMAGE",
+            ),
+            Fix("Show the size and the usage of /dev/shm.", "df -h /dev/shm"),
+            Fix(
+                "Use fewer workers with a smaller prefetch factor.",
+                "loader = DataLoader(dataset, num_workers=2, prefetch_factor=2)",
+            ),
+            Fix(
+                "Share tensors through files instead.",
+                'import torch.multiprocessing\n\ntorch.multiprocessing.set_sharing_strategy("file_system")',
+            ),
+            Fix("Check whether the kernel killed the process.", "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'"),
+        ),
+        empty_cache="No effect: host memory ran out, not GPU memory.",
+        see_more=(
+            Fix(
+                "Load in the training process itself, so that the dataset's own error becomes visible.",
+                "loader = DataLoader(dataset, num_workers=0)",
+            ),
+        ),
+        sources=(sources.DATA_LOADING, sources.MULTIPROCESSING_NOTES),
+    ),
+    KnownError(
+        id="ipc-producer",
+        section=SECTION,
+        title="Sender of a shared tensor exited",
+        summary="A process that had sent CUDA tensors exited while another process still used them.",
+        context=ContextState.ALIVE,
+        patterns=(literal("Producer process has been terminated before all shared CUDA tensors released"),),
+        causes=(
+            "The sender exits immediately after it puts its last tensor into the queue.",
+            "The sender crashed; its own error is then the cause.",
+        ),
+        fixes=(
+            Fix("Send CPU tensors.", "queue.put(tensor.cpu())"),
+            Fix(
+                "Keep the sender running until the receiver is done.",
+                "queue.put(tensor)\nreceiver_done.wait()",
+            ),
+        ),
+        empty_cache=(
+            "Does not free memory that another process still uses; after that process releases it, "
+            "torch.cuda.ipc_collect() does."
+        ),
+        sources=(sources.MULTIPROCESSING_NOTES,),
+    ),
 )
-
-_PREEMPTED: Final = KnownError(
-    id="oom-preempted",
-    section=_SECTION,
-    title="Allocation above the process's own cap",
-    summary="PyTorch refused an allocation by its own settings, without asking the driver.",
-    context=Context.ALIVE,
-    patterns=(
-        literal("Allocation was preemptively rejected because it would exceed per_process_memory_fraction limit"),
-        Pattern(
-            "Preemptively rejecting allocation: requested",
-            r"Preemptively rejecting allocation: requested (?P<requested>\d{1,20})",
-        ),
-    ),
-    causes=("per_process_memory_fraction is set with throw_on_cudamalloc_oom:True, and the process has reached it.",),
-    fixes=(
-        Fix(
-            "Raise the cap, or take throw_on_cudamalloc_oom out.",
-            "PYTORCH_CUDA_ALLOC_CONF=per_process_memory_fraction:0.9 python train.py",
-        ),
-        _SMALLER_STEP,
-    ),
-    empty_cache="Helps if much of what counts towards the cap is cache without tensors: call it before the big phase.",
-    see_more=(MEMORY_SUMMARY,),
-    sources=(CUDA_NOTES, "https://github.com/pytorch/pytorch/pull/179473"),
-)
-
-_RAW: Final = KnownError(
-    id="oom-raw",
-    section=_SECTION,
-    title="Out of memory outside PyTorch's allocator",
-    summary="CUDA itself had no memory left, for a context, a kernel's code, a library's handle or pinned memory.",
-    context=Context.ALIVE,
-    patterns=(cuda_error("out of memory"), *names("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")),
-    causes=(
-        "The GPU is so full that not even a context, some hundred MB, finds room: mostly other processes hold it.",
-        "PyTorch's own cache fills the GPU, and a library that does not use this cache asks the driver.",
-        "A process that has ended badly, or sits in a container you do not see, still holds memory.",
-        "Pinned host memory was asked for, and the host has none left or a limit on locked memory is reached.",
-    ),
-    fixes=(
-        WHO_HOLDS,
-        Fix("Choose a GPU that is free.", "CUDA_VISIBLE_DEVICES=1 python train.py"),
-        Fix("Look for processes that hold the GPU but are not listed.", "sudo fuser -v /dev/nvidia*"),
-        Fix(
-            "Leave memory to the libraries beside PyTorch.",
-            "import torch\n\ntorch.cuda.set_per_process_memory_fraction(0.9)",
-        ),
-    ),
-    empty_cache=(
-        "Helps where a large cache lies unused: the process hands that memory to the driver, from which libraries"
-        " and other processes take it. It does nothing about memory that other processes hold."
-    ),
-    see_more=(MEMORY_SUMMARY,),
-    sources=(CUDA_ERRORS, MEMORY_NOTES),
-)
-
-_ABSURD: Final = KnownError(
-    id="oom-1eb",
-    section=_SECTION,
-    title="Impossible size",
-    summary="A tensor of more than an exabyte was asked for, so a shape was computed wrongly.",
-    context=Context.ALIVE,
-    patterns=(literal("Tried to allocate more than 1EB memory"),),
-    causes=(
-        "A size overflowed or became negative on the way.",
-        "A length or a count is garbage: read from a damaged file, or never set.",
-    ),
-    fixes=(Fix("Print the shape before the tensor is made.", "print(shape, math.prod(shape))"),),
-    empty_cache="Does nothing here: no GPU has that much, whatever is freed.",
-    sources=(_ALLOCATOR,),
-)
-
-_ASYNC_BACKEND: Final = KnownError(
-    id="oom-async-backend",
-    section=_SECTION,
-    title="Out of memory with cudaMallocAsync",
-    summary="CUDA's own pool, which PyTorch was told to use, could not give the memory asked for.",
-    context=Context.ALIVE,
-    patterns=(
-        Pattern(
-            "would exceed allowed memory", r"Allocation on device (?P<gpu>\d{1,4})\b.{0,20}would exceed allowed memory"
-        ),
-    ),
-    causes=(
-        "One step needs more than is free.",
-        "A cap is set for the process: then the last figure of the message is below the device limit.",
-        "Other processes hold part of the GPU.",
-    ),
-    fixes=(
-        _SMALLER_STEP,
-        WHO_HOLDS,
-        Fix(
-            "Go back to PyTorch's own allocator, whose figures say more.",
-            "PYTORCH_CUDA_ALLOC_CONF=backend:native python train.py",
-        ),
-    ),
-    empty_cache="Gives the unused part of CUDA's pool back to the driver; it frees no tensor that is in use.",
-    sources=(CUDA_NOTES, "https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDAMallocAsyncAllocator.cpp"),
-)
-
-_MAPPING: Final = KnownError(
-    id="expandable-map-oom",
-    section=_SECTION,
-    title="Expandable segment could not grow",
-    summary="A segment had addresses left, but the driver had no physical memory to put behind them.",
-    context=Context.ALIVE,
-    patterns=(
-        Pattern(
-            "failed with OOM on device",
-            r"memory (?:mapping|allocation) failed with OOM on device (?P<gpu>\d{1,4})?",
-        ),
-    ),
-    causes=(
-        "The GPU is full; the allocator then gives back its cache, tries again, and may raise `CUDA out of memory`.",
-        "Another process has taken the memory meanwhile.",
-    ),
-    fixes=(WHO_HOLDS, _SMALLER_STEP),
-    empty_cache="Changes little: the allocator does the same by itself before it gives up.",
-    see_more=(MEMORY_SUMMARY,),
-    sources=(CUDA_NOTES, _ALLOCATOR),
-)
-
-ERRORS: Final = (_OUT_OF_MEMORY, _PREEMPTED, _RAW, _ABSURD, _ASYNC_BACKEND, _MAPPING)

@@ -1,254 +1,420 @@
-"""Errors of operators: tensors that do not fit each other, or no kernel for what was asked."""
+"""Errors of operators: incompatible tensors, missing kernels, and failures of cuBLAS, cuDNN and cuFFT."""
 
 from typing import Final
 
-from gpumon.diagnosis.catalogue.shared import (
-    CUDA_NOTES,
-    NO_MEMORY_MATTER,
-    literal,
-)
-from gpumon.diagnosis.known import Context, Fix, KnownError, Pattern
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
-_SECTION: Final = "Operators"
-_AMP: Final = "https://docs.pytorch.org/docs/stable/amp.html"
-_ATTENTION: Final = (
-    "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"
+SECTION: Final = "Operators"
+
+_WHICH_LIBRARIES: Final = Fix(
+    "Check whether another package installed a second version of NVIDIA's libraries.",
+    "pip list | grep -i nvidia; echo $LD_LIBRARY_PATH",
 )
 
-_DEVICES: Final = KnownError(
-    id="device-mismatch",
-    section=_SECTION,
-    title="Tensors on different devices",
-    summary="An operator got tensors that are not all on the same device.",
-    context=Context.ALIVE,
-    patterns=(
-        Pattern(
-            "Expected all tensors to be on the same device",
-            r"Expected all tensors to be on the same device"
-            r"(?:, but found at least two devices, (?P<device>\w{1,20}(?::\d{1,4})?)"
-            r" and (?P<other_device>\w{1,20}(?::\d{1,4})?))?",
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="device-mismatch",
+        section=SECTION,
+        title="Tensors on different devices",
+        summary="An operator received tensors that are not all on the same device.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Expected all tensors to be on the same device",
+                r"Expected all tensors to be on the same device"
+                r"(?:, but found at least two devices, (?P<device>\w{1,20}(?::\d{1,4})?)"
+                r" and (?P<other_device>\w{1,20}(?::\d{1,4})?))?",
+            ),
+            Pattern(
+                "type (torch.",
+                r"Input type \(torch\.(?:cuda\.\w{1,40}\) and (?:weight|bias) type \(torch\.(?!cuda\.)"
+                r"|(?!cuda\.)\w{1,40}\) and (?:weight|bias) type \(torch\.cuda\.)\w{1,40}\) should be the same",
+            ),
+            Pattern(
+                "to be on GPU (while checking", r"but expected (?:it|them) to be on GPU \(while checking arguments for"
+            ),
+            literal("or on the same device as the indexed tensor"),
         ),
-        Pattern(
-            "type (torch.",
-            r"Input type \(torch\.(?:cuda\.\w{1,40}\) and (?:weight|bias) type \(torch\.(?!cuda\.)"
-            r"|(?!cuda\.)\w{1,40}\) and (?:weight|bias) type \(torch\.cuda\.)\w{1,40}\) should be the same",
+        causes=(
+            "The model was moved to the GPU and a batch was not, or the reverse.",
+            "A tensor is created inside forward without a device.",
+            "A constant is a plain attribute of the module, which .to() does not move.",
+            "The optimizer's state was loaded on the CPU.",
         ),
-        Pattern(
-            "to be on GPU (while checking", r"but expected (?:it|them) to be on GPU \(while checking arguments for"
+        fixes=(
+            Fix("Move the batch to the model's device.", "batch = batch.to(next(model.parameters()).device)"),
+            Fix(
+                "Create new tensors on the device of an existing tensor.",
+                "steps = torch.arange(length, device=hidden.device)",
+            ),
+            Fix(
+                "Register constants as buffers, so that they move with the module.",
+                'self.register_buffer("mask", mask)',
+            ),
+            Fix(
+                "Load a checkpoint to the device on which it is used.",
+                "state = torch.load(path, map_location=device, weights_only=True)",
+            ),
         ),
-        literal("or on the same device as the indexed tensor"),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.CUDA_NOTES, "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/TensorIterator.cpp"),
     ),
-    causes=(
-        "The model was moved to the GPU and a batch was not, or the other way round.",
-        "A tensor is made inside forward without a device.",
-        "A constant is a plain attribute of the module, which .to() does not move.",
-        "The optimizer's state was loaded on the CPU.",
-    ),
-    fixes=(
-        Fix("Move the batch to where the model is.", "batch = batch.to(next(model.parameters()).device)"),
-        Fix("Make new tensors on the device of one at hand.", "steps = torch.arange(length, device=hidden.device)"),
-        Fix("Register constants, so that they move with the module.", 'self.register_buffer("mask", mask)'),
-        Fix(
-            "Load a checkpoint to the device on which it is used.",
-            "state = torch.load(path, map_location=device, weights_only=True)",
+    KnownError(
+        id="dtype-mismatch",
+        section=SECTION,
+        title="Tensors of different types",
+        summary="An operator received tensors of different types, such as half and float.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "must have the same dtype, but got",
+                r"mat1 and mat2 must have the same dtype, but got (?P<type>\w{1,20}) and (?P<other_type>\w{1,20})",
+            ),
+            Pattern(
+                "to have the same dtype, but got",
+                r"(?:expected m1 and m2|expected mat1 and mat2|Expected query, key, and value)"
+                r" to have the same dtype, but got",
+            ),
+            Pattern(
+                "should be the same",
+                r"Input type \((?P<type>(?:c10::)?\w{1,20})\) and (?:bias|weight) type"
+                r" \((?P<other_type>(?:c10::)?\w{1,20})\) should be the same",
+            ),
+            Pattern(
+                "type (torch.",
+                r"Input type \(torch\.(?:cuda\.\w{1,40}\) and (?:weight|bias) type \(torch\.cuda\."
+                r"|(?!cuda\.)\w{1,40}\) and (?:weight|bias) type \(torch\.(?!cuda\.))\w{1,40}\) should be the same",
+            ),
+            Pattern(
+                "expected scalar type",
+                r"expected scalar type (?P<type>\w{1,20}) but found (?P<other_type>\w{1,20})",
+            ),
         ),
-    ),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=(CUDA_NOTES, "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/TensorIterator.cpp"),
-)
-
-_TYPES: Final = KnownError(
-    id="dtype-mismatch",
-    section=_SECTION,
-    title="Tensors of different types",
-    summary="An operator got tensors of different types, such as half and float.",
-    context=Context.ALIVE,
-    patterns=(
-        Pattern(
-            "must have the same dtype, but got",
-            r"mat1 and mat2 must have the same dtype, but got (?P<type>\w{1,20}) and (?P<other_type>\w{1,20})",
+        causes=(
+            "The model was converted to half, and its inputs are float32.",
+            "Part of a model, an adapter or a quantized layer has another type than the rest.",
+            "A custom function runs under autocast and does not convert its inputs.",
         ),
-        Pattern(
-            "to have the same dtype, but got",
-            r"(?:expected m1 and m2|expected mat1 and mat2|Expected query, key, and value)"
-            r" to have the same dtype, but got",
-        ),
-        Pattern(
-            "should be the same",
-            r"Input type \((?P<type>(?:c10::)?\w{1,20})\) and (?:bias|weight) type"
-            r" \((?P<other_type>(?:c10::)?\w{1,20})\) should be the same",
-        ),
-        Pattern(
-            "type (torch.",
-            r"Input type \(torch\.(?:cuda\.\w{1,40}\) and (?:weight|bias) type \(torch\.cuda\."
-            r"|(?!cuda\.)\w{1,40}\) and (?:weight|bias) type \(torch\.(?!cuda\.))\w{1,40}\) should be the same",
-        ),
-        Pattern(
-            "expected scalar type",
-            r"expected scalar type (?P<type>\w{1,20}) but found (?P<other_type>\w{1,20})",
-        ),
-    ),
-    causes=(
-        "The model was made half, and its inputs are float32.",
-        "Part of a model, an adapter or a quantized layer has another type than the rest.",
-        "A custom function runs under autocast and does not convert its inputs.",
-    ),
-    fixes=(
-        Fix(
-            "Keep the model in float32 and let autocast choose.",
-            'with torch.autocast("cuda", dtype=torch.bfloat16):\n    output = model(batch)',
-        ),
-        Fix("Or give the inputs the model's type.", "batch = batch.to(next(model.parameters()).dtype)"),
-        Fix(
-            "In a custom function, say which type it wants.",
-            """\
+        fixes=(
+            Fix(
+                "Keep the model in float32 and let autocast choose the types.",
+                'with torch.autocast("cuda", dtype=torch.bfloat16):\n    output = model(batch)',
+            ),
+            Fix("Or convert the inputs to the model's type.", "batch = batch.to(next(model.parameters()).dtype)"),
+            Fix(
+                "In a custom function, declare the input type.",
+                """\
 @staticmethod
 @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
 def forward(ctx, value):
     return launch(value)""",
+            ),
         ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.AMP,),
     ),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=(_AMP,),
-)
-
-_SHAPES: Final = KnownError(
-    id="shape",
-    section=_SECTION,
-    title="Shapes cannot be multiplied",
-    summary="The second dimension of one matrix is not the first of the other.",
-    context=Context.ALIVE,
-    patterns=(
-        Pattern(
-            "mat1 and mat2 shapes cannot be multiplied",
-            r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d{1,19})x(?P<columns>\d{1,19})"
-            r" and (?P<other_rows>\d{1,19})x(?P<other_columns>\d{1,19})\)",
+    KnownError(
+        id="shape",
+        section=SECTION,
+        title="Shapes cannot be multiplied",
+        summary="The number of columns of the first matrix is not the number of rows of the second.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "mat1 and mat2 shapes cannot be multiplied",
+                r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d{1,19})x(?P<columns>\d{1,19})"
+                r" and (?P<other_rows>\d{1,19})x(?P<other_columns>\d{1,19})\)",
+            ),
         ),
-    ),
-    causes=(
-        "A linear layer's in_features is not the last dimension of what comes in.",
-        "The output of convolutions was not flattened, or images have another size than planned.",
-    ),
-    fixes=(
-        Fix("Print the shape before the layer.", "print(hidden.shape, layer)"),
-        Fix("Flatten all but the batch.", "hidden = hidden.flatten(1)"),
-        Fix("Let the layer take its size from the first batch.", "layer = torch.nn.LazyLinear(out_features)"),
-    ),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.Linear.html",),
-)
-
-_NUMPY: Final = KnownError(
-    id="to-numpy",
-    section=_SECTION,
-    title="CUDA tensor to NumPy",
-    summary="NumPy works on the host's memory and cannot read a tensor of the GPU.",
-    context=Context.ALIVE,
-    patterns=(
-        Pattern(
-            "device type tensor to numpy",
-            r"can't convert (?P<device>[\w:]{1,20}) device type tensor to numpy",
+        causes=(
+            "A linear layer's in_features is not the last dimension of its input.",
+            "The output of a convolution was not flattened, or the images have another size than expected.",
         ),
-    ),
-    causes=("NumPy, matplotlib, scikit-learn or pandas was given a tensor that is on the GPU.",),
-    fixes=(Fix("Copy it to the host first.", "values = tensor.detach().cpu().numpy()"),),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=("https://docs.pytorch.org/docs/stable/generated/torch.Tensor.numpy.html",),
-)
-
-_CHECKPOINT: Final = KnownError(
-    id="load-map",
-    section=_SECTION,
-    title="Checkpoint of a GPU that is not here",
-    summary="A checkpoint holds tensors of a GPU that this process does not have.",
-    context=Context.NOT_APPLICABLE,
-    patterns=(
-        Pattern(
-            "Attempting to deserialize object on",
-            r"Attempting to deserialize object on (?:a CUDA device|CUDA device (?P<gpu>\d{1,4}))",
+        fixes=(
+            Fix("Print the shape before the layer.", "print(hidden.shape, layer)"),
+            Fix("Flatten all dimensions except the batch.", "hidden = hidden.flatten(1)"),
+            Fix("Infer the layer's size from the first batch.", "layer = torch.nn.LazyLinear(out_features)"),
         ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.Linear.html",),
     ),
-    causes=("It was saved on cuda:N and is loaded on a machine with fewer GPUs, or with none.",),
-    fixes=(
-        Fix(
-            "Load it to the CPU, then move the model.",
-            'state = torch.load(path, map_location="cpu", weights_only=True)',
+    KnownError(
+        id="to-numpy",
+        section=SECTION,
+        title="NumPy conversion of a CUDA tensor",
+        summary="NumPy works on host memory and cannot read a tensor on the GPU.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "device type tensor to numpy",
+                r"can't convert (?P<device>[\w:]{1,20}) device type tensor to numpy",
+            ),
         ),
+        causes=("NumPy, matplotlib, scikit-learn or pandas was given a tensor that is on the GPU.",),
+        fixes=(Fix("Copy the tensor to the host first.", "values = tensor.detach().cpu().numpy()"),),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/generated/torch.Tensor.numpy.html",),
     ),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=("https://docs.pytorch.org/docs/stable/generated/torch.load.html",),
-)
-
-_ATTENTION_KERNEL: Final = KnownError(
-    id="sdpa",
-    section=_SECTION,
-    title="No kernel for this attention",
-    summary="None of the attention kernels that are allowed can take these tensors on this GPU.",
-    context=Context.ALIVE,
-    patterns=(
-        Pattern("No available kernel.", r"No available kernel\. {1,3}Aborting execution"),
-        literal("FlashAttention only supports Ampere GPUs or newer"),
+    KnownError(
+        id="load-map",
+        section=SECTION,
+        title="Checkpoint from an unavailable GPU",
+        summary="A checkpoint contains tensors on a GPU that this process does not have.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Attempting to deserialize object on",
+                r"Attempting to deserialize object on (?:a CUDA device|CUDA device (?P<gpu>\d{1,4}))",
+            ),
+        ),
+        causes=("The checkpoint was saved on cuda:N and is loaded on a host with fewer GPUs, or with none.",),
+        fixes=(
+            Fix(
+                "Load the checkpoint to the CPU, then move the model.",
+                'state = torch.load(path, map_location="cpu", weights_only=True)',
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/generated/torch.load.html",),
     ),
-    causes=(
-        "sdpa_kernel allows only kernels that do not fit the type, the size of the heads or the mask.",
-        "FlashAttention wants float16 or bfloat16 and a GPU from Ampere on.",
-    ),
-    fixes=(
-        Fix("Read the warnings just before: each kernel says there why it refused."),
-        Fix(
-            "Allow a kernel that takes everything.",
-            """\
+    KnownError(
+        id="sdpa",
+        section=SECTION,
+        title="No attention kernel available",
+        summary="None of the enabled attention kernels supports these tensors on this GPU.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("No available kernel.", r"No available kernel\. {1,3}Aborting execution"),
+            literal("FlashAttention only supports Ampere GPUs or newer"),
+        ),
+        causes=(
+            "sdpa_kernel enables only kernels that do not support the type, the head size or the mask.",
+            "FlashAttention requires float16 or bfloat16 and an Ampere or newer GPU.",
+        ),
+        fixes=(
+            Fix("Read the preceding warnings, in which each kernel reports why it cannot be used."),
+            Fix(
+                "Enable a kernel that supports all inputs.",
+                """\
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
     output = model(batch)""",
+            ),
+            Fix(
+                "Compute attention in bfloat16.",
+                "query, key, value = (x.to(torch.bfloat16) for x in (query, key, value))",
+            ),
+            Fix(
+                "With transformers, use PyTorch's own attention.",
+                'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")',
+            ),
         ),
-        Fix(
-            "Compute attention in bfloat16.", "query, key, value = (x.to(torch.bfloat16) for x in (query, key, value))"
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.ATTENTION,),
+    ),
+    KnownError(
+        id="sync-debug",
+        section=SECTION,
+        title="CPU waits for the GPU",
+        summary="An operation made the program wait for the GPU, and set_sync_debug_mode reports it.",
+        context=ContextState.ALIVE,
+        patterns=(literal("called a synchronizing CUDA operation"),),
+        causes=(
+            "A value was read on the CPU: .item(), .cpu(), float(tensor) or print.",
+            "The size of a result depends on data: nonzero, a boolean mask, unique.",
         ),
-        Fix(
-            "With transformers, use PyTorch's own attention.",
-            'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")',
+        fixes=(
+            Fix("Accumulate on the GPU, and read the sum only occasionally.", "total += loss.detach()"),
+            Fix("Copy from pinned memory without waiting.", "batch = batch.to(device, non_blocking=True)"),
+            Fix("Replace a mask with torch.where, which keeps the shape.", "values = torch.where(mask, values, 0.0)"),
         ),
+        empty_cache="Waits for the GPU itself: do not call it in the training loop.",
+        sources=("https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html",),
     ),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=(_ATTENTION,),
+    KnownError(
+        id="amp-disabled",
+        section=SECTION,
+        title="Gradient scaling is disabled",
+        summary="A GradScaler for CUDA was created where CUDA is not available, so it has no effect.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(literal("GradScaler is enabled, but CUDA is not available"),),
+        causes=("The program runs on the CPU, intentionally or because no GPU was usable.",),
+        fixes=(
+            Fix("Check whether PyTorch finds the GPU.", "python -c 'import torch; print(torch.cuda.is_available())'"),
+            Fix("Pass the device type that is in use.", "scaler = torch.amp.GradScaler(device.type)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.AMP,),
+    ),
+    KnownError(
+        id="cublas-init",
+        section=SECTION,
+        title="cuBLAS initialization failed",
+        summary="cuBLAS, the matrix multiplication library, could not create its handle.",
+        context=ContextState.ALIVE,
+        patterns=(Pattern("CUBLAS_STATUS_", r"\bCUBLAS_STATUS_(?P<status>NOT_INITIALIZED|ALLOC_FAILED)\b"),),
+        causes=(
+            "The GPU is full, and the handle does not fit: then the real error is out of memory.",
+            "An earlier error, such as a device-side assert, is reported only here; the context is then dead.",
+            "Another version of cuBLAS is found first.",
+        ),
+        fixes=(
+            fixes.LIST_PROCESSES,
+            fixes.MEMORY_FOR_LIBRARIES,
+            Fix(
+                "Create the handle while memory is free, before the large tensors.",
+                "torch.ones(8, 8, device=device).mm(torch.ones(8, 8, device=device))",
+            ),
+            fixes.LAUNCH_BLOCKING,
+            fixes.BUNDLED_LIBRARIES,
+        ),
+        empty_cache="Helps if PyTorch's unused cache fills the GPU: the handle is allocated outside that cache.",
+        see_more=(_WHICH_LIBRARIES,),
+        sources=(sources.CUBLAS,),
+    ),
+    KnownError(
+        id="cublas-exec",
+        section=SECTION,
+        title="cuBLAS call failed",
+        summary="A matrix multiplication failed, or cuBLAS rejected its arguments.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "CUBLAS_STATUS_",
+                r"\bCUBLAS_STATUS_(?P<status>EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|ARCH_MISMATCH|NOT_SUPPORTED"
+                r"|MAPPING_ERROR|LICENSE_ERROR)\b(?: when calling `(?P<call>\w{1,60}))?",
+            ),
+        ),
+        causes=(
+            "An illegal memory access or an assert in an earlier kernel is reported only here.",
+            "Another version of cuBLAS is found first.",
+            "A dimension exceeds 2**31, a tensor is empty, or a stride is not supported.",
+            "This GPU does not support the type, such as float8.",
+        ),
+        fixes=(
+            fixes.LAUNCH_BLOCKING,
+            fixes.BUNDLED_LIBRARIES,
+            Fix(
+                "As a cross-check, use cuBLASLt instead of cuBLAS.",
+                'import torch\n\ntorch.backends.cuda.preferred_blas_library("cublaslt")',
+            ),
+            Fix(
+                "Print the shapes, strides and types of the operands.",
+                "print(a.shape, a.stride(), a.dtype, b.shape, b.stride(), b.dtype)",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(_WHICH_LIBRARIES, fixes.SHOW_VERSIONS),
+        sources=(sources.CUBLAS, sources.CUDA_NOTES),
+    ),
+    KnownError(
+        id="cudnn-init",
+        section=SECTION,
+        title="cuDNN call failed",
+        summary="cuDNN, the library for convolutions and recurrent layers, could not be initialized or failed.",
+        context=ContextState.ALIVE,
+        patterns=(Pattern("cuDNN error: CUDNN_STATUS_", r"cuDNN error: (?P<status>CUDNN_STATUS_\w{1,60})"),),
+        causes=(
+            "No memory is left for the handle or the workspace.",
+            "Another version of cuDNN is found first.",
+            "An error in an earlier kernel is reported only here; the context is then dead.",
+            "NOT_SUPPORTED: cuDNN does not support the layout, size or type; often the input is not contiguous.",
+        ),
+        fixes=(
+            fixes.LIST_PROCESSES,
+            fixes.BUNDLED_LIBRARIES,
+            Fix("Pass contiguous inputs.", "output = layer(hidden.contiguous())"),
+            Fix(
+                "Check whether the program works without cuDNN, to distinguish the causes.",
+                "import torch\n\ntorch.backends.cudnn.enabled = False",
+            ),
+            fixes.LAUNCH_BLOCKING,
+        ),
+        empty_cache=(
+            "Helps only if PyTorch's unused cache leaves no room for the handle, which is allocated outside the cache."
+        ),
+        see_more=(_WHICH_LIBRARIES, fixes.SHOW_VERSIONS),
+        sources=(sources.CUDNN,),
+    ),
+    KnownError(
+        id="cudnn-version",
+        section=SECTION,
+        title="Wrong cuDNN version",
+        summary="PyTorch loaded another cuDNN version than the one it was built with.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "cuDNN version incompatibility: PyTorch was compiled",
+                r"cuDNN version incompatibility: PyTorch was compiled {1,3}against \((?P<built>[\d, ]{1,20})\)"
+                r"(?: but found runtime version \((?P<found>[\d, ]{1,20})\))?",
+            ),
+        ),
+        causes=(
+            "LD_LIBRARY_PATH points to the system's cuDNN.",
+            "Another package requires a different version of NVIDIA's cuDNN wheel.",
+        ),
+        fixes=(
+            fixes.BUNDLED_LIBRARIES,
+            Fix("Reinstall PyTorch, which restores its bundled cuDNN.", "pip install --force-reinstall torch"),
+            _WHICH_LIBRARIES,
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.CUDNN_VERSION_CHECK,),
+    ),
+    KnownError(
+        id="cudnn-engine",
+        section=SECTION,
+        title="cuDNN found no algorithm",
+        summary="cuDNN has no algorithm for the shapes, the type, the GPU and the free memory.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("Unable to find a valid cuDNN algorithm to run convolution"),
+            Pattern(
+                "was unable to find an engine",
+                r"\b(?:GET|FIND) was unable to find an engine to execute this computation",
+            ),
+            Pattern("cuDNN Frontend error:", r"cuDNN Frontend error: (?P<reason>[^\n]{1,200})"),
+        ),
+        causes=(
+            "The GPU is full, and no algorithm's workspace fits: then the real error is out of memory.",
+            "This version of cuDNN does not support the GPU, the type or the layout.",
+        ),
+        fixes=(
+            fixes.LIST_PROCESSES,
+            Fix("Use a smaller batch.", "loader = DataLoader(dataset, batch_size=8)"),
+            Fix(
+                "Disable the cuDNN benchmark, which tries algorithms with large workspaces.",
+                "import torch\n\ntorch.backends.cudnn.benchmark = False",
+            ),
+            Fix("For attention, disable cuDNN.", "import torch\n\ntorch.backends.cuda.enable_cudnn_sdp(False)"),
+            Fix("Install a newer PyTorch, which includes a newer cuDNN.", "pip install --upgrade torch"),
+        ),
+        empty_cache="Little effect: workspaces come from PyTorch's own allocator, which empties its cache itself.",
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=(sources.CUDNN, sources.CUDA_NOTES),
+    ),
+    KnownError(
+        id="cufft",
+        section=SECTION,
+        title="cuFFT call failed",
+        summary="cuFFT, the Fourier transform library, failed or rejected the size.",
+        context=ContextState.ALIVE,
+        patterns=(Pattern("cuFFT error: CUFFT_", r"cuFFT error: (?P<status>CUFFT_\w{1,40})"),),
+        causes=(
+            "The build of PyTorch is older than the GPU.",
+            "Cached plans fill the memory.",
+            "In half precision, the size is not a power of two.",
+        ),
+        fixes=(
+            Fix("Install a newer PyTorch.", "pip install --upgrade torch"),
+            Fix("Clear the cache of plans.", "torch.backends.cuda.cufft_plan_cache.clear()"),
+            Fix("Transform in single precision.", "spectrum = torch.fft.rfft(signal.float())"),
+        ),
+        empty_cache="Does not clear cuFFT's plans; torch.backends.cuda.cufft_plan_cache.clear() does.",
+        see_more=(fixes.LAUNCH_BLOCKING, fixes.SHOW_VERSIONS),
+        sources=(sources.CUDA_NOTES, "https://docs.nvidia.com/cuda/cufft/index.html"),
+    ),
 )
-
-_SYNCHRONIZATION: Final = KnownError(
-    id="sync-debug",
-    section=_SECTION,
-    title="The host waits for the GPU",
-    summary="An operation made the program wait for the GPU, and set_sync_debug_mode reports it.",
-    context=Context.ALIVE,
-    patterns=(literal("called a synchronizing CUDA operation"),),
-    causes=(
-        "A value was read on the CPU: .item(), .cpu(), float(tensor), print.",
-        "A result's size depends on values: nonzero, a boolean mask, unique.",
-    ),
-    fixes=(
-        Fix("Add up on the GPU, and read the sum now and then.", "total += loss.detach()"),
-        Fix("Copy from pinned memory without waiting.", "batch = batch.to(device, non_blocking=True)"),
-        Fix("Replace a mask by torch.where, which keeps the shape.", "values = torch.where(mask, values, 0.0)"),
-    ),
-    empty_cache="Waits for the GPU itself: do not call it within the training loop.",
-    sources=("https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html",),
-)
-
-_SCALER: Final = KnownError(
-    id="amp-disabled",
-    section=_SECTION,
-    title="Gradient scaling switched itself off",
-    summary="A GradScaler for CUDA was made where there is no CUDA, so it does nothing.",
-    context=Context.NOT_APPLICABLE,
-    patterns=(literal("GradScaler is enabled, but CUDA is not available"),),
-    causes=("The program runs on the CPU, on purpose or because no GPU could be used.",),
-    fixes=(
-        Fix("See whether PyTorch finds the GPU.", "python -c 'import torch; print(torch.cuda.is_available())'"),
-        Fix("Name the device that is used.", "scaler = torch.amp.GradScaler(device.type)"),
-    ),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=(_AMP,),
-)
-
-ERRORS: Final = (_DEVICES, _TYPES, _SHAPES, _NUMPY, _CHECKPOINT, _ATTENTION_KERNEL, _SYNCHRONIZATION, _SCALER)

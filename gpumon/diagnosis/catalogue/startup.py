@@ -1,218 +1,360 @@
-"""Errors of the start: PyTorch and the process around it keep CUDA from being used."""
+"""Errors of CUDA initialization: the PyTorch build, the process, the container, and the driver."""
 
 from typing import Final
 
-from gpumon.diagnosis.catalogue.shared import (
-    CUDA_ERRORS,
-    CUDA_NOTES,
-    LAUNCH_BLOCKING,
-    MULTIPROCESSING_NOTES,
-    NO_CONTEXT_YET,
-    NO_MEMORY_MATTER,
-    ONE_PROCESS_A_GPU,
-    PYTORCH_INSTALL,
-    VERSIONS,
-    cuda_error,
-    literal,
-    names,
-)
-from gpumon.diagnosis.known import Context, Fix, KnownError, Pattern
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.wording import NO_CONTEXT_YET, NOT_ABOUT_MEMORY, cuda_error, literal, name
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
-_SECTION: Final = "Start-up"
+SECTION: Final = "Start-up"
 
-_CPU_BUILD: Final = KnownError(
-    id="not-compiled",
-    section=_SECTION,
-    title="PyTorch without CUDA",
-    summary="The installed PyTorch is a build for the CPU alone.",
-    context=Context.NOT_APPLICABLE,
-    patterns=(literal("Torch not compiled with CUDA enabled"),),
-    causes=(
-        "PyPI's wheels for Windows and macOS hold no CUDA.",
-        "Another package's requirements replaced the CUDA build.",
-        "The CPU index was chosen at installation.",
-    ),
-    fixes=(
-        Fix(
-            "See what is installed; None stands for a CPU build.", "python -c 'import torch; print(torch.version.cuda)'"
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="not-compiled",
+        section=SECTION,
+        title="PyTorch build without CUDA",
+        summary="The installed PyTorch is a CPU-only build.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(literal("Torch not compiled with CUDA enabled"),),
+        causes=(
+            "PyPI's wheels for Windows and macOS contain no CUDA.",
+            "The requirements of another package replaced the CUDA build.",
+            "PyTorch was installed from the CPU index.",
         ),
-        Fix(
-            "Install a build with CUDA.",
-            "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+        fixes=(
+            Fix(
+                "Check the installed build; None means a CPU build.",
+                "python -c 'import torch; print(torch.version.cuda)'",
+            ),
+            Fix(
+                "Install a build with CUDA.",
+                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+            ),
+            Fix(
+                "Write the program so that it runs on both.",
+                'device = "cuda" if torch.cuda.is_available() else "cpu"',
+            ),
         ),
-        Fix("Write the program so that it runs on either.", 'device = "cuda" if torch.cuda.is_available() else "cpu"'),
+        empty_cache=NO_CONTEXT_YET,
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=(sources.PYTORCH_INSTALL,),
     ),
-    empty_cache=NO_CONTEXT_YET,
-    see_more=(VERSIONS,),
-    sources=(PYTORCH_INSTALL,),
-)
-
-_NO_GPUS: Final = KnownError(
-    id="no-gpus",
-    section=_SECTION,
-    title="No CUDA GPUs are available",
-    summary="The driver answers, but this process is allowed to see no GPU.",
-    context=Context.NOT_APPLICABLE,
-    patterns=(
-        literal("No CUDA GPUs are available"),
-        literal("no CUDA-capable device is detected"),
-        *names("cudaErrorNoDevice", "CUDA_ERROR_NO_DEVICE"),
-    ),
-    causes=(
-        "CUDA_VISIBLE_DEVICES is empty, -1, or names an index or UUID that does not exist.",
-        "The container was started without GPUs, or the scheduler gave the job none.",
-        "Every GPU is in MIG mode and has no instance.",
-        "The GPU was lost, which the kernel log tells.",
-    ),
-    fixes=(
-        Fix(
-            "See what the process may use, and try without.", 'echo "$CUDA_VISIBLE_DEVICES"; unset CUDA_VISIBLE_DEVICES'
+    KnownError(
+        id="no-gpus",
+        section=SECTION,
+        title="No CUDA GPUs are available",
+        summary="The driver responds, but this process has access to no GPU.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("No CUDA GPUs are available"),
+            literal("no CUDA-capable device is detected"),
+            name("cudaErrorNoDevice"),
+            name("CUDA_ERROR_NO_DEVICE"),
         ),
-        Fix("See which GPUs and device files there are.", "nvidia-smi -L; ls -l /dev/nvidia*"),
-        Fix("Give the container its GPUs.", "docker run --rm --gpus all IMAGE nvidia-smi -L"),
-        Fix("In a Slurm job, ask for a GPU.", "srun --gpus=1 nvidia-smi -L"),
-        Fix("With MIG, create instances, or name one by its UUID.", "sudo nvidia-smi mig -lgi; nvidia-smi -L"),
-    ),
-    empty_cache=NO_CONTEXT_YET,
-    sources=(CUDA_NOTES, CUDA_ERRORS),
-)
-
-_ORDINAL: Final = KnownError(
-    id="bad-ordinal",
-    section=_SECTION,
-    title="There is no GPU of this number",
-    summary="The program asked for a GPU whose number is not below the count that it sees.",
-    context=Context.ALIVE,
-    patterns=(literal("invalid device ordinal"), *names("cudaErrorInvalidDevice", "CUDA_ERROR_INVALID_DEVICE")),
-    causes=(
-        "More processes were started than there are GPUs.",
-        "CUDA_VISIBLE_DEVICES hides some; those that are left count from 0.",
-        "The number of the rank over all machines was used where that within the machine is meant.",
-    ),
-    fixes=(
-        Fix("See how many the program sees.", "python -c 'import torch; print(torch.cuda.device_count())'"),
-        Fix(
-            "Use the rank within the machine.",
-            'import os\n\ntorch.cuda.set_device(int(os.environ["LOCAL_RANK"]))',
+        causes=(
+            "CUDA_VISIBLE_DEVICES is empty or -1, or names an index or UUID that does not exist.",
+            "The container was started without GPUs, or the scheduler assigned none to the job.",
+            "Every GPU is in MIG mode and has no instance.",
+            "The GPU was lost; the kernel log then contains an Xid.",
         ),
-        ONE_PROCESS_A_GPU,
-        Fix("Show all of them.", "unset CUDA_VISIBLE_DEVICES"),
+        fixes=(
+            Fix(
+                "Check which GPUs the process may use, and try without the variable.",
+                'echo "$CUDA_VISIBLE_DEVICES"; unset CUDA_VISIBLE_DEVICES',
+            ),
+            Fix("List the GPUs and the device files.", "nvidia-smi -L; ls -l /dev/nvidia*"),
+            Fix("Give the container access to its GPUs.", "docker run --rm --gpus all IMAGE nvidia-smi -L"),
+            Fix("In a Slurm job, request a GPU.", "srun --gpus=1 nvidia-smi -L"),
+            Fix("With MIG, create instances, or select one by its UUID.", "sudo nvidia-smi mig -lgi; nvidia-smi -L"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(sources.CUDA_NOTES, sources.CUDA_ERRORS),
     ),
-    empty_cache=NO_MEMORY_MATTER,
-    sources=(CUDA_ERRORS, "https://docs.pytorch.org/docs/stable/elastic/run.html"),
-)
-
-_BUSY: Final = KnownError(
-    id="busy",
-    section=_SECTION,
-    title="GPU busy or unavailable",
-    summary="The GPU is there, but the driver did not let this process make a context on it.",
-    context=Context.ALIVE,
-    patterns=(
-        Pattern("busy or unavailable", r"CUDA-capable device(?:\(s\) is/are|s are) busy or unavailable"),
-        *names("cudaErrorDevicesUnavailable", "cudaErrorDeviceUnavailable", "CUDA_ERROR_DEVICE_UNAVAILABLE"),
+    KnownError(
+        id="bad-ordinal",
+        section=SECTION,
+        title="Invalid GPU index",
+        summary="The program requested a GPU whose index is not less than the number of visible GPUs.",
+        context=ContextState.ALIVE,
+        patterns=(literal("invalid device ordinal"), name("cudaErrorInvalidDevice"), name("CUDA_ERROR_INVALID_DEVICE")),
+        causes=(
+            "More processes were started than there are GPUs.",
+            "CUDA_VISIBLE_DEVICES hides some GPUs; the visible ones are numbered from 0.",
+            "The global rank was used where the local rank is required.",
+        ),
+        fixes=(
+            fixes.DEVICE_COUNT,
+            Fix(
+                "Use the local rank.",
+                'import os\n\ntorch.cuda.set_device(int(os.environ["LOCAL_RANK"]))',
+            ),
+            fixes.ONE_PROCESS_PER_GPU,
+            Fix("Make all GPUs visible.", "unset CUDA_VISIBLE_DEVICES"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.CUDA_ERRORS, "https://docs.pytorch.org/docs/stable/elastic/run.html"),
     ),
-    causes=(
-        "The compute mode allows one process, and another one is on the GPU; or it prohibits all.",
-        "The GPU is in MIG mode and has no compute instance.",
-        "The GPU has failed and needs a reset.",
+    KnownError(
+        id="busy",
+        section=SECTION,
+        title="GPU busy or unavailable",
+        summary="The GPU exists, but the driver did not let this process create a context on it.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("busy or unavailable", r"CUDA-capable device(?:\(s\) is/are|s are) busy or unavailable"),
+            name("cudaErrorDevicesUnavailable"),
+            name("cudaErrorDeviceUnavailable"),
+            name("CUDA_ERROR_DEVICE_UNAVAILABLE"),
+        ),
+        causes=(
+            "The compute mode allows one process and another one uses the GPU, or the mode prohibits all processes.",
+            "The GPU is in MIG mode and has no compute instance.",
+            "The GPU has failed and needs a reset.",
+        ),
+        fixes=(
+            Fix("Show the compute mode and the processes on the GPU.", "nvidia-smi -q -d COMPUTE; nvidia-smi"),
+            Fix("Allow several processes.", "sudo nvidia-smi -i 0 -c DEFAULT"),
+            Fix("Or choose another GPU.", "CUDA_VISIBLE_DEVICES=1 python train.py"),
+            Fix("With MIG, list the instances.", "sudo nvidia-smi mig -lgi; sudo nvidia-smi mig -lci"),
+        ),
+        empty_cache="No effect: this process holds no memory of that GPU yet.",
+        sources=(sources.CUDA_ERRORS,),
     ),
-    fixes=(
-        Fix("See the compute mode and who is there.", "nvidia-smi -q -d COMPUTE; nvidia-smi"),
-        Fix("Allow several processes.", "sudo nvidia-smi -i 0 -c DEFAULT"),
-        Fix("Or choose another GPU.", "CUDA_VISIBLE_DEVICES=1 python train.py"),
-        Fix("With MIG, see which instances there are.", "sudo nvidia-smi mig -lgi; sudo nvidia-smi mig -lci"),
-    ),
-    empty_cache="Does nothing here: this process holds no memory of that GPU yet.",
-    sources=(CUDA_ERRORS,),
-)
-
-_FORK: Final = KnownError(
-    id="fork",
-    section=_SECTION,
-    title="CUDA after a fork",
-    summary="A process that had used CUDA was forked, and its child used CUDA too, which CUDA does not allow.",
-    context=Context.NOT_APPLICABLE,
-    patterns=(literal("Cannot re-initialize CUDA in forked subprocess"),),
-    causes=(
-        "The dataset touches CUDA in the DataLoader's workers.",
-        "The parent used CUDA before it started its processes, which Linux forks by default before Python 3.14.",
-        "A server loads the model before it forks its workers.",
-    ),
-    fixes=(
-        Fix("Keep datasets and collate functions on the CPU."),
-        Fix(
-            "Start processes anew rather than fork them.",
-            """\
+    KnownError(
+        id="fork",
+        section=SECTION,
+        title="CUDA after a fork",
+        summary=(
+            "A process that had used CUDA was forked, and the child used CUDA as well, which CUDA does not support."
+        ),
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(literal("Cannot re-initialize CUDA in forked subprocess"),),
+        causes=(
+            "The dataset uses CUDA in the DataLoader's workers.",
+            "The parent used CUDA before it started its processes, which Linux forks by default before Python 3.14.",
+            "A server loads the model before it forks its workers.",
+        ),
+        fixes=(
+            Fix("Keep datasets and collate functions on the CPU."),
+            Fix(
+                "Spawn processes instead of forking them.",
+                """\
 import torch.multiprocessing
 
 if __name__ == "__main__":
     torch.multiprocessing.set_start_method("spawn")
     main()""",
+            ),
+            Fix(
+                "Or set the start method for the DataLoader only.",
+                'loader = DataLoader(dataset, num_workers=4, multiprocessing_context="spawn")',
+            ),
+            Fix(
+                "Check for a GPU without initializing CUDA.",
+                "PYTORCH_NVML_BASED_CUDA_CHECK=1 python train.py",
+            ),
         ),
-        Fix(
-            "Or tell the DataLoader alone.",
-            'loader = DataLoader(dataset, num_workers=4, multiprocessing_context="spawn")',
-        ),
-        Fix(
-            "Ask whether there is a GPU without starting CUDA.",
-            "PYTORCH_NVML_BASED_CUDA_CHECK=1 python train.py",
-        ),
+        empty_cache="No effect: the child has no context, and the parent's context is not affected.",
+        sources=(sources.MULTIPROCESSING_NOTES, sources.CUDA_NOTES),
     ),
-    empty_cache="Does nothing here: the child has no context of its own, and the parent's is not affected.",
-    sources=(MULTIPROCESSING_NOTES, CUDA_NOTES),
+    KnownError(
+        id="lazy-init",
+        section=SECTION,
+        title="Deferred CUDA call failed",
+        summary=(
+            "A call such as manual_seed was deferred until CUDA was initialized, and then failed; the text after "
+            "it is the cause."
+        ),
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "CUDA call failed lazily at initialization with error",
+                r"CUDA call failed lazily at initialization with error(?:: (?P<reason>[^\n]{1,200}))?",
+            ),
+        ),
+        causes=(
+            "A GPU index does not exist.",
+            "The driver is too old, or no GPU is usable.",
+            "An earlier error killed the CUDA context.",
+        ),
+        fixes=(
+            Fix("Read the text after `with error`: it is the cause."),
+            fixes.DEVICE_COUNT,
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        see_more=(fixes.LAUNCH_BLOCKING,),
+        sources=("https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py",),
+        is_echo=True,
+    ),
+    KnownError(
+        id="init-error-3",
+        section=SECTION,
+        title="CUDA initialization failed",
+        summary="The driver could not be initialized in this process.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            cuda_error("initialization error"),
+            cuda_error("OS call failed"),
+            name("cudaErrorInitializationError"),
+            name("CUDA_ERROR_NOT_INITIALIZED"),
+            name("cudaErrorOperatingSystem"),
+        ),
+        causes=(
+            "A library used CUDA in a process that was forked after CUDA was initialized.",
+            "The device files cannot be opened: missing permissions, or a container without /dev/nvidia-uvm.",
+            "The container or a sandbox blocks a system call.",
+        ),
+        fixes=(
+            Fix("Spawn processes instead of forking them.", 'torch.multiprocessing.set_start_method("spawn")'),
+            Fix("Check whether the device files exist and can be read and written.", "ls -l /dev/nvidia*; id"),
+            Fix("Check whether another program can use the GPU.", "python -c 'import torch; torch.zeros(1).cuda()'"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(sources.CUDA_ERRORS, sources.MULTIPROCESSING_NOTES),
+    ),
+    KnownError(
+        id="no-driver",
+        section=SECTION,
+        title="No NVIDIA driver",
+        summary="PyTorch did not find the driver's library, libcuda.so.1.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("Found no NVIDIA driver on your system"),
+            Pattern(
+                "libcuda.so.1: cannot open shared object file", r"\blibcuda\.so\.1: cannot open shared object file"
+            ),
+        ),
+        causes=(
+            "The container was started without GPUs, or the host lacks the NVIDIA Container Toolkit.",
+            "No driver is installed, or the host has no NVIDIA GPU: a login node, for example.",
+            "In WSL, the Windows driver is missing.",
+        ),
+        fixes=(
+            Fix("Check whether the host has a driver.", "nvidia-smi"),
+            Fix("Start the container with GPUs.", "docker run --rm --gpus all IMAGE nvidia-smi"),
+            Fix(
+                "Install the driver; in WSL, install only the Windows driver, never one inside WSL.",
+                "sudo ubuntu-drivers install",
+            ),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=(sources.PYTORCH_INSTALL, sources.CONTAINER_TOOLKIT),
+    ),
+    KnownError(
+        id="driver-old",
+        section=SECTION,
+        title="Driver too old for this PyTorch",
+        summary="PyTorch was built for a newer CUDA version than the driver supports.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "The NVIDIA driver on your system is too old",
+                r"The NVIDIA driver on your system is too old(?: \(found version (?P<found>\d{1,8}))?",
+            ),
+            literal("CUDA driver version is insufficient for CUDA runtime version"),
+            name("cudaErrorInsufficientDriver"),
+        ),
+        causes=("A build for CUDA 13 needs driver branch 580 or later, a build for CUDA 12 needs 525 or later.",),
+        fixes=(
+            Fix("Check which CUDA version the driver supports.", "nvidia-smi | grep 'CUDA Version'"),
+            Fix(
+                "Install a PyTorch built for that CUDA version or an older one.",
+                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126",
+            ),
+            Fix("Or upgrade the driver and reboot.", "sudo ubuntu-drivers install && sudo reboot"),
+            Fix("On a data center GPU, the cuda-compat package supports a newer CUDA version without a new driver."),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=(f"{sources.CUDA_COMPATIBILITY}minor-version-compatibility.html", sources.PYTORCH_INSTALL),
+    ),
+    KnownError(
+        id="init-unknown",
+        section=SECTION,
+        title="CUDA initialization failed for an unknown reason",
+        summary="The driver is installed, but it could not be initialized.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("CUDA unknown error - this may be due to an incorrectly set up environment"),
+            literal("CUDA driver initialization failed, you might not have a CUDA gpu"),
+        ),
+        causes=(
+            "The host was suspended and resumed, and nvidia_uvm is in a bad state.",
+            "The nvidia_uvm module or /dev/nvidia-uvm is missing, as in a container started before the driver.",
+            "The driver was upgraded, and the old kernel module is still loaded.",
+            "The program changed CUDA_VISIBLE_DEVICES after CUDA was initialized.",
+        ),
+        fixes=(
+            Fix("Create the device files.", "sudo nvidia-modprobe -c 0 -u"),
+            fixes.RELOAD_UVM,
+            Fix("Restart the container, or reboot the host."),
+            Fix("Set CUDA_VISIBLE_DEVICES before the program starts.", "CUDA_VISIBLE_DEVICES=0 python train.py"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        see_more=(fixes.KERNEL_LOG, Fix("Check whether NVML works.", "nvidia-smi; ls -l /dev/nvidia*")),
+        sources=("https://github.com/pytorch/pytorch/issues/49081", sources.CUDA_ERRORS),
+    ),
+    KnownError(
+        id="fabric-802",
+        section=SECTION,
+        title="System not yet initialized",
+        summary="NVSwitch connects the GPUs, and the fabric between them is not ready.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            cuda_error("system not yet initialized"),
+            name("cudaErrorSystemNotReady"),
+            name("CUDA_ERROR_SYSTEM_NOT_READY"),
+        ),
+        causes=(
+            "The nvidia-fabricmanager service is not running.",
+            "The service and the driver have different versions, as after an upgrade of one of them.",
+            "The host has just booted, and the GPUs are still joining the fabric.",
+            "In a virtual machine, the host manages the fabric, or confidential computing has not released the GPU.",
+        ),
+        fixes=(
+            Fix("Start the service.", "sudo systemctl enable --now nvidia-fabricmanager"),
+            Fix(
+                "Compare its version with the driver's version.",
+                "nv-fabricmanager --version; cat /sys/module/nvidia/version",
+            ),
+            Fix(
+                "Check whether the fabric is ready: state Completed, status Success.",
+                "nvidia-smi -q | grep -A 3 -i fabric",
+            ),
+            Fix("Check why the service fails.", "journalctl -u nvidia-fabricmanager --since today"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        see_more=(fixes.KERNEL_LOG,),
+        sources=(sources.FABRIC_MANAGER, sources.CUDA_ERRORS, "https://github.com/pytorch/pytorch/issues/35710"),
+    ),
+    KnownError(
+        id="compat-803-804",
+        section=SECTION,
+        title="Driver and CUDA library do not match",
+        summary="The loaded libcuda and the driver's kernel module do not work together.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("system has unsupported display driver / cuda driver combination"),
+            literal("forward compatibility was attempted on non supported HW"),
+            name("cudaErrorSystemDriverMismatch"),
+            name("cudaErrorCompatNotSupportedOnDevice"),
+        ),
+        causes=(
+            "803: the driver packages were upgraded, and the old kernel module is still loaded.",
+            "803: the container has several copies of libcuda, and one of another driver version is found first.",
+            "804: the cuda-compat library was loaded on a GPU that is not a data center GPU.",
+        ),
+        fixes=(
+            Fix(
+                "List the copies of libcuda, and show the module's version.",
+                "ldconfig -p | grep libcuda; cat /sys/module/nvidia/version",
+            ),
+            Fix("Remove cuda-compat from the library search path.", "unset LD_LIBRARY_PATH"),
+            Fix("Reboot after a driver upgrade.", "sudo reboot"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=(sources.CUDA_COMPATIBILITY, sources.CUDA_ERRORS),
+    ),
 )
-
-_DEFERRED: Final = KnownError(
-    id="lazy-init",
-    section=_SECTION,
-    title="A call that waited for CUDA has failed",
-    summary="A call such as manual_seed was kept until CUDA started, and failed then; the text after it is the cause.",
-    context=Context.NOT_APPLICABLE,
-    patterns=(
-        Pattern(
-            "CUDA call failed lazily at initialization with error",
-            r"CUDA call failed lazily at initialization with error(?:: (?P<reason>[^\n]{1,200}))?",
-        ),
-    ),
-    causes=(
-        "The number of a GPU does not exist.",
-        "The driver is too old, or no GPU can be used.",
-        "An error before has left the context dead.",
-    ),
-    fixes=(
-        Fix("Read what stands behind `with error`: it is the cause."),
-        Fix("See how many GPUs the program sees.", "python -c 'import torch; print(torch.cuda.device_count())'"),
-    ),
-    empty_cache=NO_CONTEXT_YET,
-    see_more=(LAUNCH_BLOCKING,),
-    sources=("https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py",),
-    is_echo=True,
-)
-
-_INITIALIZATION: Final = KnownError(
-    id="init-error-3",
-    section=_SECTION,
-    title="CUDA could not start",
-    summary="The driver could not be started in this process.",
-    context=Context.UNKNOWN,
-    patterns=(
-        cuda_error("initialization error"),
-        cuda_error("OS call failed"),
-        *names("cudaErrorInitializationError", "CUDA_ERROR_NOT_INITIALIZED", "cudaErrorOperatingSystem"),
-    ),
-    causes=(
-        "A library used CUDA in a process that was forked after CUDA had started.",
-        "The device files cannot be opened: permissions, or a container without /dev/nvidia-uvm.",
-        "The container or a sandbox forbids a system call.",
-    ),
-    fixes=(
-        Fix("Start processes anew rather than fork them.", 'torch.multiprocessing.set_start_method("spawn")'),
-        Fix("See whether the device files are there and may be read and written.", "ls -l /dev/nvidia*; id"),
-        Fix("See whether another program can use the GPU.", "python -c 'import torch; torch.zeros(1).cuda()'"),
-    ),
-    empty_cache=NO_CONTEXT_YET,
-    sources=(CUDA_ERRORS, MULTIPROCESSING_NOTES),
-)
-
-ERRORS: Final = (_CPU_BUILD, _NO_GPUS, _ORDINAL, _BUSY, _FORK, _DEFERRED, _INITIALIZATION)

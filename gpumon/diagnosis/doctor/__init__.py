@@ -1,1 +1,1 @@
-"""What the doctor looks at, as pure functions of facts that are gathered elsewhere."""
+"""The checks of gpumon doctor, as pure functions of facts that are gathered elsewhere."""

@@ -1,4 +1,4 @@
-"""What PyTorch's allocator takes as its configuration: keys and values, read as torch reads them."""
+"""The configuration of PyTorch's allocator: its keys and values, parsed as torch parses them."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -8,54 +8,54 @@ from typing import Final
 from gpumon.core.text import safe_text
 
 VARIABLES: Final = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-"""The first one counts, if both are set."""
+"""The first has precedence if both are set."""
 
-_LEAST_SPLIT_MB: Final = 20
+_MIN_SPLIT_MB: Final = 20
 _PAIR: Final = re.compile(r"([^:,\[\]]*):(\[[^\]]*\]|[^,]*)(?:,|$)")
 _OPTION: Final = re.compile(r"[\w>]+:(\w+)", re.ASCII)
 
 
 def _is_boolean(value: str) -> str:
-    return "" if value in {"True", "False"} else "it takes True or False, spelled so"
+    return "" if value in {"True", "False"} else "must be True or False"
 
 
 def _is_whole(value: str) -> str:
-    return "" if value.isdecimal() else "it takes a whole number"
+    return "" if value.isdecimal() else "must be a whole number"
 
 
 def _is_split(value: str) -> str:
     if not value.isdecimal():
-        return "it takes a whole number of MiB"
-    return "" if int(value) >= _LEAST_SPLIT_MB else f"it takes {_LEAST_SPLIT_MB} (MiB) or more"
+        return "must be a whole number of MiB"
+    return "" if int(value) >= _MIN_SPLIT_MB else f"must be {_MIN_SPLIT_MB} (MiB) or more"
 
 
 def _is_inner_share(value: str) -> str:
     number = _number(value)
-    return "" if number is not None and 0 < number < 1 else "it takes a number between 0 and 1, neither of them"
+    return "" if number is not None and 0 < number < 1 else "must be greater than 0 and less than 1"
 
 
 def _is_share(value: str) -> str:
     number = _number(value)
-    return "" if number is not None and 0 <= number <= 1 else "it takes a number from 0 to 1"
+    return "" if number is not None and 0 <= number <= 1 else "must be a number from 0 to 1"
 
 
 def _is_backend(value: str) -> str:
-    return "" if value in {"native", "cudaMallocAsync"} else "it takes native or cudaMallocAsync"
+    return "" if value in {"native", "cudaMallocAsync"} else "must be native or cudaMallocAsync"
 
 
 def _is_power_of_two(value: str) -> str:
     parts = [value]
     is_list = value.startswith("[")
     if is_list:
-        found = [_OPTION.fullmatch(part) for part in value[1:-1].split(",")]
-        parts = [part[1] if part else "" for part in found]
-    fewest_bits = 0 if is_list else 1  # in a list, 0 leaves sizes as they are
-    right = all(part.isdecimal() and fewest_bits <= int(part).bit_count() <= 1 for part in parts)
-    return "" if right else "it takes a power of two, or a list such as [256:1,512:2,>:4]"
+        matches = [_OPTION.fullmatch(part) for part in value[1:-1].split(",")]
+        parts = [match[1] if match else "" for match in matches]
+    min_bits = 0 if is_list else 1  # in a list, 0 leaves sizes unchanged
+    is_valid = all(part.isdecimal() and min_bits <= int(part).bit_count() <= 1 for part in parts)
+    return "" if is_valid else "must be a power of two, or a list such as [256:1,512:2,>:4]"
 
 
 def _is_handle(value: str) -> str:
-    return "" if value in {"posix_fd", "fabric"} else "it takes posix_fd or fabric"
+    return "" if value in {"posix_fd", "fabric"} else "must be posix_fd or fabric"
 
 
 _KEYS: Final[dict[str, Callable[[str], str]]] = {
@@ -79,31 +79,32 @@ _KEYS: Final[dict[str, Callable[[str], str]]] = {
     "roundup_power2_divisions": _is_power_of_two,
     "throw_on_cudamalloc_oom": _is_boolean,
 }
-"""The keys of torch 2.13, and what says against a value; older ones know fewer."""
+"""The keys of torch 2.13, each with a function that returns what is wrong with a value, or an empty text. Older
+releases have fewer keys."""
 
 
 def faults(configuration: str) -> Iterator[str]:
-    """What is wrong with a configuration, a sentence each."""
-    text = "".join(configuration.split())  # torch, too, ignores all white space
-    place = 0
-    while place < len(text):
-        pair = _PAIR.match(text, place)
+    """What is wrong with a configuration, one sentence per fault."""
+    text = "".join(configuration.split())  # torch ignores all white space, too
+    position = 0
+    while position < len(text):
+        pair = _PAIR.match(text, position)
         if pair is None:
-            yield f"{safe_text(text[place:], 40)!r} is no key:value."
+            yield f"{safe_text(text[position:], 40)!r} is not a key:value pair."
             return
-        place = pair.end()
+        position = pair.end()
         yield from _pair_faults(pair[1], pair[2])
 
 
 def _pair_faults(key: str, value: str) -> Iterator[str]:
-    judge = _KEYS.get(key)
-    if judge is not None:
-        said = judge(value)
-        if said:
-            yield f"{key}:{safe_text(value, 40)}: {said}."
+    fault_of = _KEYS.get(key)
+    if fault_of is not None:
+        fault = fault_of(value)
+        if fault:
+            yield f"{key}:{safe_text(value, 40)}: {fault}."
         return
-    near = get_close_matches(key, _KEYS, n=1)
-    yield f"There is no key {safe_text(key, 40)!r}{f'; near it is {near[0]}' if near else ''}."
+    similar = get_close_matches(key, _KEYS, n=1)
+    yield f"There is no key {safe_text(key, 40)!r}{f'; did you mean {similar[0]}?' if similar else '.'}"
 
 
 def _number(text: str) -> float | None:

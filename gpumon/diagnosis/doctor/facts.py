@@ -1,6 +1,6 @@
-"""What the doctor judges by: facts of the driver, the machine around the GPUs, the environment and each Python.
+"""The facts that the doctor judges: about the driver, the host, the environment, and each Python.
 
-Nothing here is gathered; a frame of the collector is a fact as well. A fact that could not be gathered is a `Problem`.
+They are gathered elsewhere. A frame of the collector is a fact, too. A fact that could not be gathered is a `Problem`.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from gpumon.core.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DeviceNode:
     """A device node of the driver.
 
     Attributes:
@@ -27,22 +27,22 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class DriverFiles:
-    """What the driver has put into the file system.
+    """What the file system shows of the driver.
 
     Attributes:
-        version: Of the kernel module that is loaded, or None.
-        modules: Loaded kernel modules whose names begin with ``nvidia``.
+        version: Version of the loaded kernel module, or None.
+        modules: Loaded kernel modules whose names begin with ``nvidia``, and ``nouveau``.
         nodes: Its device nodes.
         switches: How many NVSwitch chips the PCI bus shows.
-        has_fabric_manager: Whether the fabric manager runs where it can be seen.
+        has_fabric_manager: Whether a fabric manager process is visible.
         has_persistence_daemon: Whether the persistence daemon runs.
-        is_wsl: Whether this is Linux under Windows, where Windows has the driver.
+        is_wsl: Whether this is WSL, where Windows has the driver.
         is_container: Whether this is a container.
     """
 
     version: str | None = None
     modules: tuple[str, ...] = ()
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[DeviceNode, ...] = ()
     switches: int = 0
     has_fabric_manager: bool = False
     has_persistence_daemon: bool = False
@@ -52,12 +52,12 @@ class DriverFiles:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a child found in one step.
+    """The outcome of one step of a child process.
 
     Attributes:
-        answer: What it found; empty if it failed.
-        error: The exception, as text; empty if there was none.
-        seconds: How long it took.
+        answer: Its result; empty if it failed.
+        error: The exception as text; empty if there was none.
+        seconds: Its duration.
     """
 
     answer: Mapping[str, Any] = field(default_factory=dict)
@@ -67,12 +67,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What a child found.
+    """The outcome of a child process.
 
     Attributes:
-        done: Its steps by name, in their order.
-        ended_in: The step in which it ended before its time; empty if it came to its end.
-        ended_by: How it ended then: a signal, an exit code, or that its time was up.
+        done: Its completed steps by name, in order.
+        ended_in: The step during which it ended; empty if it completed.
+        ended_by: Why it ended early: a signal, an exit code, or a timeout.
     """
 
     done: Mapping[str, Step] = field(default_factory=dict)
@@ -80,35 +80,35 @@ class Steps:
     ended_by: str = ""
 
     def get(self, step: str) -> Step | None:
-        """A step, or None if it was not made or did not come to its end."""
+        """A step, or None if it was not started or did not complete."""
         return self.done.get(step)
 
-    def value(self, step: str, name: str) -> Any:  # noqa: ANN401 - it is whatever the child has written
+    def value(self, step: str, name: str) -> Any:  # noqa: ANN401 - any JSON value
         """A value of a step's answer, or None."""
-        found = self.done.get(step)
-        return None if found is None else found.answer.get(name)
+        outcome = self.done.get(step)
+        return None if outcome is None else outcome.answer.get(name)
 
     def error(self, step: str) -> str:
-        """Why a step failed, or that the child ended in it; empty if it went well or was not made."""
+        """Why a step failed, or why the child ended in it; empty if it succeeded or was not started."""
         if self.ended_in == step:
             return self.ended_by
-        found = self.done.get(step)
-        return "" if found is None else found.error
+        outcome = self.done.get(step)
+        return "" if outcome is None else outcome.error
 
 
 @dataclass(frozen=True, slots=True)
 class CudaStart:
-    """What the driver answers to a program that begins to use CUDA."""
+    """What the driver returns to a program that initializes CUDA."""
 
     steps: Steps
 
 
 @dataclass(frozen=True, slots=True)
 class KernelErrors:
-    """Errors of GPUs that the kernel log tells of, since boot.
+    """GPU errors in the kernel log since boot.
 
     Attributes:
-        xids: Bus id of the GPU and number of the error, in the order of the log.
+        xids: PCI bus ID of the GPU and number of the Xid, in the order of the log.
     """
 
     xids: tuple[tuple[str, int], ...] = ()
@@ -116,19 +116,19 @@ class KernelErrors:
 
 @dataclass(frozen=True, slots=True)
 class HostLimits:
-    """What a process may take of this machine; None is not known, or without limit where the name says so.
+    """The resources that a process may use. None means unknown, or unlimited where the description says so.
 
     Attributes:
         shared_bytes: Size of ``/dev/shm``.
-        shared_free_bytes: What is free of it.
-        locked_bytes: Memory that a process may lock (``ulimit -l``); None is without limit.
-        open_files: Files that a process may open (``ulimit -n``); None is without limit.
-        processes: Processes that a user may have (``ulimit -u``); None is without limit.
-        memory_bytes: Memory that the control group may use; None is without limit.
+        shared_free_bytes: Free space in it.
+        locked_bytes: Memory that a process may lock (``ulimit -l``); None means unlimited.
+        open_files: Files that a process may open (``ulimit -n``); None means unlimited.
+        processes: Processes that a user may have (``ulimit -u``); None means unlimited.
+        memory_bytes: Memory that the control group may use; None means unlimited.
         memory_total_bytes: Installed memory.
-        cpus_quota: Processors that the control group may use; None is without limit.
+        cpus_quota: Processors that the control group may use; None means unlimited.
         cpus_allowed: Processors on which this process may run.
-        has_infiniband: Whether the machine has InfiniBand or RoCE, which lock memory.
+        has_infiniband: Whether this host has InfiniBand or RoCE, which lock memory.
     """
 
     shared_bytes: int | None = None
@@ -148,10 +148,10 @@ class PciDevice:
     """A GPU as the PCI bus shows it.
 
     Attributes:
-        bus_id: As sysfs writes it, such as ``0000:1b:00.0``.
-        node: NUMA node, or None where there is only one or none is told.
+        bus_id: PCI bus ID as sysfs writes it, such as ``0000:1b:00.0``.
+        node: NUMA node, or None if there is only one or it is not reported.
         cpus: Processors of that node.
-        iommu: How the IOMMU handles it: ``DMA`` translates, ``identity`` passes through; empty without IOMMU.
+        iommu: Type of its IOMMU group: ``DMA`` translates, ``identity`` passes through; empty without an IOMMU.
     """
 
     bus_id: str
@@ -162,12 +162,12 @@ class PciDevice:
 
 @dataclass(frozen=True, slots=True)
 class PciTopology:
-    """How the GPUs hang on the PCI bus.
+    """How the GPUs are connected to the PCI bus.
 
     Attributes:
         devices: The GPUs.
-        redirecting: Bridges above the GPUs that send traffic between GPUs up to the root (ACS).
-        acs_problem: Why that could not be read, or None.
+        redirecting: Bridges above the GPUs that redirect traffic between GPUs to the root (ACS).
+        acs_problem: Why ACS could not be read, or None.
     """
 
     devices: tuple[PciDevice, ...] = ()
@@ -177,13 +177,13 @@ class PciTopology:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The environment of programs that are started from here.
+    """The environment that programs started from here get.
 
     Attributes:
         variables: Name to value.
         user: Login name.
-        interfaces: Network interfaces of this machine.
-        cpu_count: Its logical processors.
+        interfaces: Network interfaces of this host.
+        cpu_count: Logical processors of this host.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -198,31 +198,33 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Python:
-    """One Python, and what its torch answered.
+    """One Python interpreter, and the outcome of the steps that it ran.
 
     Attributes:
-        path: The program.
-        found_in: How gpumon came to it.
-        steps: What it answered.
+        path: The interpreter.
+        found_in: Where gpumon found it.
+        steps: The outcome of its steps.
+        refusal: Why gpumon did not run it; None if it did.
     """
 
     path: str
     found_in: str
     steps: Steps
+    refusal: Problem | None = None
 
     @property
     def has_torch(self) -> bool:
-        """Whether it has torch, however that works."""
+        """Whether torch is installed, working or not."""
         return self.steps.value("python", "has_torch") is True
 
 
 @dataclass(frozen=True, slots=True)
 class Pythons:
-    """Every Python that was asked.
+    """The Python interpreters that were examined.
 
     Attributes:
         asked: In the order in which gpumon would use them.
-        was_named: Whether the user has named the one.
+        was_named: Whether the user named the only one.
     """
 
     asked: tuple[Python, ...] = ()

@@ -1,157 +1,159 @@
-"""Checks of the machine around the GPUs: its limits, its memory nodes, and how the GPUs reach each other."""
+"""Checks of the host around the GPUs: its limits, its NUMA nodes, and how the GPUs reach each other."""
 
 from typing import Final
 
 from gpumon.core.model import Device
-from gpumon.core.units import bytes_text
-from gpumon.diagnosis.checks import Finding, fail, ok, skip, warn
+from gpumon.core.units import bytes_text, counted
+from gpumon.diagnosis.checks import CheckResult, fail, ok, skip, warn
+from gpumon.diagnosis.doctor.check import DoctorCheck, Gpus, gpus_text, joined
 from gpumon.diagnosis.doctor.facts import CudaStart, HostLimits, PciTopology
-from gpumon.diagnosis.doctor.rule import Gpus, Rule
-from gpumon.diagnosis.doctor.wording import counted, gpus_text, sentences
 
-_LEAST_SHARED: Final = 1 << 30
-"""Less is used up by a few workers of a DataLoader; containers get 64 MiB by default."""
-_LEAST_LOCKED: Final = 64 << 20
-_LEAST_FILES: Final = 4096
-_LEAST_PROCESSES: Final = 4096
+_MIN_SHARED_BYTES: Final = 1 << 30
+"""A few DataLoader workers use up less than this; containers get 64 MiB by default."""
+_MIN_LOCKED_BYTES: Final = 64 << 20
+_MIN_FILES: Final = 4096
+_MIN_PROCESSES: Final = 4096
 _SMALL_MEMORY_SHARE: Final = 0.25
-_ONE_GPU: Final = "There is one GPU."
-_BOOT: Final = "In the firmware, switch ACS off for the bridges above the GPUs; it has no use without virtual machines."
+_ONE_GPU: Final = "There is only one GPU."
+_NO_PCI_GPU: Final = "No GPU was found on the PCI bus."
+_ACS_FIX: Final = (
+    "Turn ACS off in the firmware for the bridges above the GPUs; only virtual machines with GPU passthrough need it."
+)
 
 
-def shared_memory(limits: HostLimits) -> Finding:
-    """The shared memory (/dev/shm) has room for the workers of a DataLoader and for NCCL."""
+def shared_memory(limits: HostLimits) -> CheckResult:
+    """Shared memory (/dev/shm) has room for DataLoader workers and NCCL."""
     total, free = limits.shared_bytes, limits.shared_free_bytes
     if total is None or free is None:
         return fail(
-            "There is no /dev/shm: DataLoader workers and NCCL need it.", "Mount it: sudo mount -t tmpfs shm /dev/shm."
+            "There is no /dev/shm. DataLoader workers and NCCL need it.", "Mount it: sudo mount -t tmpfs shm /dev/shm."
         )
-    told = f"{bytes_text(free)} free of {bytes_text(total)}"
-    if total < _LEAST_SHARED:
+    text = f"{bytes_text(free)} free of {bytes_text(total)}"
+    if total < _MIN_SHARED_BYTES:
         return warn(
-            f"{told}: DataLoader workers and NCCL end with a bus error when it is full.",
+            f"{text}. When it is full, DataLoader workers and NCCL crash with a bus error.",
             "Start the container with --shm-size=16g or --ipc=host, or mount a larger one.",
         )
-    if free < _LEAST_SHARED:
-        return warn(f"{told}: it is nearly full.", "Remove what ended programs have left there: ls -la /dev/shm.")
-    return ok(told)
+    if free < _MIN_SHARED_BYTES:
+        return warn(f"{text}: nearly full.", "Remove files that terminated programs left there: ls -la /dev/shm.")
+    return ok(text)
 
 
-def ulimits(limits: HostLimits) -> Finding:
-    """A process may open files, lock memory and start threads as training needs it."""
+def ulimits(limits: HostLimits) -> CheckResult:
+    """A process may open files, lock memory, and start threads as training needs it."""
     low, fixes = [], []
-    if limits.open_files is not None and limits.open_files < _LEAST_FILES:
-        low.append(f"{limits.open_files} open files (DataLoader workers run out of them).")
+    if limits.open_files is not None and limits.open_files < _MIN_FILES:
+        low.append(f"{limits.open_files} open files (too few for DataLoader workers).")
         fixes.append("ulimit -n 65536.")
-    if limits.has_infiniband and limits.locked_bytes is not None and limits.locked_bytes < _LEAST_LOCKED:
-        low.append(f"{bytes_text(limits.locked_bytes)} of locked memory (InfiniBand needs it without limit).")
+    if limits.has_infiniband and limits.locked_bytes is not None and limits.locked_bytes < _MIN_LOCKED_BYTES:
+        low.append(f"{bytes_text(limits.locked_bytes)} of locked memory (InfiniBand needs it unlimited).")
         fixes.append("ulimit -l unlimited; in a container, --ulimit memlock=-1.")
-    if limits.processes is not None and limits.processes < _LEAST_PROCESSES:
+    if limits.processes is not None and limits.processes < _MIN_PROCESSES:
         low.append(f"{limits.processes} processes and threads.")
         fixes.append("ulimit -u 65536.")
     if low:
-        return warn(sentences(("At most", *low)), sentences(fixes))
-    files = "any number of" if limits.open_files is None else str(limits.open_files)
+        return warn(joined(("At most", *low)), joined(fixes))
+    files = "unlimited" if limits.open_files is None else str(limits.open_files)
     locked = "unlimited" if limits.locked_bytes is None else bytes_text(limits.locked_bytes)
-    return ok(f"{files} files, {locked} locked memory{'' if limits.has_infiniband else ', and no InfiniBand'}")
+    return ok(f"{files} open files, {locked} locked memory{'' if limits.has_infiniband else ', no InfiniBand'}")
 
 
-def group_limits(limits: HostLimits) -> Finding:
-    """The control group leaves enough of the machine's memory."""
-    told = []
+def group_limits(limits: HostLimits) -> CheckResult:
+    """The control group (cgroup) may use enough of the host's memory."""
+    listed = []
     if limits.cpus_quota is not None:
-        told.append(f"{limits.cpus_quota:g} CPUs")
+        listed.append(f"{limits.cpus_quota:g} CPUs")
     memory, total = limits.memory_bytes, limits.memory_total_bytes
     if memory is not None:
-        told.append(f"{bytes_text(memory)} of memory")
+        listed.append(f"{bytes_text(memory)} of memory")
         if total is not None and memory < _SMALL_MEMORY_SHARE * total:
             return warn(
-                f"The control group may use {bytes_text(memory)} of this machine's {bytes_text(total)}: beyond that "
-                "the kernel ends a process without a word (exit code 137).",
-                "Ask for more memory (--memory, or the job's request), or use fewer workers.",
+                f"The control group may use {bytes_text(memory)} of the {bytes_text(total)} of this host. Above that, "
+                "the kernel kills a process without a message (exit code 137).",
+                "Request more memory (--memory, or the job's request), or use fewer workers.",
             )
-    return ok(f"{', '.join(told)} at most" if told else "no limit")
+    return ok(f"{', '.join(listed)} at most" if listed else "no limit")
 
 
-def numa(gpus: Gpus, topology: PciTopology, limits: HostLimits) -> Finding:
-    """This process may run near each GPU."""
-    near = {each.bus_id: each for each in topology.devices if each.node is not None and each.cpus}
-    placed = [(device, near[bus]) for device in gpus.devices if (bus := sysfs_bus_id(device)) in near]
+def numa(gpus: Gpus, topology: PciTopology, limits: HostLimits) -> CheckResult:
+    """This process may run on CPUs near each GPU."""
+    local = {pci.bus_id: pci for pci in topology.devices if pci.node is not None and pci.cpus}
+    placed = [(device, local[bus]) for device in gpus.devices if (bus := sysfs_bus_id(device)) in local]
     if not placed:
-        return skip("The machine tells no memory nodes of its GPUs.")
+        return skip("This host reports no NUMA nodes for its GPUs.")
     far = [(device, pci) for device, pci in placed if not pci.cpus & limits.cpus_allowed]
     nodes = sorted({pci.node for _, pci in placed if pci.node is not None})
     if far:
         node = far[0][1].node
         return warn(
-            f"Programs from here may not run on the processors near {gpus_text(device for device, _ in far)}.",
-            f"numactl --cpunodebind={node} --membind={node} brings them near; look at the job's CPU set, too.",
+            f"This process may not run on the CPUs near {gpus_text(device for device, _ in far)}.",
+            f"Use numactl --cpunodebind={node} --membind={node}, and check the CPU set of the job.",
         )
-    return ok(f"on node{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))}, which may be used")
+    return ok(f"CPUs of NUMA node{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))} allowed")
 
 
-def peers(start: CudaStart) -> Finding:
-    """The GPUs reach each other's memory directly."""
+def peers(start: CudaStart) -> CheckResult:
+    """The GPUs access each other's memory directly."""
     error = start.steps.error("peers")
     if error:
-        return fail(f"Asking for it failed: {error}.", "Look at dmesg for what the driver says.")
+        return fail(f"The query failed: {error}.", "See dmesg for messages of the driver.")
     count, apart = start.steps.value("peers", "count"), start.steps.value("peers", "apart")
     if count is None or apart is None:
-        return skip("CUDA does not start.")
+        return skip("CUDA does not initialize.")
     if count < 2:
         return skip(_ONE_GPU)
     if not apart:
-        return ok(f"all {count} GPUs, each with each")
-    shown = ", ".join(f"{one}-{other}" for one, other in apart if one < other)
+        return ok(f"between all {count} GPUs")
+    pairs = ", ".join(f"{one}-{other}" for one, other in apart if one < other)
     return warn(
-        f"These pairs do not, so that copies between them go through the host: {shown}.",
-        "GeForce cards cannot; others can unless IOMMU or ACS forbid it: nvidia-smi topo -p2p r.",
+        f"No direct access between these pairs of GPUs: {pairs}. Copies between them go through the host.",
+        "GeForce cards do not support it. On other cards, check IOMMU and ACS: nvidia-smi topo -p2p r.",
     )
 
 
-def acs(topology: PciTopology) -> Finding:
-    """No bridge sends traffic between GPUs over the processor (ACS)."""
+def acs(topology: PciTopology) -> CheckResult:
+    """No PCIe bridge redirects traffic between GPUs through the CPU (ACS)."""
     if len(topology.devices) < 2:
-        return skip(_ONE_GPU if topology.devices else "The PCI bus shows no GPU.")
+        return skip(_ONE_GPU if topology.devices else _NO_PCI_GPU)
     if topology.redirecting:
         bridges = counted(len(topology.redirecting), "bridge")
         return warn(
             f"Traffic between GPUs is redirected by {bridges} above them ({', '.join(topology.redirecting[:4])}): NCCL "
-            "over PCIe gets slow, or hangs.",
-            _BOOT,
+            "over PCIe is slow, or hangs.",
+            _ACS_FIX,
         )
     if topology.acs_problem is not None:
         return skip(topology.acs_problem.reason)
     return ok("no bridge above the GPUs redirects")
 
 
-def iommu(topology: PciTopology) -> Finding:
-    """The IOMMU does not stand between the GPUs."""
+def iommu(topology: PciTopology) -> CheckResult:
+    """The IOMMU does not translate traffic between GPUs."""
     if not topology.devices:
-        return skip("The PCI bus shows no GPU.")
-    translated = [each for each in topology.devices if each.iommu.startswith("DMA")]
+        return skip(_NO_PCI_GPU)
+    translated = [device for device in topology.devices if device.iommu.startswith("DMA")]
     if translated and len(topology.devices) > 1:
         return warn(
-            f"It translates the addresses of {counted(len(translated), 'GPU')}: transfers between them over PCIe get "
-            "slow, or fail.",
-            "Boot with iommu=pt (passthrough), unless virtual machines need it.",
+            f"The IOMMU translates the addresses of {counted(len(translated), 'GPU')}: transfers between them over "
+            "PCIe are slow, or fail.",
+            "Boot with iommu=pt (passthrough), unless virtual machines need the translation.",
         )
-    kinds = sorted({each.iommu for each in topology.devices if each.iommu})
-    return ok(f"{', '.join(kinds)}" if kinds else "off")
+    kinds = sorted({device.iommu for device in topology.devices if device.iommu})
+    return ok(", ".join(kinds) or "off")
 
 
 def sysfs_bus_id(device: Device) -> str:
-    """A device's PCI bus id as sysfs writes it: ``0000:1b:00.0``."""
+    """A device's PCI bus ID as sysfs writes it: ``0000:1b:00.0``."""
     domain, _, rest = (device.pci_bus_id or "").lower().partition(":")
     return f"{domain[-4:]}:{rest}"
 
 
-HOST_RULES: Final = (
-    Rule("host.shm", shared_memory, (HostLimits,)),
-    Rule("host.ulimits", ulimits, (HostLimits,)),
-    Rule("host.cgroup", group_limits, (HostLimits,)),
-    Rule("host.numa", numa, (Gpus, PciTopology, HostLimits)),
-    Rule("host.p2p", peers, (CudaStart,)),
-    Rule("host.acs", acs, (PciTopology,)),
-    Rule("host.iommu", iommu, (PciTopology,)),
+HOST_CHECKS: Final = (
+    DoctorCheck("host.shm", shared_memory, (HostLimits,)),
+    DoctorCheck("host.ulimits", ulimits, (HostLimits,)),
+    DoctorCheck("host.cgroup", group_limits, (HostLimits,)),
+    DoctorCheck("host.numa", numa, (Gpus, PciTopology, HostLimits)),
+    DoctorCheck("host.p2p", peers, (CudaStart,)),
+    DoctorCheck("host.acs", acs, (PciTopology,)),
+    DoctorCheck("host.iommu", iommu, (PciTopology,)),
 )

@@ -1,4 +1,4 @@
-"""Checks of a Python: its torch, whether that starts CUDA, and whether it computes."""
+"""Checks of a Python: its torch, whether CUDA initializes in it, and whether kernels compute correctly."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -6,66 +6,82 @@ from typing import Any, Final
 
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem
-from gpumon.diagnosis.checks import Check, Finding, fail, ok, skip, warn
+from gpumon.core.units import counted
+from gpumon.diagnosis.checks import Check, CheckResult, fail, ok, skip, warn
+from gpumon.diagnosis.doctor.check import Facts, gpus_of, guarded, joined
+from gpumon.diagnosis.doctor.compatibility import (
+    WHEELS,
+    architectures,
+    cuda_of,
+    devices,
+    fits_driver,
+    loaded_twice,
+    no_cuda,
+    not_reached,
+    package_conflicts,
+)
 from gpumon.diagnosis.doctor.facts import Python, Pythons
-from gpumon.diagnosis.doctor.fit import WHEELS, architectures, cuda_of, fits_driver, no_cuda, not_reached
-from gpumon.diagnosis.doctor.order import devices
-from gpumon.diagnosis.doctor.rule import Facts, gpus_of, judged
-from gpumon.diagnosis.doctor.wheels import loaded_twice, mixed
-from gpumon.diagnosis.doctor.wording import counted, sentences
 
-Judge = Callable[[Python, Frame | Problem], Finding]
+Judge = Callable[[Python, Frame | Problem], CheckResult]
 
-FOUND: Final = "python.found"
+PYTHON_FOUND: Final = "python.found"
 
 _NAME_ONE: Final = "Activate your training environment, or name its interpreter with --python."
-_REINSTALL: Final = "Install torch anew in a fresh environment."
-_LOOK_DEEPER: Final = "dmesg | grep -i xid tells whether the GPU failed."
+_NAME_FOREIGN: Final = "Run gpumon as the owner, or name the interpreter with --python to run it as root."
+_REINSTALL: Final = "Install torch in a new environment."
+_SEE_XIDS: Final = "Check for an Xid: dmesg | grep -i xid."
 _FIXES: Final = {
-    "no answer within": "Try again, for a slow disk or a busy machine takes long; if it stays so, look at dmesg.",
+    "no answer within": "Try again: a slow disk or a busy host takes long. If it persists, see dmesg.",
     "no kernel image": f"Install a torch that was built for this GPU: {WHEELS}.",
-    "out of memory": "See who holds the memory with gpumon, or take another GPU with CUDA_VISIBLE_DEVICES.",
-    "busy or unavailable": "Look at the compute mode: nvidia-smi -q -d COMPUTE.",
-    "is too old": f"Update the driver, or install a torch for an older CUDA: {WHEELS}.",
+    "out of memory": "See in gpumon which process holds the memory, or choose another GPU with CUDA_VISIBLE_DEVICES.",
+    "busy or unavailable": "Check the compute mode: nvidia-smi -q -d COMPUTE.",
+    "is too old": f"Update the driver, or install a torch for an older CUDA version: {WHEELS}.",
     "Error 802": "Start the fabric manager: sudo systemctl enable --now nvidia-fabricmanager.",
-    "Error 803": "Reboot, or load the nvidia kernel modules anew: libraries and driver differ.",
-    "No CUDA GPUs": "Look at CUDA_VISIBLE_DEVICES and nvidia-smi -L; in a container, start it with --gpus all.",
-    "no CUDA-capable device": "Look at CUDA_VISIBLE_DEVICES and nvidia-smi -L.",
-    "no NVIDIA driver": "Install the driver; in a container, start it with --gpus all.",
+    "Error 803": "Reboot, or reload the nvidia kernel modules: libraries and driver have different versions.",
+    "No CUDA GPUs": "Check CUDA_VISIBLE_DEVICES and nvidia-smi -L. Start a container with --gpus all.",
+    "no CUDA-capable device": "Check CUDA_VISIBLE_DEVICES and nvidia-smi -L.",
+    "no NVIDIA driver": "Install the NVIDIA driver. Start a container with --gpus all.",
 }
-"""What to do about an error in which these words stand."""
+"""How to fix an error whose text contains the key."""
 
 
 def python_checks(facts: Facts) -> Iterator[Check]:
     """The checks of every Python that has torch; `Pythons` and `Frame` must be among the facts."""
     pythons, frame = facts[Pythons], facts[Frame]
     if isinstance(pythons, Problem):
-        yield fail(pythons.reason, _NAME_ONE).named(FOUND)
+        yield fail(pythons.reason, _NAME_ONE).named(PYTHON_FOUND)
         return
     assert isinstance(pythons, Pythons)
     assert isinstance(frame, (Frame, Problem))
-    yield found(pythons).named(FOUND)
-    for number, python in enumerate((each for each in pythons.asked if each.has_torch), 1):
+    yield python_found(pythons).named(PYTHON_FOUND)
+    for number, python in enumerate((python for python in pythons.asked if python.has_torch), 1):
         for name, judge in PYTHON_JUDGES:
-            yield judged(partial(judge, python, frame)).named(f"python{number}.{name}")
+            yield guarded(partial(judge, python, frame)).named(f"python{number}.{name}")
 
 
-def found(pythons: Pythons) -> Finding:
+def python_found(pythons: Pythons) -> CheckResult:
     """There is a Python with torch."""
-    named = {each.path: f"{each.path} ({each.found_in})" for each in pythons.asked}
-    with_torch = [each for each in pythons.asked if each.has_torch]
+    names = {python.path: f"{python.path} ({python.found_in})" for python in pythons.asked}
+    with_torch = [python for python in pythons.asked if python.has_torch]
+    refusals = [(python, python.refusal) for python in pythons.asked if python.refusal is not None]
+    refused = [f"{names[python.path]} was not run. {problem.reason}" for python, problem in refusals]
     if with_torch:
-        return ok("; ".join(f"{number}: {named[each.path]}" for number, each in enumerate(with_torch, 1)))
-    ended = [f"{each.path} cannot be asked: {each.steps.ended_by}." for each in pythons.asked if each.steps.ended_by]
+        listed = "; ".join(f"{number}: {names[python.path]}" for number, python in enumerate(with_torch, 1))
+        return warn(f"{listed}. {joined(refused)}", _NAME_FOREIGN) if refused else ok(listed)
+    failed = [
+        f"{python.path} cannot be examined: {python.steps.ended_by}."
+        for python in pythons.asked
+        if python.steps.ended_by
+    ]
     if pythons.was_named:
-        nothing = f"{'; '.join(named)} has no torch."
-        return fail(sentences(ended) or nothing, "Install torch there, or name another one.")
-    looked = f"No Python with torch was found. Looked at: {'; '.join(named.values()) or 'none'}."
-    return warn(sentences((looked, *ended)), _NAME_ONE)
+        missing = f"torch is not installed in {'; '.join(names)}."
+        return fail(joined(failed) or missing, "Install torch there, or name another interpreter.")
+    searched = f"No Python with torch was found. Examined: {'; '.join(names.values()) or 'none'}."
+    return warn(joined((searched, *refused, *failed)), _NAME_FOREIGN if refused else _NAME_ONE)
 
 
-def imported(python: Python, _: Frame | Problem) -> Finding:
-    """The import of torch works."""
+def imported(python: Python, _: Frame | Problem) -> CheckResult:
+    """Torch can be imported."""
     error = python.steps.error("import")
     if error:
         return fail(f"import torch failed: {error}", _fix_of(error, _REINSTALL))
@@ -76,22 +92,22 @@ def imported(python: Python, _: Frame | Problem) -> Finding:
     return ok(f"torch {step.answer.get('version')} on Python {version}, imported in {step.seconds:.1f} s")
 
 
-def built_with_cuda(python: Python, frame: Frame | Problem) -> Finding:
-    """This torch was built for CUDA."""
+def built_with_cuda(python: Python, frame: Frame | Problem) -> CheckResult:
+    """This torch was built with CUDA."""
     if python.steps.get("import") is None or python.steps.error("import"):
         return not_reached(python)
     version = cuda_of(python)
     if version is not None:
         return ok(f"CUDA {version}")
     if python.steps.value("import", "hip"):
-        return fail("This torch was built for ROCm, that is, for AMD's GPUs.", f"Install one for CUDA: {WHEELS}.")
+        return fail("This torch was built for ROCm (AMD GPUs).", f"Install a torch for CUDA: {WHEELS}.")
     if isinstance(gpus_of(frame), Problem):
-        return skip("This torch was built for the CPU alone, and there is no GPU that answers.")
-    return fail("This torch was built for the CPU alone.", f"Install one for CUDA in its place: {WHEELS}.")
+        return skip("This torch was built for the CPU only, and no GPU responds.")
+    return fail("This torch was built for the CPU only.", f"Replace it with a torch for CUDA: {WHEELS}.")
 
 
-def available(python: Python, frame: Frame | Problem) -> Finding:
-    """The torch says that CUDA is available."""
+def available(python: Python, frame: Frame | Problem) -> CheckResult:
+    """torch.cuda.is_available() is True."""
     if cuda_of(python) is None:
         return no_cuda(python)
     error = python.steps.error("available")
@@ -99,51 +115,51 @@ def available(python: Python, frame: Frame | Problem) -> Finding:
         return fail(f"torch.cuda.is_available() failed: {error}", _fix_of(error))
     if python.steps.get("available") is None:
         return not_reached(python)
-    if _starts(python):
+    if _has_cuda(python):
         return ok(counted(int(python.steps.value("available", "count")), "GPU"))
-    said = python.steps.error("start") or sentences(python.steps.value("available", "warnings") or ())
+    reason = python.steps.error("start") or joined(python.steps.value("available", "warnings") or ())
     fix = frame.remedy if isinstance(frame, Problem) else ""
-    return fail(f"torch.cuda.is_available() says no: {said or 'it gives no reason'}", fix or _fix_of(said))
+    return fail(f"torch.cuda.is_available() is False: {reason or 'torch gives no reason'}", fix or _fix_of(reason))
 
 
-def kernels(python: Python, _: Frame | Problem) -> Finding:
-    """A first kernel computes what it should, on each GPU."""
-    if not _starts(python):
+def kernels(python: Python, _: Frame | Problem) -> CheckResult:
+    """A first kernel computes the correct result on each GPU."""
+    if not _has_cuda(python):
         return no_cuda(python)
-    places = range(len(python.steps.value("devices", "devices") or ()))
-    errors = {place: python.steps.error(f"kernel {place}") for place in places}
-    failed = next((place for place in places if errors[place]), None)
+    ordinals = range(len(python.steps.value("devices", "devices") or ()))
+    errors = {ordinal: python.steps.error(f"kernel {ordinal}") for ordinal in ordinals}
+    failed = next((ordinal for ordinal in ordinals if errors[ordinal]), None)
     if failed is not None:
         return fail(f"The first kernel failed on cuda:{failed}: {errors[failed]}", _fix_of(errors[failed]))
-    done = [place for place in places if python.steps.get(f"kernel {place}") is not None]
-    wrong = [place for place in done if not python.steps.value(f"kernel {place}", "is_right")]
+    done = [ordinal for ordinal in ordinals if python.steps.get(f"kernel {ordinal}") is not None]
+    wrong = [ordinal for ordinal in done if not python.steps.value(f"kernel {ordinal}", "is_right")]
     if wrong:
-        return fail(f"Wrong results on {', '.join(f'cuda:{place}' for place in wrong)}.", _LOOK_DEEPER)
-    left_out = len(places) - len(done)
-    rest = f"; {counted(left_out, 'GPU')} left out" if left_out else ""
+        return fail(f"Wrong results on {', '.join(f'cuda:{ordinal}' for ordinal in wrong)}.", _SEE_XIDS)
+    excluded = len(ordinals) - len(done)
+    rest = f"; {counted(excluded, 'GPU')} not tested" if excluded else ""
     if not done:
-        return skip("No GPU was tried: none has memory free for it, or none was to be touched.")
-    return ok(f"right on {counted(len(done), 'GPU')}{rest}")
+        return skip("No GPU was tested: none has enough free memory, or the test was not allowed.")
+    return ok(f"correct on {counted(len(done), 'GPU')}{rest}")
 
 
-def cublas(python: Python, _: Frame | Problem) -> Finding:
-    """A matrix product, by cuBLAS."""
-    return _computes(python, "cublas") or ok("a matrix product is right")
+def cublas(python: Python, _: Frame | Problem) -> CheckResult:
+    """CuBLAS computes a correct matrix product."""
+    return _fault_of(python, "cublas") or ok("matrix product correct")
 
 
-def cudnn(python: Python, _: Frame | Problem) -> Finding:
-    """A convolution, by cuDNN."""
-    unwell = _computes(python, "cudnn")
-    if unwell is not None:
-        return unwell
+def cudnn(python: Python, _: Frame | Problem) -> CheckResult:
+    """CuDNN computes a correct convolution."""
+    fault = _fault_of(python, "cudnn")
+    if fault is not None:
+        return fault
     if not python.steps.value("cudnn", "is_there"):
-        return warn("This torch runs without cuDNN: convolutions are slow.", _REINSTALL)
-    return ok(f"cuDNN {python.steps.value('cudnn', 'version')}, a convolution is right")
+        return warn("This torch has no cuDNN: convolutions are slow.", _REINSTALL)
+    return ok(f"cuDNN {python.steps.value('cudnn', 'version')}, convolution correct")
 
 
-def nccl(python: Python, _: Frame | Problem) -> Finding:
-    """NCCL is there, for training on several GPUs."""
-    if not _starts(python):
+def nccl(python: Python, _: Frame | Problem) -> CheckResult:
+    """NCCL is available for training on several GPUs."""
+    if not _has_cuda(python):
         return no_cuda(python)
     error = python.steps.error("nccl")
     if error:
@@ -151,47 +167,49 @@ def nccl(python: Python, _: Frame | Problem) -> Finding:
     if python.steps.get("nccl") is None:
         return not_reached(python)
     if not python.steps.value("nccl", "is_there"):
-        return warn("This torch was built without NCCL.", f"Install one that has it, for several GPUs: {WHEELS}.")
+        return warn(
+            "This torch was built without NCCL.", f"To train on several GPUs, install a torch with it: {WHEELS}."
+        )
     return ok(f"NCCL {python.steps.value('nccl', 'version')}")
 
 
-def packages(python: Python, _: Frame | Problem) -> Finding:
-    """The packages around torch are those that it was built with."""
+def packages(python: Python, _: Frame | Problem) -> CheckResult:
+    """The packages around torch have the versions that it was built with."""
     installed = python.steps.value("packages", "installed")
     if installed is None:
         return not_reached(python)
-    faults = list(mixed(installed, python.steps.value("packages", "pins") or (), cuda_of(python)))
+    faults = list(package_conflicts(installed, python.steps.value("packages", "pins") or (), cuda_of(python)))
     faults += loaded_twice(python.steps.value("libraries", "paths") or ())
-    return warn(sentences(faults), _REINSTALL) if faults else ok(f"{counted(len(installed), 'package')}, no mix")
+    return warn(joined(faults), _REINSTALL) if faults else ok(f"{counted(len(installed), 'package')}, no conflicts")
 
 
-def settings(python: Python, _: Frame | Problem) -> Finding:
+def settings(python: Python, _: Frame | Problem) -> CheckResult:
     """This torch accepts the allocator's configuration."""
-    said: dict[str, Any] = python.steps.value("allocator", "said") or {}
-    refused = [f"{name}: {fault}." for name, fault in said.items() if fault]
-    if refused:
-        return fail(f"torch refuses {sentences(refused)}", "The check environment.allocator tells more.")
-    return ok("accepted") if said else skip("No configuration of the allocator is set.")
+    errors: dict[str, Any] = python.steps.value("allocator", "said") or {}
+    rejected = [f"{name}: {error}." for name, error in errors.items() if error]
+    if rejected:
+        return fail(f"torch rejects {joined(rejected)}", "See the check environment.allocator.")
+    return ok("accepted") if errors else skip("The allocator is not configured.")
 
 
-def _starts(python: Python) -> bool:
+def _has_cuda(python: Python) -> bool:
     return python.steps.value("available", "available") is True
 
 
-def _computes(python: Python, step: str) -> Finding | None:
-    """What speaks against a step that computes, or None."""
-    if not _starts(python):
+def _fault_of(python: Python, step: str) -> CheckResult | None:
+    """What is wrong with a step that computes, or None."""
+    if not _has_cuda(python):
         return no_cuda(python)
     error = python.steps.error(step)
     if error:
-        return fail(f"It failed: {error}", _fix_of(error))
+        return fail(f"The test failed: {error}", _fix_of(error))
     if python.steps.get(step) is None:
-        return not_reached(python) if python.steps.ended_by else skip("No GPU was tried.")
-    return None if python.steps.value(step, "is_right") else fail("The result is wrong.", _LOOK_DEEPER)
+        return not_reached(python) if python.steps.ended_by else skip("No GPU was tested.")
+    return None if python.steps.value(step, "is_right") else fail("The result is wrong.", _SEE_XIDS)
 
 
-def _fix_of(error: str, otherwise: str = _LOOK_DEEPER) -> str:
-    return next((fix for words, fix in _FIXES.items() if words in error), otherwise)
+def _fix_of(error: str, default: str = _SEE_XIDS) -> str:
+    return next((fix for text, fix in _FIXES.items() if text in error), default)
 
 
 PYTHON_JUDGES: Final[tuple[tuple[str, Judge], ...]] = (

@@ -1,35 +1,34 @@
-"""All checks of the doctor, in the order in which they are told, and which of them can be made by now."""
+"""All checks of the doctor in the order in which they are reported, and which of them can run by now."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from gpumon.core.model import Frame
 from gpumon.diagnosis.checks import Check
-from gpumon.diagnosis.doctor.devices import DEVICE_RULES
-from gpumon.diagnosis.doctor.driver import DRIVER_RULES
-from gpumon.diagnosis.doctor.environment import ENVIRONMENT_RULES
+from gpumon.diagnosis.doctor.check import Facts
+from gpumon.diagnosis.doctor.devices import DEVICE_CHECKS
+from gpumon.diagnosis.doctor.driver import DRIVER_CHECKS
+from gpumon.diagnosis.doctor.environment import ENVIRONMENT_CHECKS
 from gpumon.diagnosis.doctor.facts import Pythons
-from gpumon.diagnosis.doctor.host import HOST_RULES
-from gpumon.diagnosis.doctor.python import FOUND, python_checks
-from gpumon.diagnosis.doctor.rule import Facts
-from gpumon.diagnosis.doctor.sharing import SHARING_RULES
+from gpumon.diagnosis.doctor.host import HOST_CHECKS
+from gpumon.diagnosis.doctor.python import PYTHON_FOUND, python_checks
 
-RULES: Final = (*DRIVER_RULES, *DEVICE_RULES, *SHARING_RULES, *HOST_RULES, *ENVIRONMENT_RULES)
+DOCTOR_CHECKS: Final = (*DRIVER_CHECKS, *DEVICE_CHECKS, *HOST_CHECKS, *ENVIRONMENT_CHECKS)
 
-CHECK_IDS: Final = (*(rule.id for rule in RULES), FOUND)
-"""Those that are known beforehand; each Python with torch has more."""
+CHECK_IDS: Final = (*(check.id for check in DOCTOR_CHECKS), PYTHON_FOUND)
+"""The checks that are known in advance; each Python with torch adds its own."""
 
 
 def ready(facts: Facts, done: Collection[str]) -> Iterator[Check]:
-    """The checks whose facts are all there, without those that are done."""
-    for rule in RULES:
-        if rule.id not in done and all(need in facts for need in rule.needs):
-            yield rule.check(facts)
-    if FOUND not in done and Pythons in facts and Frame in facts:
+    """Runs the checks whose facts are all there, without those that are done."""
+    for check in DOCTOR_CHECKS:
+        if check.id not in done and all(need in facts for need in check.needs):
+            yield check.run(facts)
+    if PYTHON_FOUND not in done and Pythons in facts and Frame in facts:
         yield from python_checks(facts)
 
 
 def in_order(checks: Iterable[Check]) -> list[Check]:
-    """The checks in the order in which they are told; those of a Python stay in their own."""
-    places = {check_id: place for place, check_id in enumerate(CHECK_IDS)}
-    return sorted(checks, key=lambda check: places.get(check.id, len(places)))
+    """The checks in the order in which they are reported; those of a Python keep their own order."""
+    order = {check_id: index for index, check_id in enumerate(CHECK_IDS)}
+    return sorted(checks, key=lambda check: order.get(check.id, len(order)))

@@ -1,1 +1,1 @@
-"""The doctor: gathers the facts that it judges by, each with a deadline of its own, and packs what it found."""
+"""The examination behind gpumon doctor, on the screen and on the command line: it gathers facts and runs checks."""

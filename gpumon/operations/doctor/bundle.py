@@ -1,6 +1,6 @@
-"""One file for somebody else: what the doctor found and by what, without what tells whose machine it is.
+"""The bundle: one file with the checks of the doctor and their facts, without names, addresses, or secrets.
 
-It is plain text, so that whoever hands it on can read what stands in it.
+It is plain text, so that its author can read it before sharing it.
 """
 
 import json
@@ -8,92 +8,97 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from gpumon import __version__
-from gpumon.core.exits import CommandError, ExitCode
 from gpumon.core.model import Device, Frame
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.diagnosis.checks import document
 from gpumon.diagnosis.doctor.facts import Environment, Pythons
 from gpumon.operations.doctor.examination import Examination
-from gpumon.operations.doctor.files import MACHINE, read_text
-from gpumon.operations.doctor.redaction import Redactor
+from gpumon.operations.doctor.files import SYSTEM_ROOT, read_text
+from gpumon.operations.doctor.redaction import Redactor, hosts_in
 from gpumon.operations.record import Anonymizer
-from gpumon.operations.status import document as status_document
+from gpumon.operations.status import status_document
 
 _FILES: Final = (
     "proc/version", "etc/os-release", "proc/cmdline", "proc/meminfo", "proc/loadavg", "proc/self/limits",
     "proc/self/cgroup", "proc/driver/nvidia/version", "proc/driver/nvidia/params",
 )  # fmt: skip
 _GPU_FILES: Final = "proc/driver/nvidia/gpus/*/information"
-_MOST_BYTES: Final = 1 << 16
+_MAX_BYTES: Final = 1 << 16
 _RELEVANT: Final = re.compile(
     r"^(?!SLURM.*(?:HOST|NODELIST|NODENAME|ALIASES|TOPOLOGY|ACCOUNT|CLUSTER|PARTITION|JOB_NAME|DIR|USER|COMMENT))"
     r"(?:(?:CUDA|NCCL|NVIDIA|PYTORCH|TORCH|OMP|MKL|KMP|NUMBA|XLA|SLURM|UCX|OMPI|GLOO|TRITON|CUDNN|CUBLAS|LD|PYTHON"
     r"|CONDA|GPUMON)_|(?:PATH|LD_LIBRARY_PATH|LD_PRELOAD|VIRTUAL_ENV|PYTHONPATH|LANG|TERM|LOCAL_RANK|RANK|WORLD_SIZE)$)"
 )
-"""Names of a cluster's machines, accounts and jobs are nobody else's business."""
-_FIRST_PERSON: Final = 1000
-_FIRST_NOBODY: Final = 65534
-_EXISTS: Final = "Choose another name or remove it."
+"""Names of a cluster's hosts, accounts, and jobs are private."""
+_MIN_USER_ID: Final = 1000
+_NOBODY_ID: Final = 65534
+_EXISTS: Final = "Choose another name, or remove the file."
 
 
 class Removed(NamedTuple):
-    """What a bundle does not hold.
+    """What a bundle omits.
 
     Attributes:
-        counts: How often something was replaced, by its kind.
-        variables: Environment variables that were left out.
+        counts: Number of replacements by kind.
+        variables: Number of omitted environment variables.
     """
 
     counts: Mapping[str, int]
     variables: int
 
     def __str__(self) -> str:
-        told = [f"{count} x {kind}" for kind, count in sorted(self.counts.items())]
-        replaced = f"Replaced: {', '.join(told)}." if told else "There was nothing to replace."
-        return f"{replaced} Left out: {self.variables} environment variables, and arguments of command lines."
+        kinds = [f"{count} x {kind}" for kind, count in sorted(self.counts.items())]
+        replaced = f"Replaced: {', '.join(kinds)}." if kinds else "Nothing was replaced."
+        return f"{replaced} Omitted: {self.variables} environment variables, and arguments of command lines."
 
 
 def refuse_existing(file: Path) -> None:
-    """Makes sure that nothing is overwritten, before the examination takes its time.
+    """Checks that no file is overwritten, before the examination starts.
 
     Raises:
-        CommandError: There is a file already.
+        CommandError: The file already exists.
     """
     if file.exists():
         raise CommandError(
-            Problem(ProblemCode.INVALID_VALUE, f"{safe_text(str(file))} exists already.", _EXISTS), ExitCode.USAGE
+            Problem(ProblemCode.INVALID_VALUE, f"{safe_text(str(file))} already exists.", _EXISTS), ExitCode.USAGE
         )
 
 
-def save_bundle(file: Path, examination: Examination, root: Path = MACHINE) -> Removed:
-    """Writes the bundle of an examination that is over; returns what was removed.
+def save_bundle(file: Path, examination: Examination, root: Path = SYSTEM_ROOT) -> Removed:
+    """Writes the bundle of a completed examination; returns what it omits.
 
     Raises:
-        CommandError: There is a file already, or it cannot be written.
+        CommandError: The file already exists or cannot be written.
     """
     redactor = _redactor(examination, root)
     text, variables = _text(examination, redactor, root)
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as out:
-            out.write(text)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as out:
+                out.write(text)
+        except OSError:
+            with suppress(OSError):
+                file.unlink()
+            raise
     except FileExistsError:
         refuse_existing(file)
         raise
     except OSError as error:
         reason = f"{safe_text(str(file))} cannot be written: {(error.strerror or str(error)).lower()}."
-        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason, "Choose another place."), ExitCode.USAGE) from None
+        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason, "Choose another folder."), ExitCode.USAGE) from None
     return Removed(dict(redactor.removed), variables)
 
 
 def _text(examination: Examination, redactor: Redactor, root: Path) -> tuple[str, int]:
-    """The whole bundle, and how many environment variables it leaves out."""
+    """The complete bundle, and the number of environment variables that it omits."""
     environment = examination.facts.get(Environment)
     given = environment.variables if isinstance(environment, Environment) else {}
     shown = {name: redactor.variable(name, value) for name, value in sorted(given.items()) if _RELEVANT.search(name)}
@@ -113,52 +118,55 @@ def _sections(examination: Examination, root: Path) -> Iterator[tuple[str, str]]
     for python in pythons.asked if isinstance(pythons, Pythons) else ():
         installed = python.steps.value("packages", "installed") or ()
         if installed:
-            yield f"packages of {python.found_in}", "\n".join("==".join(map(str, each)) for each in installed)
+            yield f"packages of {python.found_in}", "\n".join("==".join(map(str, package)) for package in installed)
     for path in (*(root / name for name in _FILES), *sorted(root.glob(_GPU_FILES))):
-        text = read_text(path)[:_MOST_BYTES]
+        text = read_text(path)[:_MAX_BYTES]
         if text:
             yield f"/{path.relative_to(root)}", text
 
 
 def _without_arguments(frame: Frame) -> Frame:
-    """The frame with little left of command lines; names and UUIDs stay, to be taken out with all others."""
+    """The frame with shortened command lines; names and UUIDs stay, and are replaced with all others."""
     reduced = Anonymizer().apply(frame)
     return replace(
         reduced,
         host=replace(reduced.host, name=frame.host.name),
-        devices=tuple(_named(*each) for each in zip(reduced.devices, frame.devices, strict=True)),
+        devices=tuple(map(_with_names, reduced.devices, frame.devices)),
     )
 
 
-def _named(reduced: Device, whole: Device) -> Device:
-    """A device with its own UUID and the owners of its processes."""
-    processes = zip(reduced.processes or (), whole.processes or (), strict=True)
+def _with_names(reduced: Device, original: Device) -> Device:
+    """The reduced device with its original UUID and the users of its processes."""
+    processes = zip(reduced.processes or (), original.processes or (), strict=True)
     return replace(
         reduced,
-        uuid=whole.uuid,
-        processes=None if whole.processes is None else tuple(replace(one, user=other.user) for one, other in processes),
+        uuid=original.uuid,
+        processes=None
+        if original.processes is None
+        else tuple(replace(one, user=other.user) for one, other in processes),
     )
 
 
 def _redactor(examination: Examination, root: Path) -> Redactor:
-    """A redactor that knows every name that can be known beforehand."""
+    """A redactor for every name that the facts contain."""
     facts = examination.facts
     environment, frame = facts.get(Environment), facts.get(Frame)
     users, hosts, homes = set(), {platform.node(), read_text(root / "etc/hostname").strip()}, {str(Path.home())}
     if isinstance(environment, Environment):
         users |= {environment.user, *(environment.get(name) or "" for name in ("USER", "LOGNAME", "SUDO_USER"))}
         hosts.add(environment.get("HOSTNAME") or "")
+        hosts |= {host for name, value in environment.variables.items() for host in hosts_in(name, value)}
         homes.add(environment.get("HOME") or "")
     if isinstance(frame, Frame):
-        users |= {each.user or "" for device in frame.devices for each in device.processes or ()}
+        users |= {process.user or "" for device in frame.devices for process in device.processes or ()}
         hosts.add(frame.host.name or "")
     for line in read_text(root / "etc/passwd").splitlines():
         name, _, uid, _, _, home, *_ = (*line.split(":"), *[""] * 7)
-        if uid.isdecimal() and _FIRST_PERSON <= int(uid) < _FIRST_NOBODY:
+        if uid.isdecimal() and _MIN_USER_ID <= int(uid) < _NOBODY_ID:
             users.add(name)
             homes.add(home)
     return Redactor(users, hosts, homes)
 
 
-def _json(found: Any) -> str:  # noqa: ANN401 - any document
-    return json.dumps(found, indent=1, ensure_ascii=False)
+def _json(value: Any) -> str:  # noqa: ANN401 - any document
+    return json.dumps(value, indent=1, ensure_ascii=False)

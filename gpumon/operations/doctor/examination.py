@@ -1,6 +1,6 @@
-"""One examination of this machine: gathers the facts side by side, each with a deadline, and judges as they come.
+"""One examination of this host: gathers all facts in parallel, each with a timeout, and checks them as they arrive.
 
-What hangs costs its own checks alone: its thread or child is left behind, and the examination goes on.
+A fact that hangs costs only its own checks: its thread or child is abandoned, and the examination continues.
 """
 
 import os
@@ -9,16 +9,18 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpumon.core.exits import CommandError
 from gpumon.core.inbox import Inbox
+from gpumon.core.limits import limit_problem
 from gpumon.core.model import Frame
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.diagnosis.checks import Check
+from gpumon.diagnosis.doctor.check import Facts, Gpus, gpus_of
 from gpumon.diagnosis.doctor.facts import (
     CudaStart,
     DriverFiles,
@@ -28,15 +30,12 @@ from gpumon.diagnosis.doctor.facts import (
     PciTopology,
     Pythons,
 )
-from gpumon.diagnosis.doctor.rule import Facts, Gpus, gpus_of
 from gpumon.diagnosis.doctor.rules import in_order, ready
 from gpumon.jobs.interpreter import every_interpreter
-from gpumon.operations.doctor.asking import Children, own_python
-from gpumon.operations.doctor.files import MACHINE, driver_files, kernel_errors
-from gpumon.operations.doctor.limits import host_limits
-from gpumon.operations.doctor.pci import topology
-from gpumon.operations.doctor.pythons import ask_pythons
-from gpumon.operations.status import look
+from gpumon.operations.doctor.children import Children, examine_pythons, own_python
+from gpumon.operations.doctor.files import SYSTEM_ROOT, driver_files, host_limits, kernel_errors
+from gpumon.operations.doctor.pci import pci_topology
+from gpumon.operations.one_shot import sample_frame
 from gpumon.streams.live import LiveStream
 
 _FRAME_SECONDS: Final = 8.0
@@ -44,43 +43,43 @@ _DRIVER_SECONDS: Final = 12.0
 _PYTHON_SECONDS: Final = 26.0
 _FILE_SECONDS: Final = 6.0
 _GRACE_SECONDS: Final = 1.5
-"""A gatherer with a limit of its own gets this much longer to say that it was reached."""
-_INTERVAL: Final = 0.25
+"""A gatherer that enforces its own timeout gets this much longer to report it."""
+_INTERVAL_SECONDS: Final = 0.25
 _DRIVER_ORDER: Final = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DoctorOptions:
     """What is examined.
 
     Attributes:
-        python: The one interpreter to ask, or None for all that can be found.
-        root: Where the machine's files are.
-        variables: The environment.
-        tries_gpus: Whether torch may run a first kernel on GPUs, which takes half a gigabyte of each for a moment.
+        python: The only interpreter to examine, or None for all that gpumon finds.
+        root: The root of the file system.
+        variables: The environment variables.
+        tests_gpus: Whether torch may run a first kernel on GPUs, which takes half a gigabyte of each for a moment.
     """
 
     python: str | None = None
-    root: Path = MACHINE
+    root: Path = SYSTEM_ROOT
     variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    tries_gpus: bool = True
+    tests_gpus: bool = True
 
 
 class _Gatherer(NamedTuple):
-    """What gathers one kind of fact.
+    """The source of one kind of fact.
 
     Attributes:
-        kind: Its type.
-        gather: Does it.
-        seconds: How long that may take.
-        what: What it is, at the beginning of a sentence.
-        after: The fact that it begins with, if it needs one.
+        kind: The type of the fact.
+        gather: Returns the fact.
+        seconds: The timeout.
+        source: Its name at the beginning of a sentence.
+        after: The fact that must be there first, if there is one.
     """
 
     kind: type
     gather: Callable[[], object]
     seconds: float
-    what: str
+    source: str
     after: type | None = None
 
 
@@ -88,21 +87,21 @@ class Examination:
     """An examination.
 
     Args:
-        wish: What is examined.
+        options: What is examined; everything if None.
 
     Attributes:
-        inbox: Checks as they are made.
+        inbox: The results of the checks as they arrive.
 
     Raises:
-        CommandError: There is no such interpreter as was named.
+        CommandError: The named interpreter does not exist.
     """
 
-    def __init__(self, wish: Wish | None = None) -> None:
+    def __init__(self, options: DoctorOptions | None = None) -> None:
         self.inbox: Inbox[Check] = Inbox()
-        self._wish = wish or Wish()
-        self._named = None if self._wish.python is None else every_interpreter(self._wish.python)
+        self._options = options or DoctorOptions()
+        self._named = None if self._options.python is None else every_interpreter(self._options.python)
         self._children = Children()
-        self._stream = LiveStream(_INTERVAL)
+        self._stream = LiveStream(_INTERVAL_SECONDS)
         self._facts: dict[type, object] = {}
         self._checks: list[Check] = []
         self._arrived: queue.SimpleQueue[tuple[type, object]] = queue.SimpleQueue()
@@ -112,45 +111,46 @@ class Examination:
 
     @property
     def is_over(self) -> bool:
-        """Whether no more checks come."""
+        """Whether all checks have arrived."""
         return self._over.is_set()
 
     @property
     def facts(self) -> Facts:
-        """What was gathered."""
+        """The facts gathered so far."""
         return dict(self._facts)
 
     @property
     def checks(self) -> list[Check]:
-        """The checks up to now, in the order in which they are told."""
+        """The results so far, in the order in which they are reported."""
         return in_order(list(self._checks))
 
     def start(self) -> None:
-        """Begins."""
+        """Starts the examination."""
         self._thread.start()
 
     def wait(self) -> list[Check]:
-        """Waits for the end, which comes within `DEADLINE_SECONDS`; returns the checks."""
+        """Waits for the end, at most `DEADLINE_SECONDS`; returns the results."""
         self._over.wait()
         return self.checks
 
     def close(self) -> None:
-        """Ends what still runs, and waits for nothing."""
+        """Ends everything that still runs, without waiting."""
         self._over.set()
-        self._children.end()
-        threading.Thread(target=self._stream.close, name="gpumon-doctor-close", daemon=True).start()
+        self._children.close()
+        with suppress(RuntimeError):  # the system starts no more threads; the collector ends with this process
+            threading.Thread(target=self._stream.close, name="gpumon-doctor-close", daemon=True).start()
 
     def _plan(self) -> tuple[_Gatherer, ...]:
-        root = self._wish.root
+        root = self._options.root
         return (
-            _Gatherer(Frame, self._look, _FRAME_SECONDS, "NVML"),
+            _Gatherer(Frame, self._read_frame, _FRAME_SECONDS, "NVML"),
             _Gatherer(DriverFiles, lambda: driver_files(root), _FILE_SECONDS, "/proc"),
-            _Gatherer(CudaStart, self._ask_driver, _DRIVER_SECONDS, "The CUDA driver library"),
+            _Gatherer(CudaStart, self._start_cuda, _DRIVER_SECONDS, "The CUDA driver library"),
             _Gatherer(KernelErrors, lambda: kernel_errors(root), _FILE_SECONDS, "The kernel log"),
             _Gatherer(HostLimits, lambda: host_limits(root), _FILE_SECONDS, "/proc"),
-            _Gatherer(PciTopology, lambda: topology(root), _FILE_SECONDS, "/sys"),
+            _Gatherer(PciTopology, lambda: pci_topology(root), _FILE_SECONDS, "/sys"),
             _Gatherer(Environment, self._environment, _FILE_SECONDS, "The system"),
-            _Gatherer(Pythons, self._ask_pythons, _PYTHON_SECONDS, "Python", after=Frame),
+            _Gatherer(Pythons, self._pythons, _PYTHON_SECONDS, "Python", after=Frame),
         )
 
     def _run(self) -> None:
@@ -161,62 +161,73 @@ class Examination:
             self.inbox.ring()
 
     def _gather_all(self) -> None:
-        deadlines = {each.kind: self._begin(each) for each in self._gatherers if each.after is None}
+        deadlines = {gatherer.kind: self._begin(gatherer) for gatherer in self._gatherers if gatherer.after is None}
         while deadlines and not self._over.is_set():
             try:
                 kind, fact = self._arrived.get(timeout=max(0.0, min(deadlines.values()) - time.monotonic()))
             except queue.Empty:
-                kind = min(deadlines, key=lambda each: deadlines[each])
-                fact = _late(next(each for each in self._gatherers if each.kind is kind))
+                kind = min(deadlines, key=deadlines.__getitem__)
+                fact = _timeout_problem(next(gatherer for gatherer in self._gatherers if gatherer.kind is kind))
             if deadlines.pop(kind, None) is None:
-                continue  # it comes too late: its checks are made
-            self._settle(kind, fact)
-            deadlines |= {each.kind: self._begin(each) for each in self._gatherers if each.after is kind}
+                continue  # too late: its checks have run without it
+            self._add_fact(kind, fact)
+            deadlines |= {
+                gatherer.kind: self._begin(gatherer) for gatherer in self._gatherers if gatherer.after is kind
+            }
 
     def _begin(self, gatherer: _Gatherer) -> float:
-        """Starts a gatherer in a thread of its own; returns when its time is up."""
+        """Starts a gatherer in a separate thread; returns its deadline."""
 
         def gather() -> None:
             self._arrived.put((gatherer.kind, _gathered(gatherer.gather)))
 
-        threading.Thread(target=gather, name="gpumon-doctor-fact", daemon=True).start()
+        try:
+            threading.Thread(target=gather, name="gpumon-doctor-fact", daemon=True).start()
+        except RuntimeError as error:
+            self._arrived.put((gatherer.kind, _problem_of(error)))
         return time.monotonic() + gatherer.seconds + _GRACE_SECONDS
 
-    def _settle(self, kind: type, fact: object) -> None:
+    def _add_fact(self, kind: type, fact: object) -> None:
         self._facts[kind] = fact
         if kind is Frame:
             assert isinstance(fact, (Frame, Problem))
             self._facts[Gpus] = gpus_of(fact)
-        for check in ready(self._facts, {each.id for each in self._checks}):
+        for check in ready(self._facts, {check.id for check in self._checks}):
             self._checks.append(check)
             self.inbox.put(check)
 
-    def _look(self) -> Frame:
-        return look(self._stream, _FRAME_SECONDS)
+    def _read_frame(self) -> Frame:
+        return sample_frame(self._stream, _FRAME_SECONDS)
 
-    def _ask_driver(self) -> CudaStart:
-        """All GPUs in the driver's own order, whatever the environment hides."""
-        variables = {name: value for name, value in self._wish.variables.items() if name != "CUDA_VISIBLE_DEVICES"}
-        return CudaStart(self._children.ask(own_python(), ["driver"], _DRIVER_SECONDS, variables | _DRIVER_ORDER))
+    def _start_cuda(self) -> CudaStart:
+        """Initializes CUDA with all GPUs in the order of the driver, whatever the environment hides."""
+        variables = {name: value for name, value in self._options.variables.items() if name != "CUDA_VISIBLE_DEVICES"}
+        return CudaStart(self._children.run(own_python(), ["driver"], _DRIVER_SECONDS, variables | _DRIVER_ORDER))
 
-    def _ask_pythons(self) -> Pythons:
+    def _pythons(self) -> Pythons:
         frame = self._facts[Frame]
         assert isinstance(frame, (Frame, Problem))
-        found = every_interpreter(environment=self._wish.variables) if self._named is None else self._named
-        was_named, tries_gpus = self._named is not None, self._wish.tries_gpus
-        return ask_pythons(self._children, found, frame, _PYTHON_SECONDS, was_named=was_named, tries_gpus=tries_gpus)
+        interpreters = self._named or every_interpreter(environment=self._options.variables)
+        return examine_pythons(
+            self._children,
+            interpreters,
+            frame,
+            _PYTHON_SECONDS,
+            was_named=self._named is not None,
+            tests_gpus=self._options.tests_gpus,
+        )
 
     def _environment(self) -> Environment:
-        interfaces = sorted(each.name for each in (self._wish.root / "sys/class/net").glob("*"))
+        interfaces = sorted(path.name for path in (self._options.root / "sys/class/net").glob("*"))
         try:
             user = pwd.getpwuid(os.getuid()).pw_name
         except KeyError:
             user = str(os.getuid())
-        return Environment(self._wish.variables, user, tuple(interfaces), len(os.sched_getaffinity(0)))
+        return Environment(self._options.variables, user, tuple(interfaces), len(os.sched_getaffinity(0)))
 
 
 DEADLINE_SECONDS: Final = _FRAME_SECONDS + _PYTHON_SECONDS + 2 * _GRACE_SECONDS
-"""An examination takes no longer, whatever hangs."""
+"""The longest time that an examination takes, whatever hangs."""
 
 
 def _gathered(gather: Callable[[], object]) -> object:
@@ -225,13 +236,18 @@ def _gathered(gather: Callable[[], object]) -> object:
         return gather()
     except CommandError as error:
         return error.problem
-    except Exception as error:  # noqa: BLE001 - whatever it is, it costs the checks that need this fact, and no others
-        return Problem(ProblemCode.UNKNOWN, f"It could not be read: {safe_text(str(error), 200)}.")
+    except Exception as error:  # noqa: BLE001 - an error costs only the checks that need this fact
+        return _problem_of(error)
 
 
-def _late(gatherer: _Gatherer) -> Problem:
+def _problem_of(error: Exception) -> Problem:
+    unknown = Problem(ProblemCode.UNKNOWN, f"This could not be read: {safe_text(str(error), 200)}.")
+    return limit_problem(error) or unknown
+
+
+def _timeout_problem(gatherer: _Gatherer) -> Problem:
     return Problem(
         ProblemCode.UNRESPONSIVE,
-        f"{gatherer.what} did not answer within {gatherer.seconds + _GRACE_SECONDS:g} s.",
-        "Look at dmesg for what the driver says; what hangs in it ends with a reset of the GPU, or a reboot.",
+        f"{gatherer.source} did not answer within {gatherer.seconds + _GRACE_SECONDS:g} s.",
+        "See dmesg for messages of the driver. A call that hangs in the driver needs a reset of the GPU, or a reboot.",
     )

@@ -1,8 +1,9 @@
-"""Facts that stand in files: of the driver, of this process's limits, and in the kernel log.
+"""Facts read from files and the kernel log: about the driver, and about the limits of this process.
 
-Every path is below a root, so that a test can lay out a machine of its own.
+Every path is below a root, so that tests can lay out a host of their choice.
 """
 
+import errno
 import os
 import re
 import stat
@@ -12,21 +13,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from gpumon.core.exits import CommandError, ExitCode
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
-from gpumon.diagnosis.doctor.facts import DriverFiles, KernelErrors, Node
+from gpumon.diagnosis.doctor.facts import DeviceNode, DriverFiles, HostLimits, KernelErrors
 from gpumon.operations.doctor.pci import count_switches
 
-MACHINE: Final = Path("/")
+SYSTEM_ROOT: Final = Path("/")
 
 _VERSION: Final = re.compile(r"Kernel Module.*?(\d+\.\d+(?:\.\d+)?)", re.ASCII)
 _XID: Final = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)", re.ASCII)
+_LIMIT: Final = re.compile(r"^Max (.+?)\s{2,}(\S+)", re.MULTILINE)
+_TOTAL: Final = re.compile(r"^MemTotal:\s+(\d+) kB", re.MULTILINE)
 _CONTAINER_FILES: Final = (".dockerenv", "run/.containerenv")
 _CONTAINER_GROUPS: Final = re.compile(r"docker|kubepods|containerd|libpod|lxc")
 _FABRIC_MANAGER: Final = "nv-fabricmanage"
 _PERSISTENCE_DAEMON: Final = "nvidia-persiste"
-"""As the kernel has their names, cut at fifteen characters."""
+"""Process names in /proc, which the kernel truncates to 15 characters."""
 _JOURNAL: Final = ("journalctl", "--dmesg", "--boot", "--no-pager", "--grep", "NVRM: Xid")
 _JOURNAL_SECONDS: Final = 5.0
 _RECORD_BYTES: Final = 1 << 16
@@ -36,22 +38,22 @@ _UNREADABLE: Final = Problem(
 )
 
 
-def driver_files(root: Path = MACHINE) -> DriverFiles:
-    """What the driver has put into the file system."""
-    running = set(_process_names(root))
+def driver_files(root: Path = SYSTEM_ROOT) -> DriverFiles:
+    """What the file system shows of the driver."""
+    process_names = set(_process_names(root))
     return DriverFiles(
         version=_kernel_version(root),
         modules=_modules(root),
         nodes=tuple(_nodes(root)),
         switches=count_switches(root),
-        has_fabric_manager=_FABRIC_MANAGER in running,
-        has_persistence_daemon=_PERSISTENCE_DAEMON in running,
+        has_fabric_manager=_FABRIC_MANAGER in process_names,
+        has_persistence_daemon=_PERSISTENCE_DAEMON in process_names,
         is_wsl=(root / "dev/dxg").exists(),
         is_container=_is_container(root),
     )
 
 
-def kernel_errors(root: Path = MACHINE) -> KernelErrors:
+def kernel_errors(root: Path = SYSTEM_ROOT) -> KernelErrors:
     """The Xids in the kernel log.
 
     Raises:
@@ -61,25 +63,52 @@ def kernel_errors(root: Path = MACHINE) -> KernelErrors:
     try:
         text = _kernel_messages(root / "dev/kmsg")
     except OSError:
-        if root == MACHINE:
+        if root == SYSTEM_ROOT:
             text = _journal()
     if text is None:
-        raise CommandError(_UNREADABLE, ExitCode.NOT_THERE)
-    return KernelErrors(tuple((found[1].lower(), int(found[2])) for found in _XID.finditer(text)))
+        raise CommandError(_UNREADABLE, ExitCode.MISSING_PREREQUISITE)
+    return KernelErrors(tuple((match[1].lower(), int(match[2])) for match in _XID.finditer(text)))
+
+
+def host_limits(root: Path = SYSTEM_ROOT) -> HostLimits:
+    """The resources that this process may use."""
+    soft = dict(_LIMIT.findall(read_text(root / "proc/self/limits")))
+    total = _TOTAL.search(read_text(root / "proc/meminfo"))
+    total_bytes = None if total is None else int(total[1]) * 1024
+    shared = _file_system(root / "dev/shm")
+    groups = list(_control_groups(root))
+    return HostLimits(
+        shared_bytes=None if shared is None else shared[0],
+        shared_free_bytes=None if shared is None else shared[1],
+        locked_bytes=_number(soft.get("locked memory")),
+        open_files=_number(soft.get("open files")),
+        processes=_number(soft.get("processes")),
+        memory_bytes=_lowest_memory_limit(groups, total_bytes),
+        memory_total_bytes=total_bytes,
+        cpus_quota=_lowest_cpu_quota(groups),
+        cpus_allowed=frozenset(os.sched_getaffinity(0)),
+        has_infiniband=any((root / "sys/class/infiniband").glob("*")),
+    )
 
 
 def read_text(path: Path) -> str:
-    """A small file's text, or nothing where it cannot be read."""
+    """The text of a small file; empty if the file cannot be read.
+
+    Raises:
+        OSError: This process has reached its limit on open files, which says nothing about the file.
+    """
     try:
         return path.read_text(errors="replace")
-    except OSError:
+    except OSError as error:
+        if error.errno == errno.EMFILE:
+            raise
         return ""
 
 
 def _kernel_version(root: Path) -> str | None:
-    found = _VERSION.search(read_text(root / "proc/driver/nvidia/version"))
-    if found is not None:
-        return found[1]
+    match = _VERSION.search(read_text(root / "proc/driver/nvidia/version"))
+    if match is not None:
+        return match[1]
     return safe_text(read_text(root / "sys/module/nvidia/version").strip(), 40) or None
 
 
@@ -88,12 +117,12 @@ def _modules(root: Path) -> tuple[str, ...]:
     return tuple(safe_text(name, 40) for name in names if name.startswith("nvidia") or name == "nouveau")
 
 
-def _nodes(root: Path) -> Iterator[Node]:
+def _nodes(root: Path) -> Iterator[DeviceNode]:
     folder = root / "dev"
     for path in (folder / "nvidiactl", folder / "nvidia-uvm", *sorted(folder.glob("nvidia[0-9]*"))):
         with suppress(OSError):
             mode = stat.filemode(path.stat().st_mode)[1:]
-            yield Node(f"/dev/{path.name}", mode, os.access(path, os.R_OK | os.W_OK))
+            yield DeviceNode(f"/dev/{path.name}", mode, os.access(path, os.R_OK | os.W_OK))
 
 
 def _process_names(root: Path) -> Iterator[str]:
@@ -107,14 +136,14 @@ def _is_container(root: Path) -> bool:
 
 
 def _kernel_messages(path: Path) -> str:
-    """All that the kernel's buffer holds, without waiting for more."""
+    """Everything in the kernel's ring buffer, without waiting for more."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     records = []
     try:
         while True:
             try:
                 record = os.read(descriptor, _RECORD_BYTES)
-            except BrokenPipeError:  # a record was overwritten before it was read; the next one can be
+            except BrokenPipeError:  # a record was overwritten before it was read; the next one is readable
                 continue
             except BlockingIOError:
                 break
@@ -127,10 +156,52 @@ def _kernel_messages(path: Path) -> str:
 
 
 def _journal() -> str | None:
-    """The Xids in the journal, which some users may read who may not read the kernel's buffer; None if not this one."""
+    """The Xids in the journal, which some users may read who may not read the ring buffer; None for other users."""
     try:
         done = subprocess.run(_JOURNAL, capture_output=True, timeout=_JOURNAL_SECONDS, check=False, text=True)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    is_told = done.returncode == 0 or (done.returncode == 1 and not done.stderr.strip())
-    return done.stdout if is_told else None
+    is_readable = done.returncode == 0 or (done.returncode == 1 and not done.stderr.strip())
+    return done.stdout if is_readable else None
+
+
+def _file_system(path: Path) -> tuple[int, int] | None:
+    """Size and free bytes of a mounted file system."""
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return None
+    return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+
+
+def _control_groups(root: Path) -> Iterator[Path]:
+    """Folders of this process's control groups and their ancestors, for cgroup v1 and v2."""
+    for line in read_text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        base = root / "sys/fs/cgroup"
+        names = [name for name in controllers.split(",") if name in {"memory", "cpu"}]
+        for folder in [base / name for name in names] if controllers else [base]:
+            below = folder / path.lstrip("/")
+            yield from (group for group in (below, *below.parents) if group.is_relative_to(folder))
+
+
+def _lowest_memory_limit(groups: list[Path], total: int | None) -> int | None:
+    """The lowest limit; a limit that is not below the host's memory does not count."""
+    texts = (read_text(group / name) for group in groups for name in ("memory.max", "memory.limit_in_bytes"))
+    lowest = min((int(text) for text in texts if text.strip().isdecimal()), default=None)
+    return None if lowest is None or (total is not None and lowest >= total) else lowest
+
+
+def _lowest_cpu_quota(groups: list[Path]) -> float | None:
+    quotas = []
+    for group in groups:
+        quota, _, period = read_text(group / "cpu.max").strip().partition(" ")
+        if not quota:
+            quota, period = (read_text(group / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
+        if quota.isdecimal() and period.isdecimal() and int(period):
+            quotas.append(int(quota) / int(period))
+    return min(quotas, default=None)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None

@@ -1,4 +1,4 @@
-"""How the GPUs hang on the PCI bus, read from sysfs below a root."""
+"""How the GPUs are connected to the PCI bus, read from sysfs below a root."""
 
 import re
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ _HEADER_BYTES: Final = 4
 _ACS: Final = 0x000D
 _ACS_CONTROL: Final = 6
 _ACS_REDIRECTS: Final = 0b1100
-"""Request and completion redirect, in the control register of access control services."""
+"""Request and completion redirect, bits of the ACS control register."""
 _NOT_ROOT: Final = Problem(
     ProblemCode.NO_PERMISSION,
-    "Only root may read it; sudo lspci -vvv | grep ACSCtl shows it (SrcValid+ is on).",
+    "Only root may read the ACS settings; sudo lspci -vvv | grep ACSCtl shows them (SrcValid+ is on).",
 )
 
 
-def topology(root: Path) -> PciTopology:
+def pci_topology(root: Path) -> PciTopology:
     """The GPUs and the bridges above them."""
     devices = list(_folders(root, _GPU_CLASSES))
     bridges = {bridge.name: bridge for device in devices for bridge in _bridges(device)}
@@ -36,24 +36,24 @@ def topology(root: Path) -> PciTopology:
             problem = _NOT_ROOT
         elif _acs_control(config) & _ACS_REDIRECTS:
             redirecting.append(name)
-    return PciTopology(tuple(_device(each) for each in devices), tuple(sorted(redirecting)), problem)
+    return PciTopology(tuple(_device(device) for device in devices), tuple(sorted(redirecting)), problem)
 
 
 def count_switches(root: Path) -> int:
-    """How many NVSwitch chips the bus shows."""
+    """The number of NVSwitch chips on the bus."""
     return sum(1 for _ in _folders(root, (_SWITCH_CLASS,)))
 
 
 def numbers_of(text: str) -> frozenset[int]:
-    """The numbers of a list such as ``0-3,8``; none if it is not one."""
-    found: set[int] = set()
+    """The numbers of a list such as ``0-3,8``; an empty set for another text."""
+    numbers: set[int] = set()
     try:
         for part in filter(None, text.strip().split(",")):
             first, _, last = part.partition("-")
-            found.update(range(int(first), int(last or first) + 1))
+            numbers.update(range(int(first), int(last or first) + 1))
     except ValueError:
         return frozenset()
-    return frozenset(found)
+    return frozenset(numbers)
 
 
 def _folders(root: Path, classes: tuple[str, ...]) -> Iterator[Path]:
@@ -73,19 +73,19 @@ def _device(folder: Path) -> PciDevice:
 
 
 def _bridges(device: Path) -> Iterator[Path]:
-    """The bridges between a device and the processor: sysfs nests devices as the bus does."""
+    """The bridges between a device and the CPU: sysfs nests devices as the bus does."""
     yield from (parent for parent in device.resolve().parents if _BUS_ID.fullmatch(parent.name))
 
 
 def _acs_control(config: bytes) -> int:
-    """The control register of access control services, 0 where a bridge has none."""
-    place, seen = _FIRST_EXTENDED, set()
-    while _FIRST_EXTENDED <= place <= len(config) - _HEADER_BYTES and place not in seen:
-        seen.add(place)
-        header = int.from_bytes(config[place : place + _HEADER_BYTES], "little")
+    """The ACS control register, or 0 if a bridge has none."""
+    offset, seen = _FIRST_EXTENDED, set()
+    while _FIRST_EXTENDED <= offset <= len(config) - _HEADER_BYTES and offset not in seen:
+        seen.add(offset)
+        header = int.from_bytes(config[offset : offset + _HEADER_BYTES], "little")
         if header & 0xFFFF == _ACS:
-            return int.from_bytes(config[place + _ACS_CONTROL : place + _ACS_CONTROL + 2], "little")
-        place = header >> 20
+            return int.from_bytes(config[offset + _ACS_CONTROL : offset + _ACS_CONTROL + 2], "little")
+        offset = header >> 20
     return 0
 
 

@@ -1,6 +1,6 @@
-"""Takes out of a text what tells whose machine it is, and counts what was taken.
+"""Replaces names, addresses, identifiers, and secrets in a text, and counts the replacements.
 
-The same name, address or UUID gets the same new name, so that the text can still be followed.
+The same name, address, or UUID always gets the same replacement, so that the text stays readable.
 """
 
 import re
@@ -16,10 +16,11 @@ UUID: Final = "UUID"
 IDENTIFIER: Final = "identifier"
 SERIAL: Final = "serial number"
 HOME: Final = "home folder"
-SECRET: Final = "secret"  # noqa: S105 - it is what is said in the place of one
+NAME: Final = "name"
+SECRET: Final = "secret"  # noqa: S105 - the replacement for one
 
-_SHORTEST_NAME: Final = 2
-_NOBODYS_NAMES: Final = frozenset(
+_MIN_NAME: Final = 2
+_GENERIC_NAMES: Final = frozenset(
     {
         "root",
         "nobody",
@@ -35,8 +36,8 @@ _NOBODYS_NAMES: Final = frozenset(
         "docker",
     }
 )
-"""Names that images and systems give: they tell nothing, and stand in texts for other things."""
-_SECRET_NAME: Final = re.compile(r"TOKEN|SECRET|PASS|PWD|CREDENTIAL|PRIVATE|COOKIE|_?KEY$|AUTH", re.I)
+"""Default names of systems and images: they identify no one, and are also ordinary words."""
+_SECRET_NAME: Final = re.compile(r"TOKEN|SECRET|PASS|PWD|(?:^|_)PW(?:_|$)|CREDENTIAL|PRIVATE|COOKIE|_?KEY$|AUTH", re.I)
 _SECRETS: Final = (
     re.compile(r"-----BEGIN [A-Z ]+-----.*?-----END [A-Z ]+-----", re.DOTALL),
     re.compile(r"(?<=://)[^\s/@\"']+:[^\s/@\"']+(?=@)"),
@@ -49,6 +50,26 @@ _UUID: Final = re.compile(r"\b(?:(?:GPU|MIG)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0
 _IDENTIFIER: Final = re.compile(r"\b[0-9a-f]{32,}\b", re.I)
 _SERIAL: Final = re.compile(r"(?i)(serial(?: ?number)?\"?\s*[:=]\s*\"?)([\w-]{4,})")
 _HOME: Final = re.compile(r"/(?:home|Users)/[^/\s\"':]+")
+_URL_HOST: Final = re.compile(r"(://(?:<secret>@)?)(?!\d+(?:\.\d+){3})([a-z0-9][\w.-]*)", re.I | re.ASCII)
+_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_DOMAIN: Final = re.compile(rf"(?<![\w./-])(?!torch\.)(?:{_LABEL}\.){{2,}}[a-z]{{2,}}(?![\w-]|\.\w)", re.I)
+_HOST_AND_PORT: Final = re.compile(rf"(?<![\w.:/<>-])({_LABEL}(?:\.{_LABEL})*):\d{{4,5}}(?![\w.:])", re.I)
+_HOST_VARIABLE: Final = re.compile(r"(?:^|_)(?:ADDR|ADDRESS|HOST|HOSTNAME|SERVER|MASTER|NODE|NODENAME)$")
+_HOST_VALUE: Final = re.compile(rf"(?=.*[\d.-])(?=.*[a-z]){_LABEL}(?:\.{_LABEL})*", re.I)
+_PUBLIC_HOST: Final = re.compile(r"(?:[\w-]+\.)*(?:pytorch|nvidia|python|pypi|github|ubuntu|debian)\.(?:org|com)", re.I)
+_PATH: Final = re.compile(r"(?<![\w.<>~])(?<!:/)~?(?:/[^\s/\"':;,=<>()\[\]{}|*]+)+")
+_SYSTEM_FOLDERS: Final = frozenset({"usr", "lib", "lib32", "lib64", "etc", "proc", "sys", "dev", "bin", "sbin", "boot"})
+_PUBLIC_NAME: Final = re.compile(
+    r"~?|\.{1,2}|[\d.]+|lib[\w+-]*\.so[\d.]*|(?:vmlinuz|initrd)\S*|(?:user|system)\.slice|init\.scope|user-\d+\.slice"
+    r"|session-\w+\.scope|kubepods[\w.-]*|docker|opt|data|datasets?|users?|home|root|net|nfs|gpfs|lustre|beegfs|mnt|media"
+    r"|scratch\d*|work|workspace|projects?|groups?|shared?|local|tmp|var|run|srv|software|sw|apps?|modules?|runs?|logs?"
+    r"|envs?|\.?venv|\.?virtualenvs?|conda|(?:mini|ana)conda\d*|mini(?:forge|mamba)\d*|mambaforge|\.?pyenv|versions|shims"
+    r"|bin|include|lib(?:32|64)?|src|site-packages|dist-packages|python[\d.]*|torch|nvidia|cuda[\d.-]*|cudnn|nccl|openmpi"
+    r"|hpcx|ucx|compat|extras|CUPTI|targets|x86_64-linux(?:-gnu)?|stubs|\.?cache|\.local|\.config|gpumon"
+)
+"""Names in paths that identify no one; every other name below a folder that is not the system's is replaced."""
+_NAMING_VARIABLE: Final = re.compile(r"^(?:SLURM|OMPI|CONDA)_")
+"""Variables of schedulers and environments have names of jobs, projects and people as values."""
 _MAC: Final = re.compile(r"\b[0-9a-f]{2}(?::[0-9a-f]{2}){5}\b", re.I)
 _IPV4: Final = re.compile(r"(?<!\w)(?<!==)(?<!\d\.)(?<!\.so\.)\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d)", re.ASCII)
 _IPV6: Final = re.compile(r"(?<![\w:.])[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}(?![\w:])", re.I)
@@ -56,15 +77,15 @@ _MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.ASCII)
 
 
 class Redactor:
-    """Rewrites texts.
+    """Replaces what identifies a person or a host.
 
     Args:
-        users: Login names that are known.
-        hosts: Host names that are known; short forms of them count as well.
-        homes: Home folders that are known.
+        users: Known login names.
+        hosts: Known host names; their short forms are replaced, too.
+        homes: Known home folders.
 
     Attributes:
-        removed: How often something was taken out, by its kind.
+        removed: Number of replacements by kind.
     """
 
     def __init__(self, users: Iterable[str] = (), hosts: Iterable[str] = (), homes: Iterable[str] = ()) -> None:
@@ -75,33 +96,50 @@ class Redactor:
         self._homes = sorted({home.rstrip("/") for home in homes if len(home.strip("/")) > 1}, key=len, reverse=True)
 
     def text(self, text: str) -> str:
-        """The text without all that."""
+        """The text with all replacements."""
         for pattern in _SECRETS:
             text = pattern.sub(lambda _: self._anonymous(SECRET), text)
-        text = _UUID.sub(lambda found: self._numbered(UUID, found[0]), text)
-        text = _IDENTIFIER.sub(lambda found: self._numbered(IDENTIFIER, found[0]), text)
-        text = _SERIAL.sub(lambda found: found[1] + self._numbered(SERIAL, found[2]), text)
-        text = _MAIL.sub(lambda found: self._numbered(ADDRESS, found[0]), text)
-        text = _MAC.sub(lambda found: self._numbered(ADDRESS, found[0]), text)
-        text = _IPV6.sub(lambda found: self._internet(found[0], IPv6Address), text)
-        text = _IPV4.sub(lambda found: self._internet(found[0], IPv4Address), text)
+        text = _UUID.sub(lambda match: self._numbered(UUID, match[0]), text)
+        text = _IDENTIFIER.sub(lambda match: self._numbered(IDENTIFIER, match[0]), text)
+        text = _SERIAL.sub(lambda match: match[1] + self._numbered(SERIAL, match[2]), text)
+        text = _MAIL.sub(lambda match: self._numbered(ADDRESS, match[0]), text)
+        text = _MAC.sub(lambda match: self._numbered(ADDRESS, match[0]), text)
+        text = _IPV6.sub(lambda match: self._ip_address(match[0], IPv6Address), text)
+        text = _IPV4.sub(lambda match: self._ip_address(match[0], IPv4Address), text)
         for home in self._homes:
             text = re.sub(rf"{re.escape(home)}(?![\w.-])", lambda _: self._home(), text)
         text = _HOME.sub(lambda _: self._home(), text)
+        text = _URL_HOST.sub(lambda match: match[1] + self._host(match[2]), text)
+        text = _DOMAIN.sub(lambda match: self._host(match[0]), text)
+        text = _PATH.sub(lambda match: self._path(match[0]), text)
         for kind, names in self._names:
             if names is not None:
-                text = names.sub(lambda found, kind=kind: self._numbered(kind, found[0]), text)  # type: ignore[misc]
+                text = names.sub(lambda match, kind=kind: self._numbered(kind, match[0]), text)  # type: ignore[misc]
         return text
 
     def variable(self, name: str, value: str) -> str:
-        """The value of an environment variable; one whose name or shape is that of a secret goes as a whole."""
+        """The value of an environment variable; one with the name or the form of a secret is replaced completely."""
         if _SECRET_NAME.search(name):
             return self._anonymous(SECRET)
 
-        def hidden(found: re.Match[str]) -> str:
-            return found[0] if _UUID.search(found[0]) else self._anonymous(SECRET)
+        def hidden(match: re.Match[str]) -> str:
+            return match[0] if _UUID.search(match[0]) else self._anonymous(SECRET)
 
-        return self.text(_RANDOM.sub(hidden, value))
+        value = _RANDOM.sub(hidden, value)
+        if _NAMING_VARIABLE.match(name) and not value.startswith(("/", "<")) and re.search("[a-zA-Z]", value):
+            return self._numbered(NAME, value)
+        return self.text(value)
+
+    def _host(self, name: str) -> str:
+        is_public = name.lower() in _GENERIC_NAMES or _PUBLIC_HOST.fullmatch(name)
+        return name if is_public else self._numbered(HOST, name)
+
+    def _path(self, path: str) -> str:
+        first, *rest = path.split("/")
+        if not first and rest[0] in _SYSTEM_FOLDERS:
+            return path
+        names = (name if _PUBLIC_NAME.fullmatch(name) else self._numbered(NAME, name) for name in rest)
+        return "/".join((first, *names))
 
     def _anonymous(self, kind: str) -> str:
         self.removed[kind] += 1
@@ -111,26 +149,35 @@ class Redactor:
         self.removed[HOME] += 1
         return "~"
 
-    def _numbered(self, kind: str, found: str) -> str:
+    def _numbered(self, kind: str, text: str) -> str:
         self.removed[kind] += 1
-        key = (kind, found.lower())
+        key = (kind, text.lower())
         if key not in self._known:
-            self._known[key] = f"<{kind} {sum(each == kind for each, _ in self._known) + 1}>"
+            self._known[key] = f"<{kind} {sum(known == kind for known, _ in self._known) + 1}>"
         return self._known[key]
 
-    def _internet(self, found: str, kind: type[IPv4Address] | type[IPv6Address]) -> str:
-        """What looks like an address, replaced if it is one that tells something."""
+    def _ip_address(self, text: str, kind: type[IPv4Address] | type[IPv6Address]) -> str:
+        """The replacement for text in the form of an address; unchanged if it is none, or not specific to a host."""
         try:
-            address = kind(found)
+            address = kind(text)
         except AddressValueError:
-            return found
-        return found if address.is_loopback or address.is_unspecified else self._numbered(ADDRESS, found)
+            return text
+        return text if address.is_loopback or address.is_unspecified else self._numbered(ADDRESS, text)
+
+
+def hosts_in(name: str, value: str) -> set[str]:
+    """The host names in the value of an environment variable."""
+    hosts = {match[2] for match in _URL_HOST.finditer(value)} | {match[1] for match in _HOST_AND_PORT.finditer(value)}
+    hosts |= {match[0] for match in _DOMAIN.finditer(value)}
+    if _HOST_VARIABLE.search(name) and _HOST_VALUE.fullmatch(value):
+        hosts.add(value)
+    return {host for host in hosts if re.search("[a-z]", host, re.I) and not _PUBLIC_HOST.fullmatch(host)}
 
 
 def _words(names: Iterable[str]) -> re.Pattern[str] | None:
-    """A pattern of the names where they stand apart, the longest first; None if there is none."""
-    telling = {name for name in names if len(name) >= _SHORTEST_NAME and name.lower() not in _NOBODYS_NAMES}
-    if not telling:
+    """A pattern for the names as separate words, longest first; None if there are none."""
+    specific = {name for name in names if len(name) >= _MIN_NAME and name.lower() not in _GENERIC_NAMES}
+    if not specific:
         return None
-    listed = "|".join(re.escape(name) for name in sorted(telling, key=len, reverse=True))
+    listed = "|".join(re.escape(name) for name in sorted(specific, key=len, reverse=True))
     return re.compile(rf"(?<![^\W_])(?:{listed})(?![^\W_])", re.I)

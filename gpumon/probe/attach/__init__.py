@@ -1,4 +1,4 @@
-"""Loads the probe into a process that was started without it: Python from 3.14 on runs scripts for others."""
+"""Loads the probe into a running process with `sys.remote_exec`, which Python has from 3.14 on."""
 
 import threading
 import time
@@ -8,28 +8,28 @@ from os import devnull
 from pathlib import Path
 from typing import Final
 
-from gpumon.core.exits import CommandError
-from gpumon.probe.attach.handover import Handover, Outcome
-from gpumon.probe.attach.hello import listening_in
-from gpumon.probe.attach.interpreter import ask_to_run
-from gpumon.probe.attach.refusals import (
-    LEAST_VERSION,
-    elsewhere,
+from gpumon.core.problems import CommandError
+from gpumon.probe.attach.errors import (
+    MIN_VERSION,
+    disabled,
     ended,
     failed,
-    late,
-    no_folder,
-    sees_no_folder,
+    no_temporary_folder,
+    other_file_system,
+    other_temporary_folder,
+    timed_out,
     too_old,
     unreadable,
-    unwanted,
 )
+from gpumon.probe.attach.handshake import listening_in
+from gpumon.probe.attach.interpreter import remote_exec
+from gpumon.probe.attach.script_dir import AttachOutcome, ScriptDir
 from gpumon.probe.attach.target import Target, read_target
 
-_PATIENCE_SECONDS: Final = 5.0
+_PROC_TIMEOUT_SECONDS: Final = 5.0
 _HELLO_SECONDS: Final = 0.5
-_LOOK_SECONDS: Final = 0.05
-_NOTHING: Final = Path(devnull)
+_POLL_SECONDS: Final = 0.05
+_EMPTY_SCRIPT: Final = Path(devnull)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,9 @@ class Attached:
 
     Attributes:
         target: The process.
-        was_there: Whether it had one before.
-        folder: Where it listens; None if that is another user's, or if it waits for its first CUDA context.
+        was_there: Whether it had a probe before.
+        folder: Where the probe listens; None if the folder belongs to another user, or if the probe waits for the
+            first CUDA context.
     """
 
     target: Target
@@ -48,88 +49,87 @@ class Attached:
 
 
 def attach(pid: int, timeout_seconds: float = 10.0) -> Attached:
-    """Starts a probe in a process, and waits until it answers.
+    """Start a probe in a process, and wait until it answers.
 
     Args:
-        pid: The process, as it is seen here.
-        timeout_seconds: How long to wait.
+        pid: The PID in gpumon's PID namespace.
+        timeout_seconds: Longest time to wait.
 
     Raises:
-        CommandError: It cannot be done, or has not come about yet.
+        CommandError: The probe cannot be loaded, or does not answer yet.
     """
-    target = _read_in_time(pid)
+    target = _read_with_timeout(pid)
     folder = listening_in(target)
     if folder is not None:
         return Attached(target, was_there=True, folder=folder)
-    if target.named_version is not None and target.named_version < LEAST_VERSION:
+    if target.named_version is not None and target.named_version < MIN_VERSION:
         raise too_old(target, target.named_version)
-    if target.is_elsewhere:
-        raise elsewhere(target)
+    if target.has_other_file_system:
+        raise other_file_system(target)
     try:
-        handover = Handover(target)
+        script_dir = ScriptDir(target)
     except OSError as error:
-        raise no_folder(error) from None
+        raise no_temporary_folder(error) from None
     try:
-        if not target.sees(handover.script):
-            raise sees_no_folder(target, handover.folder.parent)
-        return _handed_over(target, handover, timeout_seconds)
+        if not target.sees(script_dir.script):
+            raise other_temporary_folder(target, script_dir.folder.parent)
+        return _run_script(target, script_dir, timeout_seconds)
     finally:
-        handover.close()
+        script_dir.close()
 
 
-def _read_in_time(pid: int) -> Target:
-    """Reads it on a thread that can be left behind: /proc may wait for a process that hangs in a driver."""
-    found: list[Target | CommandError] = []
+def _read_with_timeout(pid: int) -> Target:
+    """Read the process on a thread that can be abandoned: /proc may block for a process that hangs in a driver."""
+    results: list[Target | CommandError] = []
 
     def read() -> None:
         try:
-            found.append(read_target(pid))
+            results.append(read_target(pid))
         except CommandError as error:
-            found.append(error)
+            results.append(error)
 
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
-    thread.join(_PATIENCE_SECONDS)
-    if not found:
+    thread.join(_PROC_TIMEOUT_SECONDS)
+    if not results:
         raise unreadable(pid)
-    if isinstance(found[0], CommandError):
-        raise found[0]
-    return found[0]
+    if isinstance(results[0], CommandError):
+        raise results[0]
+    return results[0]
 
 
-def _handed_over(target: Target, handover: Handover, timeout_seconds: float) -> Attached:
+def _run_script(target: Target, script_dir: ScriptDir, timeout_seconds: float) -> Attached:
     try:
-        ask_to_run(target, handover.script)
-        return _followed(target, handover, timeout_seconds)
+        remote_exec(target, script_dir.script)
+        return _wait_for_probe(target, script_dir, timeout_seconds)
     except KeyboardInterrupt:
-        if handover.outcome() is None:
+        if script_dir.outcome() is None:
             with suppress(CommandError):
-                ask_to_run(target, _NOTHING)  # which it then runs in the place of the script
+                remote_exec(target, _EMPTY_SCRIPT)  # replaces the script, which has not run yet
         raise
 
 
-def _followed(target: Target, handover: Handover, timeout_seconds: float) -> Attached:
-    """Waits for what comes of it."""
+def _wait_for_probe(target: Target, script_dir: ScriptDir, timeout_seconds: float) -> Attached:
     deadline = time.monotonic() + timeout_seconds
     while True:
-        outcome = handover.outcome()
+        outcome = script_dir.outcome()
         attached = None if outcome is None else _attached(target, outcome)
         if attached is not None:
             return attached
         if target.state is None:
             raise ended(target)
         if time.monotonic() >= deadline:
-            handover.leave()
-            raise late(target, timeout_seconds, has_run=outcome is not None)
-        time.sleep(_LOOK_SECONDS)
+            script_dir.stop_waiting()
+            raise timed_out(target, timeout_seconds, has_run=outcome is not None)
+        time.sleep(_POLL_SECONDS)
 
 
-def _attached(target: Target, outcome: Outcome) -> Attached | None:
-    """What the script has brought about, or None while the probe does not answer yet."""
+def _attached(target: Target, outcome: AttachOutcome) -> Attached | None:
+    """The result of the script, or None while the probe does not answer yet."""
     if outcome.reason is not None:
         raise failed(target, outcome.reason)
     if not outcome.runs:
-        raise unwanted(target)
+        raise disabled(target)
     folder = listening_in(target, _HELLO_SECONDS)
     if folder is None and not outcome.was_there and not target.is_foreign:
         return None

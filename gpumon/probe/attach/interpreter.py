@@ -1,24 +1,35 @@
-"""Has a running Python take a script over, by an interpreter of its own minor version in a short-lived child."""
+"""Calls `sys.remote_exec` in a short-lived child that runs an interpreter of the target's own minor version."""
 
+import ctypes
 import json
 import os
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from gpumon.core.text import safe_bytes, safe_text
-from gpumon.probe.attach.refusals import LEAST_VERSION, cannot_run, no_interpreter, refused, too_old
-from gpumon.probe.attach.target import Target
+from gpumon.probe.attach.errors import (
+    MIN_VERSION,
+    cannot_run,
+    ended,
+    no_interpreter,
+    not_accepted,
+    other_file_system,
+    too_old,
+)
+from gpumon.probe.attach.target import Target, read_target
 
-_PATIENCE_SECONDS: Final = 10.0
-_SEARCH_PATH: Final = "LD_LIBRARY_PATH"
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-_ASK: Final = """
+_TIMEOUT_SECONDS: Final = 10.0
+_LIBRARY_PATH: Final = "LD_LIBRARY_PATH"
+_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+_PR_SET_NO_NEW_PRIVS: Final = 38
+"""From linux/prctl.h."""
+_CODE: Final = """
 import json, sys
 errors, is_forbidden = [], False
 if hasattr(sys, "remote_exec"):
@@ -31,18 +42,18 @@ if hasattr(sys, "remote_exec"):
             error = error.__cause__ or error.__context__
 print(json.dumps({"version": sys.version_info[:3], "errors": errors, "is_forbidden": is_forbidden}))
 """
-"""For any Python 3, so that one that is too old says so itself."""
+"""Runs on any Python 3, so that one without `sys.remote_exec` reports its version."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Interpreter:
-    """Who asks.
+    """The interpreter of the child.
 
     Attributes:
-        program: The interpreter.
-        environment: Its variables.
-        user: As whom it runs, if not as gpumon; with it goes the group.
-        group: See there.
+        program: Its path.
+        environment: Its environment variables.
+        user: The user ID to run it as, or None for gpumon's own; a given user gets no privileges in addition.
+        group: The group ID to run it as, or None for gpumon's own.
     """
 
     program: str
@@ -52,100 +63,147 @@ class _Interpreter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """What it said: its version, and what `sys.remote_exec` raised, the outermost first."""
+class _RemoteExecResult:
+    """What the child reports: its version, and what `sys.remote_exec` raised, the outermost exception first."""
 
     version: tuple[int, ...]
     errors: tuple[str, ...]
     is_forbidden: bool
 
 
-def ask_to_run(target: Target, script: Path) -> None:
-    """Has a process run a script at the next step of its main thread.
+def remote_exec(target: Target, script: Path) -> None:
+    """Have a process run a script as soon as its main thread executes Python code.
 
     Args:
         target: The process.
-        script: A file that it can read; it must stay until it was run.
+        script: A file that the process can read; it must exist until the process has run it.
 
     Raises:
-        CommandError: It is not taken over.
+        CommandError: The process does not accept the script.
     """
-    answer = _asked(target, script)
-    if answer.version < LEAST_VERSION:
-        raise too_old(target, answer.version)
-    if answer.errors:
-        raise refused(target, answer.errors, is_forbidden=answer.is_forbidden)
+    result = _call_remote_exec(target, script)
+    if result.version < MIN_VERSION:
+        raise too_old(target, result.version)
+    if result.errors:
+        raise not_accepted(target, result.errors, is_forbidden=result.is_forbidden)
 
 
-def _asked(target: Target, script: Path) -> _Answer:
-    interpreter = _interpreter(target)
+def _call_remote_exec(target: Target, script: Path) -> _RemoteExecResult:
+    with _opened_program(target) as descriptor:
+        child = _run_child(target, _interpreter(target, descriptor), descriptor, [str(target.pid), str(script)])
+    result = _parse(child.stdout) if child.returncode == 0 else None
+    if result is None:
+        last_line = safe_bytes(child.stderr[-1000:].strip().rpartition(b"\n")[2], 200)
+        raise cannot_run(target, last_line)
+    return result
+
+
+@contextmanager
+def _opened_program(target: Target) -> Iterator[int]:
+    """A descriptor of the file that a process runs: no other file can take its place.
+
+    Raises:
+        CommandError: The process has ended, or its user is not the one that was read.
+    """
     try:
-        done = subprocess.run(
-            [interpreter.program, "-I", "-S", "-c", _ASK, str(target.pid), str(script)],
+        descriptor = os.open(target.proc / str(target.pid) / "exe", os.O_PATH)
+    except FileNotFoundError:
+        raise ended(target) from None
+    except OSError as error:
+        raise cannot_run(target, error.strerror or str(error)) from None
+    try:
+        current = read_target(target.pid, target.proc)  # only now: the opened file may be that of a new user
+        if (current.uid, current.gid, current.start_ticks) != (target.uid, target.gid, target.start_ticks):
+            raise ended(target)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _run_child(
+    target: Target, interpreter: _Interpreter, descriptor: int, arguments: Sequence[str]
+) -> "subprocess.CompletedProcess[bytes]":
+    is_other_user = interpreter.user is not None
+    try:
+        return subprocess.run(
+            [interpreter.program, "-I", "-S", "-c", _CODE, *arguments],
             capture_output=True,
-            timeout=_PATIENCE_SECONDS,
+            timeout=_TIMEOUT_SECONDS,
             check=False,
             stdin=subprocess.DEVNULL,
             cwd="/",
             env=interpreter.environment,
-            start_new_session=True,  # Ctrl-C is for gpumon, which ends it
+            start_new_session=True,  # only gpumon receives Ctrl-C, and ends the child
+            pass_fds=[descriptor],
             user=interpreter.user,
             group=interpreter.group,
-            extra_groups=None if interpreter.user is None else [],
+            extra_groups=[] if is_other_user else None,
+            preexec_fn=_forbid_new_privileges if is_other_user else None,
         )
     except subprocess.TimeoutExpired:
-        raise cannot_run(target, f"it took more than {_PATIENCE_SECONDS:g} s") from None
+        raise cannot_run(target, f"it took more than {_TIMEOUT_SECONDS:g} s") from None
     except OSError as error:
         raise cannot_run(target, error.strerror or str(error)) from None
-    answer = _parsed(done.stdout) if done.returncode == 0 else None
-    if answer is None:
-        lines = safe_bytes(done.stderr[-1000:].strip().rpartition(b"\n")[2], 200)
-        raise cannot_run(target, lines)
-    return answer
+    except subprocess.SubprocessError as error:
+        raise cannot_run(target, str(error)) from None
 
 
-def _interpreter(target: Target) -> _Interpreter:
-    """The process's own, or gpumon's if it is of the same kind.
+def _forbid_new_privileges() -> None:
+    """Deny setuid programs to this process and its children."""
+    if ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        raise OSError("no_new_privs cannot be set")
 
-    Root runs what belongs to another user only as that user: it could be anything that calls itself Python.
+
+def _interpreter(target: Target, descriptor: int) -> _Interpreter:
+    """The target's own interpreter, or gpumon's if both have the same version.
+
+    A process can run any file under the name and the path of an interpreter. As root, gpumon therefore runs the file
+    of another user's process only as that user, unless the file itself is the system's. No file of a container is run
+    outside of it with the rights that it has in the container.
+
+    Args:
+        target: The process.
+        descriptor: The open file that the process runs.
+
+    Raises:
+        CommandError: There is no interpreter that gpumon may run.
     """
-    fits = target.named_version == sys.version_info[:2]
-    if fits and (target.is_foreign or not target.is_interpreter):
+    is_same_version = target.named_version == sys.version_info[:2]
+    if is_same_version and (target.is_foreign or not target.is_interpreter):
         return _Interpreter(sys.executable, dict(os.environ))
     if not target.is_interpreter:
         raise no_interpreter(target)
-    folder = target.proc / str(target.pid)
-    program = str(folder / "exe")  # which is that very file, even when it has been replaced on the disk
-    if target.is_foreign and _is_systems(Path(target.program)):
+    program = f"/proc/self/fd/{descriptor}"
+    is_system_file = _is_system_file(descriptor, Path(target.program))
+    if not target.shares_mounts and (target.uid == 0 or not is_system_file):
+        raise other_file_system(target)
+    if target.is_foreign and target.shares_mounts and is_system_file:
         return _Interpreter(program, {})
-    found = target.environment()
-    environment = {name: found[name] for name in (_SEARCH_PATH,) if name in found}
+    variables = target.environment()
+    environment = {name: variables[name] for name in (_LIBRARY_PATH,) if name in variables}
     if not target.is_foreign:
         return _Interpreter(program, environment)
-    group = target.uid
-    with suppress(OSError):
-        group = folder.stat().st_gid
-    return _Interpreter(program, environment, target.uid, group)
+    return _Interpreter(program, environment, target.uid, target.gid)
 
 
-def _is_systems(program: Path) -> bool:
-    """Whether only root can have put this file where it is, or anything else beside it."""
+def _is_system_file(descriptor: int, program: Path) -> bool:
+    """Whether an open file is the one at a path, and only root can write the file and all its parent folders."""
     try:
-        found = [path.lstat() for path in (program, *program.parents)]
+        statuses = [path.lstat() for path in (program, *program.parents)]
     except OSError:
         return False
-    return all(each.st_uid == 0 and not each.st_mode & _OTHERS_WRITE for each in found)
+    is_closed = all(status.st_uid == 0 and not status.st_mode & _WRITABLE_BY_OTHERS for status in statuses)
+    return is_closed and os.path.samestat(os.fstat(descriptor), statuses[0])
 
 
-def _parsed(said: bytes) -> _Answer | None:
+def _parse(output: bytes) -> _RemoteExecResult | None:
     try:
-        told = json.loads(said.strip().rpartition(b"\n")[2])
-        version = tuple(int(each) for each in told["version"])
-        errors = _texts(told["errors"])
-        return _Answer(version, errors, bool(told["is_forbidden"]))
+        document = json.loads(output.strip().rpartition(b"\n")[2])
+        version = tuple(int(number) for number in document["version"])
+        return _RemoteExecResult(version, _safe_texts(document["errors"]), bool(document["is_forbidden"]))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-def _texts(told: Sequence[object]) -> tuple[str, ...]:
-    return tuple(safe_text(str(each), 300) for each in told)
+def _safe_texts(errors: Sequence[object]) -> tuple[str, ...]:
+    return tuple(safe_text(str(error), 300) for error in errors)

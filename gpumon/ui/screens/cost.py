@@ -1,66 +1,48 @@
-"""What gpumon itself costs."""
+"""CPU time, memory, terminal output and driver calls of gpumon itself."""
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Iterator
+from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
-from gpumon.streams.base import Countable, Stream
-from gpumon.ui.costs import Costs
-from gpumon.ui.scene import Scene
+from gpumon.present.cost import call_heading, call_line, call_note, call_rows, cost_entries, missing_calls_entry
+from gpumon.present.header import title_line
+from gpumon.present.paint.table import TableRow
+from gpumon.session.app_session import Demand
+from gpumon.session.view_state import ViewState
 from gpumon.ui.screens.entries import EntriesScreen, NotedRow
-from gpumon.ui.view.around import title_line
-from gpumon.ui.view.call_costs import call_line, call_note, call_rows, heading, missing_note
-from gpumon.ui.view.cost import cost_entries
-from gpumon.ui.widgets.line_table import TableRow
-from gpumon.ui.widgets.text_line import TextLines
-
-_RATE_SECONDS: Final = 10.0
-_MOST_MEASURED: Final = 200
+from gpumon.ui.widgets.text_lines import TextLines
 
 
 class CostScreen(EntriesScreen[None]):
-    """The costs as they are now; rates are those of the last seconds.
-
-    Args:
-        measure: Reads the costs.
-    """
+    """The costs up to now; rates are those of the last seconds."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,left,h,c", "app.pop_screen", "Back", id="cost.back", tooltip="Back to all GPUs"),
+        Binding("escape,left,h,c", "app.pop_screen", "Back", id="cost.back", tooltip="Back to the overview"),
     ]
 
-    def __init__(self, measure: Callable[[], Costs]) -> None:
-        super().__init__()
-        self._measure = measure
-        self._measured: deque[Costs] = deque(maxlen=_MOST_MEASURED)
+    @property
+    def demand(self) -> Demand:
+        """Costs are measured, and driver calls are counted, only while a screen shows them."""
+        return Demand(costs=True)
 
-    def show(self, scene: Scene) -> None:
-        """Draws the costs up to now."""
-        self._measured.append(self._measure())
-        while self._measured[-1].at_seconds - self._measured[0].at_seconds > _RATE_SECONDS:
-            self._measured.popleft()
-        title = title_line("What gpumon costs", "", scene, self.size.width)
+    def show(self, state: ViewState) -> None:
+        """Draw the costs of a state."""
+        if not state.costs:
+            return
+        title = title_line("Costs of gpumon", "", state, self.size.width)
         with self.app.batch_update():
             self.query_one("#title", TextLines).show([title])
-            entries = cost_entries(self._measured[-1], self._measured[0], scene.frame)
-            self.show_rows([*self.rows_of(entries), *self._calls()])
+            entries = cost_entries(state.costs[-1], state.costs[0], state.frame)
+            self.show_rows([*self.rows_of(entries), *self._calls(state)])
 
-    def _calls(self) -> Iterator[NotedRow]:
-        """The table of the driver calls; they are counted only since the screen was opened."""
-        counted = [each.calls for each in self._measured if each.calls.calls]
+    def _calls(self, state: ViewState) -> Iterator[NotedRow]:
+        """The table of the driver calls, which are counted since the screen was opened."""
+        counted = [sample.calls for sample in state.costs if sample.calls.calls]
         if not counted:
-            yield from self.rows_of(missing_note(has_collector=bool(self._measured[-1].collectors)))
+            yield from self.rows_of([missing_calls_entry(has_collector=bool(state.costs[-1].collectors))])
             return
         width = self.size.width
-        yield TableRow("", heading(width)), ""
+        yield TableRow("", call_heading(width)), ""
         for row in call_rows(counted[-1], counted[0]):
-            yield TableRow(row.ever.call, call_line(row, width)), call_note(row)
-
-
-def count_calls(stream: Stream, screens: Sequence[Screen[Any]]) -> None:
-    """Lets a stream tell what each driver call costs while a screen shows it, and no longer."""
-    if isinstance(stream, Countable):
-        stream.count_calls(any(isinstance(screen, CostScreen) for screen in screens))
+            yield TableRow(row.total.call, call_line(row, width)), call_note(row)

@@ -1,22 +1,24 @@
-"""What screens of entries share: a title, a table of labels and values, and all that is said about one of them."""
+"""The base of screens of entries: a title, a table of labels and values, and the note of the selected entry."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
-from gpumon.ui.screens.drawn import DrawnScreen
-from gpumon.ui.view.entries import Entry, entry_line
-from gpumon.ui.widgets.line_table import LineTable, TableRow
-from gpumon.ui.widgets.text_line import TextLines
+from gpumon.present.entries import Entry, entry_line
+from gpumon.present.paint.table import TableRow
+from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.line_table import LineTable
+from gpumon.ui.widgets.text_lines import TextLines
 
 ResultT = TypeVar("ResultT")
 NotedRow = tuple[TableRow, str]
 
 
-class EntriesScreen(DrawnScreen[ResultT]):
+class EntriesScreen(ViewScreen[ResultT]):
     """A title, a table of entries, and the note of the entry under the cursor."""
 
     def __init__(self) -> None:
@@ -31,11 +33,11 @@ class EntriesScreen(DrawnScreen[ResultT]):
         yield Footer()
 
     def compose_above(self) -> ComposeResult:
-        """What stands between the title and the table."""
+        """The widgets between the title and the table."""
         return ()
 
     def show_entries(self, entries: Iterable[Entry]) -> None:
-        """Shows the entries in place of those before."""
+        """Replaces the entries."""
         self.show_rows(self.rows_of(entries))
 
     def rows_of(self, entries: Iterable[Entry]) -> Iterator[NotedRow]:
@@ -45,7 +47,7 @@ class EntriesScreen(DrawnScreen[ResultT]):
             yield TableRow(label, entry_line(label, value, note, width)), note
 
     def show_rows(self, rows: Iterable[NotedRow]) -> None:
-        """Shows the rows in place of those before."""
+        """Replaces the rows."""
         noted = list(rows)
         self._notes = [note for _, note in noted]
         self.query_one("#details", LineTable).show([row for row, _ in noted])
@@ -53,7 +55,7 @@ class EntriesScreen(DrawnScreen[ResultT]):
 
     @on(LineTable.CursorMoved)
     def show_note(self) -> None:
-        """Shows all of what is said about the row under the cursor, which the row itself may have no room for."""
+        """Shows the complete note of the row under the cursor, for which the row itself may have no room."""
         cursor = self.query_one("#details", LineTable).cursor
         note = self._notes[cursor] if cursor < len(self._notes) else ""
         static = self.query_one("#note", Static)

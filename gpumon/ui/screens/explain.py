@@ -1,4 +1,4 @@
-"""A place to paste a log or a traceback into, and what it means."""
+"""A text area for a log or a traceback, and the explanation of the errors in it."""
 
 from typing import ClassVar, Final
 
@@ -6,88 +6,87 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.timer import Timer
-from textual.widgets import Footer, TextArea
+from textual.widgets import TextArea
 
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Explanation
 from gpumon.operations.evidence import DRIVER_FILES, with_evidence
-from gpumon.ui.messages import SceneWanted
-from gpumon.ui.scene import Scene
-from gpumon.ui.screens.drawn import DrawnScreen
-from gpumon.ui.view.around import title_line
-from gpumon.ui.view.explain import explanation_lines, hint_lines, reading_lines
-from gpumon.ui.widgets.line_table import LineTable, TableRow
+from gpumon.present.explain import explanation_lines, hint_lines, reading_lines
+from gpumon.present.header import title_line
+from gpumon.present.paint.table import TableRow
+from gpumon.session.view_state import ViewState
+from gpumon.ui.messages import ViewStateRequested
+from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.paste_area import PasteArea, harmless
-from gpumon.ui.widgets.text_line import TextLines
-from gpumon.ui.workshop import Workshop
+from gpumon.ui.widgets.text_lines import TextLines
 
-_PAUSE_SECONDS: Final = 0.2
-"""Typing is waited for so long before the text is read again."""
+_TYPING_PAUSE_SECONDS: Final = 0.2
+"""The text is read again after no key was pressed for this time."""
 
 
-class ExplainScreen(DrawnScreen[None]):
-    """Explains a text as soon as it is there, in a thread: it may have megabytes.
+class ExplainScreen(ViewScreen[None]):
+    """Explains a text in a background thread, because the text may have megabytes.
 
     Args:
-        workshop: What works in the background.
-        text: What is to be explained at first; empty to wait for a paste.
-        title: Where that text comes from.
+        text: The initial text; empty to wait for a paste.
+        title: The title, which names the source of the text.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", id="explain.back", tooltip="Back; what was pasted is forgotten"),
-        Binding("tab", "app.focus_next", "Text / meaning", id="explain.next", tooltip="Between text and explanation"),
-        Binding("ctrl+l", "clear", "Clear", id="explain.clear", tooltip="Empty the text, to paste another one"),
-        Binding("ctrl+c", "app.quit", "Quit", show=False, id="explain.quit", tooltip="Leave gpumon", priority=True),
+        Binding("escape", "app.pop_screen", "Back", id="explain.back", tooltip="Go back and discard the text"),
+        Binding("tab", "app.focus_next", "Switch", id="explain.next", tooltip="Switch between text and explanation"),
+        Binding("ctrl+n", "clear", "New", id="explain.clear", tooltip="Clear the text, to paste another one"),
+        Binding("ctrl+c", "app.quit", "Quit", show=False, id="explain.quit", tooltip="Quit gpumon", priority=True),
     ]
 
-    def __init__(self, workshop: Workshop, text: str = "", title: str = "What an error means") -> None:
+    def __init__(self, text: str = "", title: str = "Explain an error") -> None:
         super().__init__()
-        self.found: Explanation | None = None
-        """What the text means, or None while there is no text or it has not been read yet."""
-        self._workshop = workshop
-        self._first_text = text
+        self.explanation: Explanation | None = None
+        """The explanation, or None while there is no text or the text has not been read yet."""
+        self._initial_text = text
         self._title = title
-        self._pause: Timer | None = None
+        self._typing_pause: Timer | None = None
         self._is_reading = False
         self._is_outdated = False
-        self._is_asking = False
+        self._is_collecting_evidence = False
 
     def compose(self) -> ComposeResult:
         yield TextLines(id="title")
-        yield PasteArea(self._first_text, id="pasted")
+        yield PasteArea(self._initial_text, id="pasted")
         yield LineTable(id="meaning", choosable=False)
         yield Footer()
 
     def on_mount(self) -> None:
-        """A text that is there already is for reading, an empty field for pasting into."""
+        """Focuses the explanation of an initial text, or else the empty text area."""
         super().on_mount()
-        self.query_one("#meaning" if self._first_text else "#pasted").focus()
+        self.query_one("#meaning" if self._initial_text else "#pasted").focus()
         self._read()
 
-    def show(self, scene: Scene) -> None:
-        """Draws the explanation that there is, or that it is being looked for."""
+    def show(self, scene: ViewState) -> None:
+        """Draws the explanation, or a notice that the text is being read."""
         width = self.size.width
         table = self.query_one("#meaning", LineTable)
         room = max(1, width - 2)
-        if self.found is not None:
-            lines = explanation_lines(self.found, room)
+        if self.explanation is not None:
+            lines = explanation_lines(self.explanation, room)
         else:
             lines = reading_lines(room) if self._is_reading else hint_lines(room)
         with self.app.batch_update():
             title = title_line(self._title, "", scene, width, key=self.focused is not self._area)
             self.query_one("#title", TextLines).show([title])
-            table.show([TableRow(str(number), each) for number, each in enumerate(lines)])
+            table.show([TableRow(str(number), line) for number, line in enumerate(lines)])
 
     @on(TextArea.Changed)
-    def read_soon(self) -> None:
-        """Reads the text when nothing was typed for a moment."""
-        if self._pause is not None:
-            self._pause.stop()
-        self._pause = self.set_timer(_PAUSE_SECONDS, self._read)
+    def schedule_reading(self) -> None:
+        """Reads the text after a pause in typing."""
+        if self._typing_pause is not None:
+            self._typing_pause.stop()
+        self._typing_pause = self.set_timer(_TYPING_PAUSE_SECONDS, self._read)
 
     def on_paste(self, event: events.Paste) -> None:
-        """A paste while the explanation is read is another text; after any, the explanation is for reading."""
+        """Replaces the text by one that is pasted into the explanation, and focuses the explanation after any paste."""
         if self.focused is not self._area:
             self._area.text = harmless(event.text)
         self.query_one("#meaning").focus()
@@ -101,20 +100,20 @@ class ExplainScreen(DrawnScreen[None]):
         return self.query_one("#pasted", PasteArea)
 
     def _read(self) -> None:
-        """Has the text read; while another one is being read, as soon as that is done."""
+        """Starts reading the text; if another text is being read, this one follows."""
         if self._is_reading:
             self._is_outdated = True
             return
         text = self._area.text
         if not text.strip():
-            self._keep(None)
+            self._set_explanation(None)
             return
         self._is_reading = True
-        self._workshop.in_background(lambda: explain_text(text), self._take)
-        self.post_message(SceneWanted())
+        self.in_background(lambda: explain_text(text), self._receive_explanation)
+        self.post_message(ViewStateRequested())
 
-    def _take(self, found: Explanation) -> None:
-        """The text was read; the screen may have been closed meanwhile, or hold another text."""
+    def _receive_explanation(self, explanation: Explanation) -> None:
+        """Shows an explanation, unless the screen was closed or the text was changed in the meantime."""
         self._is_reading = False
         if not self.is_attached:
             return
@@ -122,30 +121,30 @@ class ExplainScreen(DrawnScreen[None]):
             self._is_outdated = False
             self._read()
         else:
-            self._keep(found)
-            self._ask_machine()
+            self._set_explanation(explanation)
+            self._collect_evidence()
 
-    def _ask_machine(self) -> None:
-        """Has this machine asked about the errors; while it is being asked about others, as soon as that is done."""
-        found = self.found
-        if found is None or not found.matches or self._is_asking or not DRIVER_FILES.exists():
+    def _collect_evidence(self) -> None:
+        """Starts collecting evidence from this host; if that already runs for another text, this one follows."""
+        explanation = self.explanation
+        if explanation is None or not explanation.matches or self._is_collecting_evidence or not DRIVER_FILES.exists():
             return
-        self._is_asking = True
-        self._workshop.in_background(lambda: (found, with_evidence(found)), self._take_evidence)
+        self._is_collecting_evidence = True
+        self.in_background(lambda: (explanation, with_evidence(explanation)), self._receive_evidence)
 
-    def _take_evidence(self, told: tuple[Explanation, Explanation]) -> None:
-        """This machine was asked; the text may be another one by now."""
-        self._is_asking = False
-        found, with_more = told
+    def _receive_evidence(self, result: tuple[Explanation, Explanation]) -> None:
+        """Shows the evidence, unless the text was changed in the meantime."""
+        self._is_collecting_evidence = False
+        without_evidence, complete = result
         if not self.is_attached:
             return
-        if self.found is found:
-            self.found = with_more
-            self.post_message(SceneWanted())
+        if self.explanation is without_evidence:
+            self.explanation = complete
+            self.post_message(ViewStateRequested())
         else:
-            self._ask_machine()
+            self._collect_evidence()
 
-    def _keep(self, found: Explanation | None) -> None:
-        self.found = found
+    def _set_explanation(self, explanation: Explanation | None) -> None:
+        self.explanation = explanation
         self.query_one("#meaning", LineTable).action_move(-1 << 30)
-        self.post_message(SceneWanted())
+        self.post_message(ViewStateRequested())

@@ -1,84 +1,63 @@
-"""What the screen shows and what the keys do."""
+"""Help: the keys, as their bindings describe them, and the meaning of columns, words and symbols."""
 
-from typing import ClassVar, Final
+from collections.abc import Iterable, Iterator
+from textwrap import wrap
+from typing import Any, ClassVar, Final, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
+from textual.keys import format_key
+from textual.screen import Screen
 from textual.widgets import Static
 
-from gpumon.ui.screens.drawn import SteadyScreen
+from gpumon.ui.screens.base import BaseModalScreen
 
-HELP: Final = """\
-The NVIDIA GPUs of this machine, or a recording of another one.
+_KEYS_WIDTH: Final = 17
+_WIDTH: Final = 75
+"""Fits 80 columns with padding and scroll bar."""
+_KEY_NAMES: Final = {"enter": "enter", "escape": "escape", "tab": "tab", "space": "space"}
 
-KEYS
-  q  ctrl+c      quit
-  space          pause: a recording stops; live, the history goes on
-  + -            live: shorter or longer interval; recording: speed
-  , .            recording: ten seconds back or forth
-  tab  arrows    from table to table, and inside one (also j k g G, mouse)
-  enter          a GPU over time; every value of the row, its meaning,
-                 or why it is missing
-  m              where a GPU's memory is, and what PyTorch does with it
-  w              workloads: run diagnoses on a GPU or the CPU, watch them
-  a              alerts: what is wrong, since when, what to do
-  e              paste an error or a log: what it means, what mends it
-  r              doctor: is this machine fit for PyTorch
-  c              what gpumon itself costs
-  d              play the bundled recording, and back to live
-  t              theme: dark, light, ansi (your terminal's own colours)
-  ctrl+p         all commands           ctrl+z   suspend (back with fg)
+_TEXTUAL_KEYS: Final = (
+    f"  {'ctrl+p':<{_KEYS_WIDTH}} All commands",
+    f"  {'tab':<{_KEYS_WIDTH}} Next table or field",
+)
+"""Keys that Textual defines."""
 
+LEGEND: Final = """\
 A GPU
-  Util           share of time in which a kernel or a copy ran; it says
-                 nothing of how much of the chip worked
-  GPU            1:0 is the first instance (MIG) of GPU 1
-  Memory GiB     held by processes / installed, the driver's reserve apart;
-                 ~ the host's memory, which the chip shares
-  Power W        drawn / limit          SM MHz   clock / maximum
+  Util           share of time in which a kernel or a copy ran; not how
+                 much of the GPU worked
+  GPU            1:0 is the first MIG instance of GPU 1
+  Memory GiB     held by processes / installed, without the driver's
+                 reserve; ~ memory that the GPU shares with the host
+  Power W        draw / limit           SM MHz   clock / maximum
   MemCtl         share of time in which device memory was read or written
   PCIe           generation x lanes     Perf     P0 is the fastest state
-  State          why the clocks are lowered; a power cap in work is fine
+  State          why the clocks are lowered; a power cap is normal at
+                 full load
                  no SM work: busy, but only with copies, or stuck
-                 UNRESPONSIVE 12s: no answer from the driver since then
-                 LOST: GPU or driver has gone     STALE 5s: an old value
+                 UNRESPONSIVE 12s: the driver has not answered since then
+                 LOST: the GPU or the driver is gone   STALE 5s: old value
   Util 52s       the last 52 seconds, on a scale to 100 % or all memory;
-                 _ is idle, a dot is a gap: nothing could be measured;
-                 ┆ here a workload of gpumon began or ended
-  !  before a value: look at it         –  no value: enter tells why
-                                        ?  an answer that cannot be true
+                 _ is idle, a dot is a gap without a value;
+                 ┆ a workload of gpumon started or ended
+  !  before a value: needs attention    –  no value: enter shows why
+                                        ?  an impossible value
 
 A GPU OVER TIME
-  m              choose the charts      z x      zoom in and out
-  left right     back and forth through history; n returns to now
-  power cap ...  when the clocks were lowered, and why; under it events:
-                 ┆ workload of gpumon, ! the GPU or an alert, X an Xid
+  power cap ...  when the clocks were lowered, and why; below it events:
+                 ┆ a workload of gpumon, ! the GPU or an alert, X an Xid
                  error, x the driver
-  s              save what the charts show as a CSV file
-  M              where its memory is
 
 A GPU'S MEMORY
-  ▞ ▒ ? ·        the driver's, a process without a probe, nobody's, free
-  ▄ █ ▓          context and libraries; tensors; freed, a stream's yet
-  ░ ▚            cached: can be given back; fragmented: cannot
+  ▞ ▒ ? ·        driver; process without a probe; unattributed; free
+  ▄ █ ▓          context and libraries; tensors; freed, waiting for stream
+  ░ ▚            cached: can be released; fragmented: cannot
                  To see inside a process: gpumon watch -- python train.py
                  or import gpumon.probe; gpumon.probe.start()
-  left right     the GPU before or after      z x   zoom in and out
-  s              segments: the allocator's memory as a map of its blocks;
-                 there, r reads it again, m shows all of memory_summary()
-  e              have the process give back its cache; it asks first
-  o              why a process ran out of memory
-  chart          ⣿ allocated in ⠒ reserved in ⠐ all that NVML counts;
-                 ▲ peak, R retry: memory was short, X out of memory
-
-A WORKLOAD
-  w enter        choose one, set its parameters, start it with F5
-  x  r           stop it; run it again with the same parameters
-  m  l           all of torch's memory summary; what it has printed
-  e              what its errors mean, and what mends them
-                 It asks first where others work, and says what it takes
+  chart          ⣿ allocated, inside ⠒ reserved, inside ⠐ all that NVML
+                 reports; ▲ peak, R allocation retry, X out of memory
 
 A PROCESS
   Type           C compute, G graphics, M client of MPS
@@ -86,13 +65,61 @@ A PROCESS
 """
 
 
-class HelpScreen(SteadyScreen[None], ModalScreen[None]):
-    """A page of text."""
+class KeyHelp(NamedTuple):
+    """A binding and all of its keys."""
+
+    keys: list[str]
+    binding: Binding
+
+
+class HelpScreen(BaseModalScreen[None]):
+    """Keys of the screen below, keys of the app, and the legend.
+
+    Args:
+        below: The screen from which the help was opened; None shows the legend only.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,f1", "dismiss", "Close", id="help.close", tooltip="Close the help"),
     ]
 
+    def __init__(self, below: Screen[Any] | None = None) -> None:
+        super().__init__()
+        self._text = LEGEND if below is None else help_text(below)
+
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static(HELP, markup=False)
+            yield Static(self._text, markup=False)
+
+
+def help_text(screen: Screen[Any]) -> str:
+    """The keys of a screen, which must be on top, then those of the app, then the legend."""
+    app_ids = {binding.id for _, binding in screen.app._bindings}  # noqa: SLF001 - Textual has no public name for it
+    bindings = bindings_of(screen)
+    screen_lines = key_lines(entry for entry in bindings if entry.binding.id not in app_ids)
+    app_lines = key_lines(entry for entry in bindings if entry.binding.id in app_ids)
+    return "\n".join(["KEYS OF THIS SCREEN", *screen_lines, "", "OTHER KEYS", *app_lines, *_TEXTUAL_KEYS, "", LEGEND])
+
+
+def bindings_of(screen: Screen[Any]) -> list[KeyHelp]:
+    """The bindings that apply to a screen, each with all of its keys; those of Textual itself have no id."""
+    entries: dict[str, KeyHelp] = {}
+    for active in screen.active_bindings.values():
+        binding = active.binding
+        if binding.id is not None:
+            entries.setdefault(binding.id, KeyHelp([], binding)).keys.append(key_text(binding.key))
+    return list(entries.values())
+
+
+def key_lines(entries: Iterable[KeyHelp]) -> Iterator[str]:
+    """A line for each binding: its keys and its tooltip."""
+    for keys, binding in entries:
+        first, *rest = wrap(binding.tooltip, _WIDTH - _KEYS_WIDTH - 3) or [""]
+        yield f"  {'  '.join(keys):<{_KEYS_WIDTH}} {first}"
+        yield from (f"  {'':<{_KEYS_WIDTH}} {line}" for line in rest)
+
+
+def key_text(key: str) -> str:
+    """A key as a user knows it, such as ``ctrl+p`` or ``?``."""
+    *modifiers, name = key.split("+")
+    return "+".join([*modifiers, _KEY_NAMES.get(name) or format_key(name)])

@@ -1,4 +1,4 @@
-"""Choosing which metrics of a GPU are drawn over time."""
+"""The choice of the metrics of a GPU that are drawn over time."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -6,42 +6,44 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from gpumon.core.metrics import METRICS
 from gpumon.core.units import value_text
-from gpumon.ui.messages import SceneWanted
-from gpumon.ui.paint.line import Role, Span, clipped, line
-from gpumon.ui.scene import Scene
-from gpumon.ui.screens.drawn import DrawnScreen
-from gpumon.ui.view.around import title_line
-from gpumon.ui.view.device import MOST_CHARTS
-from gpumon.ui.widgets.line_table import LineTable, TableRow
-from gpumon.ui.widgets.text_line import TextLines
+from gpumon.present.device import MAX_CHARTS
+from gpumon.present.header import title_line
+from gpumon.present.paint.line import Role, Span, clipped, line
+from gpumon.present.paint.table import TableRow
+from gpumon.session.view_state import ViewState
+from gpumon.ui.messages import ViewStateRequested
+from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.line_table import LineTable
+from gpumon.ui.widgets.text_lines import TextLines
 
 _LABEL_WIDTH = 32
 _VALUE_WIDTH = 14
 
 
 class _ChoosingTable(LineTable, inherit_bindings=True):
-    """A table whose rows are ticked."""
+    """A table of check boxes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,space", "choose", "Tick", id="table.tick", tooltip="Draw this metric, or no longer"),
+        Binding("enter,space", "choose", "Select", id="table.select", tooltip="Add this chart, or remove it"),
     ]
 
 
-class MetricChoiceScreen(DrawnScreen[tuple[str, ...]]):
-    """Every metric with its present value and a tick. Leaving it gives the chosen ones, in the order of choosing.
+class MetricChoiceScreen(ViewScreen[tuple[str, ...]]):
+    """Every metric with its current value and a check box. The result is the chosen metrics in the order of choosing.
 
     Args:
         key: The device whose values are shown.
-        chosen: What is drawn now.
+        chosen: The metrics that are drawn now.
     """
 
     AUTO_FOCUS: ClassVar[str] = "#metrics"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,left,h,m", "leave", "Done", id="metrics.back", tooltip="Draw what is ticked"),
+        Binding("escape,left,h,m", "done", "Done", id="metrics.back", tooltip="Show the chosen charts"),
     ]
 
     def __init__(self, key: str, chosen: Sequence[str]) -> None:
@@ -55,10 +57,10 @@ class MetricChoiceScreen(DrawnScreen[tuple[str, ...]]):
         yield Static(id="note", markup=False)
         yield Footer()
 
-    def show(self, scene: Scene) -> None:
-        """Draws the list; one without a value is dim, since its chart would be empty now."""
-        device = next((each for each in scene.frame.devices if each.key == self._key), None)
-        what = f"Charts  {len(self._chosen)} of at most {MOST_CHARTS}"
+    def show(self, state: ViewState) -> None:
+        """Draw the list; a metric without a value is dim, because its chart would be empty now."""
+        device = next((device for device in state.frame.devices if device.key == self._key), None)
+        title = f"Charts  {len(self._chosen)} of at most {MAX_CHARTS}"
         rows = []
         for metric in METRICS.values():
             value = None if device is None else device.get(metric.id)
@@ -68,13 +70,13 @@ class MetricChoiceScreen(DrawnScreen[tuple[str, ...]]):
             help_room = max(0, self.size.width - len(text) - 3)
             rows.append(TableRow(metric.id, line(Span(text, role), Span(clipped(metric.help, help_room), Role.DIM))))
         with self.app.batch_update():
-            self.query_one("#title", TextLines).show([title_line(what, "", scene, self.size.width)])
+            self.query_one("#title", TextLines).show([title_line(title, "", state, self.size.width)])
             self.query_one("#metrics", LineTable).show(rows)
             self.show_note()
 
     @on(LineTable.CursorMoved)
     def show_note(self) -> None:
-        """Says what the metric under the cursor means."""
+        """Show the meaning of the metric under the cursor."""
         table = self.query_one("#metrics", LineTable)
         metric = METRICS[table.rows[table.cursor].key] if table.cursor < len(table.rows) else None
         note = "" if metric is None else f"{metric.help} ({metric.source})"
@@ -83,15 +85,15 @@ class MetricChoiceScreen(DrawnScreen[tuple[str, ...]]):
             static.update(note, layout=False)
 
     @on(LineTable.RowChosen)
-    def turn(self, chosen: LineTable.RowChosen) -> None:
-        """Ticks a metric or takes its tick away."""
+    def toggle(self, chosen: LineTable.RowChosen) -> None:
+        """Add a metric, or remove it."""
         if chosen.key in self._chosen:
             self._chosen.remove(chosen.key)
-        elif len(self._chosen) < MOST_CHARTS:
+        elif len(self._chosen) < MAX_CHARTS:
             self._chosen.append(chosen.key)
         else:
-            self.notify(f"No more than {MOST_CHARTS} charts are drawn: take a tick away first.", markup=False)
-        self.post_message(SceneWanted())
+            self.notify(f"At most {MAX_CHARTS} charts are drawn: remove one first.", markup=False)
+        self.post_message(ViewStateRequested())
 
-    def action_leave(self) -> None:
+    def action_done(self) -> None:
         self.dismiss(tuple(self._chosen))

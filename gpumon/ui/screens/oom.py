@@ -1,38 +1,35 @@
-"""Why a process ran out of memory, from the file that its probe has left."""
+"""Why a process ran out of memory, from the file that its probe wrote."""
 
 from pathlib import Path
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Footer
 
-from gpumon.core.exits import CommandError
+from gpumon.core.problems import CommandError
 from gpumon.diagnosis.explain import explain_source
 from gpumon.diagnosis.explanation import Explanation
 from gpumon.diagnosis.source import log_pieces, open_log
 from gpumon.operations.evidence import DRIVER_FILES, with_evidence
-from gpumon.ui.messages import SceneWanted
-from gpumon.ui.paint.line import Line, Role, Span, line
-from gpumon.ui.paint.text import wrapped
-from gpumon.ui.probes import OutOfMemory
-from gpumon.ui.scene import Scene
-from gpumon.ui.screens.drawn import DrawnScreen
-from gpumon.ui.view.around import title_line
-from gpumon.ui.view.explain import explanation_lines, reading_lines
-from gpumon.ui.widgets.line_table import LineTable, TableRow
-from gpumon.ui.widgets.text_line import TextLines
-from gpumon.ui.workshop import Workshop
+from gpumon.present.explain import explanation_lines, reading_lines
+from gpumon.present.header import title_line
+from gpumon.present.paint.line import Line, Role, Span, line, wrapped
+from gpumon.present.paint.table import TableRow
+from gpumon.session.view_state import OomNotice, ViewState
+from gpumon.ui.messages import ViewStateRequested
+from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.line_table import LineTable
+from gpumon.ui.widgets.text_lines import TextLines
 
-_REMEDY: Final = "Of the files that probes leave the newest ten are kept."
+_REMEDY: Final = "Probes keep the newest ten files."
 
 
-class OomScreen(DrawnScreen[None]):
+class OomScreen(ViewScreen[None]):
     """The explanation of one file, which is read in the background.
 
     Args:
-        workshop: What works in the background.
-        ran_out: What happened.
+        event: Which process ran out of memory, and its file.
     """
 
     AUTO_FOCUS: ClassVar[str] = "#meaning"
@@ -40,12 +37,11 @@ class OomScreen(DrawnScreen[None]):
         Binding("escape,left,h,o", "app.pop_screen", "Back", id="oom.back", tooltip="Back to the GPU's memory"),
     ]
 
-    def __init__(self, workshop: Workshop, ran_out: OutOfMemory) -> None:
+    def __init__(self, event: OomNotice) -> None:
         super().__init__()
-        self.found: Explanation | str | None = None
-        """What the file means, why it cannot be read, or None while it is read."""
-        self._workshop = workshop
-        self._ran_out = ran_out
+        self.outcome: Explanation | str | None = None
+        """The explanation, why the file cannot be read, or None while it is read."""
+        self._event = event
 
     def compose(self) -> ComposeResult:
         yield TextLines(id="title")
@@ -53,40 +49,40 @@ class OomScreen(DrawnScreen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Has the file read."""
+        """Starts reading the file."""
         super().on_mount()
-        path = self._ran_out.path
-        self._workshop.in_background(lambda: explained(path), self._take)
+        path = self._event.path
+        self.in_background(lambda: explain_file(path), self._show_outcome)
 
-    def show(self, scene: Scene) -> None:
-        """Draws the explanation that there is, or that it is being looked for."""
+    def show(self, scene: ViewState) -> None:
+        """Draws the explanation, or that the file is being read."""
         room = max(1, self.size.width - 2)
-        title = title_line(f"Why PID {self._ran_out.pid} ran out of memory", "", scene, self.size.width)
+        title = title_line(f"Why PID {self._event.pid} ran out of memory", "", scene, self.size.width)
         with self.app.batch_update():
             self.query_one("#title", TextLines).show([title])
-            rows = [TableRow(str(number), each) for number, each in enumerate(self._lines(room))]
+            rows = [TableRow(str(number), row) for number, row in enumerate(self._lines(room))]
             self.query_one("#meaning", LineTable).show(rows)
 
     def _lines(self, room: int) -> list[Line]:
-        if self.found is None:
+        if self.outcome is None:
             return reading_lines(room)
-        if isinstance(self.found, str):
-            return [line(Span(each, Role.WARNING)) for each in wrapped(f"! {self.found}", room)]
-        return [*explanation_lines(self.found, room), (), line(Span(f"From {self._ran_out.path}", Role.DIM))]
+        if isinstance(self.outcome, str):
+            return [line(Span(text, Role.WARNING)) for text in wrapped(f"! {self.outcome}", room)]
+        return [*explanation_lines(self.outcome, room), (), line(Span(f"From {self._event.path}", Role.DIM))]
 
-    def _take(self, found: Explanation | str) -> None:
-        """It was read, or this machine was asked besides; the screen may have been closed meanwhile."""
-        is_first = self.found is None
-        self.found = found
+    def _show_outcome(self, outcome: Explanation | str) -> None:
+        """Shows the explanation, and later the evidence of this host. The screen may have been closed meanwhile."""
+        is_first = self.outcome is None
+        self.outcome = outcome
         if not self.is_attached:
             return
-        self.post_message(SceneWanted())
-        if is_first and isinstance(found, Explanation) and DRIVER_FILES.exists():
-            self._workshop.in_background(lambda: with_evidence(found), self._take)
+        self.post_message(ViewStateRequested())
+        if is_first and isinstance(outcome, Explanation) and DRIVER_FILES.exists():
+            self.in_background(lambda: with_evidence(outcome), self._show_outcome)
 
 
-def explained(path: str) -> Explanation | str:
-    """What a file means, or why it cannot be read."""
+def explain_file(path: str) -> Explanation | str:
+    """The explanation of a file, or why it cannot be read."""
     try:
         with open_log(Path(path)) as opened:
             return explain_source(log_pieces(opened, path), path)

@@ -1,50 +1,50 @@
-"""One run, live and afterwards: what it does, its figures beside its GPU's, its memory, and what it found."""
+"""One run, while it works and afterwards: its progress, its metrics next to its GPU's, its memory, log and result."""
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.widgets import Footer
 
-from gpumon.ui.jobs import BoardRun
-from gpumon.ui.messages import SceneWanted
-from gpumon.ui.scene import Scene
-from gpumon.ui.screens.drawn import DrawnScreen
-from gpumon.ui.screens.lines import LogScreen, MemoryScreen
-from gpumon.ui.view.around import title_line
-from gpumon.ui.view.run import body_lines, head_lines, title_text
-from gpumon.ui.view.run_result import troubles
-from gpumon.ui.widgets.text_line import TextLines
-from gpumon.ui.workshop import Workshop
+from gpumon.operations.workload import WorkloadRun
+from gpumon.present.header import title_line
+from gpumon.present.paint.line import Role, Span, line
+from gpumon.present.paint.table import TableRow
+from gpumon.present.run import body_lines, explainable_text, head_lines, title_text
+from gpumon.session.view_state import ViewState
+from gpumon.ui.messages import RestartRequested, StopRequested
+from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.line_table import LineTable
+from gpumon.ui.widgets.text_lines import TextLines
 
-_SCROLL_BAR = 1
-_OFFERED = ("stop", "repeat", "explain", "memory")
+_SCROLL_BAR: Final = 1
+_CONDITIONAL_ACTIONS: Final = ("stop", "repeat", "explain", "memory")
+_BOTTOM: Final = 1 << 30
 
 
-class RunScreen(DrawnScreen[None]):
+class RunScreen(ViewScreen[None]):
     """A run.
 
     Args:
-        workshop: What knows the runs.
-        entry: The run.
+        run: The run; its state in each `ViewState` is the same object.
     """
 
     AUTO_FOCUS: ClassVar[str] = "#body"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,left,h", "app.pop_screen", "Back", id="run.back", tooltip="Back; the workload goes on"),
-        Binding("x", "stop", "Stop", id="run.stop", tooltip="Stop the workload; it is gone within five seconds"),
+        Binding("escape,left,h", "app.pop_screen", "Back", id="run.back", tooltip="Back; the workload continues"),
+        Binding("x", "stop", "Stop", id="run.stop", tooltip="Stop the workload; it ends within five seconds"),
         Binding("r", "repeat", "Run again", id="run.again", tooltip="Run it again with the same parameters"),
-        Binding("e,enter", "explain", "Explain", id="run.explain", tooltip="What its errors mean, and what mends them"),
-        Binding("m", "memory", "Memory", id="run.memory", tooltip="All that torch.cuda.memory_summary() says"),
-        Binding("l", "log", "Log", id="run.log", tooltip="What the workload has printed"),
+        Binding("e,enter", "explain", "Explain", id="run.explain", tooltip="What its errors mean, and how to fix them"),
+        Binding("m", "memory", "Memory", id="run.memory", tooltip="The complete torch.cuda.memory_summary()"),
+        Binding("l", "log", "Log", id="run.log", tooltip="Output of the workload"),
     ]
 
-    def __init__(self, workshop: Workshop, entry: BoardRun) -> None:
+    def __init__(self, run: WorkloadRun) -> None:
         super().__init__()
-        self._workshop = workshop
-        self._entry = entry
-        self._offered: tuple[bool, ...] = ()
+        self._shown_run = run
+        self._available: tuple[bool, ...] = ()
 
     def compose(self) -> ComposeResult:
         yield TextLines(id="title")
@@ -53,50 +53,110 @@ class RunScreen(DrawnScreen[None]):
             yield TextLines(id="lines")
         yield Footer()
 
-    def show(self, scene: Scene) -> None:
-        """Draws the run as it stands now, whatever moment of the GPUs is shown."""
-        entry, width, now = self._entry, self.size.width, self._workshop.clock()
+    def show(self, state: ViewState) -> None:
+        """Draw the run as it is now, also while the screen is paused."""
+        run, width, now = self._shown_run, self.size.width, state.workloads.now_seconds
         with self.app.batch_update():
-            self.query_one("#title", TextLines).show([title_line(title_text(entry), "", scene, width)])
-            self.query_one("#head", TextLines).show(head_lines(entry, now, width))
-            self.query_one("#lines", TextLines).show(body_lines(entry, now, max(1, width - _SCROLL_BAR)))
-        offered = tuple(bool(self.check_action(action, ())) for action in _OFFERED)
-        if offered != self._offered:
-            self._offered = offered
+            self.query_one("#title", TextLines).show([title_line(title_text(run), "", state, width)])
+            self.query_one("#head", TextLines).show(head_lines(run, now, width))
+            self.query_one("#lines", TextLines).show(body_lines(run, now, max(1, width - _SCROLL_BAR)))
+        available = tuple(bool(self.check_action(action, ())) for action in _CONDITIONAL_ACTIONS)
+        if available != self._available:
+            self._available = available
             self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hides the keys that the run has no use for now."""
+        """Hide the keys that do not apply to the run now."""
         if action == "stop":
-            return not self._entry.run.ended
+            return not self._shown_run.ended
         if action == "repeat":
-            return self._entry.run.ended
+            return self._shown_run.ended
         if action == "explain":
-            return bool(troubles(self._entry))
+            return bool(explainable_text(self._shown_run))
         if action == "memory":
-            return self._entry.run.state.memory_summary is not None
+            return self._shown_run.state.memory_summary is not None
         return super().check_action(action, parameters)
 
     def action_stop(self) -> None:
-        self._entry.stop()
-        self.post_message(SceneWanted())
+        self.post_message(StopRequested(self._shown_run))
 
     def action_repeat(self) -> None:
-        try:
-            entry = self._workshop.board.start_again(self._entry)
-        except ValueError as refusal:
-            self.notify(str(refusal), severity="warning", markup=False)
-            return
-        self.app.switch_screen(RunScreen(self._workshop, entry))
+        self.post_message(RestartRequested(self._shown_run))
 
     def action_explain(self) -> None:
-        from gpumon.ui.screens.explain import ExplainScreen  # it brings the catalogue of errors, which few runs need
+        from gpumon.ui.screens.explain import ExplainScreen  # it imports the error catalogue, which few runs need
 
-        title = f"What the errors of {title_text(self._entry)} mean"
-        self.app.push_screen(ExplainScreen(self._workshop, troubles(self._entry), title))
+        title = f"Errors of {title_text(self._shown_run)}"
+        self.app.push_screen(ExplainScreen(explainable_text(self._shown_run), title))
 
     def action_memory(self) -> None:
-        self.app.push_screen(MemoryScreen(self._entry))
+        self.app.push_screen(MemorySummaryScreen(self._shown_run))
 
     def action_log(self) -> None:
-        self.app.push_screen(LogScreen(self._entry))
+        self.app.push_screen(LogScreen(self._shown_run))
+
+
+class RunTextScreen(ViewScreen[None]):
+    """Long text of a run that scrolls.
+
+    Args:
+        run: The run.
+    """
+
+    NAME: ClassVar[str] = ""
+    NO_TEXT: ClassVar[str] = ""
+    FOLLOWS: ClassVar[bool] = False
+    """Whether new lines are added at the end."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,left,h", "app.pop_screen", "Back", id="run-text.back", tooltip="Back to the run"),
+    ]
+
+    def __init__(self, run: WorkloadRun) -> None:
+        super().__init__()
+        self._shown_run = run
+
+    def compose(self) -> ComposeResult:
+        yield TextLines(id="title")
+        yield LineTable(id="lines", choosable=False)
+        yield Footer()
+
+    def rows(self, width: int) -> Iterator[TableRow]:
+        """The text in lines of a width."""
+        raise NotImplementedError
+
+    def show(self, state: ViewState) -> None:
+        """Draw the text; a reader at its end stays there when lines are added."""
+        title = f"{self.NAME} of {title_text(self._shown_run)}"
+        self.query_one("#title", TextLines).show([title_line(title, "", state, self.size.width)])
+        table = self.query_one("#lines", LineTable)
+        at_end = table.cursor == len(table.rows) - 1
+        rows = list(self.rows(max(1, self.size.width - 2))) or [TableRow("", line(Span(self.NO_TEXT, Role.DIM)))]
+        table.show(rows)
+        if at_end and self.FOLLOWS:
+            table.action_move(_BOTTOM)
+
+
+class LogScreen(RunTextScreen):
+    """The output of a workload."""
+
+    NAME = "Log"
+    NO_TEXT = "The workload has printed nothing."
+    FOLLOWS = True
+
+    def rows(self, width: int) -> Iterator[TableRow]:
+        room = max(1, width - 2)
+        for number, entry in enumerate(list(self._shown_run.job.log)):
+            mark, role = ("! ", Role.WARNING) if entry.stream == "stderr" else ("  ", Role.PLAIN)
+            for start in range(0, max(1, len(entry.text)), room):
+                yield TableRow(f"{number}/{start}", line(Span(mark, role), entry.text[start : start + room]))
+
+
+class MemorySummaryScreen(RunTextScreen):
+    """``torch.cuda.memory_summary()`` in full."""
+
+    NAME = "Memory"
+    NO_TEXT = "No memory summary: torch has one only on a GPU, once its allocator is in use."
+
+    def rows(self, width: int) -> Iterator[TableRow]:  # noqa: ARG002 - torch has laid it out
+        for number, text in enumerate((self._shown_run.state.memory_summary or "").splitlines()):
+            yield TableRow(str(number), line(text))

@@ -1,63 +1,98 @@
-"""What PyTorch's memory is cut into in one process: the map of its segments, asked for when it is opened."""
+"""PyTorch's memory in one process: the map of its segments, and the complete ``torch.cuda.memory_summary()``."""
 
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Footer
 
 from gpumon.core.holes import SegmentLayout
 from gpumon.core.model import Device
-from gpumon.core.units import duration_text
-from gpumon.operations.probed import Owner
-from gpumon.probe.news import Answer, Ask, SegmentMap
-from gpumon.ui.messages import SceneWanted
-from gpumon.ui.paint.line import Line, Role, Span, cut
-from gpumon.ui.probes import ProbeBoard
-from gpumon.ui.scene import Scene
-from gpumon.ui.screens.allocator_summary import AllocatorSummaryScreen
-from gpumon.ui.screens.drawn import DrawnScreen
-from gpumon.ui.view.around import title_line
-from gpumon.ui.view.memory_words import waiting_words, who_text
-from gpumon.ui.view.segments import heading_line, segment_rows, summary_lines
-from gpumon.ui.widgets.line_table import MARGIN, LaterRow, LineTable, TableRow
-from gpumon.ui.widgets.text_line import TextLines
+from gpumon.core.units import duration_text, short_time_text
+from gpumon.operations.torch_processes import Owner
+from gpumon.present.header import title_line
+from gpumon.present.paint.line import Line, Role, Span, cut, line
+from gpumon.present.paint.table import LazyRow, TableRow
+from gpumon.present.probe_text import waiting_text, who_text
+from gpumon.present.segments import heading_line, segment_rows, summary_lines
+from gpumon.probe.messages import Answer, RequestKind, SegmentMap
+from gpumon.session.view_state import ProbeRequest, ProbesState, ViewState
+from gpumon.ui.messages import ProbeRequested
+from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.line_table import MARGIN, LineTable
+from gpumon.ui.widgets.text_lines import TextLines
 
-_MILLISECONDS: Final = 1000
-_SHORT_SECONDS: Final = 10.0
+_MAX_JUST_NOW_SECONDS: Final = 10.0
 
 
-class SegmentsScreen(DrawnScreen[None]):
+class ProbeAnswerScreen(ViewScreen[None]):
+    """Shows the answer of a process that has a probe, and can request it again.
+
+    Args:
+        owner: The process, with the statistics of its allocator for the GPU.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "refresh_answer", "Read again", id="probe.read", tooltip="Read it again from the process"),
+    ]
+
+    def __init__(self, owner: Owner) -> None:
+        super().__init__()
+        assert owner.statistics is not None
+        assert owner.probe is not None
+        self._owner = owner
+        self._probe = owner.probe
+        self._ordinal = owner.statistics.ordinal
+        self._request_number = 0
+        self._is_waiting = False
+
+    def on_mount(self) -> None:
+        """Send the first request."""
+        super().on_mount()
+        self.action_refresh_answer()
+
+    def new_request(self) -> ProbeRequested:
+        """The request to send."""
+        raise NotImplementedError
+
+    def action_refresh_answer(self) -> None:
+        """Send the request, unless one has not been answered yet."""
+        if not self._is_waiting:
+            self._is_waiting = True
+            message = self.new_request()
+            self._request_number = message.number
+            self.post_message(message)
+
+    def request_of(self, probes: ProbesState) -> ProbeRequest | None:
+        """The newest request, or None if it was not sent yet."""
+        request = probes.requests.get(self._request_number)
+        self._is_waiting = request is None or request.answer is None
+        return request
+
+
+class SegmentsScreen(ProbeAnswerScreen):
     """The segments of one process on one GPU.
 
     Args:
-        board: The probes.
-        owner: The process, with what its allocator said of the GPU.
+        owner: The process, with the statistics of its allocator for the GPU.
         device: The GPU.
     """
 
     AUTO_FOCUS: ClassVar[str] = "#segments"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,left,h,s", "app.pop_screen", "Back", id="segments.back", tooltip="Back to the GPU's memory"),
-        Binding("r", "read", "Read again", id="segments.read", tooltip="Ask the process again"),
-        Binding("m", "summary", "Summary", id="segments.summary", tooltip="All that memory_summary() says"),
+        Binding("m", "summary", "Summary", id="segments.summary", tooltip="The complete memory_summary()"),
     ]
 
-    def __init__(self, board: ProbeBoard, owner: Owner, device: Device) -> None:
-        super().__init__()
-        assert owner.statistics is not None
-        self.layout_shown: SegmentLayout | None = None
-        """What is shown, or None while nothing has come."""
-        self._board = board
-        self._owner = owner
-        self._ordinal = owner.statistics.ordinal
+    def __init__(self, owner: Owner, device: Device) -> None:
+        super().__init__(owner)
         self._title = f"Segments of {who_text(owner)} on GPU {device.label}"
-        self._rows: list[TableRow | LaterRow] = []
-        self._rows_of: tuple[SegmentLayout | None, int] = (None, 0)
-        self._told: SegmentMap | None = None
-        self._told_at = 0.0
-        self._asked_at: float | None = None
-        self._problem = ""
+        self._answer: Answer | None = None
+        self._answered_monotonic = 0.0
+        self._map: SegmentMap | None = None
+        self._layout: SegmentLayout | None = None
+        self._rows: list[TableRow | LazyRow] = []
+        self._rows_for: tuple[SegmentLayout | None, int] = (None, 0)
 
     def compose(self) -> ComposeResult:
         yield TextLines(id="title")
@@ -67,64 +102,94 @@ class SegmentsScreen(DrawnScreen[None]):
         yield LineTable(id="segments", choosable=False)
         yield Footer()
 
-    def on_mount(self) -> None:
-        """Asks at once."""
-        super().on_mount()
-        self.action_read()
+    def new_request(self) -> ProbeRequested:
+        """The request to send."""
+        return ProbeRequested(self._probe, RequestKind.SEGMENTS)
 
-    def show(self, scene: Scene) -> None:
-        """Draws what the process told last."""
+    def show(self, state: ViewState) -> None:
+        """Draw the newest map."""
         width = self.size.width
-        shown = self.layout_shown
+        request = self.request_of(state.probes)
+        if request is not None and request.answer is not None and request.answer is not self._answer:
+            self._answer = request.answer
+            if isinstance(request.answer.result, SegmentMap):
+                self._map, self._answered_monotonic = request.answer.result, request.answered_monotonic
+                self._layout = SegmentLayout(self._map.segments, self._ordinal)
+        layout = self._layout
         with self.app.batch_update():
-            self._lines("title").show([title_line(self._title, "", scene, width)])
-            self._lines("state").show([self._state(width)])
-            self._lines("summary").show([] if shown is None else summary_lines(shown, width))
-            self._lines("segments-heading").show([] if shown is None else [heading_line(width)])
-            self.query_one("#segments", LineTable).show(self._rows_for(shown, width - MARGIN - 1))
+            self._lines("title").show([title_line(self._title, "", state, width)])
+            self._lines("state").show([self._state_line(request, state.probes.clock_monotonic)])
+            self._lines("summary").show([] if layout is None else summary_lines(layout, width))
+            self._lines("segments-heading").show([] if layout is None else [heading_line(width)])
+            self.query_one("#segments", LineTable).show(self._rows_of(layout, width - MARGIN - 1))
 
-    def _rows_for(self, shown: SegmentLayout | None, width: int) -> list[TableRow | LaterRow]:
-        """The rows, which are made once for a map and a width: of thousands of blocks every moment has the same."""
-        if self._rows_of != (shown, width):
-            self._rows_of = (shown, width)
-            self._rows = [] if shown is None else list(segment_rows(shown, width))
+    def _rows_of(self, layout: SegmentLayout | None, width: int) -> list[TableRow | LazyRow]:
+        """The rows, made once for a map and a width: the rows of thousands of blocks are the same in every draw."""
+        if self._rows_for != (layout, width):
+            self._rows_for = (layout, width)
+            self._rows = [] if layout is None else list(segment_rows(layout, width))
         return self._rows
 
-    def _state(self, width: int) -> Line:
-        """How old the map is, what it cost and whether it is whole; or what is waited for."""
+    def _state_line(self, request: ProbeRequest | None, now: float) -> Line:
+        """The age and the cost of the map, and whether it is complete; or the request that has no answer yet."""
         parts: list[Span] = []
-        if self._asked_at is not None:
-            parts.append(Span(f" {waiting_words(self._board.clock() - self._asked_at)}"))
-        elif self._problem:
-            parts.append(Span(f" ! {self._problem}", Role.WARNING))
-        if self._told is not None:
-            if self._told.is_cut:
-                parts.append(Span(" ! There are more blocks than are sent: the rest is missing.", Role.WARNING))
-            seconds = self._board.clock() - self._told_at
-            age = "just now" if seconds < _SHORT_SECONDS else f"{duration_text(seconds)} ago"
-            took = f"{self._told.seconds * _MILLISECONDS:.0f} ms"
-            parts.append(Span(f" Read {age}; it held the process up for {took}.", Role.DIM))
-        return cut(parts, width)
-
-    def action_read(self) -> None:
-        """Asks, unless it has been asked and has not answered yet."""
-        if self._asked_at is None:
-            self._asked_at = self._board.clock()
-            self._board.ask(self._owner.pid, Ask.SEGMENTS, self._take)
-            self.post_message(SceneWanted())
+        if request is not None and request.answer is None:
+            parts.append(Span(f" {waiting_text(now - request.requested_monotonic)}"))
+        elif request is not None and request.answer is not None and request.answer.problem is not None:
+            parts.append(Span(f" ! {request.answer.problem}", Role.WARNING))
+        if self._map is not None:
+            if self._map.is_cut:
+                parts.append(Span(" ! The map is incomplete: there are more blocks than a probe sends.", Role.WARNING))
+            seconds = now - self._answered_monotonic
+            age = "just now" if seconds < _MAX_JUST_NOW_SECONDS else f"{duration_text(seconds)} ago"
+            parts.append(Span(f" Read {age}; the process paused for {short_time_text(self._map.seconds)}.", Role.DIM))
+        return cut(parts, self.size.width)
 
     def action_summary(self) -> None:
-        self.app.push_screen(AllocatorSummaryScreen(self._board, self._owner))
-
-    def _take(self, answer: Answer) -> None:
-        """It has answered; the screen may have been closed meanwhile."""
-        self._asked_at = None
-        self._problem = "" if answer.problem is None else str(answer.problem)
-        if isinstance(answer.result, SegmentMap):
-            self._told, self._told_at = answer.result, self._board.clock()
-            self.layout_shown = SegmentLayout(answer.result.segments, self._ordinal)
-        if self.is_attached:
-            self.post_message(SceneWanted())
+        self.app.push_screen(AllocatorSummaryScreen(self._owner))
 
     def _lines(self, name: str) -> TextLines:
         return self.query_one(f"#{name}", TextLines)
+
+
+class AllocatorSummaryScreen(ProbeAnswerScreen):
+    """The text of ``torch.cuda.memory_summary()`` as the process returned it.
+
+    Args:
+        owner: The process, with the statistics of its allocator for the GPU.
+    """
+
+    AUTO_FOCUS: ClassVar[str] = "#lines"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,left,h,m", "app.pop_screen", "Back", id="summary.back", tooltip="Back to the segments"),
+    ]
+
+    def __init__(self, owner: Owner) -> None:
+        super().__init__(owner)
+        self._text = ""
+
+    def compose(self) -> ComposeResult:
+        yield TextLines(id="title")
+        yield LineTable(id="lines", choosable=False)
+        yield Footer()
+
+    def new_request(self) -> ProbeRequested:
+        """The request to send."""
+        return ProbeRequested(self._probe, RequestKind.SUMMARY, ordinal=self._ordinal)
+
+    def show(self, state: ViewState) -> None:
+        """Draw the newest text, or the request that has no answer yet."""
+        request = self.request_of(state.probes)
+        answer = None if request is None else request.answer
+        if answer is not None and isinstance(answer.result, str):
+            self._text = answer.result
+        text, role = self._text, Role.PLAIN
+        if answer is not None and answer.problem is not None:
+            text, role = f"! {answer.problem}", Role.WARNING
+        elif not text and request is not None:
+            text, role = waiting_text(state.probes.clock_monotonic - request.requested_monotonic), Role.DIM
+        title = title_line(f"memory_summary() of {who_text(self._owner)}", "", state, self.size.width)
+        rows = [TableRow(str(number), line(Span(row, role))) for number, row in enumerate(text.splitlines())]
+        with self.app.batch_update():
+            self.query_one("#title", TextLines).show([title])
+            self.query_one("#lines", LineTable).show(rows)

@@ -1,4 +1,4 @@
-"""What the keys of a snapshot's screen do, and what its words mean."""
+"""The help of the snapshot screen: its keys and terms."""
 
 from typing import Final
 
@@ -12,37 +12,38 @@ HELP: Final = """\
 A memory snapshot of PyTorch: who allocated what.
 
 KEYS
-  enter  right   open a frame; left closes it, or goes to the one above
-  i              begin at the other end of the stacks: with the frame that
-                 allocated, or with the start of the program
-  /              only stacks with a text in a frame; escape ends it
-  e              what is allocated in the end, when the file was written
-  p              what was allocated at the peak of the history
-  a              all that was ever allocated in the history
+  enter  right   open a frame; left closes it, or goes to its parent
+  i              start at the other end of the stacks: at the frame that
+                 allocates, or at the start of the program
+  /              search for a text in the stacks; escape clears it
+  e              memory allocated at the end, when the file was written
+  p              memory allocated at the peak of the history
+  a              all allocations of the history
   s              the segments, as maps of their blocks
-  d              what has changed between two files
-  x              the chart over events, or over time
-  v              the next device
+  d              the changes between two files
+  x              switch the chart between events and time
+  v              next GPU
   t  q           theme; quit
 
-WORDS
-  allocated      held by tensors, as it was asked for; PyTorch rounds it up
-                 to 512 bytes or more
-  reserved       taken from the driver, in segments
-  free           reserved and not in use; what is in empty segments is what
-                 torch.cuda.empty_cache() gives back
-  fragmentation  share of what is free that lies outside the largest hole
+TERMS
+  allocated      held by tensors, as requested; PyTorch rounds each request
+                 up to 512 bytes or more
+  reserved       obtained from the driver, in segments
+  free           reserved and not in use; torch.cuda.empty_cache() releases
+                 empty segments to the driver
+  fragmentation  share of the free memory outside the largest hole
   before the history began
-                 the history is a ring: what was allocated before its first
-                 event has no stack, unless its block has kept one
+                 the history is a ring buffer: memory allocated before its
+                 first event has no stack, unless its block has one
   no stack was recorded
-                 allocated outside of Python, such as in the backward pass
-  ▼ ✗            the peak; memory ran out
+                 allocated outside of Python, for example in the backward
+                 pass
+  ▼ ✗            the peak; an out-of-memory error
 """
 
 
 class SnapshotHelpScreen(HelpScreen):
-    """A page of text, as the other one looks."""
+    """The help text, in the layout of `HelpScreen`."""
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():

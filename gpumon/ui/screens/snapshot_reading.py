@@ -1,4 +1,4 @@
-"""How far the reading of a snapshot is; it can be given up."""
+"""The screen that shows the progress of reading a snapshot, and cancels it."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,17 +8,16 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widgets import Footer
 
-from gpumon.core.exits import CommandError
-from gpumon.core.units import bytes_text
+from gpumon.core.problems import CommandError
+from gpumon.core.units import age_text, bytes_text
+from gpumon.present.paint.bar import progress_bar
+from gpumon.present.paint.line import Line, Role, Span, clipped, line
 from gpumon.snapshots.model import Snapshot
-from gpumon.snapshots.reading import Progress, Reading
-from gpumon.ui.paint.bar import progress_bar
-from gpumon.ui.paint.line import Line, Role, Span, clipped, line
-from gpumon.ui.screens.drawn import SteadyScreen
-from gpumon.ui.view.snapshot import seconds_text
-from gpumon.ui.widgets.text_line import TextLines
+from gpumon.snapshots.reader import Progress, SnapshotReader
+from gpumon.ui.screens.base import BaseScreen
+from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.text_lines import TextLines
 
 _BAR: Final = 40
 _TICK_SECONDS: Final = 0.5
@@ -26,33 +25,33 @@ _TICK_SECONDS: Final = 0.5
 Then = Callable[["list[Snapshot] | CommandError"], None]
 
 
-class SnapshotReadingScreen(SteadyScreen[None]):
+class SnapshotReadingScreen(BaseScreen[None]):
     """Reads files one after the other.
 
     Args:
         paths: The files.
-        then: Is called with what they hold, or with why one of them cannot be read.
+        then: Called with the snapshots, or with the error of the first file that cannot be read.
 
     Raises:
-        CommandError: One of them is not there, or may not be read.
+        CommandError: A file does not exist or cannot be opened.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,ctrl+c", "app.quit", "Give up", id="reading.quit", tooltip="Leave; nothing is kept"),
+        Binding("escape,q,ctrl+c", "app.quit", "Cancel", id="reading.quit", tooltip="Cancel reading and quit"),
     ]
 
-    class News(Message):
-        """The reader has told something."""
+    class ReaderChanged(Message):
+        """The reader has new progress or a result."""
 
         def can_replace(self, message: Message) -> bool:
-            return isinstance(message, SnapshotReadingScreen.News)
+            return isinstance(message, SnapshotReadingScreen.ReaderChanged)
 
     def __init__(self, paths: Sequence[Path], then: Then) -> None:
         super().__init__()
-        self._waiting = [Reading(path) for path in paths]
+        self._readers = [SnapshotReader(path) for path in paths]
         self._then = then
-        self._found: list[Snapshot] = []
-        self._reading: Reading | None = None
+        self._snapshots: list[Snapshot] = []
+        self._reader: SnapshotReader | None = None
         self._name = ""
         self._progress = Progress(0, 0, 0.0)
 
@@ -62,65 +61,65 @@ class SnapshotReadingScreen(SteadyScreen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begins with the first file."""
+        """Start with the first file."""
         self.set_interval(_TICK_SECONDS, self._tick)
         self._next()
 
     def on_unmount(self) -> None:
-        """Nobody waits any more."""
+        """Stop reading."""
         self.stop()
 
     def stop(self) -> None:
-        """Gives up the file that is read; that it was given up is no news."""
-        reading, self._reading = self._reading, None
-        if reading is not None:
-            reading.cancel()
+        """Cancel the current file, without calling `then`."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.cancel()
 
     def on_resize(self, _: events.Resize) -> None:
         self._draw()
 
-    def on_snapshot_reading_screen_news(self) -> None:
-        """Takes what was told."""
-        reading = self._reading
-        if reading is None:
+    def on_snapshot_reading_screen_reader_changed(self) -> None:
+        """Show the progress, or continue with the next file."""
+        reader = self._reader
+        if reader is None:
             return
-        for progress in reading.inbox.drain():
+        for progress in reader.inbox.drain():
             self._progress = progress
-        outcome = reading.outcome
+        outcome = reader.outcome
         if isinstance(outcome, CommandError):
             self._end(outcome)
         elif outcome is not None:
-            self._found.append(outcome)
+            self._snapshots.append(outcome)
             self._next()
         else:
             self._draw()
 
     def _next(self) -> None:
-        if not self._waiting:
-            self._end(self._found)
+        if not self._readers:
+            self._end(self._snapshots)
             return
-        self._reading = reading = self._waiting.pop(0)
-        self._name = reading.name
+        self._reader = reader = self._readers.pop(0)
+        self._name = reader.name
         try:
-            reading.start()
+            reader.start()
         except CommandError as error:
             self._end(error)
             return
-        self._progress = reading.progress
-        reading.inbox.on_arrival(self._ring)
+        self._progress = reader.progress
+        reader.inbox.on_arrival(self._ring)
         self._draw()
 
     def _ring(self) -> None:
-        self.post_message(self.News())
+        self.post_message(self.ReaderChanged())
 
     def _end(self, outcome: "list[Snapshot] | CommandError") -> None:
-        self._reading = None
+        self._reader = None
         self._then(outcome)
 
     def _tick(self) -> None:
-        """The time goes on even where no more of the file is read."""
-        if self._reading is not None:
-            self._progress = self._progress._replace(seconds=self._reading.progress.seconds)
+        """Update the elapsed time, even while no bytes are read."""
+        if self._reader is not None:
+            self._progress = self._progress._replace(seconds=self._reader.progress.seconds)
             self._draw()
 
     def _draw(self) -> None:
@@ -132,14 +131,14 @@ class SnapshotReadingScreen(SteadyScreen[None]):
 
 
 def progress_lines(progress: Progress, width: int) -> list[Line]:
-    """How far it is, as a bar and in figures."""
+    """The progress as a bar and as text."""
     share = progress.read_bytes / progress.size_bytes if progress.size_bytes else 0.0
     bar = progress_bar(share, max(1, min(_BAR, width - 4)))
     read = f"{bytes_text(progress.read_bytes)} of {bytes_text(progress.size_bytes)} read"
-    what = "following its history" if progress.read_bytes >= progress.size_bytes else read
+    step = "replaying the history" if progress.read_bytes >= progress.size_bytes else read
     return [
         (),
         line("  ", Span(bar, Role.MEMORY_HISTORY)),
         (),
-        line(clipped(f"  {what}, {seconds_text(int(progress.seconds))}", width)),
+        line(clipped(f"  {step}, {age_text(int(progress.seconds))}", width)),
     ]

@@ -1,73 +1,74 @@
-"""The form of one workload: where it runs, with which parameters and which Python."""
+"""The form of one workload: its devices, its parameters, and the Python that runs it."""
 
-from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.widgets import Button, Footer, Input, Static
+from textual.widgets import Button, Input, Static
 
-from gpumon.core.model import Device
 from gpumon.core.problems import Problem
 from gpumon.jobs.catalogue import WorkloadInfo
 from gpumon.jobs.interpreter import Interpreter
 from gpumon.jobs.parameters import Value
-from gpumon.ui.jobs import CPU, BoardRun, Place
-from gpumon.ui.scene import Scene
-from gpumon.ui.screens.drawn import DrawnScreen
-from gpumon.ui.view.around import title_line
-from gpumon.ui.view.places import cpu_offer, gpu_offers
-from gpumon.ui.widgets.fields import Tick
-from gpumon.ui.widgets.parameter_field import ParameterField
-from gpumon.ui.widgets.text_line import TextLines
-from gpumon.ui.workshop import Workshop, look_for_interpreter
+from gpumon.operations.run_target import CPU, RunTarget
+from gpumon.present.device_choices import cpu_choice, gpu_choices
+from gpumon.present.header import title_line
+from gpumon.session.view_state import ViewState
+from gpumon.session.workload_controller import search_interpreter
+from gpumon.ui.messages import StartRequest, StartRequested
+from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.widgets.fields import ParameterField, Tick
+from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.text_lines import TextLines
 
 _PYTHON_HELP: Final = (
-    "The Python of your training environment: a path, or a program on PATH. It needs torch, and nothing of gpumon."
+    "The Python of your training environment: a path, or a program on PATH. It needs torch; gpumon need not be "
+    "installed there."
 )
-_CPU_HELP: Final = "Only the CPU: GPUs are offered while gpumon shows this machine live and its driver answers."
-_PLACE_HELP: Final = "space ticks a device. Several GPUs may be ticked: each gets a run of its own."
+_CPU_HELP: Final = "Only the CPU: GPUs are available while gpumon shows this host live and its driver responds."
+_DEVICE_HELP: Final = "space selects a device. If you select several GPUs, each gets a separate run."
+_START_HELP: Final = "Starts the workload. gpumon asks first if the GPU is in use by other processes."
 
 
-class WorkloadForm(DrawnScreen[list[BoardRun]]):
-    """Asks for all that a start needs; its result is what was started.
+class WorkloadForm(ViewScreen[int]):
+    """Asks for everything that a start needs; the result is the number of runs that it has requested.
 
     Args:
-        workshop: What starts it.
         workload: The workload.
-        devices: GPUs of this machine.
+        state: The newest state.
     """
 
     AUTO_FOCUS: ClassVar[str] = "Tick"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back", id="form.back", tooltip="Back without starting anything"),
         Binding("f5,ctrl+s", "start", "Start", id="form.start", tooltip="Start the workload", priority=True),
-        Binding("down", "app.focus_next", "Next", show=False, id="form.next", tooltip="The next field"),
-        Binding("up", "app.focus_previous", "Previous", show=False, id="form.previous", tooltip="The field before"),
-        Binding("ctrl+c", "app.quit", "Quit", show=False, id="form.quit", tooltip="Leave gpumon", priority=True),
+        Binding("down", "app.focus_next", "Next", show=False, id="form.next", tooltip="Next field"),
+        Binding("up", "app.focus_previous", "Previous", show=False, id="form.previous", tooltip="Previous field"),
+        Binding("ctrl+c", "app.quit", "Quit", show=False, id="form.quit", tooltip="Quit gpumon", priority=True),
     ]
 
-    def __init__(self, workshop: Workshop, workload: WorkloadInfo, devices: Sequence[Device]) -> None:
+    def __init__(self, workload: WorkloadInfo, state: ViewState) -> None:
         super().__init__()
-        self._workshop = workshop
         self._workload = workload
-        self._offers = [*gpu_offers(workshop.board, devices), cpu_offer(workshop.board, workload)]
-        first = next((place for place, offer in enumerate(self._offers) if offer.is_free), None)
-        self._ticked = set() if first is None else {first}
+        self._interpreter = state.workloads.interpreter
+        devices, runs = state.frame.devices if state.is_this_host else (), state.workloads.runs
+        self._choices = [*gpu_choices(devices, runs), cpu_choice(workload, runs)]
+        first = next((number for number, choice in enumerate(self._choices) if choice.is_free), None)
+        self._selected = set() if first is None else {first}
         self._is_checking = False
 
     def compose(self) -> ComposeResult:
         yield TextLines(id="title")
         with VerticalScroll(id="fields", can_focus=False):
-            yield Static("Where it runs", classes="section", markup=False)
-            for place, offer in enumerate(self._offers):
-                tick = Tick(offer.label, id=f"place-{place}")
-                tick.disabled = offer.place is None
-                tick.set_ticked(place in self._ticked)
+            yield Static("Device", classes="section", markup=False)
+            for number, choice in enumerate(self._choices):
+                tick = Tick(choice.label, id=f"device-{number}")
+                tick.disabled = choice.target is None
+                tick.set_ticked(number in self._selected)
                 yield tick
-            yield Static("", id="place-error", classes="error", markup=False)
+            yield Static("", id="device-error", classes="error", markup=False)
             yield Static("Parameters", classes="section", markup=False)
             for parameter in self._workload.parameters:
                 yield ParameterField(parameter, self._device)
@@ -77,136 +78,143 @@ class WorkloadForm(DrawnScreen[list[BoardRun]]):
 
     def _compose_python(self) -> ComposeResult:
         yield Static("Interpreter", classes="section", markup=False)
-        found = self._workshop.interpreter
+        python = str(self._interpreter.path) if isinstance(self._interpreter, Interpreter) else ""
         with Vertical(id="python-field"), Horizontal(classes="field"):
             yield Static("python", classes="label", markup=False)
-            yield Input(str(found.path) if isinstance(found, Interpreter) else "", id="python", compact=True)
-        yield Static("", id="python-said", markup=False)
+            yield Input(python, id="python", compact=True)
+        yield Static("", id="python-info", markup=False)
         yield Static("", id="python-error", classes="error", markup=False)
         yield Button("Start (F5)", id="start", variant="primary", compact=True)
 
     def on_mount(self) -> None:
-        """Begins at the device that is ticked, and says from the start what stands in the way of a start."""
-        for number in self._ticked:
-            self.query_one(f"#place-{number}", Tick).focus()
+        """Focus the selected device, and show from the beginning what prevents a start."""
+        super().on_mount()
+        for number in self._selected:
+            self.query_one(f"#device-{number}", Tick).focus()
         self.check()
 
-    def show(self, scene: Scene) -> None:
-        """Draws what changes while the form is open: free memory, and devices that become free."""
+    def show(self, state: ViewState) -> None:
+        """Draw what changes while the form is open: free memory, and devices that become free."""
         title = f"{self._workload.name}  {self._workload.purpose}"
-        types = isinstance(self.focused, Input)
-        self.query_one("#title", TextLines).show([title_line(title, "", scene, self.size.width, key=not types)])
-        offers = {offer.key: offer for offer in gpu_offers(self._workshop.board, scene.frame.devices)}
-        offers[CPU.key] = cpu_offer(self._workshop.board, self._workload)
-        for number, before in enumerate(self._offers):
-            if before.key in offers and (scene.is_this_machine or before.key == CPU.key):
-                self._offers[number] = offers[before.key]
-                self.query_one(f"#place-{number}", Tick).show(offers[before.key].label)
+        is_typing = isinstance(self.focused, Input)
+        self.query_one("#title", TextLines).show([title_line(title, "", state, self.size.width, key=not is_typing)])
+        self._interpreter = state.workloads.interpreter
+        runs = state.workloads.runs
+        choices = {choice.key: choice for choice in gpu_choices(state.frame.devices, runs)}
+        choices[CPU.key] = cpu_choice(self._workload, runs)
+        for number, before in enumerate(self._choices):
+            if before.key in choices and (state.is_this_host or before.key == CPU.key):
+                self._choices[number] = choices[before.key]
+                self.query_one(f"#device-{number}", Tick).show(choices[before.key].label)
         self.check()
 
     @on(Tick.Toggled)
-    def choose_place(self, toggled: Tick.Toggled) -> None:
-        """GPUs go together; the CPU, whose defaults are others, stands alone."""
-        number = int(str(toggled.tick.id).removeprefix("place-"))
+    def select_device(self, toggled: Tick.Toggled) -> None:
+        """Select a device: several GPUs together, or the CPU, whose defaults differ, alone."""
+        number = int(str(toggled.tick.id).removeprefix("device-"))
         if toggled.ticked:
-            is_cpu = self._offers[number].key == CPU.key
-            self._ticked = {each for each in self._ticked if (self._offers[each].key == CPU.key) is is_cpu} | {number}
+            is_cpu = self._choices[number].key == CPU.key
+            same_kind = {other for other in self._selected if (self._choices[other].key == CPU.key) is is_cpu}
+            self._selected = same_kind | {number}
         else:
-            self._ticked.discard(number)
-        for each in range(len(self._offers)):
-            self.query_one(f"#place-{each}", Tick).set_ticked(each in self._ticked)
+            self._selected.discard(number)
+        for other in range(len(self._choices)):
+            self.query_one(f"#device-{other}", Tick).set_ticked(other in self._selected)
         for field in self.query(ParameterField):
-            field.move_to(self._device)
+            field.set_device(self._device)
         self.check()
 
-    @on(ParameterField.Changed)
+    @on(ParameterField.TextChanged)
     def check(self) -> None:
-        """Lets it be started only while nothing is wrong."""
-        refusals = [self._offers[each].refusal for each in sorted(self._ticked) if self._offers[each].refusal]
-        wrong = refusals[0] if refusals else "" if self._ticked else "Choose where it runs."
-        self._say("place-error", f"! {wrong}" if wrong else "")
-        found = self._workshop.interpreter
+        """Show what prevents a start, and permit a start only if nothing does."""
+        refusals = [self._choices[number].refusal for number in sorted(self._selected)]
+        error = next(filter(None, refusals), "" if self._selected else "Select a device.")
+        self._write("device-error", f"! {error}" if error else "")
+        interpreter = self._interpreter
         if self._is_checking:
-            self._say("python-said", "Looking whether it has torch ...")
-        elif isinstance(found, Problem) and not self._python:
-            self._say("python-said", f"! {found.reason} Name one here.")
-        elif isinstance(found, Interpreter):
-            self._say("python-said", f"Found by way of {found.found_in}.")
+            self._write("python-info", "Checking whether it has torch ...")
+        elif isinstance(interpreter, Problem) and not self._python:
+            self._write("python-info", f"! {interpreter.reason} Enter one here.")
+        elif isinstance(interpreter, Interpreter):
+            self._write("python-info", f"Source: {interpreter.found_in}.")
         start = self.query_one("#start", Button)
-        if start.disabled is not (not self._can_start):
+        if start.disabled is self._can_start:
             start.disabled = not self._can_start
             self.refresh_bindings()
 
     @on(Input.Changed, "#python")
-    def forget_error(self) -> None:
-        """What was wrong is wrong of another text."""
-        self._say("python-error", "")
+    def clear_error(self) -> None:
+        """Remove the error, which was about another text."""
+        self._write("python-error", "")
         self.check()
 
     @on(Input.Submitted)
-    def go_on(self) -> None:
-        """Goes to the next field."""
+    def focus_next_field(self) -> None:
+        """Go to the next field."""
         self.focus_next()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Shows what is to be known about the field."""
-        field = next((each for each in event.widget.ancestors_with_self if isinstance(each, ParameterField)), None)
+        """Show the help of the field."""
+        widget = event.widget
+        field = next((node for node in widget.ancestors_with_self if isinstance(node, ParameterField)), None)
         if field is not None:
-            self._say("note", field.note)
+            self._write("note", field.note)
         else:
-            notes = {"python": _PYTHON_HELP, "start": "Starts it. It asks first on a GPU where others work."}
-            places = _PLACE_HELP if len(self._offers) > 1 else _CPU_HELP
-            self._say("note", notes.get(event.widget.id or "", places))
+            notes = {"python": _PYTHON_HELP, "start": _START_HELP}
+            device_help = _DEVICE_HELP if len(self._choices) > 1 else _CPU_HELP
+            self._write("note", notes.get(widget.id or "", device_help))
 
     @on(Button.Pressed, "#start")
     def action_start(self) -> None:
         if not self._can_start:
             return
-        found, asked = self._workshop.interpreter, self._python
-        if isinstance(found, Interpreter) and asked in {"", str(found.path)}:
-            self._start_with(found)
+        interpreter, requested = self._interpreter, self._python
+        if isinstance(interpreter, Interpreter) and requested in {"", str(interpreter.path)}:
+            self._start_with(interpreter)
             return
         self._is_checking = True
         self.check()
-        self._workshop.in_background(lambda: look_for_interpreter(asked), self._take_interpreter)
+        self.in_background(lambda: search_interpreter(requested), self._use_interpreter)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Greys the key for starting while something is wrong."""
+        """Dim the key that starts the workload while something prevents a start."""
         if action == "start":
             return True if self.is_mounted and self._can_start else None
         return super().check_action(action, parameters)
 
-    def _take_interpreter(self, found: Interpreter | Problem) -> None:
-        """The interpreter was looked at; the form may have been closed meanwhile."""
+    def _use_interpreter(self, interpreter: Interpreter | Problem) -> None:
+        """Start with the interpreter that was checked, unless something prevents a start by now."""
         if not self.is_attached or not self._is_checking:
             return
         self._is_checking = False
-        if isinstance(found, Problem):
-            self._say("python-said", "")
-            self._say("python-error", f"! {found}")
+        if isinstance(interpreter, Problem):
+            self._write("python-info", "")
+            self._write("python-error", f"! {interpreter}")
             self.refresh_bindings()
             return
-        self._workshop.interpreter = found
         self.check()
         if self._can_start:
-            self._start_with(found)
+            self._start_with(interpreter)
 
     def _start_with(self, python: Interpreter) -> None:
         values: dict[str, Value] = {
             field.parameter.name: field.parameter.parse(field.text) for field in self.query(ParameterField)
         }
-        board = self._workshop.board
-        self.dismiss([board.start(self._workload, place, values, python) for place in self._places])
+        targets = self._targets
+        # The app receives the message directly, because this screen closes before a message could bubble.
+        self.app.post_message(StartRequested(StartRequest(self._workload, targets, values, python)))
+        self.dismiss(len(targets))
 
     @property
-    def _places(self) -> list[Place]:
-        chosen = (self._offers[each].place for each in sorted(self._ticked))
-        return [place for place in chosen if place is not None]
+    def _targets(self) -> list[RunTarget]:
+        choices = (self._choices[number] for number in sorted(self._selected))
+        return [choice.target for choice in choices if choice.target is not None]
 
     @property
     def _device(self) -> str:
-        """Whose defaults are shown."""
-        return CPU.device if any(self._offers[each].key == CPU.key for each in self._ticked) else "cuda:0"
+        """The device whose defaults are shown."""
+        is_cpu = any(self._choices[number].key == CPU.key for number in self._selected)
+        return CPU.device if is_cpu else "cuda:0"
 
     @property
     def _python(self) -> str:
@@ -214,11 +222,11 @@ class WorkloadForm(DrawnScreen[list[BoardRun]]):
 
     @property
     def _can_start(self) -> bool:
-        is_free = bool(self._ticked) and all(self._offers[each].is_free for each in self._ticked)
+        is_free = bool(self._selected) and all(self._choices[number].is_free for number in self._selected)
         return is_free and not self._is_checking and not any(field.error for field in self.query(ParameterField))
 
-    def _say(self, name: str, text: str) -> None:
+    def _write(self, name: str, text: str) -> None:
         static = self.query_one(f"#{name}", Static)
         if static.content != text:
             static.update(text)
-            static.set_class(bool(text), "-said")
+            static.set_class(bool(text), "-shown")

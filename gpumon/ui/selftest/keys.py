@@ -1,4 +1,4 @@
-"""The keys that open no screen, and sizes."""
+"""Keys that open no screen, and sizes of the terminal."""
 
 from typing import Final
 
@@ -11,48 +11,48 @@ SIZES: Final = ((80, 24), (300, 100), (60, 10), (20, 5))
 
 
 async def pause(walk: Walk) -> str:
-    """Space stops, and goes on."""
+    """Space pauses and resumes."""
     await walk.pilot.press("space")
-    paused = walk.app.feed.paused
+    is_paused = walk.app.session.shown.is_paused
     await walk.pilot.press("space")
-    if not paused or walk.app.feed.paused:
-        raise FailedError("space does not stop and go on")
-    return "stopped and went on"
+    if not is_paused or walk.app.session.shown.is_paused:
+        raise FailedError("space does not pause and resume")
+    return "paused and resumed"
 
 
 async def pace(walk: Walk) -> str:
-    """Plus and minus change the interval or the speed, and change it back."""
+    """Plus and minus change the interval or the speed."""
     before = _pace(walk)
     await walk.pilot.press("plus")
     faster = _pace(walk)
     await walk.pilot.press("minus")
     if faster == before or _pace(walk) != before:
-        raise FailedError(f"+ and - went from {before:g} over {faster:g} to {_pace(walk):g}")
+        raise FailedError(f"+ and - changed the pace from {before:g} to {faster:g} and to {_pace(walk):g}")
     return f"{before:g} to {faster:g} and back"
 
 
 async def seek(walk: Walk) -> str:
-    """A recording can be sought in."""
+    """Full stop and comma seek in a recording."""
     if not isinstance(walk.stream, Seekable):
-        raise SkippedError("live frames cannot be sought in")
+        raise SkippedError("there is no seeking in live frames")
     await walk.pilot.press("full_stop", "comma")
     await walk.pilot.pause(0.2)
     return f"at {walk.stream.position.seconds:.0f} s"
 
 
 async def themes(walk: Walk) -> str:
-    """The key for themes goes over all of them."""
+    """The key for themes switches to each of them."""
     seen = [walk.app.theme]
     for _ in range(3):
         await walk.pilot.press("t")
         seen.append(walk.app.theme)
     if len(set(seen)) != 3 or seen[0] != seen[-1]:
-        raise FailedError(f"t went over {', '.join(seen)}")
+        raise FailedError(f"t switched to {', '.join(seen)}")
     return ", ".join(seen[:-1])
 
 
 async def sizes(walk: Walk) -> str:
-    """The app bears any size."""
+    """The app works in any size."""
     for columns, rows in (*SIZES, walk.size):
         await walk.pilot.resize_terminal(columns, rows)
         await walk.pilot.pause(0.05)

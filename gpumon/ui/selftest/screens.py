@@ -1,39 +1,77 @@
-"""Every screen is opened by its key and has what it should have."""
+"""Checks of the values and of every screen, opened with its key and by its name in the command palette."""
 
 from typing import Final
 
+from textual.command import Command, CommandPalette
 from textual.events import Paste
-from textual.widgets import Button, Input
+from textual.widgets import Button, Input, OptionList
 
 from gpumon.core.metrics import METRICS
+from gpumon.core.model import DeviceState
 from gpumon.core.store import HISTORY_BUCKETS
 from gpumon.core.units import bytes_text
 from gpumon.diagnosis.checks import FailedError, SkippedError
 from gpumon.jobs.catalogue import Catalogue
 from gpumon.jobs.parameters import ParameterKind
 from gpumon.operations.memory import waterfall
+from gpumon.present.explain import SAMPLE
+from gpumon.ui.screens.alerts import AlertsScreen
 from gpumon.ui.screens.cost import CostScreen
-from gpumon.ui.screens.details import DetailsScreen
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.doctor import DoctorScreen
 from gpumon.ui.screens.explain import ExplainScreen
-from gpumon.ui.screens.health import HealthScreen
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.memory import MemoryScreen
 from gpumon.ui.screens.metric_choice import MetricChoiceScreen
+from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.screens.workloads import WorkloadsScreen
 from gpumon.ui.selftest.walk import Walk
-from gpumon.ui.view.explain import SAMPLE
+from gpumon.ui.widgets.fields import ParameterField
 from gpumon.ui.widgets.line_table import LineTable
-from gpumon.ui.widgets.parameter_field import ParameterField
 
+FIRST_FRAMES_SECONDS: Final = 15.0
 _LOADING_SECONDS: Final = 12.0
 _DOCTOR_SECONDS: Final = 8.0
+_PALETTE_SECONDS: Final = 3.0
+SCREEN_NAMES: Final = ("memory", "workloads", "alerts", "explain", "doctor", "help", "cost")
+"""Every screen that an action of the app opens, by the name of the action."""
+
+
+async def frames(walk: Walk) -> str:
+    """Two samples arrive, and the driver responds."""
+    times: set[float] = set()
+
+    def has_two() -> bool:
+        frame = walk.app.session.store.frame
+        if frame is not None:
+            times.add(frame.monotonic_seconds)
+        return len(times) > 1
+
+    await walk.wait(has_two, FIRST_FRAMES_SECONDS)
+    if not times:
+        raise FailedError(str(walk.stream.problem or "no frame has arrived"))
+    problem = walk.frame.problems.get("driver")
+    if problem is not None:
+        raise FailedError(str(problem))
+    return f"{len(walk.frame.gpus)} GPUs, driver {walk.frame.driver_version}"
+
+
+async def values(walk: Walk) -> str:
+    """Every metric has a value or a reason, and each GPU has at least one value."""
+    responding = [device for device in walk.frame.devices if device.state is DeviceState.OK]
+    for device in responding:
+        unexplained = [name for name in METRICS if name not in device.readings and name not in device.problems]
+        if unexplained:
+            raise FailedError(f"GPU {device.label} lacks {', '.join(unexplained)} without a reason")
+        if not device.readings:
+            raise FailedError(f"GPU {device.label} responds, but has no values")
+    count = sum(len(device.readings) for device in responding)
+    return f"{count} of {len(METRICS) * len(responding)} values, each other one with its reason"
 
 
 async def overview(walk: Walk) -> str:
-    """Every GPU has its row."""
+    """Every GPU has a row."""
     await walk.save("overview")
     rows = walk.table("devices").rows
     if len(rows) != len(walk.frame.devices):
@@ -42,8 +80,8 @@ async def overview(walk: Walk) -> str:
 
 
 async def device(walk: Walk) -> str:
-    """Every chart has points, keys for time and metrics work, and every figure has its row."""
-    walk.table("devices").cursor = _liveliest(walk)
+    """Every chart has points, the keys for time and metrics work, and every metric has a row."""
+    walk.table("devices").cursor = _most_active(walk)
     async with walk.opened("enter", DeviceScreen, "device-chart") as screen:
         await walk.pilot.press("x", "left", "n", "z")
         async with walk.opened("m", MetricChoiceScreen, "metrics"):
@@ -51,80 +89,80 @@ async def device(walk: Walk) -> str:
         rows = screen.query_one("#details", LineTable).rows
         if len(rows) < len(METRICS):
             raise FailedError(f"{len(rows)} rows for {len(METRICS)} metrics")
-        shown = next(each for each in walk.frame.devices if each.key == screen.key)
-        drawn = [each for each in screen.charts if each.rows and shown.get(each.metric) is not None]
-        empty = [each.metric for each in drawn if not any(each.columns)]
+        shown = next(device for device in walk.frame.devices if device.key == screen.key)
+        drawn = [chart for chart in screen.charts if chart.rows and shown.get(chart.metric) is not None]
+        empty = [chart.metric for chart in drawn if not any(chart.columns)]
         if empty:
             raise FailedError(f"the chart of {', '.join(empty)} has no points")
         return f"{len(drawn)} charts with points, {len(rows)} rows"
 
 
 async def memory(walk: Walk) -> str:
-    """Every byte of a GPU is told."""
-    walk.table("devices").cursor = _liveliest(walk)
+    """Every byte of a GPU is part of a row."""
+    walk.table("devices").cursor = _most_active(walk)
     async with walk.opened("m", MemoryScreen, "memory") as screen:
-        device = next((each for each in walk.frame.devices if each.key == screen.key), None)
+        device = next((device for device in walk.frame.devices if device.key == screen.key), None)
         if device is None or waterfall(device, {}).problem is not None:
-            raise SkippedError("this GPU does not tell its memory")
+            raise SkippedError("this GPU does not report its memory")
         rows = screen.query_one("#parts", LineTable).rows
-        if not rows or screen.told_bytes != device.get("memory_total_bytes"):
-            raise FailedError(f"{len(rows)} parts of together {screen.told_bytes} bytes")
-        return f"{len(rows)} rows, all {bytes_text(screen.told_bytes)} told"
+        if not rows or screen.parts_bytes != device.get("memory_total_bytes"):
+            raise FailedError(f"{len(rows)} parts with {screen.parts_bytes} bytes in total")
+        return f"{len(rows)} rows, {bytes_text(screen.parts_bytes)} in total"
 
 
 async def process(walk: Walk) -> str:
-    """A process has its details."""
+    """A process has a screen with its values."""
     processes = walk.table("processes")
     if not processes.rows:
-        raise SkippedError("no process is on a GPU")
+        raise SkippedError("no process uses a GPU")
     processes.focus()
     try:
-        async with walk.opened("enter", DetailsScreen, "process") as screen:
+        async with walk.opened("enter", ProcessScreen, "process") as screen:
             return f"{len(screen.query_one('#details', LineTable).rows)} rows"
     finally:
         walk.table("devices").focus()
 
 
 async def cost(walk: Walk) -> str:
-    """What gpumon costs is told."""
+    """The costs of gpumon have rows."""
     async with walk.opened("c", CostScreen, "cost") as screen:
         rows = screen.query_one("#details", LineTable).rows
         if not rows:
-            raise FailedError("no cost is told")
+            raise FailedError("no costs")
         return f"{len(rows)} rows"
 
 
-async def health(walk: Walk) -> str:
-    """Every alert has its row."""
-    async with walk.opened("a", HealthScreen, "health") as screen:
-        walk.app.draw_anew()
-        standing = walk.app.feed.scene()
+async def alerts(walk: Walk) -> str:
+    """Every alert has a row."""
+    async with walk.opened("a", AlertsScreen, "alerts") as screen:
+        walk.app.redraw()
+        state = walk.app.session.view_state()
         rows = screen.query_one("#alerts", LineTable).rows
-        if standing is None or len(rows) != len(standing.alerts) + len(standing.alerts_over):
-            raise FailedError(f"{len(rows)} rows for the alerts that stand and that are over")
-        return f"{len(standing.alerts)} alerts, {len(standing.alerts_over)} over"
+        if state is None or len(rows) != len(state.alerts) + len(state.alerts_over):
+            raise FailedError(f"{len(rows)} rows for current and past alerts")
+        return f"{len(state.alerts)} alerts, {len(state.alerts_over)} over"
 
 
 async def help_page(walk: Walk) -> str:
-    """The help opens over the screen."""
+    """The help opens."""
     async with walk.opened("question_mark", HelpScreen, "help"):
         return "opened and closed"
 
 
 async def explain(walk: Walk) -> str:
-    """Pastes an error whose figures are known, and waits for its explanation."""
+    """A pasted error is explained."""
     async with walk.opened("e", ExplainScreen, "explain") as screen:
         walk.app.post_message(Paste(SAMPLE))
-        await walk.wait(lambda: screen.found is not None, _LOADING_SECONDS)
-        cause = None if screen.found is None else screen.found.cause
+        await walk.wait(lambda: screen.explanation is not None, _LOADING_SECONDS)
+        cause = None if screen.explanation is None else screen.explanation.cause
         await walk.save("explain")
         if cause is None or cause.error.id != "oom":
-            raise FailedError("an out-of-memory error is not recognised")
+            raise FailedError("an out-of-memory error is not recognized")
         return f"{cause.error.id}, {len(screen.query_one('#meaning', LineTable).rows)} lines"
 
 
 async def doctor(walk: Walk) -> str:
-    """The checks appear; what they find is this machine's matter, not the screen's."""
+    """The checks appear, whatever their results are on this host."""
     async with walk.opened("r", DoctorScreen, "doctor") as screen:
         await walk.wait(lambda: screen.is_over, _DOCTOR_SECONDS)
         await walk.save("doctor")
@@ -132,48 +170,74 @@ async def doctor(walk: Walk) -> str:
         missing = [check.id for check in screen.checks if check.fix and f"{check.id}/0" not in shown]
         if missing or not shown:
             raise FailedError(f"{len(shown)} rows, and none for {', '.join(missing) or 'any check'}")
-        return f"{len(screen.checks)} checks{'' if screen.is_over else ' up to now'}"
+        return f"{len(screen.checks)} checks{'' if screen.is_over else ' so far'}"
 
 
 async def workloads(walk: Walk) -> str:
-    """Opens the list and a form, and types a wrong value; it starts nothing."""
+    """The list and a form open, and the form rejects an invalid value; nothing is started."""
     async with walk.opened("w", WorkloadsScreen, "workloads") as screen:
-        await walk.wait(lambda: walk.app.workshop.catalogue is not None, _LOADING_SECONDS)
-        catalogue = walk.app.workshop.catalogue
+        controller = walk.app.session.workloads
+        await walk.wait(lambda: controller.catalogue is not None, _LOADING_SECONDS)
+        catalogue = controller.catalogue
         if catalogue is None or not catalogue.workloads:
-            raise FailedError("no workload was found")
+            raise FailedError("there are no workloads")
         await walk.save("workloads")
         screen.query_one("#workloads", LineTable).cursor = _first_with_numbers(catalogue)
         async with walk.opened("enter", WorkloadForm, "workload_form") as form:
-            await _type_nonsense(walk, form)
-        return f"{len(catalogue.workloads)} workloads, {len(catalogue.broken)} files that are none"
+            await _type_invalid_value(walk, form)
+        return f"{len(catalogue.workloads)} workloads, {len(catalogue.broken)} invalid files"
 
 
-async def _type_nonsense(walk: Walk, form: WorkloadForm) -> None:
-    field = next((each for each in form.query(ParameterField) if each.query(Input)), None)
+async def palette(walk: Walk) -> str:
+    """The command palette finds every screen by its name, and opens one."""
+    await walk.pilot.press("ctrl+p")
+    screen = walk.expect(CommandPalette)
+    for name in SCREEN_NAMES:
+        screen.query_one(Input).value = name
+        await walk.wait(lambda name=name: _first_command(screen) == name, _PALETTE_SECONDS)  # type: ignore[misc]
+        if _first_command(screen) != name:
+            await walk.pilot.press("escape")
+            raise FailedError(f"the command palette does not find {name!r}")
+    await walk.pilot.press("enter")
+    await walk.wait(lambda: isinstance(walk.app.screen, CostScreen), _PALETTE_SECONDS)
+    walk.expect(CostScreen)
+    await walk.pilot.press("escape")
+    await walk.pilot.pause(0.05)
+    return f"{len(SCREEN_NAMES)} screens by name"
+
+
+def _first_command(screen: CommandPalette) -> str:
+    """The first command that the palette offers, in lower case; empty if there is none."""
+    options = screen.query_one(OptionList)
+    first = options.get_option_at_index(0) if options.option_count else None
+    return str(first.hit.text).lower() if isinstance(first, Command) else ""
+
+
+async def _type_invalid_value(walk: Walk, form: WorkloadForm) -> None:
+    field = next((field for field in form.query(ParameterField) if field.query(Input)), None)
     if field is None:
         return
     field.query_one(Input).focus()
     await walk.pilot.press("end", "x")
     await walk.save("workload_form")
     if not field.error or not form.query_one("#start", Button).disabled:
-        raise FailedError(f"the form takes {field.text!r} for {field.parameter.name}")
+        raise FailedError(f"the form accepts {field.text!r} for {field.parameter.name}")
 
 
 def _first_with_numbers(catalogue: Catalogue) -> int:
-    """Where in the list the first workload stands whose form has something to type; the first of all if none has."""
+    """Row of the first workload with a parameter to type; the first row if there is none."""
     numbers = {ParameterKind.INTEGER, ParameterKind.NUMBER}
-    kinds = [{parameter.kind for parameter in each.parameters} for each in catalogue.workloads]
-    return next((place for place, found in enumerate(kinds) if found & numbers), 0)
+    kinds = [{parameter.kind for parameter in workload.parameters} for workload in catalogue.workloads]
+    return next((row for row, kinds_of_row in enumerate(kinds) if kinds_of_row & numbers), 0)
 
 
-def _liveliest(walk: Walk) -> int:
-    """Where in the list the GPU stands whose utilization has moved most: there is most to see."""
-    spans = [_span(walk, each.key) for each in walk.frame.devices]
+def _most_active(walk: Walk) -> int:
+    """Row of the GPU whose utilization has changed most."""
+    spans = [_span(walk, device.key) for device in walk.frame.devices]
     return spans.index(max(spans))
 
 
 def _span(walk: Walk, key: str) -> float:
-    history = walk.app.store.history(key, "utilization_gpu_percent", HISTORY_BUCKETS)
-    seen = [value for value in history if value is not None]
-    return max(seen, default=0.0) - min(seen, default=0.0)
+    history = walk.app.session.store.history(key, "utilization_gpu_percent", HISTORY_BUCKETS)
+    known = [value for value in history if value is not None]
+    return max(known, default=0.0) - min(known, default=0.0)

@@ -1,4 +1,4 @@
-"""A pilot on its way over the app: what every check of the headless test mode works with."""
+"""What every check of the selftest uses: the app, a pilot that presses keys, and the results."""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,17 +22,17 @@ _POLL_SECONDS = 0.1
 
 
 class Walk:
-    """The way over all screens.
+    """One run of the selftest.
 
     Args:
         app: The app.
-        stream: Where its frames come from.
+        stream: Source of its frames.
         size: Columns and rows.
-        pictures: Folder in which a picture of each screen is saved, or None.
+        pictures: Folder for a picture of each screen, or None.
 
     Attributes:
-        checks: Those that were made.
-        pilot: Presses the keys; there from `begun` on.
+        checks: The results.
+        pilot: Presses keys; available while `running`.
     """
 
     pilot: Pilot[None]
@@ -45,13 +45,13 @@ class Walk:
         self._pictures = pictures
 
     @asynccontextmanager
-    async def begun(self) -> AsyncIterator[None]:
-        """Runs the app meanwhile."""
+    async def running(self) -> AsyncIterator[None]:
+        """Run the app."""
         async with self.app.run_test(size=self.size) as self.pilot:
             yield
 
     async def check(self, name: str, step: "Step") -> None:
-        """Makes a check, and keeps how it ended."""
+        """Run a step and keep its result."""
         try:
             self.checks.append(Check(name, Status.OK, await step(self)))
         except FailedError as error:
@@ -61,15 +61,15 @@ class Walk:
 
     @property
     def frame(self) -> Frame:
-        """The latest one."""
-        assert self.app.store.frame is not None
-        return self.app.store.frame
+        """The newest frame."""
+        assert self.app.session.store.frame is not None
+        return self.app.session.store.frame
 
     def expect(self, kind: type[ScreenT]) -> ScreenT:
         """The screen on top.
 
         Raises:
-            FailedError: It is another one.
+            FailedError: The screen on top is another one.
         """
         screen = self.app.screen
         if not isinstance(screen, kind):
@@ -82,7 +82,7 @@ class Walk:
 
     @asynccontextmanager
     async def opened(self, key: str, kind: type[ScreenT], name: str) -> AsyncIterator[ScreenT]:
-        """Opens a screen by its key, saves its picture, and closes it again."""
+        """Open a screen with its key, save its picture, and close it at the end."""
         await self.pilot.press(key)
         await self.save(name)
         screen = self.expect(kind)
@@ -93,17 +93,17 @@ class Walk:
             await self.pilot.pause(0.05)
 
     async def wait(self, condition: Callable[[], bool], seconds: float) -> None:
-        """Waits until it holds, no longer than so many seconds."""
-        until = time.monotonic() + seconds
-        while not condition() and time.monotonic() < until:
+        """Wait until a condition holds, at most a number of seconds."""
+        deadline = time.monotonic() + seconds
+        while not condition() and time.monotonic() < deadline:
             await self.pilot.pause(_POLL_SECONDS)
 
     async def save(self, name: str) -> None:
-        """Saves a picture, if pictures are wanted."""
+        """Save a picture, if there is a folder for pictures."""
         await self.pilot.pause(0.2)
         if self._pictures is not None:
             (self._pictures / f"{name}.svg").write_text(self.app.export_screenshot(), encoding="utf-8")
 
 
 Step = Callable[[Walk], Awaitable[str]]
-"""A check; returns what it found, raises `FailedError` or `SkippedError`."""
+"""A check; returns its result in words, raises `FailedError` or `SkippedError`."""

@@ -1,13 +1,12 @@
 """A table of ready-made lines that sends bytes only for rows that changed.
 
-Textual re-renders and re-sends a dirty region whole, and trims it at the right but not at the left. So rows are
-compared here, and a row is sent from its left end to the last cell that changed: what changes seldom belongs to the
-right.
+Textual renders and sends a complete dirty region, and trims it at the right but not at the left. Therefore rows are
+compared here, and a row is sent from its left end to the last cell that changed. Cells that rarely change belong to
+the right.
 """
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import ClassVar
 
 from rich.style import Style
 from textual import events
@@ -18,38 +17,14 @@ from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from gpumon.ui.paint.line import Line, Role, Span, changed_width, merged
-from gpumon.ui.widgets.painted import ROLE_CLASSES, RoleStyles
+from gpumon.present.paint.line import Role, Span, changed_width, merged
+from gpumon.present.paint.table import LazyRow, TableRow
+from gpumon.ui.widgets.role_styles import ROLE_CLASSES, RoleStyles
 
 MARGIN = 1
-"""Cells before each row, in which the cursor stands."""
+"""Cells before each row, for the cursor."""
 
 _CURSOR_MARK = "▸"
-
-
-class TableRow(NamedTuple):
-    """A row: what it is about, with which the cursor stays, and how it looks."""
-
-    key: str
-    line: Line
-
-
-class LaterRow:
-    """A row that is drawn when it comes in sight: of thousands, few ever do.
-
-    Args:
-        key: What it is about.
-        draw: Draws it.
-    """
-
-    def __init__(self, key: str, draw: Callable[[], Line]) -> None:
-        self.key = key
-        self._draw = draw
-
-    @cached_property
-    def line(self) -> Line:
-        """How it looks."""
-        return self._draw()
 
 
 class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
@@ -63,20 +38,20 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
     COMPONENT_CLASSES: ClassVar[set[str]] = {*ROLE_CLASSES, "line-table--cursor"}
     DEFAULT_CSS = "LineTable { height: 1fr; width: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False, id="table.up", tooltip="Move the cursor up"),
-        Binding("down,j", "move(1)", "Down", show=False, id="table.down", tooltip="Move the cursor down"),
-        Binding("pageup", "page(-1)", "Page up", show=False, id="table.page-up", tooltip="Move up a page"),
-        Binding("pagedown", "page(1)", "Page down", show=False, id="table.page-down", tooltip="Move down a page"),
-        Binding("g,home", "move(-1000000)", "Top", show=False, id="table.top", tooltip="Go to the first row"),
-        Binding("G,end", "move(1000000)", "Bottom", show=False, id="table.bottom", tooltip="Go to the last row"),
-        Binding("enter", "choose", "Details", id="table.choose", tooltip="Show every value of the row and its source"),
+        Binding("up,k", "move(-1)", "Up", show=False, id="table.up", tooltip="Cursor up"),
+        Binding("down,j", "move(1)", "Down", show=False, id="table.down", tooltip="Cursor down"),
+        Binding("pageup", "page(-1)", "Page up", show=False, id="table.page-up", tooltip="One page up"),
+        Binding("pagedown", "page(1)", "Page down", show=False, id="table.page-down", tooltip="One page down"),
+        Binding("g,home", "move(-1000000)", "Top", show=False, id="table.top", tooltip="First row"),
+        Binding("G,end", "move(1000000)", "Bottom", show=False, id="table.bottom", tooltip="Last row"),
+        Binding("enter", "choose", "Details", id="table.choose", tooltip="All values of the row, and their meaning"),
     ]
 
     class CursorMoved(Message):
-        """The cursor stands on another row."""
+        """The cursor has moved to another row."""
 
     class RowChosen(Message):
-        """A row was chosen by key or by a second click."""
+        """The user has chosen a row with a key or with a double click."""
 
         def __init__(self, table: "LineTable", key: str) -> None:
             super().__init__()
@@ -91,12 +66,12 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
 
     def __init__(self, *, id: str | None = None, choosable: bool = True) -> None:  # noqa: A002 - Textual's name for it
         super().__init__(id=id)
-        self.rows: Sequence[TableRow | LaterRow] = ()
+        self.rows: Sequence[TableRow | LazyRow] = ()
         self._choosable = choosable
         self._role_styles = RoleStyles(self)
 
-    def show(self, rows: Sequence[TableRow | LaterRow]) -> None:
-        """Draws the rows, visible or not, in place of those before."""
+    def show(self, rows: Sequence[TableRow | LazyRow]) -> None:
+        """Replace the rows, visible or not."""
         before, self.rows = self.rows, rows
         if len(before) != len(rows):
             self.virtual_size = Size(0, len(rows))  # first, so that the cursor can be scrolled to wherever its row is
@@ -133,7 +108,7 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
         self.post_message(self.CursorMoved())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hides the key for choosing where there is nothing to choose."""
+        """Hide the key that chooses a row if rows cannot be chosen."""
         return self._choosable if action == "choose" else super().check_action(action, parameters)
 
     def action_move(self, rows: int) -> None:
@@ -159,10 +134,10 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
     def on_blur(self) -> None:
         self.refresh_line(self.cursor)
 
-    def _follow_cursor(self, before: Sequence[TableRow | LaterRow]) -> None:
-        """Keeps the cursor on its row's key; where that has gone, on its place."""
+    def _follow_cursor(self, before: Sequence[TableRow | LazyRow]) -> None:
+        """Keep the cursor on the row with its key, or at its position once that row is gone."""
         key = before[self.cursor].key if self.cursor < len(before) else None
         if self.cursor < len(self.rows) and self.rows[self.cursor].key == key:
             return
-        places = [place for place, row in enumerate(self.rows) if row.key == key]
-        self.cursor = places[0] if places else max(0, min(self.cursor, len(self.rows) - 1))
+        index = next((index for index, row in enumerate(self.rows) if row.key == key), None)
+        self.cursor = index if index is not None else max(0, min(self.cursor, len(self.rows) - 1))

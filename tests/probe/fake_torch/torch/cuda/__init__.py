@@ -1,4 +1,4 @@
-"""Devices, and the allocator of each: blocks in segments of 20 MiB or as large as asked for."""
+"""Devices, and the allocator of segment: blocks in segments of 20 MiB or as large as asked for."""
 
 import os
 import threading
@@ -62,27 +62,27 @@ class device:
 def allocate(ordinal, size):
     """Makes a block; the last free one of the size is used again."""
     _lazy_init()
-    held = devices[ordinal]
-    held.has_context = True
-    free = next((each for each in held.segments if each["size"] == size and not each["used"]), None)
+    state = devices[ordinal]
+    state.has_context = True
+    free = next((segment for segment in state.segments if segment["size"] == size and not segment["used"]), None)
     if free is None:
-        if sum(each["size"] for each in held.segments) + size > held.allowed:
-            held.ooms += 1
+        if sum(segment["size"] for segment in state.segments) + size > state.allowed:
+            state.ooms += 1
             for observer in _observers:
-                observer(ordinal, size, held.allowed, TOTAL - sum(each["size"] for each in held.segments))
+                observer(ordinal, size, state.allowed, TOTAL - sum(segment["size"] for segment in state.segments))
             raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size} bytes.")
-        free = {"address": held.next_address, "size": size, "used": False}
-        held.next_address += size
-        held.segments.append(free)
+        free = {"address": state.next_address, "size": size, "used": False}
+        state.next_address += size
+        state.segments.append(free)
     free["used"] = True
-    held.peak = max(held.peak, memory.used(held))
-    held.reserved_peak = max(held.reserved_peak, memory.reserved(held))
+    state.peak = max(state.peak, memory.used(state))
+    state.reserved_peak = max(state.reserved_peak, memory.reserved(state))
     return free
 
 
 def empty_cache():
-    for held in devices:
-        held.segments = [each for each in held.segments if each["used"]]
+    for state in devices:
+        state.segments = [segment for segment in state.segments if segment["used"]]
 
 
 import torch.autograd

@@ -1,12 +1,12 @@
-"""The books."""
+"""The statistics of the fake allocator."""
 
 
-def used(held):
-    return sum(each["size"] for each in held.segments if each["used"])
+def used(state):
+    return sum(segment["size"] for segment in state.segments if segment["used"])
 
 
-def reserved(held):
-    return sum(each["size"] for each in held.segments)
+def reserved(state):
+    return sum(segment["size"] for segment in state.segments)
 
 
 def _kinds(current, peak=0):
@@ -20,19 +20,19 @@ def _pools(current, peak=0):
 def stats(ordinal):
     from . import devices
 
-    held = devices[ordinal]
+    state = devices[ordinal]
     return {
-        "num_alloc_retries": held.retries,
-        "num_ooms": held.ooms,
-        "num_device_alloc": len(held.segments),
+        "num_alloc_retries": state.retries,
+        "num_ooms": state.ooms,
+        "num_device_alloc": len(state.segments),
         "num_device_free": 0,
-        "allocated_bytes": _pools(used(held), held.peak),
-        "reserved_bytes": _pools(reserved(held), held.reserved_peak),
-        "active_bytes": _pools(used(held)),
+        "allocated_bytes": _pools(used(state), state.peak),
+        "reserved_bytes": _pools(reserved(state), state.reserved_peak),
+        "active_bytes": _pools(used(state)),
         "inactive_split_bytes": _pools(0),
-        "requested_bytes": _pools(used(held)),
-        "segment": _pools(len(held.segments)),
-        "allocation": _pools(len([each for each in held.segments if each["used"]])),
+        "requested_bytes": _pools(used(state)),
+        "segment": _pools(len(state.segments)),
+        "allocation": _pools(len([segment for segment in state.segments if segment["used"]])),
     }
 
 
@@ -42,21 +42,21 @@ def memory_snapshot():
     return [
         {
             "device": ordinal,
-            "address": each["address"],
-            "total_size": each["size"],
+            "address": segment["address"],
+            "total_size": segment["size"],
             "stream": 0,
             "segment_type": "large",
             "segment_pool_id": (0, 0),
             "blocks": [
                 {
-                    "size": each["size"],
-                    "requested_size": each["size"],
-                    "state": "active_allocated" if each["used"] else "inactive",
+                    "size": segment["size"],
+                    "requested_size": segment["size"],
+                    "state": "active_allocated" if segment["used"] else "inactive",
                 }
             ],
         }
-        for ordinal, held in enumerate(devices)
-        for each in held.segments
+        for ordinal, state in enumerate(devices)
+        for segment in state.segments
     ]
 
 

@@ -1,0 +1,131 @@
+"""The output of `gpumon run`: text with a progress bar for users, one JSON line per event for programs."""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import click
+
+from gpumon.jobs.protocol import JobEvent, JobEventKind
+from gpumon.jobs.state import UNSUPPORTED_ERROR
+from gpumon.operations.other_processes import OtherProcess
+from gpumon.operations.workload import WorkloadRun
+from gpumon.present.text.run import (
+    confirmation_text,
+    explained_text,
+    plan_text,
+    progress_text,
+    refusal_text,
+    result_lines,
+    timing_text,
+)
+
+
+class JsonRunOutput:
+    """One JSON line per event, with the device of the run.
+
+    Args:
+        yes: Whether to start on GPUs that other processes use.
+    """
+
+    def __init__(self, *, yes: bool) -> None:
+        self._yes = yes
+
+    def on_event(self, run: WorkloadRun, event: JobEvent) -> None:
+        """Print the event."""
+        document = {**event.document(), "workload": run.request.workload.name, "device": run.request.device}
+        click.echo(json.dumps(document, ensure_ascii=False))
+        sys.stdout.flush()
+        if event.kind is JobEventKind.RESULT and run.problem is not None:
+            click.echo(f"gpumon: {run.problem}", err=True)
+
+    def on_tick(self, runs: Sequence[WorkloadRun]) -> None:
+        """Print nothing: the events contain everything."""
+
+    def confirm_start(self, run: WorkloadRun, others: Sequence[OtherProcess]) -> bool:
+        """Whether ``--yes`` was given: a program cannot be asked."""
+        if not self._yes:
+            click.echo(f"gpumon: {refusal_text(run, others)}", err=True)
+        return self._yes
+
+
+class TextRunOutput:
+    """Lines of text, a progress bar if standard error is a terminal, and a table of metrics at the end.
+
+    Args:
+        yes: Whether to start without confirmation.
+    """
+
+    def __init__(self, *, yes: bool) -> None:
+        self._yes = yes
+        self._has_several_runs = False
+        self._bar = ""
+        self._has_terminal = sys.stderr.isatty()
+        self._reported: set[str] = set()
+        """Why workloads are not supported here; each sentence is printed once."""
+
+    def on_event(self, run: WorkloadRun, event: JobEvent) -> None:
+        """Print what a user wants to read about the event."""
+        if event.kind is JobEventKind.BYE:
+            self._report_unsupported(run)
+            return
+        text = self._text(run, event)
+        if text is not None:
+            self._draw("")
+            click.echo(f"{run.request.device}: {text}" if self._has_several_runs else text)
+            sys.stdout.flush()
+
+    def on_tick(self, runs: Sequence[WorkloadRun]) -> None:
+        """Draw the progress of all runs."""
+        self._has_several_runs = len(runs) > 1
+        if not self._has_terminal:
+            return
+        active = [run for run in runs if not run.ended and run.state.began_seconds is not None]
+        self._draw("  ".join(progress_text(run, time.time()) for run in active))
+
+    def confirm_start(self, run: WorkloadRun, others: Sequence[OtherProcess]) -> bool:
+        """Ask the user, if standard input is a terminal."""
+        if self._yes:
+            return True
+        self._draw("")
+        if not sys.stdin.isatty():
+            click.echo(f"gpumon: {refusal_text(run, others)}", err=True)
+            return False
+        with suppress(click.Abort):
+            return click.confirm(confirmation_text(run, others), err=True)
+        return False
+
+    def _text(self, run: WorkloadRun, event: JobEvent) -> str | None:
+        fields = event.fields
+        if event.kind is JobEventKind.PLAN:
+            return plan_text(run)
+        if event.kind is JobEventKind.STEP:
+            return str(fields["text"])
+        if event.kind is JobEventKind.ERROR and fields["class"] != UNSUPPORTED_ERROR:
+            return explained_text(f"{fields['class']}: {fields['text']}")
+        if event.kind is JobEventKind.TIMING:
+            return timing_text(fields)
+        if event.kind is JobEventKind.RESULT:
+            return "\n".join(result_lines(run))
+        return None
+
+    def _report_unsupported(self, run: WorkloadRun) -> None:
+        """Print why the workload, or a part of it, is not supported here, unless its result says so."""
+        reason = "" if run.state.result is None else run.state.result.why
+        for error in run.state.errors:
+            if error.kind == UNSUPPORTED_ERROR and error.text not in reason and error.text not in self._reported:
+                self._reported.add(error.text)
+                self._draw("")
+                click.echo(f"gpumon: {error.text}", err=True)
+
+    def _draw(self, text: str) -> None:
+        """Replace the line of the progress bar."""
+        if text == self._bar:
+            return
+        width = max(20, shutil.get_terminal_size((120, 24)).columns - 1)
+        sys.stderr.write("\r\x1b[K" + text[:width])
+        sys.stderr.flush()
+        self._bar = text

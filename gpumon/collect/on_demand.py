@@ -1,0 +1,229 @@
+"""Metrics that are too expensive to read all the time: they are sampled while the screen of their GPU is open.
+
+The control pipe names these GPUs, which are called selected here. A busy GPU that is not selected gets an idle check:
+utilization counts copies as work, so a GPU that only copies shows 100 %, and only the SM activity counter shows that no
+kernel runs. One counter every ten seconds costs half a millisecond.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from gpumon.collect.activity import (
+    GPM_METRICS,
+    SM_COUNTER,
+    EnergyCounter,
+    GpmCounters,
+    OnDemandSource,
+    ProcessShares,
+    SmShares,
+)
+from gpumon.collect.nvml import Handle, Nvml
+from gpumon.collect.readers import Value, publish
+from gpumon.collect.schedule import NEEDS_TWO_SAMPLES, Period, PolledValue
+from gpumon.core.metrics import BUSY_PERCENT
+from gpumon.core.problems import Problem, ProblemCode
+
+SAMPLE_SECONDS: Final = Period.ONE_SECOND.value
+"""Time between two samples of one device. GPM needs 0.1 s."""
+
+DRIVER_SHARE: Final = 0.01
+"""Samples may take this share of the time, all devices together."""
+
+_MAX_AGE_SECONDS: Final = 30.0
+"""Samples older than this are not shown."""
+
+IDLE_CHECK_METRIC: Final = SM_COUNTER[1]
+
+ON_DEMAND_METRICS: Final = (*GPM_METRICS, *EnergyCounter.metrics)
+"""The metrics that are sampled on demand. The idle check also reads `IDLE_CHECK_METRIC`."""
+
+NOT_SELECTED: Final = Problem(ProblemCode.NOT_READ, "Sampled only while the screen of this GPU is open.")
+NOT_BUSY: Final = Problem(
+    ProblemCode.NOT_READ,
+    f"Sampled only while the screen of this GPU is open, or while its utilization is at least {BUSY_PERCENT:.0f} %.",
+)
+_WAITING: Final = Problem(ProblemCode.NOT_READ, "gpumon samples this value shortly: GPUs are sampled in turn.")
+_NOT_SELECTED_PROBLEMS: Final = dict.fromkeys(ON_DEMAND_METRICS, NOT_SELECTED)
+
+
+class SamplingBudget:
+    """Which devices are sampled, how much driver time that may take, and which device is next.
+
+    Samples are paid for with `DRIVER_SHARE` of the time. The time of one period may be spent in advance, so that a few
+    short samples fit in one sweep. The next device is the one whose last sample is the oldest.
+
+    Args:
+        clock: Monotonic seconds.
+
+    Attributes:
+        keys: UUIDs of the selected devices, or ``index:N`` for a device without a UUID.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.keys: frozenset[str] = frozenset()
+        self._clock = clock
+        self._free_at = 0.0
+        self._last_turn: dict[int, float] = {}
+        self._requests: set[int] = set()
+        self._last_requests: set[int] = set()
+
+    def is_selected(self, key: str, index: int) -> bool:
+        """Whether a device is selected."""
+        return bool(self.keys) and (key in self.keys or f"index:{index}" in self.keys)
+
+    def start_sweep(self) -> None:
+        """Start to record which devices request a turn; other devices stop waiting for one that no longer does."""
+        self._last_requests, self._requests = self._requests, set()
+
+    def has_turn(self, index: int, now: float) -> bool:
+        """Request a turn for a device; return whether the device may be sampled now."""
+        self._requests.add(index)
+        last = self._last_turn.get(index, -SAMPLE_SECONDS)
+        if now + SAMPLE_SECONDS <= self._free_at or now - last < SAMPLE_SECONDS:
+            return False
+        rivals = self._requests | self._last_requests
+        return all(last <= self._last_turn.get(rival, -SAMPLE_SECONDS) for rival in rivals)
+
+    @contextmanager
+    def charge(self, index: int, now: float) -> Iterator[None]:
+        """Charge the duration of the block to the budget, as the turn of a device in the sweep at ``now``."""
+        started = self._clock()
+        yield
+        self._last_turn[index] = now
+        self._free_at = max(self._free_at, now) + (self._clock() - started) / DRIVER_SHARE
+
+    def release(self, index: int) -> None:
+        """Forget a device that is no longer sampled, so that its next sample need not wait for the period."""
+        self._requests.discard(index)
+        self._last_requests.discard(index)
+        self._last_turn.pop(index, None)
+
+
+class IdleCheck:
+    """The SM activity of one busy device, which shows whether kernels run on the device.
+
+    Args:
+        api: The choke point.
+        handle: NVML's handle of the device.
+        index: NVML's index of the device.
+        budget: Grants the turns.
+    """
+
+    def __init__(self, api: Nvml, handle: Handle, index: int, budget: SamplingBudget) -> None:
+        self._index = index
+        self._budget = budget
+        self._counters = GpmCounters(api, handle, (SM_COUNTER,))
+        self._polled = PolledValue[Value](Period.TEN_SECONDS, max_stale_polls=0)
+        self._opened_at: float | None = None
+
+    def read(self, now: float, readings: Mapping[str, float]) -> Value:
+        """SM activity since the last check, or why it is unknown.
+
+        Args:
+            now: Monotonic seconds.
+            readings: The device's readings of the same sweep.
+
+        Raises:
+            DeviceLostError: The device is gone.
+            DriverGoneError: The driver is gone.
+        """
+        if readings.get("utilization_gpu_percent", 0.0) < BUSY_PERCENT:
+            self.close()
+            return NOT_BUSY
+        polled = self._polled
+        if now >= polled.due and self._budget.has_turn(self._index, now):
+            if self._opened_at is None:
+                self._opened_at = now
+            with self._budget.charge(self._index, now):
+                polled.poll(now, lambda: self._counters.read()[IDLE_CHECK_METRIC])
+            if polled.value is NEEDS_TWO_SAMPLES:  # a counter is a difference, so the second sample follows soon
+                polled.due = now + SAMPLE_SECONDS
+        return polled.problem or _WAITING if polled.value is None else polled.value
+
+    def close(self) -> None:
+        """Free the samples. A device whose utilization fluctuates around the limit is not checked more often."""
+        if self._opened_at is not None:
+            self._polled.due = max(self._polled.due, self._opened_at + Period.TEN_SECONDS)
+            self._opened_at = None
+            if not isinstance(self._polled.value, Problem):
+                self._polled.value = None
+            self._budget.release(self._index)
+            self._counters.close()
+
+
+class OnDemandReader:
+    """The on-demand metrics of one device, sampled while the device is selected.
+
+    Args:
+        api: The choke point.
+        handle: NVML's handle of the device.
+        index: NVML's index of the device.
+        budget: Grants the turns, and knows whether the device is selected.
+    """
+
+    def __init__(self, api: Nvml, handle: Handle, index: int, budget: SamplingBudget) -> None:
+        self._index = index
+        self._budget = budget
+        self._idle_check = IdleCheck(api, handle, index, budget)
+        sources: tuple[OnDemandSource, ...] = (GpmCounters(api, handle), EnergyCounter(api, handle))
+        self._sources = [
+            (source, PolledValue[Mapping[str, Value]](Period.EVERY_SWEEP, max_stale_polls=0)) for source in sources
+        ]
+        self._shares = ProcessShares(api, handle)
+        self._polled_shares = PolledValue[SmShares](Period.EVERY_SWEEP, max_stale_polls=0)
+        self._is_open = False
+        self._sampled_at = 0.0
+        self._readings: dict[str, float] = {}
+        self._problems: dict[str, Problem] = {}
+
+    def read(self, key: str, now: float, readings: dict[str, float], problems: dict[str, Problem]) -> SmShares:
+        """Add the on-demand metrics to a device's readings and problems; sample them when the device has its turn.
+
+        Args:
+            key: The device's key.
+            now: Monotonic seconds.
+            readings: Readings of the sweep.
+            problems: Problems of the sweep.
+
+        Raises:
+            DeviceLostError: The device is gone.
+            DriverGoneError: The driver is gone.
+        """
+        if not self._budget.is_selected(key, self._index):
+            if self._is_open:
+                self.close()
+            problems |= _NOT_SELECTED_PROBLEMS
+            publish(IDLE_CHECK_METRIC, self._idle_check.read(now, readings), readings, problems)
+            return NOT_SELECTED
+        self._idle_check.close()
+        if self._budget.has_turn(self._index, now):
+            self._is_open = True
+            self._sample(now)
+        elif not self._is_open or now - self._sampled_at > _MAX_AGE_SECONDS:
+            problems.update(dict.fromkeys(ON_DEMAND_METRICS, _WAITING))
+            return _WAITING
+        readings.update(self._readings)
+        problems.update(self._problems)
+        shares, problem = self._polled_shares.value, self._polled_shares.problem
+        return problem or NEEDS_TWO_SAMPLES if shares is None else shares
+
+    def close(self) -> None:
+        """Free what the driver library holds for the device; the device may be selected again later."""
+        self._is_open = False
+        self._idle_check.close()
+        self._budget.release(self._index)
+        for source, _ in self._sources:
+            source.close()
+        self._shares.close()
+
+    def _sample(self, now: float) -> None:
+        with self._budget.charge(self._index, now):
+            for source, polled in self._sources:
+                polled.poll(now, source.read)
+            self._polled_shares.poll(now, self._shares.read)
+        self._readings, self._problems, self._sampled_at = {}, {}, now
+        for source, polled in self._sources:
+            failure = polled.problem or NEEDS_TWO_SAMPLES
+            for metric, value in (polled.value or dict.fromkeys(source.metrics, failure)).items():
+                publish(metric, value, self._readings, self._problems)

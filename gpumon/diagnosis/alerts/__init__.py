@@ -1,0 +1,39 @@
+"""Alerts: which live values need attention, since when, and what to do about them.
+
+To add an alert, write its check and its `AlertRule` in the module of its topic: `thermal`, `memory`, `links`,
+`errors`, or `activity`.
+"""
+
+from gpumon.diagnosis.alerts.activity import has_no_sm_work
+from gpumon.diagnosis.alerts.history import AlertChange, AlertHistory, EndedAlert
+from gpumon.diagnosis.alerts.links import is_link_degraded
+from gpumon.diagnosis.alerts.memory import is_much_unattributed, is_unattributed
+from gpumon.diagnosis.alerts.model import Alert, AlertFinding, Evidence, EvidenceItem, Severity, ranges_text
+from gpumon.diagnosis.alerts.rule import DEFAULT_THRESHOLDS, AlertRule, Thresholds
+from gpumon.diagnosis.alerts.rules import ALERT_RULES, SkippedRule, check, merged_alerts, skipped_rules
+from gpumon.diagnosis.alerts.thermal import is_near_slowdown
+
+__all__ = [
+    "ALERT_RULES",
+    "DEFAULT_THRESHOLDS",
+    "Alert",
+    "AlertChange",
+    "AlertFinding",
+    "AlertHistory",
+    "AlertRule",
+    "EndedAlert",
+    "Evidence",
+    "EvidenceItem",
+    "Severity",
+    "SkippedRule",
+    "Thresholds",
+    "check",
+    "has_no_sm_work",
+    "is_link_degraded",
+    "is_much_unattributed",
+    "is_near_slowdown",
+    "is_unattributed",
+    "merged_alerts",
+    "ranges_text",
+    "skipped_rules",
+]

@@ -1,0 +1,40 @@
+"""Addresses of documentation that several entries cite."""
+
+from typing import Final
+
+ALLOC_CONF_NAMES: Final = "https://github.com/pytorch/pytorch/issues/183387"
+AMP: Final = "https://docs.pytorch.org/docs/stable/amp.html"
+ATTENTION: Final = (
+    "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"
+)
+CACHING_ALLOCATOR: Final = "https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDACachingAllocator.cpp"
+CONTAINER_TOOLKIT: Final = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+CONTAINER_TROUBLESHOOTING: Final = (
+    "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html"
+)
+CPP_EXTENSIONS: Final = "https://docs.pytorch.org/docs/stable/cpp_extension.html"
+CUBLAS: Final = "https://docs.nvidia.com/cuda/cublas/index.html"
+CUDA_COMPATIBILITY: Final = "https://docs.nvidia.com/deploy/cuda-compatibility/"
+CUDA_ERRORS: Final = "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html"
+CUDA_NOTES: Final = "https://docs.pytorch.org/docs/stable/notes/cuda.html"
+CUDNN: Final = "https://docs.nvidia.com/deeplearning/cudnn/latest/"
+CUDNN_VERSION_CHECK: Final = "https://github.com/pytorch/pytorch/blob/main/torch/backends/cudnn/__init__.py"
+DATA_LOADING: Final = "https://docs.pytorch.org/docs/stable/data.html"
+FABRIC_MANAGER: Final = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html"
+FLIGHT_RECORDER: Final = "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html"
+MEMORY_NOTES: Final = "https://docs.pytorch.org/docs/stable/torch_cuda_memory.html"
+MULTIPROCESSING_NOTES: Final = "https://docs.pytorch.org/docs/stable/notes/multiprocessing.html"
+NCCL_ERRORS: Final = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html"
+NCCL_TROUBLESHOOTING: Final = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
+NCCL_VARIABLES: Final = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+NVML_ERRORS: Final = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"
+OOM_RECOVERY: Final = "https://github.com/pytorch/pytorch/issues/18853"
+PERFORMANCE_COUNTERS: Final = "https://developer.nvidia.com/ERR_NVGPUCTRPERM"
+PYTORCH_INSTALL: Final = "https://pytorch.org/get-started/locally/"
+SANITIZER_MANUAL: Final = "https://docs.nvidia.com/compute-sanitizer/ComputeSanitizer/index.html"
+TORCHRUN: Final = "https://docs.pytorch.org/docs/stable/elastic/run.html"
+TORCH_COMPILE: Final = "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html"
+TORCH_DISTRIBUTED: Final = "https://docs.pytorch.org/docs/stable/distributed.html"
+TORCH_NCCL_VARIABLES: Final = "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"
+TRITON: Final = "https://github.com/triton-lang/triton"
+XID_CATALOG: Final = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"

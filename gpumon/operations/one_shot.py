@@ -1,0 +1,99 @@
+"""A single sample of this host: one frame, and what the probes on this host report."""
+
+import time
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from gpumon.core.model import Frame
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.probe.client import ProbeWatcher
+from gpumon.probe.messages import Probe
+from gpumon.streams.base import Stream
+from gpumon.streams.live import LiveStream
+
+TIMEOUT_SECONDS: Final = 10.0
+PROBE_TIMEOUT_SECONDS: Final = 0.5
+"""A probe that has not reported by then, because its process is inside a long call, is left out."""
+_INTERVAL_SECONDS: Final = 0.25
+_COMPLETE_FRAMES: Final = 2
+"""CPU utilization is a difference between two frames."""
+_SILENT: Final = Problem(
+    ProblemCode.COLLECTOR_SILENT, "The collector did not respond.", "Try again; this host may be overloaded."
+)
+
+
+class HostSample(NamedTuple):
+    """One sample of this host.
+
+    Attributes:
+        frame: The GPUs and the host.
+        probes: The probes that have reported, by PID as gpumon sees it.
+        problems: Why gpumon did not connect to some probes.
+    """
+
+    frame: Frame
+    probes: Mapping[int, Probe]
+    problems: tuple[Problem, ...] = ()
+
+
+def sample_frame(stream: Stream | None = None, timeout: float = TIMEOUT_SECONDS) -> Frame:
+    """Sample this host once.
+
+    Host CPU and process CPU are differences, so the second frame is returned. A missing driver is reported with the
+    first frame. A driver that does not respond is reported when the timeout has passed.
+
+    Args:
+        stream: A stream that has not been started; None for a live stream of this host. It is closed.
+        timeout: Maximum wait in seconds.
+
+    Raises:
+        CommandError: The collector did not send a frame within ``timeout`` seconds.
+    """
+    source = stream or LiveStream(_INTERVAL_SECONDS)
+    source.start()
+    try:
+        frame = _complete_frame(source, timeout)
+        if frame is None:
+            raise CommandError(source.problem or _SILENT, ExitCode.MISSING_PREREQUISITE)
+        return frame
+    finally:
+        source.close()
+
+
+def sample_with_probes() -> HostSample:
+    """Sample this host and its probes once. A host without probes takes no longer than `sample_frame`.
+
+    Raises:
+        CommandError: The collector did not send a frame.
+    """
+    watcher = ProbeWatcher()
+    deadline = time.monotonic() + PROBE_TIMEOUT_SECONDS
+    watcher.start()
+    try:
+        frame = sample_frame()
+        watcher.settle(deadline - time.monotonic())
+        return HostSample(frame, watcher.probes, watcher.problems)
+    finally:
+        watcher.close()
+
+
+def _complete_frame(source: Stream, timeout: float) -> Frame | None:
+    """The first complete frame, or the latest frame when the timeout has passed."""
+    deadline = time.monotonic() + timeout
+    count = 0
+    latest: Frame | None = None
+    while (left := deadline - time.monotonic()) > 0 and source.inbox.arrived.wait(left):
+        for arrival in source.inbox.drain():
+            if isinstance(arrival, Frame):
+                latest, count = arrival, count + 1
+        if latest is not None and _is_complete(latest, count):
+            return latest
+    return latest
+
+
+def _is_complete(frame: Frame, count: int) -> bool:
+    """Whether waiting for another frame is useless; a driver that does not respond may still be starting."""
+    problem = frame.problems.get("driver")
+    if problem is None:
+        return count >= _COMPLETE_FRAMES
+    return problem.code is not ProblemCode.UNRESPONSIVE

@@ -1,0 +1,66 @@
+"""The dialog that empties a process's PyTorch cache: the question, and the messages while the process works on it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpumon.core.allocator import AllocatorStatistics
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.units import bytes_text
+from gpumon.operations.torch_processes import Owner
+from gpumon.present.paint.line import clipped
+from gpumon.present.probe_text import waiting_text, who_text
+
+_WARNING: Final = (
+    "The call waits until the GPU has finished all work of this process, on every GPU that the process uses. The next "
+    "tensors need new memory from the driver, which is slower than the cache. Do not call it during CUDA graph "
+    "capture: the capture would fail."
+)
+_MAX_COMMAND: Final = 70
+
+
+def question_text(owner: Owner, statistics: AllocatorStatistics, command: str) -> str:
+    """The request, what it releases, what it does not release and why, and what it costs."""
+    releasable = statistics.releasable_bytes
+    lines = [
+        f"Have {who_text(owner)} call torch.cuda.empty_cache()?",
+        *([f"  {clipped(command, _MAX_COMMAND)}"] if command else []),
+        "",
+    ]
+    if releasable is None:
+        idle = max(0, statistics.reserved_bytes - (statistics.active_bytes or statistics.allocated_bytes))
+        lines.append(_row("up to " + bytes_text(idle), "released: this allocator does not report how much of it"))
+    elif releasable:
+        lines.append(_row(bytes_text(releasable), "released: cached, in segments without a tensor"))
+    else:
+        lines.append(_row("nothing", "released: every segment holds a tensor"))
+    return "\n".join([*lines, *_remaining_rows(owner, statistics), "", _WARNING, ""])
+
+
+def _remaining_rows(owner: Owner, statistics: AllocatorStatistics) -> Iterator[str]:
+    reasons = [
+        (statistics.allocated_bytes, "stays: held by live tensors"),
+        (statistics.inactive_split_bytes, "stays: free, but in segments that are partly in use"),
+        (statistics.freed_waiting_bytes, "stays: freed, waiting for stream"),
+    ]
+    if owner.memory_bytes is not None:
+        context_bytes = max(0, owner.memory_bytes - statistics.reserved_bytes)
+        reasons.append((context_bytes, "stays: the CUDA context and libraries"))
+    for size, reason in reasons:
+        if size:
+            yield _row(bytes_text(size), reason)
+
+
+def _row(size: str, text: str) -> str:
+    return f"  {size:>15}  {text}"
+
+
+def failed_text(problem: Problem | None) -> str:
+    """Why there is no result. A process that has not responded yet may still make the call."""
+    if problem is None or problem.code is not ProblemCode.UNRESPONSIVE:
+        return f"The cache was not emptied. {problem or ''}\n"
+    return f"No result yet. {problem}\n"
+
+
+def requested_text(owner: Owner, seconds: float) -> str:
+    """The request was sent, and the process has not responded yet."""
+    return f"{who_text(owner)}: empty_cache() requested. {waiting_text(seconds)}\n"

@@ -1,0 +1,56 @@
+"""Explanations of errors as lines of the screen, and the catalogue entry of an error that a run reports."""
+
+from functools import lru_cache
+from typing import Final
+
+from gpumon.diagnosis.explain import explain_text
+from gpumon.diagnosis.explanation import Explanation
+from gpumon.diagnosis.known import KnownError
+from gpumon.diagnosis.narrative import BlockKind, sections
+from gpumon.present.explain_layout import LayoutLine, layout
+from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped
+
+HINT: Final = (
+    "Paste a log or a traceback of one or several processes: its explanation and the fixes appear here. "
+    "A new paste replaces the text."
+)
+SAMPLE: Final = (
+    "Traceback (most recent call last):\n"
+    '  File "train.py", line 41, in <module>\n'
+    "    loss = model(batch).mean()\n"
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 139.81 GiB "
+    "of which 3.12 GiB is free. Process 4242 has 120.50 GiB memory in use. Including non-PyTorch memory, this process "
+    "has 16.10 GiB memory in use. Of the allocated memory 12.00 GiB is allocated by PyTorch, and 3.50 GiB is reserved "
+    "by PyTorch but unallocated.\n"
+)
+"""A pasted error, for the self-test and its screenshot."""
+_MAX_CACHED_TEXTS: Final = 256
+
+
+def explanation_lines(explanation: Explanation, width: int) -> list[Line]:
+    """The cause in full and the other errors; for a text without known errors, what to do about that."""
+    return [_screen_line(laid_out, width) for laid_out in layout(sections(explanation), width)]
+
+
+def hint_lines(width: int) -> list[Line]:
+    """The purpose of the screen, shown while there is no text."""
+    return [line(Span(text, Role.DIM)) for text in wrapped(HINT, width)]
+
+
+def reading_lines(width: int) -> list[Line]:
+    """A notice that a long text is being read."""
+    return [line(Span("Reading ...".ljust(width), Role.DIM))]
+
+
+def _screen_line(laid_out: LayoutLine, width: int) -> Line:
+    if laid_out.kind is None:
+        return line(Span(clipped(laid_out.text, width).ljust(width), Role.HEADING))
+    role = Role.ACCENT if laid_out.kind is BlockKind.CODE else Role.PLAIN
+    return line(Span(laid_out.margin, Role.DIM), Span(laid_out.text, role))
+
+
+@lru_cache(maxsize=_MAX_CACHED_TEXTS)
+def known_error_in(text: str) -> KnownError | None:
+    """The known error that a text contains, or None; cached, because a run is drawn several times per second."""
+    cause = explain_text(text).cause
+    return None if cause is None else cause.error

@@ -1,0 +1,144 @@
+"""The lines around the tables: title, alert banner, host, versions and totals."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from gpumon.core.model import Device, Frame, short_product_name
+from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text
+from gpumon.diagnosis.alerts import Alert, Severity, merged_alerts
+from gpumon.present.metric_style import SEVERITY_ROLES
+from gpumon.present.paint.line import Line, Role, Span, clipped, line, width_of
+from gpumon.session.view_state import ViewState
+
+_MIN_TITLE: Final = 8
+"""Cells that warnings leave for the title."""
+_MIN_ALERT_AGE_SECONDS: Final = 60
+"""The banner shows the age of an alert from here on."""
+
+
+def title_line(title: str, details: str, view: ViewState, width: int, *, key: bool = True) -> Line:
+    """The title at the left; the number of alerts, the source and its state at the right.
+
+    ``details`` stands between them where it fits. The title takes precedence over info alerts, and warnings over it.
+    """
+    right = f"{view.source} "
+    alerts = alerts_text(view.alerts, key=key)
+    min_title = _MIN_TITLE if alerts.startswith("!") else width_of(title)
+    if alerts and min_title + 2 + width_of(f"{alerts}  {right}") <= width:
+        right = f"{alerts}  {right}"
+    left = clipped(f" {title}", width - width_of(right) - 1)
+    middle = f"  {details}" if details and width_of(left + details + right) + 4 <= width else ""
+    gap = max(1, width - width_of(left + middle + right))
+    return (Span(f"{left}{middle}{' ' * gap}{right}", Role.HEADING),)
+
+
+def alerts_text(alerts: Sequence[Alert], *, key: bool = True) -> str:
+    """The number of alerts above info, or of info alerts if there are no others, and the key of their screen."""
+    hint = " (a)" if key else ""
+    above_info = sum(alert.severity is not Severity.INFO for alert in alerts)
+    if above_info:
+        return f"! {counted(above_info, 'alert')}{hint}"
+    infos = sum(is_device_info(alert) for alert in alerts)
+    return f"{infos} info{hint}" if infos else ""
+
+
+def is_device_info(alert: Alert) -> bool:
+    """Whether an alert is only information about a GPU, which the alerts screen shows and the banner does not."""
+    return alert.severity is Severity.INFO and alert.device_key is not None
+
+
+def host_line(frame: Frame) -> Line:
+    """The host in one line."""
+    host = frame.host
+    used = None
+    if host.memory_total_bytes is not None and host.memory_available_bytes is not None:
+        used = host.memory_total_bytes - host.memory_available_bytes
+    load = MISSING if host.load is None else " ".join(f"{average:.1f}" for average in host.load)
+    return line(
+        Span(f" {host.name or 'host'}", Role.ACCENT),
+        f"  CPU {number_text(host.cpu_percent):>3}% of {host.cpu_count or MISSING}  load {load}"
+        f"  memory {bytes_text(used)} of {bytes_text(host.memory_total_bytes)}"
+        f"  up {duration_text(host.uptime_seconds)}",
+    )
+
+
+def running_text(count: int) -> str:
+    """The number of running workloads and the key of their screen; empty if none runs."""
+    return f"{counted(count, 'workload')} running (w)  " if count else ""
+
+
+def versions_text(frame: Frame) -> str:
+    """Driver version, CUDA version and the number of GPUs."""
+    parts = []
+    if frame.driver_version:
+        parts.append(f"driver {frame.driver_version}")
+    if frame.cuda_driver_version:
+        parts.append(f"CUDA {frame.cuda_driver_version}")
+    if frame.devices or frame.driver_version:
+        parts.append(_gpus_text(frame.gpus))
+    return " · ".join(parts)
+
+
+def _gpus_text(gpus: Sequence[Device]) -> str:
+    """The number of GPUs, with the product name if it is the same for all of them."""
+    names = {device.name for device in gpus if device.name is not None}
+    if len(names) == 1:
+        return f"{len(gpus)} x {short_product_name(names.pop())}"
+    return counted(len(gpus), "GPU")
+
+
+def totals_text(frame: Frame) -> str:
+    """Utilization, memory and power of all GPUs that respond, and how many those are if some do not."""
+    gpus = frame.gpus
+    responding = [device for device in gpus if frame.is_fresh(device)]
+    utilization = list(_values(responding, "utilization_gpu_percent"))
+    power = list(_values(responding, "power_watts"))
+    used = list(_values(responding, "memory_used_bytes"))
+    parts = []
+    if len(responding) < len(gpus):
+        parts.append(f"{len(responding)} of {len(gpus)} respond")
+    if utilization:
+        parts.append(f"util {sum(utilization) / len(utilization):.0f}%")
+    if used:
+        parts.append(f"memory {bytes_text(sum(used))}")
+    if power:
+        parts.append(f"{sum(power):.0f} W")
+    return " · ".join(parts)
+
+
+def _values(devices: Sequence[Device], metric: str) -> Iterator[float]:
+    for device in devices:
+        value = device.get(metric)
+        if value is not None:
+            yield value
+
+
+def banner(alerts: Sequence[Alert], width: int, max_lines: int, now: float) -> list[Line]:
+    """The worst alerts, one line each, with the action where it fits. The last line counts those left out.
+
+    Args:
+        alerts: Worst first. The same alert on several devices becomes one; info alerts of devices are left out.
+        width: Cells of a line.
+        max_lines: Maximum number of lines.
+        now: Unix time of the moment that is shown, for the age of an alert.
+    """
+    lines: list[Line] = []
+    if width < 1:
+        return lines
+    shown = merged_alerts([alert for alert in alerts if not is_device_info(alert)])
+    for alert in shown[:max_lines]:
+        role = SEVERITY_ROLES[alert.severity]
+        age = now - alert.since_seconds if alert.since_seconds else 0.0
+        since = f" ({duration_text(age)})" if age >= _MIN_ALERT_AGE_SECONDS else ""
+        text = f" ! {alert.detail}{since}"
+        if width_of(text) + 1 + width_of(alert.action) <= width:
+            text = f"{text} {alert.action}".rstrip()
+        lines.append(line(Span(clipped(text, width), role)))
+        if len(shown) == 1 and max_lines > 1 and alert.action and alert.action not in text:
+            lines.append(line(Span(clipped(f"   {alert.action}", width), role)))
+    left_out = len(shown) - max_lines
+    if left_out > 0:
+        ending = f" (+{left_out} more)"
+        text, role = lines[-1][0]
+        lines[-1] = line(Span(clipped(clipped(text, width - len(ending)) + ending, width), role))
+    return lines

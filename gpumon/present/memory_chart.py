@@ -1,0 +1,126 @@
+"""A process's memory over time: allocated within reserved within all that it holds, with its peak and failures."""
+
+from typing import Final, NamedTuple
+
+from gpumon.core.units import bytes_text
+from gpumon.operations.torch_processes import Owner
+from gpumon.present.device import axis_line, gutter
+from gpumon.present.paint.layers import layers
+from gpumon.present.paint.line import Line, Role, Span, clipped, line
+from gpumon.present.probe_text import who_text
+from gpumon.present.time_axis import TimeWindow
+from gpumon.session.memory_history import MarkKind, MemoryHistory, Series
+
+OTHER_LINES: Final = 3
+"""Heading, axis and marks."""
+_MIN_TOP_BYTES: Final = 1 << 20
+_STEPS: Final = (1.0, 1.25, 1.5, 1.75)
+_HEADROOM: Final = 1.02
+_PEAK: Final = "▲"
+_MARKS: Final = {
+    MarkKind.RETRY: ("R", "retried with an empty cache"),
+    MarkKind.OOM: ("X", "out of memory"),
+}
+_LABEL_ORDER: Final = (_MARKS[MarkKind.OOM][0], _PEAK, _MARKS[MarkKind.RETRY][0])
+"""The order in which marks get a label, since there may not be room for all."""
+
+
+class _MemoryChartParameters(NamedTuple):
+    """What a chart was drawn for. It is redrawn when one of these changes."""
+
+    window: TimeWindow
+    height: int
+    held_seconds: float
+
+
+class MemoryChart:
+    """The chart of one process, cached until a column has passed.
+
+    Attributes:
+        rows: The drawn chart.
+        marks: The line of marks below it.
+        top: Bytes at the top edge.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[Line] = []
+        self.marks = ""
+        self.top = 0.0
+        self._drawn_for: _MemoryChartParameters | None = None
+        self._history: MemoryHistory | None = None
+
+    def draw(self, history: MemoryHistory, window: TimeWindow, height: int, held_seconds: float) -> None:
+        """Brings the chart up to date.
+
+        Args:
+            history: The process's memory over time.
+            window: The part of it to show.
+            height: Rows.
+            held_seconds: A value holds until the next one, for at most this long.
+        """
+        parameters = _MemoryChartParameters(window, height, held_seconds)
+        if parameters == self._drawn_for and history is self._history:
+            return
+        self._drawn_for, self._history = parameters, history
+        allocated, reserved, held = (
+            history.columns(series, window.first, window.width, window.column_seconds, held_seconds)
+            for series in (Series.ALLOCATED, Series.RESERVED, Series.HELD)
+        )
+        self.top = round_above(_HEADROOM * max(value or 0.0 for value in (*allocated, *reserved, *held)))
+        self.rows = layers(allocated, reserved, held, self.top, height)
+        self.marks = marks_text(history, window)
+
+
+def round_above(value: float) -> float:
+    """A number of bytes above the value that has a short name and stays the same while the value changes little."""
+    power = float(_MIN_TOP_BYTES)
+    while power * 2 <= value:
+        power *= 2
+    return next((step * power for step in _STEPS if step * power >= value), 2 * power)
+
+
+def history_heading(owner: Owner, width: int) -> Line:
+    """The process, the legend of the chart, and the values now."""
+    statistics = owner.statistics
+    allocated = bytes_text(None if statistics is None else statistics.allocated_bytes)
+    reserved = bytes_text(None if statistics is None else statistics.reserved_bytes)
+    held = bytes_text(owner.memory_bytes)
+    text = f" {who_text(owner)}  ⣿ allocated {allocated}  ⠒ reserved {reserved}  ⠐ NVML {held}"
+    return line(Span(clipped(text, width).ljust(width), Role.HEADING))
+
+
+def history_lines(chart: MemoryChart, window: TimeWindow, now_seconds: float) -> list[Line]:
+    """The chart with its scale at the left, its time axis and its marks."""
+    lines = []
+    last = len(chart.rows) - 1
+    for row, spans in enumerate(chart.rows):
+        label = bytes_text(chart.top) if row == 0 else "0" if row == last else ""
+        lines.append((gutter(label, "┤" if label else "│"), *spans))
+    return [*lines, axis_line(window, now_seconds), line(gutter("", " "), Span(chart.marks, Role.WARNING))]
+
+
+def marks_text(history: MemoryHistory, window: TimeWindow) -> str:
+    """A glyph per failure and at the peak, and the label of the newest mark of each kind where there is room."""
+    marks = [(mark.seconds, *_MARKS[mark.kind]) for mark in history.marks]
+    if history.peak is not None:
+        marks.append((history.peak.seconds, _PEAK, f"peak {bytes_text(history.peak.bytes)}"))
+    by_column = {window.index_of(seconds): (glyph, label) for seconds, glyph, label in marks}
+    cells = [" "] * window.width
+    newest: dict[str, tuple[int, str]] = {}
+    for column, (glyph, label) in sorted(by_column.items()):
+        if 0 <= column < window.width:
+            cells[column] = glyph
+            newest[glyph] = (column, label)
+    for glyph in _LABEL_ORDER:
+        if glyph in newest:
+            _write_label(cells, *newest[glyph])
+    return "".join(cells)
+
+
+def _write_label(cells: list[str], column: int, label: str) -> None:
+    """Writes a label next to its mark, at the right or else at the left, where the cells are empty."""
+    for begin, text in ((column + 1, f" {label} "), (column - len(label) - 1, f"{label} ")):
+        end = begin + len(text)
+        if begin >= 0 and end <= len(cells) and not "".join(cells[begin:end]).strip():
+            cells[begin:end] = text
+            return

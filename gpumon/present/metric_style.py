@@ -1,0 +1,47 @@
+"""How values of metrics look: the text in place of a missing value, and the role of a value by its limits."""
+
+from typing import Final
+
+from gpumon.core.model import Device
+from gpumon.core.problems import ProblemCode
+from gpumon.core.units import INVALID, MISSING
+from gpumon.diagnosis.alerts import Severity, Thresholds, is_link_degraded, is_near_slowdown
+from gpumon.present.paint.line import Role
+
+SEVERITY_ROLES: Final = {
+    Severity.CRITICAL: Role.ERROR,
+    Severity.WARNING: Role.WARNING,
+    Severity.INFO: Role.ACCENT,
+}
+_NEARLY_FULL_SHARE: Final = 0.95
+
+
+def missing_text(device: Device, name: str) -> str:
+    """A dash for a missing value, or a question mark for a value of the driver that is outside its bounds.
+
+    Args:
+        device: The device without the value.
+        name: A metric or a field.
+    """
+    problem = device.problems.get(name)
+    return INVALID if problem is not None and problem.code is ProblemCode.INVALID_VALUE else MISSING
+
+
+def temperature_role(device: Device, thresholds: Thresholds) -> Role:
+    """Warning where the alert begins, which is a margin below the slowdown temperature, and error from there on."""
+    value, slowdown = device.get("temperature_celsius"), device.get("temperature_slowdown_celsius")
+    if value is not None and slowdown is not None and value >= slowdown:
+        return Role.ERROR
+    return Role.WARNING if is_near_slowdown(device, thresholds) else Role.PLAIN
+
+
+def memory_role(device: Device) -> Role:
+    """Warning for memory that is nearly full."""
+    used, total = device.get("memory_used_bytes"), device.get("memory_total_bytes")
+    is_full = used is not None and total is not None and used > _NEARLY_FULL_SHARE * total
+    return Role.WARNING if is_full else Role.PLAIN
+
+
+def link_role(device: Device, thresholds: Thresholds) -> Role:
+    """Warning for a busy GPU on a slower or narrower PCIe link than it supports, as in the alerts."""
+    return Role.WARNING if is_link_degraded(device, thresholds) else Role.PLAIN

@@ -1,0 +1,1 @@
+"""Drawing primitives: pure functions from values to lines, tested without an app."""

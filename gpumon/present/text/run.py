@@ -1,0 +1,145 @@
+"""The output of ``gpumon run``: the plan, progress, timings and errors of a workload, its result, and questions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from gpumon.core.units import age_text, bytes_text, short_time_text
+from gpumon.jobs.protocol import VerdictKind
+from gpumon.operations.other_processes import OtherProcess
+from gpumon.operations.workload import WorkloadRun
+from gpumon.present.paint.bar import progress_bar
+from gpumon.present.workload_text import change_text, measurement_text, resources_text, share_of_limit, share_text
+
+_BAR_WIDTH: Final = 24
+_MAX_LISTED: Final = 3
+_HEADINGS: Final = ("metric", "value", "limit", "of limit", "times", "change")
+_VERDICTS: Final = {
+    VerdictKind.OK: "ok",
+    VerdictKind.WARN: "warning",
+    VerdictKind.FAIL: "FAILED",
+    VerdictKind.CANCELLED: "cancelled",
+}
+
+
+def progress_text(run: WorkloadRun, now: float) -> str:
+    """Progress, remaining time, and the latest metrics of the workload and its GPU in one line.
+
+    Args:
+        run: A run that has started its work.
+        now: Unix time.
+    """
+    state = run.state
+    parts = [run.request.device]
+    if state.share_done is not None:
+        parts.append(f"[{progress_bar(state.share_done, _BAR_WIDTH)}] {state.share_done:4.0%}")
+        remaining = state.remaining_seconds(now)
+        if remaining is not None:
+            parts.append(f"{age_text(remaining)} left")
+    for name, samples in list(state.metrics.items())[-1:]:
+        parts.append(f"{name} {measurement_text(samples[-1].value, state.units[name])}")
+    if run.samples:
+        sample = run.samples[-1]
+        if sample.power_watts is not None:
+            parts.append(f"{sample.power_watts:.0f} W")
+        if sample.clock_hertz is not None:
+            parts.append(f"{sample.clock_hertz / 1e6:.0f} MHz")
+    return "  ".join(parts)
+
+
+def plan_text(run: WorkloadRun) -> str:
+    """The device, the version of torch, and the maximum resources, before the work starts."""
+    plan: Mapping[str, Any] = run.state.plan or {}
+    chip = plan.get("chip") or {}
+    device = chip.get("name") or "the CPU"
+    return f"{run.request.workload.name} on {device}, torch {plan.get('torch')}. {_resources_sentence(run)}"
+
+
+def timing_text(timing: Mapping[str, Any]) -> str:
+    """When a timed call returned, and when the device completed its work.
+
+    Args:
+        timing: The fields of a timing event.
+    """
+    returned, done = short_time_text(timing["host_seconds"]), short_time_text(timing["device_seconds"])
+    return f"{timing['name']}: call returned after {returned}, device done after {done}"
+
+
+def explained_text(text: str) -> str:
+    """An error, and one sentence about it if the error is known."""
+    from gpumon.present.explain import (
+        known_error_in,  # few runs need the catalogue of errors, which takes time to import
+    )
+
+    error = known_error_in(text)
+    return text if error is None else f"{text}\n  {error.title}: {error.summary} (gpumon explain --id {error.id})"
+
+
+def result_lines(run: WorkloadRun) -> list[str]:
+    """The table of metrics, then the verdict with its reason, and why the result was not saved."""
+    result = run.state.result
+    if result is None:
+        return []
+    changes = {change.name: change.share for change in run.changes}
+    lines = [""]
+    if result.measurements:
+        rows = [_metric_row(metric, changes.get(metric["name"])) for metric in result.measurements]
+        lines += [*_table_lines([_HEADINGS, *rows]), ""]
+    lines.append(f"{run.request.workload.name}: {_VERDICTS[result.verdict]}. {result.why}")
+    if run.problem is not None:
+        lines.append(str(run.problem))
+    return lines
+
+
+def refusal_text(run: WorkloadRun, others: Sequence[OtherProcess]) -> str:
+    """Why a workload was not started, and how to start it."""
+    remedy = "Choose another device, or add --yes to start anyway." if others else "Add --yes to start it."
+    return f"{run.request.workload.name} was not started. {_reasons_text(run, others)} {remedy}"
+
+
+def confirmation_text(run: WorkloadRun, others: Sequence[OtherProcess]) -> str:
+    """The question before a workload starts that asks for confirmation, or whose GPU is in use."""
+    return f"{_reasons_text(run, others)} {_resources_sentence(run)} Start anyway?"
+
+
+def _reasons_text(run: WorkloadRun, others: Sequence[OtherProcess]) -> str:
+    return " ".join(filter(None, [run.state.confirmation_reason, _others_text(others) if others else ""]))
+
+
+def _others_text(others: Sequence[OtherProcess]) -> str:
+    labels = list(dict.fromkeys(other.device.label for other in others))
+    gpus = f"GPU {labels[0]} is" if len(labels) == 1 else f"GPUs {', '.join(labels)} are"
+    listed = ", ".join(_other_text(other) for other in others[:_MAX_LISTED])
+    more = f" and {len(others) - _MAX_LISTED} more" if len(others) > _MAX_LISTED else ""
+    return f"{gpus} in use by other processes: {listed}{more}."
+
+
+def _other_text(other: OtherProcess) -> str:
+    held = bytes_text(other.memory_bytes)
+    if other.process is None:
+        return f"a process that is not visible from here ({held})"
+    return f"PID {other.process.pid} ({other.process.user or 'unknown user'}, {held})"
+
+
+def _resources_sentence(run: WorkloadRun) -> str:
+    plan: Mapping[str, Any] = run.state.plan or {}
+    free = plan.get("memory_free_bytes")
+    free_text = "" if free is None else f"; {bytes_text(free)} of GPU memory is free"
+    return f"Maximum use: {resources_text(plan)}{free_text}."
+
+
+def _metric_row(metric: Mapping[str, Any], change: float | None) -> tuple[str, ...]:
+    limit = metric.get("limit")
+    return (
+        str(metric["name"]),
+        measurement_text(metric["value"], str(metric["unit"])),
+        f"{measurement_text(limit)} ({metric['limit_source']})" if limit else "",
+        share_text(share_of_limit(metric)) if limit else "",
+        str(metric["repetitions"]),
+        change_text(change),
+    )
+
+
+def _table_lines(rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

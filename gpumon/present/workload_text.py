@@ -1,0 +1,74 @@
+"""Text about workloads: measurements with units, shares of a limit, changes, parameters and planned resources."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gpumon.core.units import MISSING, bytes_text
+from gpumon.jobs.parameters import Value
+
+_BYTE_UNITS: Final = frozenset({"B", "byte", "bytes"})
+
+
+def measurement_text(value: object, unit: str = "") -> str:
+    """A value with four significant digits, and its unit."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return MISSING
+    if unit in _BYTE_UNITS:
+        return bytes_text(value)
+    return f"{_number(float(value))} {unit}".rstrip()
+
+
+def _number(value: float) -> str:
+    if value == 0:
+        return "0"
+    if abs(value) >= 1e7 or abs(value) < 1e-3:
+        return f"{value:.3g}"
+    if abs(value) >= 999.95:
+        return f"{value:.0f}"
+    return f"{value:.4g}"
+
+
+def share_text(share: float | None) -> str:
+    """A share of a limit, in percent."""
+    return MISSING if share is None else f"{share * 100:.1f} %"
+
+
+def change_text(share: float | None) -> str:
+    """A relative change with its sign, in percent; empty if unknown."""
+    return "" if share is None else f"{share * 100:+.1f} %"
+
+
+def label_text(name: str) -> str:
+    """A label for a name such as ``throughput_first_second``."""
+    return name.replace("_", " ")
+
+
+def share_of_limit(metric: Mapping[str, Any]) -> float | None:
+    """A metric of a result as a share of its limit, or None without a limit."""
+    limit = metric.get("limit")
+    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit:
+        return None
+    return float(metric["value"]) / float(limit)
+
+
+def resources_text(plan: Mapping[str, Any] | None) -> str:
+    """The most that a run will use according to its plan."""
+    uses = {} if plan is None else plan.get("uses", {})
+    parts = []
+    for name, resource in (("memory_bytes", "GPU memory"), ("host_memory_bytes", "host memory")):
+        value = uses.get(name)
+        if isinstance(value, (int, float)) and value > 0:
+            parts.append(f"{bytes_text(value)} of {resource}")
+    seconds = uses.get("seconds")
+    if isinstance(seconds, (int, float)):
+        parts.append(f"about {_number(float(seconds))} s")
+    if uses.get("peers") is True:
+        parts.append("the other GPUs too")
+    return ", ".join(parts) or "unknown resources"
+
+
+def parameter_text(value: Value) -> str:
+    """A parameter's value as the user would type it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

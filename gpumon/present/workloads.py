@@ -1,0 +1,254 @@
+"""The tables of the workloads screen: the catalogue, the runs of this gpumon, and the results saved before."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from gpumon.core.model import short_product_name
+from gpumon.core.text import safe_text
+from gpumon.core.units import MISSING, age_text
+from gpumon.jobs.catalogue import BrokenWorkload, Catalogue, WorkloadInfo
+from gpumon.jobs.protocol import VerdictKind
+from gpumon.operations.workload import WorkloadRun
+from gpumon.present.paint.bar import progress_bar
+from gpumon.present.paint.line import Role, Span
+from gpumon.present.paint.table import Align, Column
+from gpumon.present.workload_text import change_text, label_text, measurement_text
+
+_VERDICTS: Final = {
+    VerdictKind.OK: Span("OK", Role.ACCENT),
+    VerdictKind.WARN: Span("!WARN", Role.WARNING),
+    VerdictKind.FAIL: Span("!FAIL", Role.ERROR),
+    VerdictKind.CANCELLED: Span("CANCELLED", Role.DIM),
+}
+
+
+def state_span(run: WorkloadRun) -> Span:
+    """The state of a run in one word."""
+    state = run.state
+    if state.result is not None and run.ended:
+        return _VERDICTS[state.result.verdict]
+    if run.ended:
+        return Span("!UNSUPPORTED", Role.WARNING)
+    if run.is_stopping:
+        return Span("STOPPING", Role.WARNING)
+    if state.plan is None:
+        return Span("STARTING", Role.DIM)
+    return Span("WAITING", Role.WARNING) if state.awaits_confirmation else Span("RUNNING", Role.ACCENT)
+
+
+def outcome_text(run: WorkloadRun) -> str:
+    """Why a run ended as it did."""
+    return run.state.result.why if run.state.result is not None else run.state.unsupported_reason or ""
+
+
+def elapsed_seconds(run: WorkloadRun, now: float) -> float | None:
+    """How long a run has worked, or None before it started its work."""
+    began = run.state.began_seconds
+    if began is None:
+        return None
+    return max(0.0, (now if run.ended_seconds is None else run.ended_seconds) - began)
+
+
+def share_done(run: WorkloadRun) -> float | None:
+    """How much of its work a run has done, 0 to 1, or None if unknown.
+
+    A run that was cancelled may report its last step as complete; that is not the share of the work.
+    """
+    share, result = run.state.share_done, run.state.result
+    is_cancelled = result is not None and result.verdict is VerdictKind.CANCELLED
+    return None if is_cancelled and share == 1 else share
+
+
+def main_result(run: WorkloadRun) -> str:
+    """The first metric of the result, or before the end the latest value of the first live metric."""
+    state = run.state
+    if state.result is not None and state.result.measurements:
+        first = state.result.measurements[0]
+        return measurement_text(first["value"], first["unit"])
+    for name, samples in state.metrics.items():
+        return measurement_text(samples[-1].value, state.units[name])
+    return MISSING
+
+
+def main_change(run: WorkloadRun) -> str:
+    """The change of the first metric since the last comparable run."""
+    if run.state.result is None or not run.state.result.measurements:
+        return ""
+    name = run.state.result.measurements[0]["name"]
+    return next((change_text(change.share) for change in run.changes if change.name == name), "")
+
+
+# The catalogue
+
+WorkloadRow = WorkloadInfo | BrokenWorkload
+
+
+def workload_rows(catalogue: Catalogue) -> list[WorkloadRow]:
+    """The workloads, then the files that cannot be used as one."""
+    return [*catalogue.workloads, *catalogue.broken]
+
+
+def workload_key(row: WorkloadRow) -> str:
+    """Identifies a row."""
+    return row.name if isinstance(row, WorkloadInfo) else str(row.file)
+
+
+def workload_note(row: WorkloadRow) -> str:
+    """The complete description of a row."""
+    if isinstance(row, BrokenWorkload):
+        return f"{safe_text(str(row.file))} is not a workload. {row.reason}"
+    origin = "" if row.origin == "gpumon" else f" From {row.origin}: {safe_text(str(row.file))}."
+    return f"{row.purpose} Needs: {row.needs}{origin} {row.why_not_cpu}".strip()
+
+
+def _workload_name(row: WorkloadRow, _: int) -> Span:
+    if isinstance(row, BrokenWorkload):
+        return Span(f"!{safe_text(row.file.stem, 40)}", Role.WARNING)
+    return Span(row.name, Role.ACCENT)
+
+
+def _purpose(row: WorkloadRow, _: int) -> Span:
+    if isinstance(row, BrokenWorkload):
+        return Span(f"Cannot be used: {row.reason}", Role.WARNING)
+    return Span(row.purpose)
+
+
+def _runs_on(row: WorkloadRow, _: int) -> Span:
+    if isinstance(row, BrokenWorkload):
+        return Span(MISSING, Role.DIM)
+    return Span("GPU" if row.why_not_cpu else "GPU, CPU")
+
+
+def _needs(row: WorkloadRow, _: int) -> Span:
+    return Span("" if isinstance(row, BrokenWorkload) else row.needs, Role.DIM)
+
+
+WORKLOAD_COLUMNS: Final[tuple[Column[WorkloadRow], ...]] = (
+    Column("Workload", 14, _workload_name, rank=0, align=Align.LEFT),
+    Column("Runs on", 8, _runs_on, rank=2, align=Align.LEFT),
+    Column("Purpose", 30, _purpose, rank=1, align=Align.LEFT, stretches=True),
+    Column("Needs", 30, _needs, rank=3, align=Align.LEFT, stretches=True, min_table_width=130),
+)
+
+
+# The runs
+
+
+class RunRow(NamedTuple):
+    """A run at a moment (Unix time)."""
+
+    run: WorkloadRun
+    now: float
+
+
+def _run_name(row: RunRow, _: int) -> Span:
+    return Span(row.run.request.workload.name, Role.ACCENT)
+
+
+def _run_target(row: RunRow, _: int) -> Span:
+    return Span(row.run.target.label)
+
+
+def _run_state(row: RunRow, _: int) -> Span:
+    return state_span(row.run)
+
+
+def _run_time(row: RunRow, _: int) -> Span:
+    """The remaining time, marked as such, or the elapsed time."""
+    remaining = row.run.state.remaining_seconds(row.now)
+    if remaining is not None:
+        return Span(f"{age_text(remaining)} left")
+    return Span(age_text(elapsed_seconds(row.run, row.now)))
+
+
+def _run_progress(row: RunRow, width: int) -> Span:
+    """The progress of a run, or why it ended as it did."""
+    if row.run.ended:
+        return Span(outcome_text(row.run))
+    if row.run.state.began_seconds is None:
+        return Span("waiting for confirmation" if row.run.state.plan is not None else "importing torch", Role.DIM)
+    share = row.run.state.share_done
+    percent = f" {(share or 0.0) * 100:3.0f} %"
+    return Span(progress_bar(share, max(0, width - len(percent))) + percent, Role.GPU_HISTORY)
+
+
+def _run_result(row: RunRow, _: int) -> Span:
+    return Span(main_result(row.run))
+
+
+def _run_change(row: RunRow, _: int) -> Span:
+    return Span(main_change(row.run))
+
+
+RUN_COLUMNS: Final[tuple[Column[RunRow], ...]] = (
+    Column("Run", 13, _run_name, rank=0, align=Align.LEFT),
+    Column("Device", 6, _run_target, rank=1, align=Align.LEFT),
+    Column("State", 12, _run_state, rank=0, align=Align.LEFT),
+    Column("Time", 9, _run_time, rank=2),
+    Column("Result", 15, _run_result, rank=3),
+    Column("Change", 8, _run_change, rank=5),
+    Column("Progress or outcome", 14, _run_progress, rank=4, align=Align.LEFT, stretches=True),
+)
+
+
+# The saved results
+
+EarlierRow = Mapping[str, Any]
+
+
+def earlier_rows(results: Iterable[EarlierRow], max_rows: int) -> list[EarlierRow]:
+    """The newest saved results."""
+    return list(islice(results, max_rows))
+
+
+def _text(row: EarlierRow, name: str) -> str:
+    value = row.get(name)
+    return MISSING if value is None else safe_text(str(value), 300)
+
+
+def _earlier_name(row: EarlierRow, _: int) -> Span:
+    return Span(_text(row, "workload"), Role.DIM)
+
+
+def _earlier_time(row: EarlierRow, _: int) -> Span:
+    seconds = row.get("time_seconds")
+    try:
+        moment = datetime.fromtimestamp(float(str(seconds))).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return Span(MISSING, Role.DIM)
+    return Span(moment.strftime("%Y-%m-%d %H:%M"), Role.DIM)
+
+
+def _earlier_device(row: EarlierRow, _: int) -> Span:
+    name = row.get("device_name") or row.get("device") or MISSING
+    return Span(short_product_name(safe_text(str(name), 60)), Role.DIM)
+
+
+def _earlier_verdict(row: EarlierRow, _: int) -> Span:
+    return Span(_text(row, "verdict").upper(), Role.DIM)
+
+
+def _earlier_result(row: EarlierRow, _: int) -> Span:
+    metrics: Sequence[Any] = row.get("figures") or ()
+    first = metrics[0] if metrics and isinstance(metrics[0], dict) else {}
+    return Span(safe_text(measurement_text(first.get("value"), str(first.get("unit", ""))), 40), Role.DIM)
+
+
+def _earlier_parameters(row: EarlierRow, _: int) -> Span:
+    parameters = row.get("parameters")
+    if not isinstance(parameters, dict):
+        return Span("")
+    text = " ".join(f"{label_text(str(name))}={value}" for name, value in parameters.items())
+    return Span(safe_text(text, 200), Role.DIM)
+
+
+EARLIER_COLUMNS: Final[tuple[Column[EarlierRow], ...]] = (
+    Column("Earlier", 13, _earlier_name, rank=0, align=Align.LEFT),
+    Column("Time", 16, _earlier_time, rank=2, align=Align.LEFT),
+    Column("Device", 12, _earlier_device, rank=3, align=Align.LEFT),
+    Column("Verdict", 9, _earlier_verdict, rank=1, align=Align.LEFT),
+    Column("Result", 15, _earlier_result, rank=1),
+    Column("Parameters", 14, _earlier_parameters, rank=4, align=Align.LEFT, stretches=True),
+)

@@ -1,0 +1,321 @@
+"""The probe's thread: samples the allocator at an interval and answers requests."""
+
+from __future__ import annotations
+
+import _thread
+import select
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+
+from .allocator import Allocator
+from .debug import log_exception
+from .identity import MAX_TEXT_LENGTH, process_facts
+from .messages import DEFAULT_INTERVAL, MAX_INTERVAL, MIN_INTERVAL, SCHEMA, encode
+from .oom import MAX_FILES, OomWriter
+from .owned_socket import OwnedSocket, ProbeEndedError
+from .pytorch import STATES, Torch
+from .server import ClientConnection, SocketServer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+MAX_SHARE = 0.0005
+"""Limit on the CPU time of the thread, as a share of the process's time. What the program pays for handing over the GIL
+comes on top."""
+_JITTER = 0.1
+_GOLDEN_RATIO = 0.6180339887
+"""Intervals are up to `_JITTER` longer, by a low-discrepancy sequence: samples in step with the training loop would
+always see the same point of it."""
+_WAIT_SECONDS = 0.25
+_LONG_WAIT_SECONDS = 1.0
+_LONG_WAIT_AFTER_SECONDS = 60.0
+"""Interval of the checks whether the program has initialized CUDA: short at first, long from a minute on."""
+_SOCKET_CHECK_SECONDS = 10.0
+_MAX_BLOCKS = 200_000
+_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+"""Signals that the probe's thread itself would cause; the kernel kills a process with such a fault blocked."""
+_REST_FACTOR = 10.0
+_MAX_REST_SECONDS = 5.0
+"""After an answer, requests are refused for `_REST_FACTOR` times as long as it took, so that clients cannot take the
+program's time."""
+
+
+class Sampler:
+    """Samples the allocator and serves the clients, on a thread that `threading` does not know.
+
+    The thread is therefore not counted, traced or joined like the program's threads.
+
+    Args:
+        opens_at: The state of PyTorch, one of `STATES`, from which on there is a socket.
+        observe: Registers the OOM observer; called with every sample, because it needs a CUDA context.
+    """
+
+    def __init__(self, opens_at: str, observe: Callable[[], None]) -> None:
+        self.torch = Torch()
+        self.allocator = Allocator(self.torch)
+        self.oom_writer = OomWriter(self.torch, self.allocator)
+        self.server = SocketServer()
+        self._opens_at = opens_at
+        self._observe = observe
+        self._is_stopping = False
+        self._has_ended = _thread.allocate_lock()
+        self._wakeup: tuple[OwnedSocket, OwnedSocket] | None = None
+        self._started_at = time.monotonic()
+        self._next_sample = 0.0
+        self._samples = 0
+        self._sample_seconds = 0.0
+        self._rest_until = 0.0
+        self._next_socket_check = 0.0
+        self._has_queued_call = False
+        self._failure = ""
+
+    def start(self) -> None:
+        """Start the thread, with the signals of the program blocked, so that only the program's threads receive them.
+
+        A thread begins with the signal mask of the one that starts it.
+
+        Raises:
+            OSError: The process has no free descriptor.
+            RuntimeError: The process cannot start a thread.
+        """
+        waiting, waking = socket.socketpair()
+        for end in (waiting, waking):
+            end.setblocking(False)
+        self._wakeup = OwnedSocket(waiting), OwnedSocket(waking)
+        _load_libgcc()
+        self._has_ended.acquire()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
+            _thread.start_new_thread(self._run, (self._wakeup[0], _thread.get_native_id()))
+        except BaseException:
+            self._close()
+            self._wakeup = None
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    @property
+    def has_started(self) -> bool:
+        """Whether there is, or was, a thread."""
+        return self._wakeup is not None
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Stop the thread, and wait for it: the interpreter must not be finalized in the middle of a sample.
+
+        Args:
+            timeout_seconds: Longest time to wait.
+        """
+        if self._wakeup is not None and not self._is_stopping:
+            self._is_stopping = True
+            with suppress(OSError, ProbeEndedError):
+                self._wakeup[1].get().send(b"!")
+            self._has_ended.acquire(timeout=timeout_seconds)
+            self.server.remove_file()
+
+    def abandon(self) -> None:
+        """Close the descriptors that a forked child has inherited; the thread itself does not exist in the child."""
+        self._close()
+
+    def _close(self) -> None:
+        for end in self._wakeup or ():
+            end.close()
+        self.server.close()
+
+    def _run(self, wakeup: OwnedSocket, starter: int) -> None:
+        """The body of the thread. No exception leaves it.
+
+        Args:
+            wakeup: Readable when the probe is stopped.
+            starter: Native ID of the thread that started this one.
+        """
+        try:
+            _require_own_thread(starter)
+            self._wait_for_torch(wakeup)
+            self.server.open()
+            while not self._is_stopping:
+                self._serve_until_sample(wakeup)
+            self._send_sample(time.monotonic())
+        except BaseException:  # the probe ends silently and the program goes on
+            log_exception()
+        finally:
+            self._close()
+            self._has_ended.release()
+
+    def _wait_for_torch(self, wakeup: OwnedSocket) -> None:
+        """Wait without a socket: most processes never import PyTorch, and most forked ones never use it.
+
+        Raises:
+            ProbeEndedError: The probe was stopped.
+        """
+        while STATES.index(self.torch.state) < STATES.index(self._opens_at):
+            self._queue_observer()
+            if self._is_stopping:
+                raise ProbeEndedError("stopped before the program initialized CUDA")
+            is_late = time.monotonic() - self._started_at > _LONG_WAIT_AFTER_SECONDS
+            self._wait_for_stop(wakeup, _LONG_WAIT_SECONDS if is_late else _WAIT_SECONDS)
+
+    def _wait_for_stop(self, wakeup: OwnedSocket, seconds: float) -> None:
+        """Wait until the probe is stopped.
+
+        Raises:
+            ProbeEndedError: The program has closed all descriptors, as a daemon does when it starts.
+        """
+        poll = select.poll()
+        poll.register(wakeup.get(), select.POLLIN)
+        poll.poll(1000 * seconds)
+
+    def _queue_observer(self) -> None:
+        """Have PyTorch register the OOM observer when it creates its first context; once."""
+        if not self._has_queued_call and self.torch.state == "waiting_for_cuda":
+            self._has_queued_call = True
+            self.torch.call_on_cuda_init(self._observe)
+
+    def _serve_until_sample(self, wakeup: OwnedSocket) -> None:
+        """Serve the clients that are ready; take a sample if one is due."""
+        for client, events in self.server.wait(self._next_sample - time.monotonic(), wakeup):
+            self._serve(client, events)
+        now = time.monotonic()
+        if now < self._next_sample:
+            return
+        if now >= self._next_socket_check:
+            self._next_socket_check = now + _SOCKET_CHECK_SECONDS
+            self.server.reopen_if_removed()
+        self._send_sample(now)
+
+    def _send_sample(self, now: float) -> None:
+        """Take a sample and send it to all clients."""
+        start = time.thread_time()
+        line = encode(self._sample(now))
+        for client in list(self.server.clients.values()):
+            self._guarded(client, lambda client: client.send(line, replaceable=True))
+        previous, self._sample_seconds = self._sample_seconds, time.thread_time() - start
+        self._next_sample = now + self._interval(min(previous, self._sample_seconds))
+
+    def _sample(self, now: float) -> dict[str, Any]:
+        """The message ``statistics``."""
+        torch = self.torch
+        state = torch.state
+        self._queue_observer()
+        devices, pinned = [], None
+        if state == "live" and not self._failure:
+            self._observe()
+            try:
+                devices, pinned = self.allocator.devices(), self.allocator.pinned()
+            except Exception as error:  # a release of PyTorch that this probe cannot read
+                self._failure = f"{type(error).__name__}: {error}"
+                log_exception()
+            self.oom_writer.add_to_history(now, devices)
+        self._samples += 1
+        return {
+            "event": "statistics",
+            "state": "failed" if self._failure else state,
+            "reason": self._failure[:MAX_TEXT_LENGTH],
+            "monotonic_seconds": now,
+            "torch_version": torch.version,
+            "backend": torch.backend,
+            "expandable_segments": torch.expandable_segments,
+            "devices": devices,
+            "pinned": pinned,
+            "cost": {
+                "share": time.thread_time() / max(now - self._started_at, 1.0),
+                "seconds": self._sample_seconds,
+                "reads": self._samples,
+            },
+            "oom_files": self.oom_writer.files[-MAX_FILES:],
+        }
+
+    def _interval(self, sample_seconds: float) -> float:
+        """Seconds until the next sample: as clients request, but at least so long that `MAX_SHARE` is kept."""
+        requested = min((client.interval or DEFAULT_INTERVAL for client in self.server.clients.values()), default=None)
+        if requested is None:
+            requested = DEFAULT_INTERVAL if self.torch.state == "live" else _WAIT_SECONDS
+        jitter = 1.0 + _JITTER * (self._samples * _GOLDEN_RATIO % 1.0)
+        return max(requested, sample_seconds / MAX_SHARE) * jitter
+
+    def _serve(self, client: ClientConnection, events: int) -> None:
+        if not events:  # the client is new, or its socket accepts bytes again
+            self._guarded(client, ClientConnection.flush if client.interval else self._greet)
+        else:
+            self._guarded(client, self._handle_requests)
+
+    def _guarded(self, client: ClientConnection, call: Callable[[ClientConnection], None]) -> None:
+        """Call a function with a client, and close the client's connection if the function fails."""
+        try:
+            call(client)
+        except Exception:  # no client may end the service for the others
+            log_exception()
+            self.server.drop(client)
+
+    def _greet(self, client: ClientConnection) -> None:
+        client.interval = DEFAULT_INTERVAL
+        client.send(encode({"schema": SCHEMA, "event": "hello", **process_facts()}))
+        self._next_sample = 0.0
+
+    def _handle_requests(self, client: ClientConnection) -> None:
+        for request in client.receive():
+            if request.get("ask") == "pace":
+                interval = request.get("interval_seconds")
+                if isinstance(interval, (int, float)) and interval > 0:  # False for NaN
+                    client.interval = min(max(interval, MIN_INTERVAL), MAX_INTERVAL)
+                    self._next_sample = min(self._next_sample, time.monotonic() + client.interval)
+            else:
+                client.send(encode(self._answer(request)))
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The message ``answer``, with a result or with the reason why there is none."""
+        start = time.monotonic()
+        answer = {"event": "answer", "id": request.get("id"), "ok": False}
+        if start < self._rest_until:
+            return {**answer, "reason": "The probe has just answered a request; try again in a moment."}
+        if self.torch.state != "live":
+            return {**answer, "reason": "The process has no CUDA context."}
+        try:
+            result = self._result(request)
+        except Exception as error:  # the client sees what PyTorch raised
+            log_exception()
+            return {**answer, "reason": f"{type(error).__name__}: {error}"[:MAX_TEXT_LENGTH]}
+        seconds = time.monotonic() - start
+        is_change = "after" in result
+        self._rest_until = start + seconds + (0.0 if is_change else min(_REST_FACTOR * seconds, _MAX_REST_SECONDS))
+        return {**answer, "ok": True, "reason": "", "seconds": seconds, **result}
+
+    def _result(self, request: dict[str, Any]) -> dict[str, Any]:
+        kind = request.get("ask")
+        if kind == "summary":
+            return {"text": self.allocator.summary(int(request.get("ordinal", 0)))}
+        if kind == "segments":
+            segments, is_cut = self.allocator.segments(_MAX_BLOCKS)
+            return {"segments": segments, "cut": is_cut}
+        if kind == "empty_cache":
+            before = self.allocator.devices()
+            self.allocator.empty_cache()
+            self._next_sample = 0.0
+            return {"before": before, "after": self.allocator.devices()}
+        raise ValueError("this probe does not know the request")
+
+
+def _require_own_thread(starter: int) -> None:
+    """Check that this thread is not the one that started it, as under gevent, where the probe would block the program.
+
+    Raises:
+        ProbeEndedError: Both are the same thread.
+    """
+    if _thread.get_native_id() == starter:
+        raise ProbeEndedError("the program's threads are green threads")
+
+
+def _load_libgcc() -> None:
+    """Load what ends a thread in Python 3.8, which aborts the program if there is no free descriptor to load it then.
+
+    PyTorch has loaded it; glibc opens it in `pthread_exit`, which later releases of Python do not call.
+    """
+    if sys.version_info < (3, 9):
+        with suppress(ImportError, OSError):
+            import ctypes
+
+            ctypes.CDLL("libgcc_s.so.1")

@@ -1,0 +1,94 @@
+"""Starts and stops the probe of this process: when it is called, at the first CUDA context, after a fork, at exit."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+from .debug import log_exception
+from .sampler import Sampler
+
+_MARK = "_gpumon_probe_pid"
+"""Attribute of `sys` with the PID of a process that has a probe."""
+_STOP_TIMEOUT_SECONDS = 0.5
+"""Longest time that the exit of the program waits for the probe; stopping takes about a millisecond."""
+
+_has_hooks = False
+_is_observing = False
+
+
+def start(opens_at: str = "waiting_for_torch") -> None:
+    """Start the probe of this process, unless there is one or GPUMON_PROBE is 0.
+
+    Args:
+        opens_at: When the probe opens its socket: at once, from ``cpu_only`` on (PyTorch is imported), or from
+            ``live`` on (PyTorch has created a CUDA context).
+
+    Raises:
+        OSError: The process has no free descriptor.
+        RuntimeError: The process cannot start a thread.
+    """
+    global _sampler, _has_hooks  # noqa: PLW0603 - a process has one probe
+    if os.environ.get("GPUMON_PROBE") == "0" or vars(sys).get(_MARK) == os.getpid():
+        return
+    vars(sys)[_MARK] = os.getpid()
+    _sampler = Sampler(opens_at, _observe)
+    if not _has_hooks:
+        _has_hooks = True
+        atexit.register(_at_exit)
+        os.register_at_fork(after_in_child=_after_fork)
+    try:
+        _sampler.start()
+    except BaseException:  # also what a signal handler of the program raises, which may be after the start
+        if not _sampler.has_started:
+            del vars(sys)[_MARK]
+        raise
+
+
+def stop() -> None:
+    """Stop the probe. It can be started again."""
+    _sampler.stop(_STOP_TIMEOUT_SECONDS)
+    vars(sys).pop(_MARK, None)
+
+
+def start_at_cuda_init() -> None:
+    """Start the probe; PyTorch calls this on the thread that creates its first CUDA context."""
+    try:
+        start("live")
+        _observe()
+    except Exception:  # PyTorch would raise it in the program
+        log_exception()
+
+
+def _observe() -> None:
+    """Register the OOM observer with PyTorch; once, because PyTorch keeps observers until the process ends."""
+    global _is_observing  # noqa: PLW0603 - the allocator belongs to the process
+    if not _is_observing:
+        _is_observing = True
+        try:
+            _sampler.torch.observe_out_of_memory(_on_out_of_memory)
+        except Exception:  # cudaMallocAsync and old releases have no observers
+            log_exception()
+
+
+def _on_out_of_memory(ordinal: int, requested_bytes: int, limit_bytes: int, free_bytes: int) -> None:
+    if _MARK in vars(sys):  # PyTorch calls its observers even after the probe was stopped
+        _sampler.oom_writer.write(ordinal, requested_bytes, limit_bytes, free_bytes)
+
+
+def _at_exit() -> None:
+    _sampler.stop(_STOP_TIMEOUT_SECONDS)
+
+
+def _after_fork() -> None:
+    """Close what a forked child has inherited; the child gets its own probe if it creates a CUDA context."""
+    try:
+        _sampler.abandon()
+        if _MARK in vars(sys) and not _sampler.torch.call_on_cuda_init(start_at_cuda_init):
+            start("live")
+    except Exception:  # the probe ends silently and the program goes on
+        log_exception()
+
+
+_sampler = Sampler("live", _observe)

@@ -1,0 +1,194 @@
+"""The state of one open gpumon: one `ViewState` for each draw, and everything that the user can change."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from gpumon.core.inbox import Bell
+from gpumon.core.store import Store
+from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
+from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Thresholds
+from gpumon.session.background import Deliver, ResultT, run_in_background
+from gpumon.session.costs import CostSample, measure
+from gpumon.session.frame_session import FrameSession
+from gpumon.session.pace import change_pace, seek_by
+from gpumon.session.probe_registry import ProbeRegistry, Watcher
+from gpumon.session.view_state import ProbesState, ViewState
+from gpumon.session.workload_controller import WorkloadController
+from gpumon.streams.base import Stream, SupportsCallStats, SupportsOnDemand
+from gpumon.streams.replay import DEMO_TITLE, open_demo
+
+_RATE_SECONDS: Final = 10.0
+"""Rates of costs are those of this time."""
+_MAX_COST_SAMPLES: Final = 200
+
+
+class Bells(NamedTuple):
+    """Called from any thread when something has arrived that the session has to drain."""
+
+    frames: Bell
+    runs: Bell
+    probes: Bell
+
+
+class Demand(NamedTuple):
+    """What the open screens show of the values that are expensive to read.
+
+    Attributes:
+        device_keys: Devices in detail, by `Device.key`.
+        costs: Whether gpumon's own costs are shown.
+        probes: Whether the probes are shown.
+    """
+
+    device_keys: frozenset[str] = frozenset()
+    costs: bool = False
+    probes: bool = False
+
+
+class AppSession:
+    """Frames, alerts, runs, probes and costs.
+
+    Args:
+        stream: Source of the frames; started by the caller.
+        bells: What to ring.
+        deliver: Calls a function in the thread that draws; may be called from any thread.
+        open_watcher: Makes the connection to the probes.
+        history_seconds: Length of the history.
+        thresholds: The values from which on a metric raises an alert.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        bells: Bells,
+        deliver: Deliver,
+        open_watcher: Callable[[], Watcher],
+        *,
+        history_seconds: float = DEFAULT_HISTORY_SECONDS,
+        thresholds: Thresholds = DEFAULT_THRESHOLDS,
+    ) -> None:
+        self.home = FrameSession(stream, history_seconds, thresholds)
+        """What gpumon was started with; only its frames can be of the GPUs that workloads and probes use."""
+        self.workloads = WorkloadController(bells.runs, self._in_background)
+        self.probes = ProbeRegistry(open_watcher, bells.probes, self._in_background)
+        self._bells = bells
+        self._deliver = deliver
+        self._history_seconds = history_seconds
+        self._thresholds = thresholds
+        self._demo: FrameSession | None = None
+        self._demand = Demand()
+        self._cost_samples: deque[CostSample] = deque(maxlen=_MAX_COST_SAMPLES)
+        if self.home.is_this_host:
+            self.home.on_frame += [
+                self.probes.observe,
+                lambda frame: self.workloads.registry.observe(frame, self.home.store),
+            ]
+
+    @property
+    def shown(self) -> FrameSession:
+        """The demo while it is open, else what gpumon was started with."""
+        return self._demo or self.home
+
+    @property
+    def stream(self) -> Stream:
+        """The stream that is shown."""
+        return self.shown.stream
+
+    @property
+    def store(self) -> Store:
+        """The store that is shown."""
+        return self.shown.store
+
+    @property
+    def can_toggle_demo(self) -> bool:
+        """Whether there is a demo to open or to close."""
+        return self.home.stream.title != DEMO_TITLE
+
+    def start(self) -> None:
+        """Ring for frames from now on."""
+        self.home.stream.inbox.on_arrival(self._bells.frames)
+
+    def drain_frames(self) -> None:
+        """Apply every frame that has arrived, of the hidden frame session too."""
+        self.home.drain()
+        if self._demo is not None:
+            self._demo.drain()
+
+    def drain_runs(self) -> None:
+        """Apply the events of all runs."""
+        self.workloads.drain(self.home.store.frame if self.home.is_this_host else None)
+
+    def toggle_pause(self) -> None:
+        """Pause or resume; frames, alerts and probes freeze together."""
+        self.shown.toggle_pause()
+        self.probes.freeze(self.home.is_paused)
+
+    def change_pace(self, direction: int) -> None:
+        """Make the stream that is shown faster (1) or slower (-1)."""
+        change_pace(self.stream, direction)
+
+    def seek_by(self, seconds: float) -> None:
+        """Move the recording that is shown."""
+        seek_by(self.stream, seconds)
+
+    def toggle_demo(self) -> None:
+        """Open the bundled recording, or go back to what gpumon was started with.
+
+        Raises:
+            CommandError: The recording cannot be opened.
+        """
+        if self._demo is not None:
+            self._demo.stream.close()
+            self._demo = None
+            self.home.unhide()
+            return
+        recording = open_demo()
+        recording.start()
+        self.home.hide()
+        self._demo = FrameSession(recording, self._history_seconds, self._thresholds)
+        recording.inbox.on_arrival(self._bells.frames)
+
+    def set_demand(self, demand: Demand) -> None:
+        """Read what the open screens show, and no longer what they do not."""
+        stream = self.stream
+        if isinstance(stream, SupportsOnDemand):
+            stream.request_on_demand(demand.device_keys)
+        if isinstance(stream, SupportsCallStats):
+            stream.set_call_stats(demand.costs)
+        self.probes.set_shown(demand.probes)
+        if not demand.costs:
+            self._cost_samples.clear()
+        self._demand = demand
+
+    def view_state(self, terminal_bytes: int | None = None) -> ViewState | None:
+        """The state to draw; None while the screen keeps what it shows.
+
+        Args:
+            terminal_bytes: Bytes sent to the terminal up to now.
+        """
+        state = self.shown.view_state()
+        if state is None:
+            return None
+        if self._demand.costs:
+            self._measure(terminal_bytes)
+        return state._replace(
+            workloads=self.workloads.state(),
+            probes=self.probes.state() if state.is_this_host else ProbesState(),
+            costs=tuple(self._cost_samples),
+        )
+
+    def close(self) -> None:
+        """Stop all workloads and close every stream; waits for nothing. Guard processes end workloads that remain."""
+        self.workloads.registry.cancel_all()
+        self.probes.close()
+        for frames in (self.shown, self.home):
+            frames.stream.close()
+
+    def _measure(self, terminal_bytes: int | None) -> None:
+        samples = self._cost_samples
+        samples.append(measure(self.shown, terminal_bytes))
+        while samples[-1].at_seconds - samples[0].at_seconds > _RATE_SECONDS:
+            samples.popleft()
+
+    def _in_background(self, work: Callable[[], ResultT], then: Callable[[ResultT], None]) -> None:
+        run_in_background(work, then, self._deliver)

@@ -1,0 +1,174 @@
+"""A stream and what is made of its frames: their store, alerts, the pause, and the silence when none arrive."""
+
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from gpumon.core.episodes import HistoryEventKind
+from gpumon.core.model import Frame
+from gpumon.core.store import Store
+from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
+from gpumon.core.units import age_text
+from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Alert, AlertHistory, EndedAlert, Severity, Thresholds
+from gpumon.session.pace import source_text
+from gpumon.session.view_state import ViewState
+from gpumon.streams.base import Adjustable, Discontinuity, Seekable, Stream
+
+MIN_SILENCE_SECONDS: Final = 2.5
+"""A shorter gap between frames is not reported, however short the interval: a slow sample or a lost packet."""
+
+_RECORDED_BY_STORE: Final = ("gpu_", "xid-")
+"""Prefixes of the ids of alerts whose events the store itself records."""
+_NO_FRAME: Final = Frame(0.0, 0.0, 0.0)
+_WAITING: Final = Alert(
+    "waiting",
+    Severity.INFO,
+    "Waiting for the first values.",
+    "A driver that was not in use takes some seconds to start.",
+)
+
+
+class _Frozen(NamedTuple):
+    """What a paused screen shows."""
+
+    frame: Frame
+    alerts: tuple[Alert, ...]
+    alerts_over: tuple[EndedAlert, ...]
+
+
+class FrameSession:
+    """The frames of one stream.
+
+    Args:
+        stream: Source of the frames; started by the caller.
+        history_seconds: Length of the history.
+        thresholds: The values from which on a metric raises an alert.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        history_seconds: float = DEFAULT_HISTORY_SECONDS,
+        thresholds: Thresholds = DEFAULT_THRESHOLDS,
+    ) -> None:
+        self.stream = stream
+        self.store = Store(history_seconds=history_seconds)
+        self.arrived_at = time.monotonic()
+        self.on_frame: list[Callable[[Frame], None]] = []
+        """Called with every frame, after it was applied."""
+        self.frames_taken = 0
+        self.frames_merged = 0
+        """Frames that were not drawn, because a newer one had arrived already."""
+        self.frames_late = 0
+        """Frames whose sample took longer than the interval, so that the next one was late."""
+        self.alert_history = AlertHistory(thresholds)
+        self._alerts: tuple[Alert, ...] = ()
+        self._frozen: _Frozen | None = None
+        self._has_frame = False
+        self._is_paused_by_hiding = False
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the screen is paused. A recording itself pauses; live frames still go into the history."""
+        return self.stream.position.paused if isinstance(self.stream, Seekable) else self._frozen is not None
+
+    def toggle_pause(self) -> None:
+        """Pause, or resume."""
+        if isinstance(self.stream, Seekable):
+            self.stream.set_paused(not self.stream.position.paused)
+        elif self._frozen is not None:
+            self._frozen = None
+        elif self.store.frame is not None:
+            self._frozen = _Frozen(self.store.frame, self._alerts, tuple(self.alert_history.ended))
+
+    def hide(self) -> None:
+        """Pause a recording while another frame session is shown."""
+        if isinstance(self.stream, Seekable) and not self.is_paused:
+            self.stream.set_paused(True)
+            self._is_paused_by_hiding = True
+
+    def unhide(self) -> None:
+        """Resume a recording that `hide` has paused."""
+        if isinstance(self.stream, Seekable) and self._is_paused_by_hiding:
+            self.stream.set_paused(False)
+        self._is_paused_by_hiding = False
+
+    def drain(self) -> None:
+        """Apply every frame that has arrived."""
+        arrivals = self.stream.inbox.drain()
+        taken_before = self.frames_taken
+        for arrival in arrivals:
+            if isinstance(arrival, Discontinuity):
+                self.store.clear()
+                self.alert_history.clear()
+            else:
+                self.store.apply(arrival)
+                self._check_alerts(arrival)
+                for callback in tuple(self.on_frame):
+                    callback(arrival)
+                self.frames_taken += 1
+                self.frames_late += (arrival.sweep.seconds or 0.0) > arrival.interval_seconds
+        self.frames_merged += max(0, self.frames_taken - taken_before - 1)
+        if arrivals:
+            self.arrived_at = time.monotonic()
+
+    @property
+    def is_this_host(self) -> bool:
+        """Whether the frames come from a collector that gpumon started on this host."""
+        return isinstance(self.stream, Adjustable) and not isinstance(self.stream, Seekable)
+
+    @property
+    def silence_seconds(self) -> float:
+        """How long no frame has arrived, if that is too long; otherwise, and for a recording, 0."""
+        frame = self.store.frame
+        if frame is None or isinstance(self.stream, Seekable) or self._frozen is not None:
+            return 0.0
+        silence = time.monotonic() - self.arrived_at
+        expected = max(frame.interval_seconds, frame.sweep.seconds or 0.0)
+        return silence if silence > max(1.5 * expected + 0.5, MIN_SILENCE_SECONDS) else 0.0
+
+    def view_state(self) -> ViewState | None:
+        """The state to draw, without workloads, probes and costs.
+
+        Returns:
+            None while the screen keeps what it shows: after a jump in time, until the next frame arrives.
+        """
+        frame = self.store.frame if self._frozen is None else self._frozen.frame
+        if frame is None and self._has_frame:
+            return None
+        self._has_frame = frame is not None
+        silence = self.silence_seconds
+        return ViewState(
+            store=self.store,
+            frame=frame or _NO_FRAME,
+            alerts=self._shown_alerts(frame, silence),
+            source=source_text(self.stream, frame, paused=self.is_paused),
+            silence_seconds=silence,
+            is_this_host=self.is_this_host,
+            alerts_over=tuple(self.alert_history.ended) if self._frozen is None else self._frozen.alerts_over,
+            thresholds=self.alert_history.thresholds,
+            is_paused=self.is_paused,
+        )
+
+    def _check_alerts(self, frame: Frame) -> None:
+        """Apply the rules to a frame; each start and end of an alert above info is an event of its device."""
+        self._alerts = tuple(self.alert_history.check(frame))
+        for alert, has_begun in self.alert_history.changes:
+            history = self.store.of_device(alert.device_key or "")
+            if history is not None and not alert.id.startswith(_RECORDED_BY_STORE):
+                text = alert.title if has_begun else f"{alert.title}: over"
+                history.note(frame.monotonic_seconds, HistoryEventKind.DEVICE, text)
+
+    def _shown_alerts(self, frame: Frame | None, silence: float) -> tuple[Alert, ...]:
+        problem = self.stream.problem
+        first: tuple[Alert, ...] = ()
+        if problem is not None:
+            first = (Alert(problem.code.value, Severity.CRITICAL, problem.reason, problem.remedy),)
+        elif frame is None:
+            first = (_WAITING,)
+        elif silence:
+            title = f"No values for {age_text(silence)}: the collector, or the link to it, is silent."
+            first = (Alert("silence", Severity.CRITICAL, title, "Every value on the screen is older by this much."),)
+        if frame is None:
+            return first
+        return first + (self._alerts if self._frozen is None else self._frozen.alerts)

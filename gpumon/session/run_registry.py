@@ -1,0 +1,92 @@
+"""All runs of workloads of this gpumon."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from gpumon.core.model import Frame
+from gpumon.core.store import Store
+from gpumon.jobs.catalogue import JobRequest, WorkloadInfo
+from gpumon.jobs.interpreter import Interpreter
+from gpumon.jobs.parameters import Value
+from gpumon.operations.run_target import RunTarget
+from gpumon.operations.workload import WorkloadRun, busy_reason
+
+_MAX_ENDED: Final = 50
+
+
+class RunRegistry:
+    """All runs, the newest first.
+
+    Args:
+        ring: Called from any thread when a run has new events.
+    """
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self.runs: list[WorkloadRun] = []
+        self.created_seconds = time.time()
+        """Unix time; results that were saved before are those of earlier sessions."""
+        self._ring = ring
+        self._started_count = 0
+        self._marks_drawn: WeakKeyDictionary[WorkloadRun, int] = WeakKeyDictionary()
+
+    @property
+    def running(self) -> list[WorkloadRun]:
+        """Runs that have not ended."""
+        return [run for run in self.runs if not run.ended]
+
+    def start(
+        self, workload: WorkloadInfo, target: RunTarget, parameters: Mapping[str, Value], python: Interpreter
+    ) -> WorkloadRun:
+        """Start a workload.
+
+        Raises:
+            ValueError: Another workload runs on that target; the text is a sentence.
+        """
+        return self._start(JobRequest(workload, target.device, parameters, python.path, target.environment), target)
+
+    def start_again(self, run: WorkloadRun) -> WorkloadRun:
+        """Start the same workload again with the same parameters.
+
+        Raises:
+            ValueError: Another workload runs on that target; the text is a sentence.
+        """
+        return self._start(run.request, run.target)
+
+    def drain(self) -> None:
+        """Apply the events of all runs that have arrived."""
+        for run in self.running:
+            run.drain()
+
+    def observe(self, frame: Frame, store: Store) -> None:
+        """Record the state of the runs' GPUs, and mark start and end of each run on the history of its GPU."""
+        for run in self.runs:
+            has_begun = run.state.began_seconds is not None
+            marks = has_begun + (has_begun and run.ended)
+            drawn = self._marks_drawn.get(run, 0)
+            if run.ended and drawn == marks:
+                continue
+            run.observe(frame)
+            if run.device is not None:
+                for _ in range(marks - drawn):
+                    store.mark(run.device.key)
+                self._marks_drawn[run] = marks
+
+    def cancel_all(self) -> None:
+        """Ask all runs to stop."""
+        for run in self.running:
+            run.cancel()
+
+    def _start(self, request: JobRequest, target: RunTarget) -> WorkloadRun:
+        refusal = busy_reason(self.runs, target)
+        if refusal:
+            raise ValueError(refusal)
+        self._started_count += 1
+        run = WorkloadRun(request, target, key=str(self._started_count))
+        self.runs.insert(0, run)
+        for old in [run for run in self.runs if run.ended][_MAX_ENDED:]:
+            self.runs.remove(old)
+        run.job.inbox.on_arrival(self._ring)
+        run.start()
+        return run

@@ -1,0 +1,133 @@
+"""The state of one moment, from which a screen is drawn."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from gpumon.core.model import Frame
+from gpumon.core.problems import Problem
+from gpumon.core.store import Store
+from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Alert, EndedAlert, Thresholds
+from gpumon.jobs.catalogue import Catalogue
+from gpumon.jobs.interpreter import Interpreter
+from gpumon.operations.workload import WorkloadRun
+from gpumon.probe.messages import Answer, Probe, RequestKind
+from gpumon.session.costs import CostSample
+from gpumon.session.memory_history import MemoryHistory
+
+EarlierResult = Mapping[str, Any]
+_NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+
+class WorkloadsState(NamedTuple):
+    """Workloads and their runs.
+
+    Attributes:
+        runs: All runs of this gpumon, the newest first.
+        catalogue: The workloads that can be run, or None while gpumon searches for them.
+        interpreter: The Python that workloads run with, why there is none, or None while gpumon searches for one.
+        earlier: Saved results of earlier sessions, the newest first.
+        now_seconds: Unix time of the draw; runs do not freeze with the screen.
+    """
+
+    runs: tuple[WorkloadRun, ...] = ()
+    catalogue: Catalogue | None = None
+    interpreter: Interpreter | Problem | None = None
+    earlier: tuple[EarlierResult, ...] = ()
+    now_seconds: float = 0.0
+
+    @property
+    def running_count(self) -> int:
+        """How many runs have not ended."""
+        return sum(not run.ended for run in self.runs)
+
+    def run(self, key: str) -> WorkloadRun | None:
+        """The run with a key, or None once it was dropped from the list."""
+        return next((run for run in self.runs if run.key == key), None)
+
+
+class ProbeRequest(NamedTuple):
+    """A request to a probe, and its answer.
+
+    Attributes:
+        kind: The request.
+        requested_monotonic: When it was sent, in monotonic seconds.
+        refusal: Why it was not sent, in a sentence; empty if it was.
+        answer: The answer, or None while there is none.
+        answered_monotonic: When the answer arrived, in monotonic seconds.
+    """
+
+    kind: RequestKind
+    requested_monotonic: float
+    refusal: str = ""
+    answer: Answer | None = None
+    answered_monotonic: float = 0.0
+
+
+class OomNotice(NamedTuple):
+    """A process ran out of memory, and its probe wrote a file.
+
+    Attributes:
+        pid: The process.
+        path: The file.
+        time_seconds: Unix time.
+    """
+
+    pid: int
+    path: str
+    time_seconds: float
+
+
+class ProbesState(NamedTuple):
+    """The probes of this host; while the screen is paused, as they were when it was paused.
+
+    Attributes:
+        probes: Connected probes by PID.
+        now_monotonic: The moment of ``probes``, in monotonic seconds.
+        problems: Why some probes cannot be read.
+        ooms: Processes that ran out of memory, the newest last.
+        histories: Memory of each process on each device, by PID and `Device.key`. The histories themselves go on while
+            the screen is paused; the time range that is drawn ends at the frame.
+        requests: Requests to probes by the number in `ProbeRequested`; they do not freeze.
+        clock_monotonic: Time of the draw in monotonic seconds, for the age of requests and answers.
+    """
+
+    probes: Mapping[int, Probe] = _NONE
+    now_monotonic: float = 0.0
+    problems: tuple[Problem, ...] = ()
+    ooms: tuple[OomNotice, ...] = ()
+    histories: Mapping[tuple[int, str], MemoryHistory] = _NONE
+    requests: Mapping[int, ProbeRequest] = _NONE
+    clock_monotonic: float = 0.0
+
+
+class ViewState(NamedTuple):
+    """One moment, ready to be drawn.
+
+    Attributes:
+        store: History of the devices; not a copy. The time range that is drawn ends at the frame.
+        frame: The moment.
+        alerts: Current alerts, the most severe first.
+        source: ByteSource of the frames and its state, such as ``live every 1 s``.
+        silence_seconds: How long no frame has arrived, if that is too long; every value is older by as much.
+        is_this_host: Whether the GPUs are those of the host that gpumon runs on.
+        alerts_over: Alerts that have ended, the oldest first.
+        thresholds: The values from which on a metric raises an alert.
+        is_paused: Whether the screen is paused.
+        workloads: Workloads and their runs.
+        probes: Probes of this host; empty while the frames are not of this host.
+        costs: Samples of gpumon's own costs over the last seconds, the newest last; empty unless a screen shows them.
+    """
+
+    store: Store
+    frame: Frame
+    alerts: tuple[Alert, ...]
+    source: str
+    silence_seconds: float = 0.0
+    is_this_host: bool = False
+    alerts_over: tuple[EndedAlert, ...] = ()
+    thresholds: Thresholds = DEFAULT_THRESHOLDS
+    is_paused: bool = False
+    workloads: WorkloadsState = WorkloadsState()
+    probes: ProbesState = ProbesState()
+    costs: tuple[CostSample, ...] = ()

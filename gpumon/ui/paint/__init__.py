@@ -1,1 +1,0 @@
-"""Values to lines: pure functions, tested without an app."""

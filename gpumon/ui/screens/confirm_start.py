@@ -1,0 +1,74 @@
+"""The question before a workload starts whose GPU is in use by other processes, or that asks for confirmation."""
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.widgets import Button, Static
+
+from gpumon.core.units import MISSING, bytes_text, counted
+from gpumon.operations.workload import StartQuestion
+from gpumon.present.workload_text import resources_text
+from gpumon.ui.screens.base import BaseModalScreen
+
+
+class ConfirmStartDialog(BaseModalScreen[bool]):
+    """Says why gpumon asks, which processes use the GPU, and what the workload will use.
+
+    Args:
+        question: What the user must confirm.
+    """
+
+    AUTO_FOCUS: ClassVar[str] = "#no"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Start", id="confirm.yes", tooltip="Start the workload anyway"),
+        Binding("n,escape", "answer(False)", "Cancel", id="confirm.no", tooltip="Do not start the workload"),
+        Binding("left,up", "app.focus_previous", "Previous", show=False, id="confirm.left", tooltip="Previous button"),
+        Binding("right,down", "app.focus_next", "Next", show=False, id="confirm.right", tooltip="Next button"),
+    ]
+
+    def __init__(self, question: StartQuestion) -> None:
+        super().__init__()
+        self.run = question.run
+        self._text = question_text(question)
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(self._text, markup=False)
+            with Horizontal():
+                yield Button("Cancel (n)", id="no", compact=True)
+                yield Button("Start anyway (y)", id="yes", variant="warning", compact=True)
+
+    @on(Button.Pressed)
+    def answer_by_button(self, pressed: Button.Pressed) -> None:
+        """Answer with the button that was pressed."""
+        self.dismiss(pressed.button.id == "yes")
+
+    def action_answer(self, confirmed: bool) -> None:
+        self.dismiss(confirmed)
+
+
+def question_text(question: StartQuestion) -> str:
+    """What the dialog says."""
+    state, name = question.run.state, question.run.request.workload.name
+    lines = [f"{name} asks for confirmation. {state.confirmation_reason}", ""] if state.confirmation_reason else []
+    lines += _other_process_lines(question) if question.others else []
+    lines.append(f"{name} will use at most: {resources_text(state.plan)}.")
+    slower = "The other processes will run slower meanwhile. " if question.others else ""
+    return "\n".join([*lines, f"{slower}Start anyway?", ""])
+
+
+def _other_process_lines(question: StartQuestion) -> list[str]:
+    processes = counted(len(question.others), "other process")
+    lines = [f"{question.run.target.label} is in use by {processes}:", ""]
+    for device, process, memory_bytes in question.others:
+        held = bytes_text(memory_bytes)
+        if process is None:
+            lines.append(f"  GPU {device.label}  a process that is not visible from here holds {held}")
+            continue
+        command = process.command or "exited, or in another PID namespace"
+        lines.append(f"  GPU {device.label}  {process.user or MISSING}  PID {process.pid}  holds {held}")
+        lines.append(f"    {command}")
+    return [*lines, ""]

@@ -1,0 +1,44 @@
+"""Corrections of the pinned version of Textual, each with the test that fails without it.
+
+Importing the module applies them. They replace names of Textual that are not public, so each needs a look when the
+version changes.
+"""
+
+from codecs import IncrementalDecoder, getincrementaldecoder
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+
+from textual import events
+from textual._styles_cache import StylesCache
+from textual._xterm_parser import XTermParser
+from textual.drivers import linux_driver
+from textual.keys import KEY_TO_UNICODE_NAME
+
+_UNREADABLE_KEY = "unreadable"
+"""No binding has this name."""
+
+
+class TolerantParser(XTermParser):
+    """A parser for which a key that has no character (``ESC [ 1114112 u``) is a key that does nothing, not an error."""
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        try:
+            yield from super()._sequence_to_key_events(sequence, alt)
+        except (ValueError, OverflowError):
+            yield events.Key(_UNREADABLE_KEY, None)
+
+
+def _tolerant_decoder(encoding: str) -> Callable[[], IncrementalDecoder]:
+    """A decoder for which a byte that is not UTF-8 is U+FFFD: a Latin-1 terminal and a paste send such bytes."""
+    return partial(getincrementaldecoder(encoding), "replace")
+
+
+linux_driver.getincrementaldecoder = _tolerant_decoder  # type: ignore[attr-defined, assignment]
+linux_driver.XTermParser = TolerantParser  # type: ignore[attr-defined]
+
+# The cache of Textual's method keeps the lines of 1024 removed widgets alive, because its key contains the instance.
+_inner_outer = partial(StylesCache.get_inner_outer.__wrapped__, StylesCache)
+StylesCache.get_inner_outer = staticmethod(lru_cache(1024)(_inner_outer))  # type: ignore[assignment]
+
+# Without the character of a key, the footer shows the key while a text field consumes it.
+KEY_TO_UNICODE_NAME.update(plus="PLUS SIGN", minus="HYPHEN-MINUS", slash="SOLIDUS")

@@ -1,0 +1,44 @@
+"""A few lines of text that repaint only when they change."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from gpumon.present.paint.line import Line
+from gpumon.ui.widgets.role_styles import ROLE_CLASSES, RoleStyles
+
+
+class TextLines(Widget):
+    """Lines of text; the height is their number."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(ROLE_CLASSES)
+    DEFAULT_CSS = "TextLines { height: 1; width: 1fr; &.-empty { display: none; } }"
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name for it
+        super().__init__(id=id, classes="-empty")
+        self._lines: list[Line] = []
+        self._role_styles = RoleStyles(self)
+
+    def show(self, lines: Sequence[Line]) -> None:
+        """Replace the lines."""
+        before, self._lines = self._lines, list(lines)
+        if len(before) != len(lines):
+            self.styles.height = len(lines)
+            self.set_class(not lines, "-empty")
+            self.refresh(layout=True)
+            return
+        width = self.size.width
+        changed = [row for row, (old, new) in enumerate(zip(before, lines, strict=True)) if old != new]
+        if changed:
+            self.refresh(*(Region(0, row, width, 1) for row in changed))
+
+    def render_line(self, y: int) -> Strip:
+        line = self._lines[y] if y < len(self._lines) else ()
+        return self._role_styles.strip(line, self.size.width)
+
+    def notify_style_update(self) -> None:
+        self._role_styles.clear()
+        super().notify_style_update()

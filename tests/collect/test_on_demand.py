@@ -1,0 +1,391 @@
+"""Which devices are sampled on demand, how often, and what is freed afterward."""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from gpumon.collect.calls import Abandoned, CallsInFlight
+from gpumon.collect.device import DeviceReader
+from gpumon.collect.nvml import Nvml
+from gpumon.collect.nvml_session import NvmlSession
+from gpumon.collect.on_demand import (
+    DRIVER_SHARE,
+    NOT_BUSY,
+    NOT_SELECTED,
+    ON_DEMAND_METRICS,
+    SAMPLE_SECONDS,
+    SamplingBudget,
+)
+from gpumon.collect.processes import ProcessTable
+from gpumon.core.model import Device, Frame
+from gpumon.core.problems import ProblemCode
+from gpumon.streams.base import SupportsOnDemand
+from gpumon.streams.live import LiveStream
+from tests.collect.conftest import Live
+from tests.collect.fake import LOST, NOT_SUPPORTED, UNKNOWN, FakeGpm, FakeNvml
+from tests.collect.proc import add_process
+from tests.collect.test_calls import log_after
+from tests.nvml_mock import NvmlMock
+
+ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
+SHARES = "nvmlDeviceGetProcessUtilization"
+SAMPLE = "nvmlGpmSampleGet"
+
+
+class Room:
+    """Devices of a fake driver, read in turn on a separate clock, on which each sample costs time."""
+
+    def __init__(self, proc: Path, devices: int = 1, cost: float = 0.0) -> None:
+        add_process(proc, 4000)
+        self.now = 100.0
+        self.cost = cost
+        self.fake = FakeNvml(devices)
+        self.gpm = FakeGpm(self.fake)
+        self.fake.answer(ENERGY, lambda handle: int(self.now * 500_000))
+        self.fake.answer(SHARES, lambda handle, seen: [])
+        self.looks: list[tuple[float, int]] = []
+        self.fake.answer(SAMPLE, self._sample)
+        in_flight = CallsInFlight(lambda: self.now)
+        self.api = Nvml(library=self.fake, in_flight=in_flight)
+        self.budget = SamplingBudget(in_flight.clock)
+        self.readers = [
+            DeviceReader(self.api, index, ProcessTable(in_flight, proc), self.budget) for index in range(devices)
+        ]
+
+    def _sample(self, handle: int, sample: object) -> None:
+        self.looks.append((self.now, handle))
+        self.now += self.cost
+
+    def look(self, *devices: int) -> None:
+        self.budget.keys = frozenset(f"GPU-{device}" for device in devices)
+
+    def tick(self, seconds: float = 1.0) -> list[Device]:
+        """Reads all devices, then advances the clock."""
+        tick = self.now
+        self.budget.start_sweep()
+        devices = [reader.read(tick, 10_000) for reader in self.readers]
+        self.now = max(self.now, tick + seconds)
+        return devices
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Room:
+    return Room(tmp_path)
+
+
+def sm_percent(device: Device) -> float | None:
+    assert device.processes is not None
+    return device.processes[0].sm_percent
+
+
+def test_without_a_selected_device_no_call_is_made_and_the_reason_is_shown(room: Room) -> None:
+    for _ in range(5):
+        (device,) = room.tick()
+    assert not room.fake.count().keys() & {ENERGY, SHARES, SAMPLE, "nvmlGpmSampleAlloc", "nvmlGpmQueryDeviceSupport"}
+    assert not set(ON_DEMAND_METRICS) & set(device.readings)
+    assert {device.problems[metric] for metric in ON_DEMAND_METRICS} == {NOT_SELECTED, NOT_BUSY}
+    assert device.problems["sm_activity_percent"] == NOT_BUSY
+    assert device.processes is not None
+    assert device.processes[0].problems["sm_percent"] == NOT_SELECTED
+
+
+def test_the_second_sample_of_a_selected_device_has_all_values(room: Room) -> None:
+    room.tick()
+    room.look(0)
+    (first,) = room.tick()
+    assert first.problems["sm_activity_percent"].code is ProblemCode.NOT_READ
+    assert first.get("energy_joules") == 0
+    (second,) = room.tick()
+    assert set(ON_DEMAND_METRICS) <= set(second.readings)
+    assert not set(ON_DEMAND_METRICS) & set(second.problems)
+    assert second.get("energy_joules") == 500
+    assert sm_percent(second) == 0
+
+
+def test_only_the_selected_device_is_sampled(tmp_path: Path) -> None:
+    room = Room(tmp_path, 3)
+    room.look(1)
+    for _ in range(3):
+        devices = room.tick()
+    assert ["sm_activity_percent" in device.readings for device in devices] == [False, True, False]
+    assert {device for _, device in room.looks} == {1}
+
+
+def test_a_device_without_a_uuid_is_selected_by_its_index(room: Room) -> None:
+    room.budget.keys = frozenset({"index:0"})
+    room.tick()
+    assert "sm_activity_percent" in room.tick()[0].readings
+
+
+def test_a_selected_device_is_sampled_once_a_second_at_any_interval(room: Room) -> None:
+    room.look(0)
+    for _ in range(50):
+        room.tick(0.1)
+    times = [when for when, _ in room.looks]
+    assert len(times) in {5, 6}
+    assert min(later - earlier for earlier, later in pairwise(times)) >= SAMPLE_SECONDS - 1e-6
+
+
+def test_between_two_samples_the_last_one_is_shown(room: Room) -> None:
+    room.look(0)
+    room.tick(1.0)
+    room.tick(0.1)
+    (between,) = room.tick(0.1)
+    assert len(room.looks) == 2
+    assert set(ON_DEMAND_METRICS) <= set(between.readings)
+
+
+@pytest.mark.parametrize(("devices", "cost"), [(1, 0.005), (1, 0.05), (8, 0.005), (8, 0.02)])
+def test_samples_stay_within_the_budget_and_every_device_has_its_turn(
+    tmp_path: Path, devices: int, cost: float
+) -> None:
+    room = Room(tmp_path, devices, cost)
+    room.look(*range(devices))
+    began = room.now
+    while room.now < began + 200:
+        room.tick(0.1)
+    spent = len(room.looks) * cost
+    assert spent <= DRIVER_SHARE * (room.now - began + SAMPLE_SECONDS) + cost
+    turns = [sum(device == other for _, other in room.looks) for device in range(devices)]
+    assert max(turns) - min(turns) <= 1
+    assert min(turns) > 0
+    if devices * cost <= DRIVER_SHARE:
+        assert max(turns) >= 180
+    else:
+        assert spent >= 0.7 * DRIVER_SHARE * (room.now - began), "it is used as well"
+
+
+def test_a_device_that_hangs_or_is_gone_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
+    room = Room(tmp_path, 2)
+    room.look(0, 1, 7)
+    room.tick()
+    gone = room.readers.pop(0)
+    for _ in range(6):
+        room.tick()
+    assert sum(device == 1 for _, device in room.looks) >= 4
+    room.readers.insert(0, gone)
+    room.tick()
+    assert room.looks[-1][1] in {0, 1}
+
+
+def test_old_samples_are_not_shown(room: Room) -> None:
+    room.look(0)
+    room.tick()
+    room.cost = 0.9
+    (seen,) = room.tick()
+    assert "sm_activity_percent" in seen.readings
+    assert "sm_activity_percent" in room.tick(20)[0].readings
+    room.tick(20)
+    (old,) = room.tick()
+    assert len(room.looks) == 2  # the driver's time is used up
+    assert not set(ON_DEMAND_METRICS) & set(old.readings)
+    assert set(ON_DEMAND_METRICS) <= set(old.problems)
+
+
+def test_samples_are_freed_when_no_device_is_selected(room: Room) -> None:
+    room.look(0)
+    room.tick()
+    room.tick()
+    assert len(room.gpm.samples) == 2
+    room.look()
+    (device,) = room.tick()
+    assert room.gpm.samples == []
+    assert not set(ON_DEMAND_METRICS) & set(device.readings)
+    room.look(0)
+    room.tick()
+    (again,) = room.tick()
+    assert again.get("energy_joules") == 500 * 4  # since the first look
+    assert "sm_activity_percent" in again.readings
+
+
+@pytest.mark.parametrize(
+    ("call", "missing"),
+    [(SAMPLE, set(ON_DEMAND_METRICS) - {"energy_joules"}), (ENERGY, {"energy_joules"}), (SHARES, set())],
+)
+@pytest.mark.parametrize(("failure", "asked"), [(NOT_SUPPORTED, 1), (UNKNOWN, 5)])
+def test_a_source_that_fails_affects_only_its_metrics(
+    room: Room, call: str, missing: set[str], failure: Exception, asked: int
+) -> None:
+    room.fake.answer(call, failure)
+    room.look(0)
+    for _ in range(5):
+        (device,) = room.tick()
+    assert room.fake.count()[call] == asked
+    assert not missing & set(device.readings)
+    assert missing <= set(device.problems)
+    assert set(ON_DEMAND_METRICS) - missing <= set(device.readings)
+    assert (sm_percent(device) is None) is (call == SHARES)
+    room.look()
+    room.tick()
+    room.look(0)
+    room.tick()
+    (device,) = room.tick()
+    assert device.processes is not None
+    assert ("sm_percent" in device.processes[0].problems) is (call == SHARES)
+
+
+def test_invalid_values_are_missing(room: Room) -> None:
+    room.gpm.values |= {2: float("nan"), 3: 250.0, 20: 1e300, 12: -1.0}
+    room.look(0)
+    room.tick()
+    (device,) = room.tick()
+    wrong = {
+        "sm_activity_percent", "sm_occupancy_percent", "pcie_transmit_bytes_per_second", "fp32_activity_percent"
+    }  # fmt: skip
+    assert not wrong & set(device.readings)
+    assert {device.problems[metric].code for metric in wrong} == {ProblemCode.INVALID_VALUE}
+    assert set(ON_DEMAND_METRICS) - wrong <= set(device.readings)
+
+
+def test_a_device_that_is_lost_gives_its_samples_back(room: Room) -> None:
+    room.look(0)
+    room.tick()
+    room.readers[0].forget_handle()
+    assert room.gpm.samples == []
+    room.tick()
+    assert len(room.gpm.samples) == 2
+
+
+def test_a_sample_that_hung_is_repeated_when_the_device_is_back(room: Room) -> None:
+    def hung(*_: object) -> None:
+        raise Abandoned
+
+    room.look(0)
+    room.tick()
+    room.fake.answer(ENERGY, hung)
+    with suppress(Abandoned):
+        room.tick()
+    room.fake.answer(ENERGY, lambda handle: int(room.now * 500_000))
+    (device,) = room.tick()
+    assert set(ON_DEMAND_METRICS) <= set(device.readings)
+
+
+@pytest.fixture
+def session_of_two(tmp_path: Path) -> Callable[[FakeNvml], NvmlSession]:
+    def open_session(fake: FakeNvml) -> NvmlSession:
+        in_flight = CallsInFlight()
+        budget = SamplingBudget(in_flight.clock)
+        budget.keys = frozenset({"GPU-0", "GPU-1"})
+        session = NvmlSession.open(Nvml(library=fake, in_flight=in_flight), ProcessTable(in_flight, tmp_path), budget)
+        session.count_devices(0)
+        for now, slot in enumerate(session.slots, 1):
+            slot.read(100.0 * now, 0)
+        return session
+
+    return open_session
+
+
+def test_samples_go_with_their_devices_and_with_the_session(session_of_two: Callable[[FakeNvml], NvmlSession]) -> None:
+    fake = FakeNvml(2)
+    gpm = FakeGpm(fake)
+    session = session_of_two(fake)
+    assert len(gpm.samples) == 4
+    fake.answer("nvmlDeviceGetCount", 1)
+    session.count_devices(10)
+    assert len(gpm.samples) == 2
+    fake.count()
+    session.close()
+    assert gpm.samples == []
+    assert fake.calls[-1] == "nvmlShutdown"
+
+
+def test_samples_of_a_device_in_a_call_that_hangs_are_left_alone(
+    session_of_two: Callable[[FakeNvml], NvmlSession],
+) -> None:
+    fake = FakeNvml(2)
+    gpm = FakeGpm(fake)
+    session = session_of_two(fake)
+    session.slots[1].quarantined = True  # a thread may be writing to them
+    session.close()
+    assert len(gpm.samples) == 2
+
+
+def test_a_device_that_is_lost_during_a_sample_is_lost(session_of_two: Callable[[FakeNvml], NvmlSession]) -> None:
+    fake = FakeNvml(2)
+    gpm = FakeGpm(fake)
+    fake.answer(ENERGY, LOST, 1)
+    session = session_of_two(fake)
+    assert [slot.device.state.value for slot in session.slots] == ["ok", "lost"]
+    assert len(gpm.samples) == 2
+
+
+# From the screen's side of the pipe to the driver's library and back
+
+
+def seen(device: int) -> Callable[[Frame], bool]:
+    return lambda frame: len(frame.devices) > device and "sm_occupancy_percent" in frame.devices[device].readings
+
+
+def test_a_live_stream_selects_devices(live: Live, tmp_path: Path) -> None:
+    path = tmp_path / "calls.json"
+    watched = live(NVML_MOCK_LOG=str(path), NVML_MOCK_IDLE="1")
+    assert isinstance(watched.stream, SupportsOnDemand)
+    frame = watched.until(lambda frame: len(frame.devices) == 3)
+    watched.stream.request_on_demand([frame.devices[1].key])
+    frame = watched.until(seen(1))
+    assert not seen(0)(frame)
+    assert not seen(2)(frame)
+    assert frame.devices[1].get("sm_occupancy_percent") is not None
+    watched.stream.request_on_demand([frame.devices[2].key])
+    frame = watched.until(seen(2))
+    assert not seen(1)(frame)
+    watched.stream.request_on_demand([])
+    watched.until(lambda frame: not seen(2)(frame))
+    log = log_after(path, json.loads(path.read_text())["t"] + 0.5)
+    assert log["gpm_samples"] == 0
+
+
+def test_a_new_collector_receives_the_selection(live: Live) -> None:
+    watched = live(gpus=1)
+    frame = watched.until(lambda frame: bool(frame.devices))
+    watched.stream.request_on_demand([frame.devices[0].key])
+    watched.until(seen(0))
+    watched.fault("segv:nvmlDeviceGetPowerUsage")
+    watched.until(lambda frame: watched.stream.replaced > 0)
+    watched.heal()
+    watched.until(seen(0))
+
+
+def test_a_selection_before_the_start_is_kept(nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in nvml_mock.environment(1).items():
+        monkeypatch.setenv(name, value)
+    stream = LiveStream(0.1)
+    stream.request_on_demand(["index:0"])
+    stream.start()
+    try:
+        deadline = time.monotonic() + 15
+        while not any(seen(0)(frame) for frame in stream.inbox.drain() if isinstance(frame, Frame)):
+            assert time.monotonic() < deadline
+            stream.inbox.arrived.wait(1)
+    finally:
+        stream.close()
+
+
+def test_copies_keep_a_gpu_busy_that_computes_nothing(live: Live) -> None:
+    watched = live(gpus=1, NVML_MOCK_COPIES="1")
+    watched.stream.request_on_demand(["index:0"])
+    device = watched.until(seen(0)).devices[0]
+    assert device.get("utilization_gpu_percent") == 100
+    assert device.get("sm_activity_percent") == 0
+    assert device.get("pcie_receive_bytes_per_second") == 56_500 * (1 << 20)
+
+
+def test_a_chip_without_counters_has_a_problem(live: Live) -> None:
+    watched = live(gpus=1, NVML_MOCK_GPM="0")
+    watched.stream.request_on_demand(["index:0"])
+    device = watched.until(lambda frame: "energy_joules" in frame.devices[0].readings).devices[0]
+    assert device.problems["sm_activity_percent"].code is ProblemCode.NOT_SUPPORTED
+
+
+def test_slow_calls_are_made_less_often(live: Live, tmp_path: Path) -> None:
+    path = tmp_path / "calls.json"
+    watched = live(gpus=1, fault=f"slow:{ENERGY}=20000", NVML_MOCK_LOG=str(path))
+    watched.stream.request_on_demand(["index:0"])
+    watched.collect(5)
+    calls = log_after(path, 4)["calls"][ENERGY]
+    assert 2 <= calls <= 3, "20 ms are 1 % of 2 s"

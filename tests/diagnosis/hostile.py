@@ -1,0 +1,45 @@
+"""Lines that make a reader of logs slow: repeated and incomplete errors, all of them in one line."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from gpumon.diagnosis.catalogue import ERRORS
+from gpumon.diagnosis.known import Pattern
+from gpumon.diagnosis.patterns import squeezed
+from tests.diagnosis.texts import WORDINGS
+
+PATTERNS: Final[tuple[tuple[str, Pattern], ...]] = tuple(
+    (f"{error.id} {number}", pattern) for error in ERRORS for number, pattern in enumerate(error.patterns)
+)
+"""Every pattern of the catalogue, by the id of its error and its number."""
+ALL_NEEDLES: Final = " ".join(dict.fromkeys(pattern.needle for _, pattern in PATTERNS))
+_LINE_CHARACTERS: Final = 4000
+
+
+def repeated(pattern: Pattern) -> str:
+    """A line full of the needle."""
+    return (pattern.needle + " ") * (_LINE_CHARACTERS // len(pattern.needle))
+
+
+def almost(pattern: Pattern) -> str:
+    """A line of a log that contains the letters of the needle, but not the error."""
+    return "2026-11-20 12:00:01,123 ERROR trainer.py:88 " + next(
+        text for text in _changed(_matched(pattern)) if _is_almost(pattern, text)
+    )
+
+
+def _matched(pattern: Pattern) -> str:
+    """A text that the pattern matches: of a sample, or the needle, for the name of an error."""
+    matches = (re.search(pattern.regex, text, re.MULTILINE) for _, text in WORDINGS)
+    return next((match[0] for match in matches if match is not None), pattern.needle)
+
+
+def _changed(text: str) -> Iterator[str]:
+    """The text without one of its characters, the last one first, or with one more."""
+    yield from (text[:index] + text[index + 1 :] for index in reversed(range(len(text))))
+    yield f"{text}s"
+
+
+def _is_almost(pattern: Pattern, text: str) -> bool:
+    return squeezed(pattern.needle) in squeezed(text) and re.search(pattern.regex, text, re.MULTILINE) is None

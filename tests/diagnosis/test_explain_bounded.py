@@ -1,0 +1,200 @@
+"""The work per line and the memory are bounded, whatever a log contains. Attempts are counted, not timed."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pytest
+
+from gpumon.diagnosis import match as match_module
+from gpumon.diagnosis import scan
+from gpumon.diagnosis.explain import explain, explain_text
+from gpumon.diagnosis.known import Pattern
+from gpumon.diagnosis.match import MAX_MATCH
+from gpumon.diagnosis.patterns import dense, exact, literals, wrapped
+from gpumon.diagnosis.scan import blocks
+from tests.diagnosis.hostile import ALL_NEEDLES, PATTERNS, almost, repeated
+from tests.diagnosis.test_catalogue import example_strings, widest_match
+from tests.diagnosis.texts import samples_of
+
+XID: Final = "NVRM: Xid (PCI:0000:17:00): 13, pid=1234, name=python, Graphics Exception: ESR 0x504730=0x10009"
+OOM: Final = samples_of("oom")[0].splitlines()[0]
+LINES: Final = 5
+MAX_ATTEMPTS: Final = 50
+"""Per line. The needle with the most patterns has 24."""
+every_pattern = pytest.mark.parametrize("pattern", [pytest.param(pattern, id=name) for name, pattern in PATTERNS])
+
+
+class Work:
+    """Counts how often patterns are tried, and on how many characters."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.characters = 0
+
+    def counting(self, compiled: Callable[[str], re.Pattern[str]]) -> Callable[[str], "CountingPattern"]:
+        """A function whose patterns are counted."""
+        return lambda regex: CountingPattern(compiled(regex), self)
+
+
+class CountingPattern:
+    """A pattern that counts how often it is tried."""
+
+    def __init__(self, pattern: re.Pattern[str], work: Work) -> None:
+        self._pattern = pattern
+        self._work = work
+
+    def search(self, text: str, start: int) -> re.Match[str] | None:
+        self._count(len(text) - start)
+        return self._pattern.search(text, start)
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        self._count(len(text))
+        return self._pattern.finditer(text)
+
+    def _count(self, characters: int) -> None:
+        self._work.attempts += 1
+        self._work.characters += characters
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> Work:
+    counted = Work()
+    monkeypatch.setattr(match_module, "exact", counted.counting(exact))
+    monkeypatch.setattr(match_module, "wrapped", counted.counting(wrapped))
+    return counted
+
+
+@every_pattern
+def test_what_a_pattern_matches_contains_its_literals(pattern: Pattern) -> None:
+    head, texts = literals(pattern)
+    matches = [re.search(pattern.regex, text, re.MULTILINE) for text in example_strings(pattern.regex)]
+    matched = [match[0] for match in matches if match is not None]
+    assert matched
+    for text in matched:
+        assert text.startswith(head)
+        assert all(literal in text for literal in texts)
+        assert all(dense(literal) in dense(text) for literal in texts)
+
+
+@pytest.mark.parametrize(
+    ("regex", "head", "texts"),
+    [
+        (r"a b{2}c\.d(?: e)f?g \(h", "a ", ("a ", "c.d", "g (h", "needle")),
+        (r"\bname\b", "name", ("name", "needle")),
+        (r"(?:a|b) c", "", (" c", "needle")),
+        (r"ab|cd", "", ("needle",)),
+        (r"a[\])]b(?=c(?:d))(?<=e)f", "a", ("a", "b", "f", "needle")),
+    ],
+)
+def test_the_literals_of_a_pattern(regex: str, head: str, texts: tuple[str, ...]) -> None:
+    assert literals(Pattern("needle", regex)) == (head, texts)
+
+
+@every_pattern
+def test_a_match_is_shorter_than_the_searched_text(pattern: Pattern) -> None:
+    assert widest_match(pattern.regex) <= MAX_MATCH
+
+
+@every_pattern
+def test_a_line_full_of_a_needle_is_tried_once(pattern: Pattern, work: Work) -> None:
+    line = repeated(pattern)
+    explain_text(f"{line}\n" * LINES)
+    assert work.attempts <= MAX_ATTEMPTS * LINES
+    assert work.characters <= MAX_ATTEMPTS * LINES * len(line)
+
+
+@every_pattern
+def test_a_log_full_of_an_incomplete_error_is_tried_a_bounded_number_of_times(pattern: Pattern, work: Work) -> None:
+    line = almost(pattern)
+    explain_text(f"{line}\n" * 4 * LINES)
+    assert work.attempts <= 4 * LINES * 2 + MAX_ATTEMPTS * LINES
+
+
+def test_an_incomplete_xid_is_not_tried(work: Work) -> None:
+    explain_text("NVRM: Xid (PCI:a" * 5000)
+    assert work.attempts == 0
+
+
+def test_a_line_with_all_needles_is_tried_a_bounded_number_of_times(work: Work) -> None:
+    explain_text(f"{ALL_NEEDLES}\n" * LINES)
+    pieces = LINES * (len(ALL_NEEDLES) // scan.MAX_LINE + 1)
+    assert work.attempts <= 2 * MAX_ATTEMPTS * pieces
+
+
+def test_an_error_after_many_of_its_needles_in_a_line_is_recognized() -> None:
+    match = explain_text("NVRM: Xid (PCI:a" * 200 + XID).cause
+    assert match is not None
+    assert match.error.id == "xid-13"
+
+
+# Escaped line ends
+
+
+@pytest.mark.parametrize("line_end", [r"\n", r"\r\n", r"\\n"])
+def test_an_escaped_line_end_ends_a_line(line_end: str) -> None:
+    lines = [f"{XID} {number}" for number in range(LINES)]
+    record = '{"level":"error","msg":"' + line_end.join(lines) + '"}'
+    (match,) = explain_text(f"first\n{record}\n").matches
+    assert (match.error.id, match.line, match.count) == ("xid-13", 2, LINES)
+    assert len(match.text) < 2 * len(XID)
+
+
+def test_the_records_of_a_container_are_explained_as_their_lines() -> None:
+    lines = ["Traceback (most recent call last):", '  File "train.py", line 1, in <module>', OOM]
+    log = "".join(
+        json.dumps({"log": f"[rank3]: {line}\n", "stream": "stderr", "time": f"2026-11-20T12:00:0{second}.5Z"}) + "\n"
+        for second, line in enumerate(lines)
+    ).replace('": "', '":"')
+    (match,) = explain_text(log).matches
+    assert (match.error.id, match.line, match.rank) == ("oom", 3, 3)
+    assert "asked_bytes" in match.values
+
+
+def test_a_traceback_in_one_record_is_explained_as_its_lines() -> None:
+    record = json.dumps({"time": "2026-11-20T12:00:01Z", "level": "ERROR", "message": f"step failed\n  at 1\n{OOM}"})
+    match = explain_text(f"{record}\n").cause
+    assert match is not None
+    assert (match.error.id, match.line, match.is_warning) == ("oom", 1, False)
+    assert match.text.startswith("CUDA out of memory")
+    assert match.timestamp is not None
+    assert match.timestamp.text == "2026-11-20T12:00:01"
+
+
+def test_a_line_of_a_record_has_the_level_of_the_record() -> None:
+    record = json.dumps({"level": "WARNING", "message": f"batch skipped\n{OOM}"})
+    match = explain_text(f"{record}\n").cause
+    assert match is not None
+    assert match.is_warning
+
+
+# Memory
+
+
+@pytest.mark.parametrize(
+    "unit", [b"\n", b"\r\n", b"\r", rb"\n", rb"\\n", b"a\n", b" \n", b"x\r", rb"x\n", b"\xff\n", b"x", b"\x1b["]
+)
+def test_a_block_has_a_bounded_number_of_lines_and_characters(unit: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "BLOCK_BYTES", 1 << 16)
+    monkeypatch.setattr(scan, "MAX_BLOCK_LINES", 1 << 11)
+    monkeypatch.setattr(scan, "OVERLAP_CHARACTERS", 1 << 13)
+    data = unit * (3 * scan.BLOCK_BYTES // len(unit))
+    for block in blocks([data]):
+        assert len(block.lines) <= scan.MAX_BLOCK_LINES + scan.BLOCK_BYTES // scan.MAX_LINE + 2 * scan.OVERLAP_LINES
+        assert sum(map(len, block.lines)) <= scan.BLOCK_BYTES + 2 * (scan.OVERLAP_CHARACTERS + scan.MAX_LINE)
+
+
+@pytest.mark.parametrize("blank_lines", [1, 63, 64, 65, 66, 67, 1000, scan.BLOCK_BYTES])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_lines_after_blank_lines_have_their_numbers(blank_lines: int, line_end: str) -> None:
+    blank = line_end * blank_lines
+    explanation = explain_text(f"first{line_end}{blank}{OOM}{line_end}{blank}last")
+    (match,) = explanation.matches
+    assert (match.line, explanation.lines) == (blank_lines + 2, 2 * blank_lines + 3)
+    assert explain([blank.encode()]).lines == blank_lines
+
+
+def test_lines_before_a_long_line_are_not_searched_again() -> None:
+    data = b"x" * (4 * scan.BLOCK_BYTES)
+    assert sum(len(line) for block in blocks([data]) for line in block.lines) <= 1.2 * len(data)

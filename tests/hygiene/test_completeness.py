@@ -1,0 +1,75 @@
+"""What belongs to a new metric, alert, screen, workload or probe value, and is easily forgotten.
+
+CONTRIBUTING.md has the recipes. The catalogue of errors has its own test, `tests/diagnosis/test_catalogue.py`.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpumon.core.allocator import AllocatorStatistics
+from gpumon.core.metrics import METRICS
+from gpumon.core.model import Device
+from gpumon.diagnosis.alerts import ALERT_RULES
+from gpumon.probe.agent.allocator import Allocator
+from gpumon.ui.selftest import STEPS
+from gpumon.ui.selftest.screens import SCREEN_NAMES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def classes() -> Iterator[tuple[str, Path]]:
+    """The name and the file of every class of gpumon and of the workloads."""
+    for folder in ("gpumon", "workloads"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    yield node.name, path.relative_to(ROOT)
+
+
+def test_the_name_of_a_class_is_used_once() -> None:
+    every_class = list(classes())
+    counts = Counter(name for name, _ in every_class)
+    assert [(name, str(path)) for name, path in every_class if counts[name] > 1] == []
+
+
+def test_an_alert_needs_metrics_or_fields_of_a_device() -> None:
+    known = {*METRICS, *(field.name for field in fields(Device))}
+    assert [(rule.label, need) for rule in ALERT_RULES for need in rule.needs if need not in known] == []
+
+
+def screens_of_the_app() -> set[str]:
+    """The actions of the app that open a screen."""
+    tree = ast.parse((ROOT / "gpumon/ui/app.py").read_text())
+    actions = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return {
+        action.name.removeprefix("action_")
+        for action in actions
+        if action.name.startswith("action_") and "push_screen" in ast.dump(action)
+    }
+
+
+def test_the_selftest_opens_every_screen_of_the_app() -> None:
+    assert set(SCREEN_NAMES) == screens_of_the_app(), "for the command palette"
+    assert set(SCREEN_NAMES) - {step.__name__.removesuffix("_page") for _, step in STEPS} == set(), "with its key"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "workloads").glob("[!_]*.py")), ids=lambda path: path.stem)
+def test_a_workload_has_a_test(path: Path) -> None:
+    assert (ROOT / "tests/workloads" / f"test_{path.name}").is_file()
+
+
+def test_a_probe_sends_the_statistics_that_gpumon_reads() -> None:
+    torch: Any = SimpleNamespace(
+        library=SimpleNamespace(_cuda_memoryStats=lambda _: {}),
+        has_native_backend=True,
+        expandable_segments=False,
+        device_identity=lambda _: ({"uuid": None, "name": None}, None),
+    )
+    assert set(Allocator(torch).statistics(0)) == {field.name for field in fields(AllocatorStatistics)}

@@ -1,0 +1,67 @@
+"""The plain-text report of ``gpumon status``."""
+
+import re
+
+from gpumon.core.frames import decode, encode
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.units import INVALID
+from gpumon.diagnosis.alerts import Thresholds
+from gpumon.present.header import totals_text
+from gpumon.present.status_report import status_text
+from tests import builders
+from tests.frames import HOSTILE, machine, troubled
+
+REFUSED = Problem(ProblemCode.NO_PERMISSION, "Permission denied by the driver.")
+
+
+def test_the_report_is_plain_text() -> None:
+    evil = builders.device(name=HOSTILE, processes=(builders.process(user=HOSTILE, command=HOSTILE),))
+    for frame in (machine(), troubled(), decode(encode(builders.frame(devices=(evil,))))):
+        text = status_text(frame)
+        assert all(char.isprintable() for row in text.split("\n") for char in row)
+        assert all(row == row.rstrip() for row in text.split("\n"))
+
+
+def test_the_report_lists_every_gpu_every_process_and_every_alert() -> None:
+    text = status_text(troubled())
+    rows = text.splitlines()
+    assert sum(row.split()[1:2] == ["H200"] for row in rows) == 8
+    assert re.search(r"^ +1 .* LOST$", text, re.MULTILINE)
+    assert re.search(r"^ +2 .* UNRESPONSIVE 12s$", text, re.MULTILINE)
+    assert "4007" in text
+    assert "! GPU 1 is lost: The GPU has fallen off the bus." in text
+
+
+def test_the_report_without_processes_has_the_reason_in_place_of_the_table() -> None:
+    text = status_text(builders.frame(devices=(builders.device(processes=None, problems={"processes": REFUSED}),)))
+    assert "PID" not in text
+    assert "\n\n! Process list not available: Permission denied by the driver.\n" in f"{text}\n"
+    assert "PID" not in status_text(builders.frame(devices=(builders.device(processes=()),)))
+
+
+def test_the_table_of_processes_ends_with_the_lists_that_cannot_be_read() -> None:
+    unread = builders.device(1, processes=None, problems={"processes": REFUSED})
+    text = status_text(builders.frame(devices=(builders.device(0), unread)))
+    assert "PID" in text
+    assert "! Process list of GPU 1 not available: Permission denied by the driver." in text
+
+
+def test_the_report_uses_the_thresholds_of_the_user() -> None:
+    readings = {"temperature_celsius": 80.0, "temperature_slowdown_celsius": 90.0}
+    frame = builders.frame(devices=(builders.device(readings=readings),))
+    assert "!80°" not in status_text(frame)
+    assert "!80°" in status_text(frame, Thresholds(temperature_margin_celsius=10.0))
+
+
+def test_a_sentinel_of_the_driver_never_reaches_a_line() -> None:
+    absurd = {
+        "utilization_gpu_percent": 4294967295.0,
+        "temperature_celsius": -2147483647.0,
+        "power_watts": 4294967.295,
+        "memory_used_bytes": float(2**64 - 1),
+        "clock_sm_hertz": 4294967295e6,
+    }
+    frame = decode(encode(builders.frame(devices=(builders.device(readings=absurd),))))
+    shown = status_text(frame) + totals_text(frame)
+    assert not re.search(r"429496|214748|1844674|17592186", shown)
+    assert shown.count(INVALID) >= len(absurd)

@@ -1,0 +1,240 @@
+"""Bindings, and everything that is made of them: footer, help, command palette, and the key table of the README."""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.command import CommandPalette
+from textual.pilot import Pilot
+from textual.widgets import OptionList
+
+from gpumon.ui.bindings import APP_BINDINGS, all_bindings
+from gpumon.ui.screens.help import HelpScreen
+from gpumon.ui.screens.overview import OverviewScreen
+from gpumon.ui.terminal_app import save_screenshot
+from tests import builders
+from tests.frames import machine
+from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, app_on, screen_lines, screen_text
+
+SCREEN_NAMES = ("memory", "workloads", "alerts", "explain", "doctor", "cost", "help")
+
+
+# Bindings
+
+
+def test_every_binding_has_an_id_and_a_tooltip() -> None:
+    bindings = list(all_bindings())
+    assert len(bindings) > 80
+    without = [(owner.__name__, binding.key) for owner, binding in bindings if not binding.id or not binding.tooltip]
+    assert without == []
+
+
+def test_an_id_is_used_once() -> None:
+    app_ids = {binding.id for binding in APP_BINDINGS}  # the app of snapshots has some of them, too
+    ids = Counter(binding.id for _, binding in all_bindings() if binding.id not in app_ids)
+    assert [name for name, count in ids.items() if count > 1] == []
+
+
+def test_tooltips_are_one_line_without_a_full_stop() -> None:
+    assert [binding.id for _, binding in all_bindings() if re.search(r"\.$|\n", binding.tooltip)] == []
+    assert [binding.id for _, binding in all_bindings() if len(binding.tooltip) > 75] == []
+
+
+async def test_keys_without_a_use_are_not_offered() -> None:
+    for stream, actions in [
+        (FakeStream(), set()),
+        (FakeLive(), {"faster", "slower"}),
+        (FakeRecording(), {"faster", "slower", "rewind", "forward"}),
+    ]:
+        app = app_on(stream)
+        async with app.run_test() as pilot:
+            await pilot.press("comma", "full_stop", "plus", "minus")
+            offered = {active.binding.action for active in app.active_bindings.values()}
+            assert offered & {"faster", "slower", "rewind", "forward"} == actions
+
+
+# Help
+
+
+async def test_help_comes_and_goes() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(80, 60)) as pilot:
+        stream.put(machine())
+        for opening, closing in [("question_mark", "escape"), ("f1", "q"), ("question_mark", "question_mark")]:
+            await pilot.press(opening)
+            assert isinstance(app.screen, HelpScreen)
+            assert "Quit gpumon" in screen_text(app)
+            await pilot.press(closing)
+            assert isinstance(app.screen, OverviewScreen)
+        assert not app._exit
+
+
+async def test_help_has_every_key_of_the_screen_below() -> None:
+    stream = FakeRecording()
+    app = app_on(stream)
+    async with app.run_test(size=(80, 100)) as pilot:
+        stream.put(machine())
+        await pilot.pause()
+        for keys in ([], ["enter"]):
+            await pilot.press(*keys)
+            tooltips = {active.binding.tooltip for active in app.screen.active_bindings.values() if active.binding.id}
+            await pilot.press("question_mark")
+            text = " ".join(screen_text(app).split())
+            assert [tooltip for tooltip in tooltips if tooltip not in text] == []
+            assert max(map(len, (line.rstrip() for line in screen_lines(app)))) <= 80 - 2 - 1, "padding and scroll bar"
+            await pilot.press("escape")
+
+
+async def test_help_scrolls_on_a_small_terminal() -> None:
+    app = app_on(FakeLive())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("question_mark")
+        assert "CPU% " not in screen_text(app)
+        await pilot.press("end")
+        assert "CPU% " in screen_text(app)
+
+
+# Footer
+
+
+@pytest.mark.parametrize("size", [(80, 24), (100, 30), (60, 15), (61, 15), (160, 50)])
+async def test_the_footer_has_complete_keys_only(size: tuple[int, int]) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=size) as pilot:
+        stream.put(machine())
+        await pilot.pause()
+        for keys in ([], ["enter"], ["a"]):
+            await pilot.press(*keys)
+            await pilot.pause()
+            labels = [(active.binding, active.binding.description) for active in app.screen.active_bindings.values()]
+            entries = {f"{app.get_key_display(binding)} {label}" for binding, label in labels} | {"^p Palette"}
+            shown = re.split(r" {3,}", screen_lines(app)[-1].strip())
+            if len(shown) == 1:  # there is no room for all of them
+                rest = shown[0]
+                while rest:
+                    entry = max((entry for entry in entries if f"{rest} ".startswith(f"{entry} ")), key=len, default="")
+                    assert entry, rest
+                    rest = rest[len(entry) :].strip()
+            else:
+                assert set(shown) <= entries
+            assert "? Help" in screen_lines(app)[-1]
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+async def test_the_footer_names_the_way_out(width: int) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(width, 24)) as pilot:
+        stream.put(machine())
+        await pilot.pause()
+        assert "q Quit" in screen_lines(app)[-1]
+
+
+async def test_a_click_on_a_key_presses_it() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 30)) as pilot:
+        stream.put(machine())
+        await pilot.pause()
+        await pilot.click("Footer", offset=(screen_lines(app)[-1].index("? Help") + 2, 0))
+        await pilot.pause()
+        assert isinstance(app.screen, HelpScreen)
+
+
+# Command palette
+
+
+async def run_command(pilot: Pilot[Any], name: str) -> None:
+    """Types a name into the command palette and runs the first command that it finds."""
+    await pilot.press("ctrl+p")
+    await pilot.press(*name)
+    await until(pilot, lambda: any(options.option_count for options in pilot.app.screen.query(OptionList)))
+    await pilot.press("enter")
+    await until(pilot, lambda: not isinstance(pilot.app.screen, CommandPalette))
+    await pilot.pause(0.1)
+
+
+async def until(pilot: Pilot[Any], holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 15
+    while not holds():
+        assert time.monotonic() < deadline
+        await pilot.pause(0.05)
+
+
+@pytest.mark.parametrize("name", SCREEN_NAMES)
+async def test_the_palette_opens_a_screen_by_its_name(name: str) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        stream.put(machine())
+        await pilot.pause()
+        await run_command(pilot, name)
+        assert type(app.screen).__name__ == f"{name.capitalize()}Screen"
+
+
+async def test_the_palette_has_each_action_that_applies_once() -> None:
+    stream = FakeRecording()
+    app = app_on(stream)
+    async with app.run_test() as pilot:
+        stream.put(machine())
+        await pilot.pause()
+        titles = [command.title for command in app.get_system_commands(app.screen)]
+        assert {"Quit", "Help", "Pause", "Theme", "Demo", "Keys", "Screenshot", "Forward"} <= set(titles)
+        assert len(titles) == len(set(titles)), titles
+        assert not {"Maximize", "Minimize"} & set(titles)
+        await run_command(pilot, "Pause")
+        assert stream.paused
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "Workloads" not in [command.title for command in app.get_system_commands(app.screen)]
+
+
+# Screenshot and redrawing
+
+
+@pytest.mark.parametrize("has_downloads", [True, False])
+async def test_a_screenshot_is_saved_and_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_downloads: bool
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_DOWNLOAD_DIR", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "Downloads" if has_downloads else tmp_path / "state" / "gpumon"
+    if has_downloads:
+        folder.mkdir()
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(160, 40), notifications=True) as pilot:
+        stream.put(builders.frame())
+        await run_command(pilot, "Screenshot")
+        await until(pilot, lambda: bool(app._notifications))
+        (file,) = folder.glob("gpumon-*.svg")
+        assert [notification.message for notification in app._notifications] == [f"Saved {file}"]
+        assert "train.py" in file.read_text()
+
+
+def test_a_screenshot_that_cannot_be_saved_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert isinstance(save_screenshot("<svg/>", "x.svg", tmp_path / "file"), OSError)
+
+
+async def test_ctrl_l_draws_every_line_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(80, 24)) as pilot:
+        stream.put(machine())
+        await pilot.pause()
+        updates: list[Any] = []
+        monkeypatch.setattr(app, "_display", lambda _, update: updates.append(update))
+        await pilot.pause()
+        assert not any(updates), "nothing has changed"
+        await pilot.press("ctrl+l")
+        await pilot.pause()
+        text = "".join(update.render_segments(app.console) for update in updates if update is not None)
+        assert [word for word in ("H200", "train.py", "node7", "Quit") if word not in text] == []

@@ -1,0 +1,53 @@
+"""What is left of a screen after it was closed: nothing, however often it is opened."""
+
+import gc
+from collections import Counter
+from collections.abc import Sequence
+
+from textual.strip import Strip
+from textual.widget import Widget
+
+from gpumon.ui.screens.overview import OverviewScreen
+from tests import builders
+from tests.ui.fakes import FakeLive, app_on
+
+ROUNDS = 6
+KEYS = ("question_mark", "a", "w", "e", "c", "m", "ctrl+p", "enter m")
+"""Each opens a screen from the overview, the last one on top of another screen.
+
+The doctor is not among them, because it starts programs.
+"""
+
+
+def live_objects(kinds: Sequence[type]) -> Counter[str]:
+    """Number of objects of each kind that something still refers to."""
+    gc.collect()
+    counts: Counter[str] = Counter()
+    for item in gc.get_objects():
+        counts.update(kind.__name__ for kind in kinds if isinstance(item, kind))
+    return counts
+
+
+async def test_a_hundred_screen_changes_leave_no_widget_and_no_line_behind() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(100, 30)) as pilot:
+        stream.put(builders.frame())
+        await pilot.pause()
+
+        async def open_and_close_all(rounds: int) -> Counter[str]:
+            for _ in range(rounds):
+                for key in KEYS:
+                    for press in key.split():
+                        await pilot.press(press)
+                        assert not isinstance(app.screen, OverviewScreen), key
+                    await pilot.press(*["escape"] * len(key.split()))
+                    assert isinstance(app.screen, OverviewScreen), key
+            await pilot.pause()
+            return live_objects((Widget, Strip))
+
+        before = await open_and_close_all(1)
+        after = await open_and_close_all(ROUNDS)
+        grown = {name: after[name] - before[name] for name in after}
+        assert grown["Widget"] == 0
+        assert grown["Strip"] < ROUNDS * len(KEYS), "less than one line for each screen"

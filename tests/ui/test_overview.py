@@ -1,0 +1,247 @@
+"""The overview: errors, alerts, silence, sizes of the terminal, and text without colors."""
+
+import re
+from typing import Any
+
+import pytest
+from textual.events import Resize
+from textual.geometry import Size
+
+from gpumon.core.model import DeviceState
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.ui.widgets.line_table import LineTable
+from tests import builders
+from tests.frames import NO_DRIVER, machine, troubled
+from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, Refreshes, app_on, later, screen_lines, screen_text
+
+SIZES = [(80, 24), (160, 50), (300, 100), (8, 3), (20, 5)]
+
+
+# Errors and alerts
+
+
+async def test_no_driver_is_explained_and_gpumon_starts_once_there_is_one() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test() as pilot:
+        stream.put(builders.frame(devices=(), driver_version=None, problems={"driver": NO_DRIVER}))
+        await pilot.pause()
+        shown = screen_text(app)
+        for words in (NO_DRIVER.reason, NO_DRIVER.remedy, "starts as soon as the driver responds", "Press d"):
+            assert words in shown
+        explanation = Refreshes(app.screen.query_one("#explanation"))
+        stream.put(builders.frame(devices=(), driver_version=None, problems={"driver": NO_DRIVER}))
+        await pilot.pause()
+        assert explanation.regions == [], "nothing changed, so nothing is drawn"
+        stream.put(later(machine(), 1.0))
+        await pilot.pause()
+        assert " ada " in screen_text(app)
+        assert NO_DRIVER.reason not in screen_text(app)
+
+
+async def test_where_keys_are_typed_in_the_title_offers_none() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        stream.put(builders.frame(devices=(builders.device(throttle_reasons=("hw_thermal_slowdown",)),)))
+        await pilot.pause()
+        assert "! 1 alert (a)" in screen_text(app)
+        await pilot.press("e")
+        await pilot.pause()
+        assert "! 1 alert " in screen_text(app)
+        assert "(a)" not in screen_text(app).splitlines()[0]
+
+
+async def test_a_driver_that_goes_away_leaves_the_rows_and_says_so() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    gone = Problem(ProblemCode.DRIVER_RESTARTED, "The NVIDIA driver was unloaded.", "gpumon waits for it.")
+    async with app.run_test() as pilot:
+        devices = tuple(builders.device(index, state=DeviceState.LOST, age_seconds=3.0) for index in range(2))
+        stream.put(builders.frame(devices=devices, problems={"driver": gone}))
+        await pilot.pause()
+        assert screen_text(app).count("LOST 3s") == 2
+        assert "! The NVIDIA driver was unloaded. gpumon waits for it." in screen_text(app)
+
+
+async def test_a_stream_that_never_brought_a_frame_says_why() -> None:
+    stream = FakeStream("standard input")
+    app = app_on(stream)
+    async with app.run_test() as pilot:
+        stream.problem = Problem(ProblemCode.STREAM_ENDED, "The stream ended before its first frame.", "Look there.")
+        stream.inbox.ring()
+        await pilot.pause()
+        assert "The stream ended before its first frame." in screen_text(app)
+        assert "Look there." in screen_text(app)
+        stream.problem = None
+        stream.put(machine())
+        await pilot.pause()
+        assert " ada " in screen_text(app)
+
+
+async def test_trouble_of_the_stream_stands_above_all_else() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 30)) as pilot:
+        stream.put(troubled())
+        stream.problem = Problem(ProblemCode.COLLECTOR_DIED, "The collector ended: SIGSEGV.", "The next one starts.")
+        stream.inbox.ring()
+        await pilot.pause()
+        assert screen_lines(app)[1].startswith(" ! The collector ended: SIGSEGV. The next one starts.")
+        assert "more)" in screen_lines(app)[3]
+
+
+async def test_silence_makes_every_row_old() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 30)) as pilot:
+        stream.put(machine(4))
+        await pilot.pause()
+        app.check_silence()
+        assert "STALE" not in screen_text(app), "one late frame is no silence"
+        app.session.shown.arrived_at -= 30
+        app.check_silence()
+        await pilot.pause()
+        shown = screen_text(app)
+        assert shown.count("STALE 30s") == 4
+        assert "No values for 30s" in shown
+        stream.put(later(machine(4), 31.0))
+        await pilot.pause()
+        assert "STALE" not in screen_text(app)
+        assert "No values" not in screen_text(app)
+
+
+@pytest.mark.parametrize("stream", [FakeRecording(), FakeLive()])
+async def test_a_pause_is_no_silence(stream: FakeStream) -> None:
+    app = app_on(stream)
+    async with app.run_test() as pilot:
+        stream.put(machine(2))
+        await pilot.press("space")
+        app.session.shown.arrived_at -= 30
+        app.check_silence()
+        await pilot.pause()
+        assert "STALE" not in screen_text(app)
+
+
+# Sizes
+
+
+@pytest.mark.parametrize(
+    ("gpus", "size"),
+    [*((gpus, size) for gpus in (1, 8, 256) for size in SIZES[:3]), *((8, size) for size in SIZES[3:])],
+)
+async def test_every_size_of_terminal_and_machine(gpus: int, size: tuple[int, int]) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=size) as pilot:
+        stream.put(machine(gpus))
+        await pilot.pause()
+        shown = screen_text(app)
+        assert len(screen_lines(app)) == size[1]
+        if size[0] < 60:
+            assert "too" in shown
+            assert "H200" not in shown
+        else:
+            assert re.search(r"▸ +0 ", shown)
+            await pilot.press("G", "tab", "G")
+            shown = screen_text(app)
+            assert re.search(rf"^ +{gpus - 1} .*\d%", shown, re.MULTILINE)
+            assert f" {4000 + gpus - 1} ada" in shown
+        await pilot.press("enter", "down", "escape", "question_mark", "escape", "g", "G")
+
+
+async def test_a_storm_of_sizes_ends_in_the_last_one() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(80, 24)) as pilot:
+        for number in range(20):
+            stream.put(later(troubled(), number))
+            await pilot.resize_terminal(*SIZES[number % len(SIZES)])
+            if number % 7 == 0:
+                await pilot.press("enter")
+        await pilot.press("escape")
+        await pilot.resize_terminal(100, 30)
+        await pilot.pause()
+        assert len(screen_lines(app)) == 30
+        assert "LOST" in screen_text(app)
+
+
+@pytest.mark.parametrize("keys", [[], ["question_mark"], ["enter"]])
+async def test_sizes_that_wait_do_not_bring_each_other_back(keys: list[str]) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(80, 24)) as pilot:
+        stream.put(troubled())
+        await pilot.press(*keys)
+        for size in [(20, 5), (160, 50)] * 2:
+            app.screen.post_message(Resize(Size(*size), Size(*size)))
+        for _ in range(5):
+            await pilot.pause(0.05)
+            assert len(screen_lines(app)) == 24
+
+
+async def test_a_hidden_overview_takes_the_new_size() -> None:
+    stream = FakeRecording()
+    app = app_on(stream)
+    async with app.run_test(size=(200, 50)) as pilot:
+        stream.put(machine())
+        await pilot.press("enter")
+        await pilot.resize_terminal(80, 24)
+        await pilot.press("escape")
+        await pilot.pause()
+        lines = screen_lines(app)
+        assert len(lines) == 24
+        assert lines[0].rstrip().endswith("x1")
+        assert sum(" ada " in line for line in lines) == 8
+
+
+async def test_every_gpu_has_a_line_as_long_as_there_is_room() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(80, 24)) as pilot:
+        stream.put(machine(8))
+        await pilot.pause()
+        assert app.screen.query_one("#devices", LineTable).size.height == 8
+        assert app.screen.query_one("#processes", LineTable).size.height >= 8
+        stream.put(later(machine(64), 1.0))
+        await pilot.pause()
+        assert app.screen.query_one("#processes", LineTable).size.height >= 3
+        idle = tuple(builders.device(index, processes=()) for index in range(64))
+        stream.put(builders.frame(devices=idle, monotonic_seconds=102.0))
+        await pilot.pause()
+        assert app.screen.query_one("#devices", LineTable).size.height == 18
+        assert "node7" in screen_lines(app)[-2]
+
+
+# Without colors
+
+
+async def test_what_is_wrong_can_be_read_without_colours() -> None:
+    stream = FakeLive()
+    app = app_on(stream, theme="ansi")
+    async with app.run_test(size=(160, 40)) as pilot:
+        stream.put(troubled())
+        await pilot.pause()
+        shown = screen_text(app)
+        assert len(screen_lines(app)) == 40
+        rows = ("▸", "LOST", "UNRESPONSIVE 12s", "!too hot", "!91°", " 5x8 ", "! unattributed: no visible process owns")
+        for words in (*rows, " ! GPU 1 is lost"):
+            assert words in shown
+
+
+async def test_the_mouse_scrolls() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(80, 24)) as pilot:
+        stream.put(machine(256))
+        await pilot.pause()
+        table = app.screen.query_one("#devices", LineTable)
+        table.post_message(_wheel(table))
+        await pilot.pause()
+        assert table.scroll_offset.y > 0
+
+
+def _wheel(table: LineTable) -> Any:  # noqa: ANN401
+    from textual import events
+
+    return events.MouseScrollDown(table, 5, 2, 0, 1, 0, False, False, False, 5, 2)

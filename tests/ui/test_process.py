@@ -1,0 +1,93 @@
+"""The screens of one GPU and of one process: their values, notes and titles."""
+
+import re
+
+from gpumon.ui.screens.device import DeviceScreen
+from gpumon.ui.screens.overview import OverviewScreen
+from tests import builders
+from tests.frames import machine, troubled
+from tests.ui.fakes import FakeLive, FakeRecording, app_on, later, screen_lines, screen_text
+
+
+async def test_details_of_a_gpu_and_back() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 60)) as pilot:
+        stream.put(troubled())
+        await pilot.press("down", "enter")
+        assert isinstance(app.screen, DeviceScreen)
+        shown = screen_text(app)
+        assert " GPU 1  H200  driver 580.95.05  LOST" in shown
+        assert re.search(r"State +lost +The GPU has fallen off the bus\.", shown)
+        assert re.search(r"GPU utilization +– ", shown)
+        await pilot.press("escape")
+        assert isinstance(app.screen, OverviewScreen)
+
+
+async def test_details_follow_their_gpu_by_uuid() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    first, second = builders.device(0), builders.device(1)
+    async with app.run_test(size=(120, 60)) as pilot:
+        stream.put(builders.frame(devices=(first, second)))
+        await pilot.press("down", "enter")
+        moved = builders.device(0, uuid=second.uuid, readings={"temperature_celsius": 33.0})
+        stream.put(builders.frame(devices=(moved,), monotonic_seconds=101.0))
+        await pilot.pause()
+        assert " GPU 0 " in screen_text(app)
+        assert re.search(r"Temperature +33 °C", screen_text(app))
+
+
+async def test_details_of_a_gpu_that_went_away_keep_its_last_values() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 60)) as pilot:
+        stream.put(machine(2))
+        await pilot.press("down", "enter")
+        stream.put(later(machine(1), 1.0))
+        await pilot.pause()
+        assert " GPU 1 " in screen_text(app)
+
+
+async def test_details_of_a_process() -> None:
+    command = "python " + "x" * 100
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 60)) as pilot:
+        stream.put(builders.frame(devices=(builders.device(0, processes=(builders.process(command=command),)),)))
+        await pilot.press("tab", "enter")
+        shown = screen_text(app)
+        assert " PID 4000 on GPU 0" in shown
+        assert sum(line.count("x") for line in shown.splitlines() if "xx" in line) == 100
+
+
+async def test_details_of_memory_that_nobody_owns_are_its_gpu() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 60)) as pilot:
+        device = builders.device(0, processes=(), readings={"memory_unattributed_bytes": 9 << 30})
+        stream.put(builders.frame(devices=(device,)))
+        await pilot.press("tab", "enter")
+        assert " GPU 0  H200" in screen_text(app)
+
+
+async def test_the_note_says_all_that_a_narrow_row_cannot() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(60, 24)) as pilot:
+        stream.put(troubled())
+        await pilot.press("down", "enter")
+        await pilot.pause()
+        assert "fallen off the bus" in "\n".join(screen_lines(app)[-4:])
+
+
+async def test_details_are_laid_out_anew_in_another_size() -> None:
+    stream = FakeRecording()
+    app = app_on(stream)
+    async with app.run_test(size=(60, 24)) as pilot:
+        stream.put(machine())
+        await pilot.press("space", "enter")
+        assert "Share of the last" not in screen_text(app)
+        await pilot.resize_terminal(200, 60)
+        await pilot.pause()
+        assert "Share of the last" in screen_text(app)

@@ -1,0 +1,102 @@
+"""A server that has imported torch and forks for every program: an import costs two seconds, and a fork nothing.
+
+    python torch_server.py SOCKET PYTHON     PYTHON is how programs name their interpreter, ``sys.executable``
+
+`CLIENT` is the text of that interpreter: a program that passes its arguments, environment and files on to the server.
+"""
+
+import fcntl
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+CLIENT = """#!{python} -IS
+import json, os, signal, socket, sys
+
+connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+connection.connect({address!r})
+fds = [fd for fd in map(int, os.listdir("/proc/self/fd")) if fd != connection.fileno() and os.path.exists(f"/proc/self/fd/{{fd}}")]
+program = {{"argv": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd(), "fds": fds}}
+socket.send_fds(connection, [json.dumps(program).encode()], fds)
+os.closerange(3, connection.fileno())
+pid = int(connection.recv(100))
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, _: os.kill(pid, number))
+code = int(connection.recv(100))
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""  # noqa: E501
+_FIRST_SPARE_FD = 200
+
+
+def main(address: str, python: str) -> None:
+    """Serves until standard input is closed; returns only in a fork, after its program."""
+    import torch  # noqa: F401, TID251  # in a separate process
+
+    gc.freeze()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(address)
+    listener.listen()
+    print("ready", flush=True)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while listener in select.select([listener, sys.stdin], [], [])[0]:
+        connection, _ = listener.accept()
+        if not os.fork():
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            message, fds, _, _ = socket.recv_fds(connection, 1 << 20, 100)
+            program = json.loads(message)
+            pid = os.fork()
+            if pid:
+                _supervise(connection, pid)
+            _run(program, fds, python)
+            return
+        connection.close()
+
+
+def _supervise(connection: socket.socket, pid: int) -> None:
+    """Reports the end of a program to its client, and kills the program when the client has gone."""
+    connection.send(str(pid).encode())
+    ended = os.pidfd_open(pid)
+    if ended not in select.select([connection.fileno(), ended], [], [])[0]:
+        os.killpg(pid, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    try:
+        connection.send(str(code).encode())
+    finally:
+        os._exit(0)
+
+
+def _run(program: dict[str, Any], fds: list[int], python: str) -> None:
+    """Runs a program as an interpreter does."""
+    os.setsid()
+    spare = [fcntl.fcntl(fd, fcntl.F_DUPFD, _FIRST_SPARE_FD) for fd in fds]
+    os.closerange(0, _FIRST_SPARE_FD)
+    for fd, wanted in zip(spare, program["fds"], strict=True):
+        os.dup2(fd, wanted)
+    os.closerange(_FIRST_SPARE_FD, _FIRST_SPARE_FD + len(spare))
+    os.chdir(program["folder"])
+    os.environ.clear()
+    os.environ.update(program["environment"])
+    sys.executable = python
+    first, *others = program["argv"]
+    if first == "-c":
+        sys.argv, sys.path[0] = ["-c", *others[1:]], ""
+        main_module = sys.modules["__main__"] = ModuleType("__main__")
+        exec(others[0], main_module.__dict__)
+    else:
+        sys.argv, sys.path[0] = [first, *others], str(Path(first).absolute().parent)
+        runpy.run_path(first, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
