@@ -5,6 +5,8 @@ from typing import Any
 from gpumon.core.model import Device, Frame, Host, Process, Sweep
 
 _MIB = 1 << 20
+HOST_RATES = (3.5e8, 1.2e8, 1.2e9, 4.0e7)
+"""Network received and sent, disk read and written."""
 
 READINGS: dict[str, float] = {
     "memory_total_bytes": 143771 * _MIB,
@@ -40,6 +42,7 @@ def process(pid: int = 4000, **changes: Any) -> Process:  # noqa: ANN401
         "cpu_percent": 103.5,
         "host_memory_bytes": 9216 * _MIB,
         "age_seconds": 7325.0,
+        "start_ticks": 7_907_500 + pid,
     }
     return Process(**(values | changes))
 
@@ -66,7 +69,7 @@ def frame(**changes: Any) -> Frame:  # noqa: ANN401
         "time_seconds": 1_800_000_000.0,
         "monotonic_seconds": 100.0,
         "interval_seconds": 1.0,
-        "host": Host("node7", 192, 12.5, (3.0, 2.5, 2.0), 2 << 40, 1 << 40, 86_400.0),
+        "host": Host("node7", 192, 12.5, (3.0, 2.5, 2.0), 2 << 40, 1 << 40, 86_400.0, *HOST_RATES),
         "driver_version": "580.95.05",
         "cuda_driver_version": "13.0",
         "devices": (device(0), device(1)),

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,7 +19,10 @@ _MAX_ID_LENGTH = 80
 
 for size in ("COLUMNS", "LINES"):  # pytest-xdist and some shells set them, and then they count for more than a terminal
     os.environ.pop(size, None)
+os.environ["TZ"] = "UTC"  # the top line shows the time of day
+time.tzset()
 os.environ["XDG_CONFIG_HOME"] = os.devnull  # what the user has configured is of no concern here
+os.environ["XDG_STATE_HOME"] = os.devnull  # nor what the user chose, and no test changes it
 
 sys.dont_write_bytecode = False  # hundreds of processes would compile gpumon again, and every worker all tests
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -2,11 +2,26 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
 PROC = Path("/proc")
+
+
+def sleeper(environment: dict[str, str] | None = None, folder: Path | None = None) -> "subprocess.Popen[bytes]":
+    """A Python that sleeps for a minute; /proc shows its environment already."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=environment, cwd=folder)
+    while not (PROC / str(child.pid) / "environ").read_bytes():
+        time.sleep(0.01)
+    return child
+
+
+def start_ticks(pid: int) -> int:
+    """Start time of a process in clock ticks since boot."""
+    return int((PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[19])
 
 
 def tree(pid: int) -> list[int]:

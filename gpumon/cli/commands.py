@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from gpumon import __version__
+from gpumon.cli.appearance import ThemeName
 from gpumon.cli.attach import attach
+from gpumon.cli.config_command import config_command
 from gpumon.cli.doctor import doctor
 from gpumon.cli.explain import explain
-from gpumon.cli.group import CommandGroup, command_defaults, thresholds, warnings
+from gpumon.cli.group import CommandGroup, appearance, command_defaults, notices, thresholds, warnings
 from gpumon.cli.memory import memory
 from gpumon.cli.options import (
     NumberRange,
@@ -20,17 +22,22 @@ from gpumon.cli.options import (
     history_option,
     interval_option,
     json_option,
+    read_only_option,
     screen_options,
     since_option,
     speed_option,
 )
+from gpumon.cli.pick import pick
+from gpumon.cli.shell_support import complete_metrics, complete_workload, completion, man
 from gpumon.cli.snapshot import snapshot
+from gpumon.cli.topology import topology
+from gpumon.cli.wait import wait
 from gpumon.cli.watch import watch
 from gpumon.core.problems import CommandError, ExitCode
 from gpumon.streams.base import Stream
 
 if TYPE_CHECKING:
-    from gpumon.ui.selftest import Check
+    from gpumon.ui.selftest import Check, Pictures
 
 DEMO_SECONDS: Final = 100.0
 """The position in the bundled recording at which the screens show the most."""
@@ -54,9 +61,12 @@ _EPILOG: Final = (
 @interval_option
 @history_option
 @screen_options
+@read_only_option
 @debug_option
 @click.pass_context
-def gpumon(context: click.Context, interval: float, history: float, theme: str, mouse: bool) -> None:
+def gpumon(  # noqa: PLR0917 - click passes them by name
+    context: click.Context, interval: float, history: float, theme: str, mouse: bool, read_only: bool
+) -> None:
     """Monitor the NVIDIA GPUs of this host.
 
     Without a terminal, gpumon prints the output of gpumon status.
@@ -69,19 +79,20 @@ def gpumon(context: click.Context, interval: float, history: float, theme: str, 
         return
     from gpumon.streams.live import LiveStream
 
-    _show(LiveStream(interval), theme, mouse, history)
+    _show(LiveStream(interval), theme, mouse, history, is_read_only=read_only)
 
 
 @gpumon.command(short_help="Play the bundled recording.")
 @speed_option
 @history_option
 @screen_options
+@read_only_option
 @debug_option
-def demo(speed: float, history: float, theme: str, mouse: bool) -> None:
+def demo(speed: float, history: float, theme: str, mouse: bool, read_only: bool) -> None:
     """Play the bundled recording of a host with eight GPUs."""
     from gpumon.streams.replay import open_demo
 
-    _show(open_demo(speed), theme, mouse, history)
+    _show(open_demo(speed), theme, mouse, history, is_read_only=read_only)
 
 
 @gpumon.command(short_help="Print one sample of all GPUs.")
@@ -141,19 +152,28 @@ def record(file: Path, interval: float, duration: float | None, anonymize: bool)
 @since_option
 @history_option
 @screen_options
+@read_only_option
 @debug_option
 def replay(  # noqa: PLR0917 - click passes them by name
-    file: Path, speed: float, since: str | None, history: float, theme: str, mouse: bool
+    file: Path, speed: float, since: str | None, history: float, theme: str, mouse: bool, read_only: bool
 ) -> None:
-    """Play the recording FILE on the screens of gpumon, or frames from standard input if FILE is -."""
+    """Play the recording FILE on the screens of gpumon, or frames from standard input if FILE is -.
+
+    A recording starts after five minutes, or in the middle of a shorter one, and the charts show the time before.
+    """
     from gpumon.operations.export import open_replay_since, parse_since
 
-    _show(open_replay_since(file, speed, parse_since(since)), theme, mouse, history)
+    _show(open_replay_since(file, speed, parse_since(since)), theme, mouse, history, is_read_only=read_only)
 
 
 @gpumon.command(short_help="Write a recording as CSV or JSON lines.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--metrics", metavar="NAME,NAME", help="Metrics to write, by their names in JSON output.  [default: all]")
+@click.option(
+    "--metrics",
+    metavar="NAME,NAME",
+    shell_complete=complete_metrics,
+    help="Metrics to write, by their names in JSON output.  [default: all]",
+)
 @click.option(
     "--csv/--json",
     "as_csv",
@@ -187,7 +207,7 @@ def export(file: Path, metrics: str | None, as_csv: bool, since: str | None) -> 
 @click.option("--size", default="160x50", show_default=True, metavar="COLUMNSxROWS", help="Size of the terminal.")
 @click.option(
     "--theme",
-    type=click.Choice(["dark", "light", "ansi"]),
+    type=ThemeName(),
     default="dark",
     show_default=True,
     help="Color theme.",
@@ -198,22 +218,33 @@ def export(file: Path, metrics: str | None, as_csv: bool, since: str | None) -> 
     metavar="FOLDER",
     help="Save an SVG of each screen to this folder.",
 )
+@click.option("--only", metavar="NAME,NAME", help="With --screens: only these screens, by the names of their files.")
+@click.option(
+    "--movie",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Save a tour through the screens as an animated SVG.",
+)
 @json_option("selftest")
 @debug_option
-def selftest(use_demo: bool, size: str, theme: str, screens: Path | None, as_json: bool) -> None:
+def selftest(  # noqa: PLR0917 - click passes them by name
+    use_demo: bool, size: str, theme: str, screens: Path | None, only: str | None, movie: Path | None, as_json: bool
+) -> None:
     """Test the screens on this host without a terminal: open every screen, press every key, check every value.
 
-    Ends within 45 seconds, even if the driver does not respond, and exits with 0 or 1.
+    Ends within 45 seconds (with --movie, 85), even if the driver does not respond, and exits with 0 or 1.
     """
     columns, _, rows = size.partition("x")
     if not (columns.isdecimal() and rows.isdecimal() and 0 < int(columns) <= _MAX_SIZE and 0 < int(rows) <= _MAX_SIZE):
         raise click.BadParameter(f"{size!r} is not a size such as 160x50.", param_hint="--size")
     if screens is not None:
         screens.mkdir(parents=True, exist_ok=True)
-    checks = _selftest(use_demo, (int(columns), int(rows)), theme, screens)
-    if as_json:
-        from gpumon.ui.selftest import document
+    from gpumon.ui.selftest import Pictures, document
 
+    names = tuple(filter(None, (only or "").split(",")))
+    pictures = None if screens is None else Pictures(screens, names)
+    checks = _selftest(use_demo, (int(columns), int(rows)), theme, pictures, movie)
+    if as_json:
         click.echo(json.dumps(document(checks), indent=2))
     else:
         for check in checks:
@@ -233,7 +264,7 @@ def workloads(as_json: bool) -> None:
 
 
 @gpumon.command(short_help="Run a workload and report its verdict.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_workload)
 @click.option(
     "--device",
     "devices",
@@ -242,7 +273,8 @@ def workloads(as_json: bool) -> None:
     show_default=True,
     metavar="DEVICE",
     envvar="GPUMON_RUN_DEVICE",
-    help="cpu, cuda:N in CUDA's order, or cuda:all; can be given several times.",
+    help="cpu, cuda:N in CUDA's order, cuda:all, or an index, a range or a UUID of nvidia-smi; can be given "
+    "several times.",
 )
 @click.option(
     "--set",
@@ -256,6 +288,7 @@ def workloads(as_json: bool) -> None:
 @click.option("--python", metavar="PATH", help="Python interpreter with torch.  [default: the first one found]")
 @click.option("--yes", is_flag=True, help="Start without confirmation, even if other processes use the GPU.")
 @json_option("run", "Print one JSON line per event.")
+@read_only_option
 @debug_option
 def run(  # noqa: PLR0917 - click passes them by name
     name: str,
@@ -265,21 +298,39 @@ def run(  # noqa: PLR0917 - click passes them by name
     python: str | None,
     yes: bool,
     as_json: bool,
+    read_only: bool,
 ) -> int:
     """Run the workload NAME in a separate process while gpumon samples its GPU.
 
     Exits with 0 if the verdict is good, 1 if it is bad, 3 if the workload cannot run here.
     """
-    from gpumon.cli.workloads import RunOptions, run_workloads
+    from gpumon.cli.workloads import RunOptions, refuse_if_read_only, run_workloads
+
+    refuse_if_read_only(is_read_only=read_only)
 
     return run_workloads(RunOptions(name, devices, settings, duration, python, yes=yes, as_json=as_json))
 
 
-for _command in (attach, doctor, explain, memory, snapshot, watch):
+for _command in (
+    attach,
+    completion,
+    config_command,
+    doctor,
+    explain,
+    man,
+    memory,
+    pick,
+    snapshot,
+    topology,
+    wait,
+    watch,
+):
     gpumon.add_command(_command)
 
 
-def _selftest(use_demo: bool, size: tuple[int, int], theme: str, screens: Path | None) -> "list[Check]":
+def _selftest(
+    use_demo: bool, size: tuple[int, int], theme: str, pictures: "Pictures | None", movie: Path | None
+) -> "list[Check]":
     import asyncio
 
     from gpumon.streams.live import LiveStream
@@ -292,12 +343,12 @@ def _selftest(use_demo: bool, size: tuple[int, int], theme: str, screens: Path |
             stream.seek(DEMO_SECONDS)
         from gpumon.ui.selftest import selftest as walk
 
-        return asyncio.run(walk(stream, size, theme, screens))
+        return asyncio.run(walk(stream, size, theme, pictures, appearance().palettes(), movie=movie))
     finally:
         stream.close()
 
 
-def _show(stream: Stream, theme: str, mouse: bool, history: float) -> NoReturn:
+def _show(stream: Stream, theme: str, mouse: bool, history: float, *, is_read_only: bool) -> NoReturn:
     """Open the screen. The stream starts first, so that frames arrive while the screen's library is imported."""
     from gpumon.ui import terminal
 
@@ -307,7 +358,19 @@ def _show(stream: Stream, theme: str, mouse: bool, history: float) -> NoReturn:
     try:
         from gpumon.ui.app import GpumonApp
 
-        app = GpumonApp(stream, theme, history, notice=" ".join(warnings()), thresholds=thresholds())
+        look = appearance()
+        app = GpumonApp(
+            stream,
+            theme,
+            history,
+            notice=" ".join(warnings()),
+            thresholds=thresholds(),
+            user_palettes=look.palettes(),
+            columns=look.columns,
+            keymap=look.keymap,
+            notices=notices(),
+            is_read_only=is_read_only,
+        )
         code = terminal.run(app, stream.close, mouse=mouse)
     finally:
         stream.close()

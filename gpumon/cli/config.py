@@ -1,15 +1,9 @@
 """The configuration file: its entries set the options of the commands, as if they were given each time.
 
-Reading the file neither blocks nor takes much memory, whatever the file contains. An entry that is not valid is ignored
-and reported in one line; it is never an error.
+An entry that is not valid is ignored and reported in one line; it is never an error.
 """
 
-import io
-import os
-import re
-import stat
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,20 +11,25 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from gpumon.cli.options import Duration
-from gpumon.core.ownership import ownership_problem
+from gpumon.cli.appearance import Appearance, AppearanceReader, ThemeName
+from gpumon.cli.config_file import Fault, Toml, UnusableFileError, config_path, line_of, parse, read_text
+from gpumon.cli.notify_config import NOTIFY, notify_value
+from gpumon.cli.options import AnyDuration, Duration
 from gpumon.core.text import safe_text
 
-SHARED: Final = ("interval", "theme", "mouse", "history", "speed")
+SHARED: Final = ("interval", "theme", "mouse", "history", "speed", "read_only")
 """Options at the top of the file, for every command that has them."""
 ALERTS: Final = "alerts"
 """The table of alert thresholds."""
 _FORMER_ALERTS: Final = "health"
 """The former name of that table."""
 _ALERT_TABLES: Final = (_FORMER_ALERTS, ALERTS)
-MAX_BYTES: Final = 64 << 10
+_THEMES: Final = "themes"
+_KEYMAP: Final = "keymap"
+_FIRST_TABLES: Final = (_FORMER_ALERTS, _THEMES)
+"""Tables that are read before the others: a former name before the name of now, themes before the choice of one."""
 
-_NOT_IN_FILE: Final = frozenset({"yes", "debug", "help", "version"})
+_NOT_IN_FILE: Final = frozenset({"yes", "debug", "help", "version", "path", "init", "install"})
 """Options that the file cannot set: a start next to other processes, for example, is confirmed each time."""
 _TYPE_NAMES: Final[Mapping[type, str]] = {
     bool: "true or false",
@@ -40,11 +39,6 @@ _TYPE_NAMES: Final[Mapping[type, str]] = {
     list: "a list",
     dict: "a table",
 }
-_POSITION: Final = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)")
-_TABLE_HEADER: Final = re.compile(r"\s*\[+([^\[\]]+)\]")
-_MAX_REASON: Final = 100
-
-Toml = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +48,24 @@ class Config:
     Attributes:
         options: Value by parameter name, and a table of values per command: click's ``default_map``.
         alerts: Alert threshold by name.
+        appearance: Themes, columns and keys.
+        notify: Values of the table ``notify``.
         warning: What is wrong with the file, in one line; empty if nothing is.
+        problems: Everything that is wrong with the file, one line each.
+        text: The text of the file.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
     alerts: Mapping[str, float] = field(default_factory=dict)
+    appearance: Appearance = field(default_factory=Appearance)
+    notify: Mapping[str, object] = field(default_factory=dict)
     warning: str = ""
+    problems: tuple[str, ...] = field(default=(), compare=False)
+    text: str = field(default="", compare=False, repr=False)
 
 
 class _Entry(NamedTuple):
-    """A key and its value; ``table`` is the name of a command or of the thresholds, and empty at the top."""
+    """A key and its value; ``table`` is empty at the top of the file, and ``themes.NAME`` for a theme."""
 
     table: str
     name: str
@@ -75,56 +77,90 @@ class _Entry(NamedTuple):
         return f"{self.table}.{self.name}" if self.table else self.name
 
 
-class _Fault(NamedTuple):
-    """What is wrong, in a sentence, and in which line; line 0 if it is not known."""
-
-    reason: str
-    line: int = 0
-
-
 class _UnknownKeyError(ValueError):
     """The file names an option that does not exist."""
 
 
-class _UnusableFileError(Exception):
-    """The complete file cannot be used."""
-
-    def __init__(self, reason: str, line: int = 0, remedy: str = "") -> None:
-        super().__init__(reason)
-        self.fault = _Fault(reason, line)
-        self.consequence = f"The defaults are used. {remedy}".rstrip()
+_MAX_PROBLEMS: Final = 20
+"""Problems that are described; a file with more of them is probably not meant for gpumon."""
 
 
 def load_config(commands: click.Group) -> Config:
-    """Read the user's file: options of the given commands, and alert thresholds."""
-    path = _config_path()
+    """Read the user's file: options of the given commands, alert thresholds, and the look of the screens."""
+    path = config_path()
     if path is None:
         return Config()
     try:
-        text = _read_text(path)
-        document = _parse(text)
-    except _UnusableFileError as error:
-        return Config(warning=_warning(path, error.fault, error.consequence))
+        text = read_text(path)
+        document = parse(text)
+    except UnusableFileError as error:
+        warning = _warning(path, error.fault, error.consequence)
+        return Config(warning=warning, problems=(warning,))
     known = _Known(commands)
-    invalid: list[tuple[_Entry, Exception]] = []
-    options: Toml = {}
-    alerts: dict[str, float] = {}
+    reader = _Reader(known)
     for entry in _entries(document, known):
-        try:
-            if entry.table in _ALERT_TABLES:
-                alerts[entry.name] = _threshold(entry)
-            else:
-                option = known.option(entry)
-                values = options.setdefault(entry.table, {}) if entry.table else options
-                values[str(option.name)] = _option_value(option, entry.value)
-        except (ValueError, click.BadParameter) as error:
-            invalid.append((entry, error))
-    fault = _fault(*invalid[0], known, text) if invalid else None
-    warnings = [_warning(path, fault, "It is ignored.", len(invalid) - 1)]
+        reader.add(entry)
+    invalid = reader.invalid
+    problems = [_warning(path, _fault(*item, known, text), "It is ignored.") for item in invalid[:_MAX_PROBLEMS]]
+    warnings = problems[:1]
+    if len(invalid) > 1:
+        count = len(invalid) - 1
+        warnings[0] += f" {count} more {'key is' if count == 1 else 'keys are'} not valid."
     if isinstance(document.get(_FORMER_ALERTS), dict):
-        renamed = _Fault(f"The table [{_FORMER_ALERTS}] is now called [{ALERTS}].", _line_of(_FORMER_ALERTS, text))
+        renamed = Fault(f"The table [{_FORMER_ALERTS}] is now called [{ALERTS}].", line_of(_FORMER_ALERTS, text))
         warnings.append(_warning(path, renamed, "Rename it."))
-    return Config(options, alerts, " ".join(filter(None, warnings)))
+        problems.append(warnings[-1])
+    return Config(
+        reader.options,
+        reader.alerts,
+        reader.appearance.appearance(),
+        reader.notify,
+        " ".join(warnings),
+        tuple(problems),
+        text,
+    )
+
+
+class _Reader:
+    """Takes the entries one by one, and keeps those that are not valid with the reason.
+
+    Args:
+        known: The tables and options that the file may name.
+    """
+
+    def __init__(self, known: "_Known") -> None:
+        self.options: Toml = {}
+        self.alerts: dict[str, float] = {}
+        self.appearance = AppearanceReader()
+        self.notify: dict[str, object] = {}
+        self.invalid: list[tuple[_Entry, Exception]] = []
+        self._known = known
+
+    def add(self, entry: _Entry) -> None:
+        """Use an entry, or note why it cannot be used."""
+        try:
+            self._use(entry)
+        except (ValueError, click.BadParameter) as error:
+            self.invalid.append((entry, error))
+
+    def _use(self, entry: _Entry) -> None:
+        table, _, theme = entry.table.partition(".")
+        if table in _ALERT_TABLES:
+            self.alerts[entry.name] = _threshold(entry)
+        elif theme:
+            self.appearance.add_color(theme, entry.name, entry.value)
+        elif table == _THEMES:
+            raise ValueError(f"expected a table, not {_type_name(entry.value)}.")
+        elif table == "columns":
+            self.appearance.add_columns(entry.name, entry.value)
+        elif table == NOTIFY:
+            self.notify[entry.name] = notify_value(entry.name, entry.value)
+        elif table == _KEYMAP:
+            self.appearance.add_keys(entry.name, entry.value)
+        else:
+            option = self._known.option(entry)
+            values = self.options.setdefault(table, {}) if table else self.options
+            values[str(option.name)] = _option_value(option, entry.value, self.appearance.theme_names)
 
 
 # The entries
@@ -138,9 +174,9 @@ class _Known:
     """
 
     def __init__(self, commands: click.Group) -> None:
-        self.tables = (*commands.commands, *_ALERT_TABLES)
-        self._options = {name: _options(command) for name, command in commands.commands.items()}
-        every_table = (_options(commands), *self._options.values())
+        self.tables = (*commands.commands, *_ALERT_TABLES, *AppearanceReader.TABLES, NOTIFY)
+        self._options = {name: file_options(command) for name, command in commands.commands.items()}
+        every_table = (file_options(commands), *self._options.values())
         self._options[""] = {name: options[name] for name in SHARED for options in every_table if name in options}
 
     def option(self, entry: _Entry) -> click.Option:
@@ -163,21 +199,27 @@ class _Known:
 
 
 def _entries(document: Toml, known: _Known) -> Iterator[_Entry]:
-    """Every key with its value; the keys of a command's table one by one, and a former name before the name of now."""
-    for name, value in sorted(document.items(), key=lambda item: item[0] != _FORMER_ALERTS):
-        if name in known.tables and type(value) is dict:
-            yield from (_Entry(name, key, item) for key, item in value.items())
-        else:
+    """Every key with its value; the keys of a table one by one."""
+    for name, value in sorted(document.items(), key=lambda item: item[0] not in _FIRST_TABLES):
+        if not (name in known.tables and type(value) is dict):
             yield _Entry("", name, value)
+            continue
+        for key, item in value.items():
+            if name == _THEMES and type(item) is dict:
+                yield from (_Entry(f"{name}.{key}", color, code) for color, code in item.items())
+            elif name == _KEYMAP and type(item) is dict:  # TOML reads table.up without quotes as a table
+                yield from (_Entry(name, f"{key}.{rest}", keys) for rest, keys in item.items())
+            else:
+                yield _Entry(name, key, item)
 
 
-def _fault(entry: _Entry, error: Exception, known: _Known, text: str) -> _Fault:
-    """What is wrong with an entry, and where: searched only for the one that is reported."""
+def _fault(entry: _Entry, error: Exception, known: _Known, text: str) -> Fault:
+    """What is wrong with an entry, and where: searched only for those that are reported."""
     reason = error.message if isinstance(error, click.BadParameter) else str(error)
     similar_name = known.similar_name(entry) if isinstance(error, _UnknownKeyError) else ""
     if similar_name:
         reason = f"there is no such key; did you mean {similar_name}?"
-    return _Fault(f"{entry.key}: {reason}", _line_of(entry.key, text))
+    return Fault(f"{entry.key}: {reason}", line_of(entry.key, text))
 
 
 def _threshold(entry: _Entry) -> float:
@@ -192,20 +234,22 @@ def _threshold(entry: _Entry) -> float:
     return number
 
 
-def _options(command: click.Command) -> dict[str, click.Option]:
-    """The options of a command by their long name."""
+def file_options(command: click.Command) -> dict[str, click.Option]:
+    """The options of a command that the file can set, by their long name; its dashes are underscores in the file."""
     options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
-    by_name = {max(option.opts, key=len).lstrip("-"): option for option in options}
+    by_name = {max(option.opts, key=len).lstrip("-").replace("-", "_"): option for option in options}
     return {name: option for name, option in by_name.items() if name not in _NOT_IN_FILE}
 
 
-def _option_value(option: click.Option, value: object) -> object:
+def _option_value(option: click.Option, value: object, user_themes: Iterable[str]) -> object:
     """Convert a value of the file to a value of the option.
 
     Raises:
         ValueError: The value has the wrong type.
         click.BadParameter: The value is out of range.
     """
+    if isinstance(option.type, ThemeName) and isinstance(value, str):
+        return option.type.checked(value, user_themes)
     if not option.multiple:
         return _single_value(option, value)
     if type(value) is not list:
@@ -223,7 +267,7 @@ def _single_value(option: click.Option, value: object) -> object:
 def _accepted_types(option: click.Option) -> tuple[type, ...]:
     if option.is_flag:
         return (bool,)
-    if isinstance(option.type, Duration):
+    if isinstance(option.type, (Duration, AnyDuration)):
         return (str, int, float)
     return (float, int) if isinstance(option.type, (click.types.FloatParamType, click.types.IntParamType)) else (str,)
 
@@ -232,90 +276,7 @@ def _type_name(value: object) -> str:
     return _TYPE_NAMES.get(type(value), "a time")
 
 
-def _warning(path: Path, fault: _Fault | None, consequence: str, count: int = 0) -> str:
-    """A fault with its position, and the number of other faults; empty if there is no fault."""
-    if fault is None:
-        return ""
-    reason, line = fault
-    position = f"{safe_text(str(path), 200)}{f':{line}' if line else ''}"
-    more = f" {count} more {'key is' if count == 1 else 'keys are'} not valid." if count else ""
-    return f"{position}: {safe_text(reason, 200)} {consequence}{more}"
-
-
-# The text
-
-
-def _config_path() -> Path | None:
-    """The path of the file; None for a user without a home folder."""
-    base = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-    if base.is_absolute():
-        return base / "gpumon" / "config.toml"
-    try:
-        return Path.home() / ".config" / "gpumon" / "config.toml"
-    except RuntimeError:
-        return None
-
-
-def _read_text(path: Path) -> str:
-    """The text of the file; empty if there is no file.
-
-    Raises:
-        _UnusableFileError: The file cannot be read, is too large, or belongs to another user.
-    """
-    try:
-        with io.FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise _UnusableFileError("Not a regular file.")
-            problem = ownership_problem(path)  # the file of another user could name a program to run as Python
-            if problem is not None:
-                raise _UnusableFileError(problem.reason, remedy=problem.remedy)
-            data = file.read(MAX_BYTES + 1) or b""
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-    except OSError as error:
-        raise _UnusableFileError(f"{os.strerror(error.errno or 0)}.") from None
-    if len(data) > MAX_BYTES:
-        raise _UnusableFileError(f"The file is larger than {MAX_BYTES >> 10} KiB.")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise _UnusableFileError("The file is not UTF-8 text.", data.count(b"\n", 0, error.start) + 1) from None
-
-
-def _parse(text: str) -> Toml:
-    """Parse TOML.
-
-    Raises:
-        _UnusableFileError: The text is not TOML.
-    """
-    if not text.strip():
-        return {}
-    if sys.version_info >= (3, 11):  # imported late: most users have no file
-        import tomllib
-    else:
-        import tomli as tomllib
-    try:
-        document: Toml = tomllib.loads(text)
-    except RecursionError:
-        raise _UnusableFileError("Tables or lists are nested too deeply.") from None
-    except ValueError as error:  # also from int(), which limits the number of digits
-        message = str(error)
-        position = _POSITION.search(message)
-        line = int(position[1] or text.count("\n") + 1) if position else 0
-        raise _UnusableFileError(f"{safe_text(_POSITION.sub('', message), _MAX_REASON)}.", line) from None
-    return document
-
-
-def _line_of(key: str, text: str) -> int:
-    """The line of a key such as ``record.interval``; 0 if the file writes it in an unusual way."""
-    current_table = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        header = _TABLE_HEADER.match(line)
-        if header is not None:
-            current_table = line_key = header[1].strip()
-        else:
-            name = re.sub(r"[\s\"']", "", line.partition("=")[0])
-            line_key = f"{current_table}.{name}" if current_table else name
-        if line_key == key or (header is None and key.startswith(f"{line_key}.")):
-            return number
-    return 0
+def _warning(path: Path, fault: Fault, consequence: str) -> str:
+    """A fault with its position."""
+    position = f"{safe_text(str(path), 200)}{f':{fault.line}' if fault.line else ''}"
+    return f"{position}: {safe_text(fault.reason, 200)} {consequence}"

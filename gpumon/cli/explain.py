@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.options import debug_option
+from gpumon.cli.shell_support import complete_error
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
     from gpumon.diagnosis.explanation import Explanation
-    from gpumon.diagnosis.narrative import Section
+    from gpumon.diagnosis.text_blocks import Section
 
 _MAX_WIDTH: Final = 100
 _MAX_PATH: Final = 4096
@@ -41,6 +42,7 @@ _HINT: Final = "Paste the error, then press Ctrl-D on an empty line."
     "error_id",
     metavar="ID",
     envvar="GPUMON_EXPLAIN_ID",
+    shell_complete=complete_error,
     help="Explain the known error with this id, such as oom or xid-79.",
 )
 @click.option(
@@ -67,7 +69,7 @@ def explain(  # noqa: PLR0917 - click passes them by name
 
     FILE may also be the report that gpumon's probe writes when a process runs out of memory; --oom reads the newest.
 
-    The exit status is 0 if the log contains a known error, and 1 if not.
+    The exit status is 0 if the cause is a known error, and 1 if not.
     """
     if sum((file is not None, as_list, error_id is not None, is_newest)) > 1:
         raise click.UsageError("Give only one of FILE, --list, --id and --oom.")
@@ -134,7 +136,7 @@ def _print_explanation(
         _print_json({**explanation_document(explanation), **more})
     else:
         _print_sections(sections(explanation))
-    return ExitCode.OK if explanation.matches else ExitCode.BAD_VERDICT
+    return ExitCode.OK if explanation.cause is not None else ExitCode.BAD_VERDICT
 
 
 def _print_list(*, as_json: bool) -> None:

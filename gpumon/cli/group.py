@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
+from gpumon.cli.appearance import CONFIG, Appearance
 from gpumon.cli.config import Config, load_config
 from gpumon.cli.options import environment_warnings
 
 if TYPE_CHECKING:
     from gpumon.diagnosis.alerts import Thresholds
+    from gpumon.session.alert_notifier import NotifySettings
 
-_CONFIG: Final = "gpumon.config"
-"""The key in click's context of the configuration."""
 _DEFAULT_SOURCES: Final = frozenset({ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP})
 
 
@@ -21,9 +21,9 @@ class CommandGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the configuration file first: command line and environment take precedence over its values."""
-        config = load_config(self)
-        ctx.default_map = dict(config.options)
-        ctx.meta[_CONFIG] = config
+        content = load_config(self)
+        ctx.default_map = dict(content.options)
+        ctx.meta[CONFIG] = content
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -36,22 +36,35 @@ class CommandGroup(click.Group):
             raise BrokenPipeError from None
 
 
-def _config() -> Config:
-    config: Config = click.get_current_context().meta[_CONFIG]
-    return config
+def config() -> Config:
+    """The content of the configuration file."""
+    content: Config = click.get_current_context().meta[CONFIG]
+    return content
 
 
 def warnings() -> list[str]:
     """What is ignored of the configuration file and of the environment, in sentences."""
-    config_warning = _config().warning
+    config_warning = config().warning
     return [*([config_warning] if config_warning else []), *environment_warnings(click.get_current_context())]
+
+
+def appearance() -> Appearance:
+    """Themes, columns and keys of the configuration file."""
+    return config().appearance
+
+
+def notices() -> "NotifySettings":
+    """How the configuration file wants new alerts to reach people."""
+    from gpumon.cli.notify_config import notify_settings  # imported late: only the screen needs it
+
+    return notify_settings(config().notify)
 
 
 def thresholds() -> "Thresholds":
     """The alert thresholds of the configuration file."""
     from gpumon.diagnosis.alerts import Thresholds  # imported late: few commands need it
 
-    return Thresholds.of(_config().alerts)
+    return Thresholds.of(config().alerts)
 
 
 def command_defaults(context: click.Context, command_name: str) -> dict[str, Any]:
@@ -59,7 +72,7 @@ def command_defaults(context: click.Context, command_name: str) -> dict[str, Any
 
     In the file, the table of the command takes precedence over the top of the file.
     """
-    options = _config().options
+    options = config().options
     explicit = {
         name: value
         for name, value in context.params.items()

@@ -1,17 +1,20 @@
 """Options that several commands have, and the types of their values."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import click
 from click.core import ParameterSource
 
+from gpumon.cli.appearance import ThemeName, default_theme
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS, MAX_HISTORY_SECONDS, MIN_HISTORY_SECONDS
 from gpumon.core.units import parse_duration
 
 Command = Callable[..., int | None]
 
+_SIZE: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
 _WARNINGS: Final = "gpumon.warnings"
 """The key in click's context of the warnings about unused variables of the environment."""
 
@@ -43,6 +46,33 @@ class Duration(click.ParamType[float]):
         if not MIN_HISTORY_SECONDS <= seconds <= MAX_HISTORY_SECONDS:
             self.fail(f"{value!r} is not between 1m and 7d.", param, ctx)
         return seconds
+
+
+class AnyDuration(click.ParamType[float]):
+    """A duration of any length, such as ``30s`` or ``5m``; a number without a unit is in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds."""
+        try:
+            return parse_duration(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Size(click.ParamType[float]):
+    """An amount of memory such as ``20G`` or ``512M``, in multiples of 1024."""
+
+    name = "size"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The bytes."""
+        match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+        if match is None:
+            self.fail(f"{value!r} is not a size such as 20G or 512M.", param, ctx)
+        power: int = " KMGT".index(match[2].upper() or " ")
+        return float(match[1]) * float(1024**power)
 
 
 class SharedOption(click.Option):
@@ -104,11 +134,23 @@ def screen_options(command: Command) -> Command:
     return click.option(
         "--theme",
         cls=SharedOption,
-        type=click.Choice(["dark", "light", "ansi"]),
-        default="dark",
-        show_default=True,
+        type=ThemeName(),
+        default=default_theme,
+        show_default="dark; mono if NO_COLOR is set",
         show_envvar=True,
-        help="Color theme; ansi uses the colors of the terminal and sends fewer bytes.",
+        help="Color theme. ansi uses the colors of the terminal and sends fewer bytes; mono uses no colors. A theme "
+        "that is chosen here, in the environment or in the file takes precedence over NO_COLOR.",
+    )(command)
+
+
+def read_only_option(command: Command) -> Command:
+    """The option of every command that could change something on this host."""
+    return click.option(
+        "--read-only",
+        cls=SharedOption,
+        is_flag=True,
+        show_envvar=True,
+        help="Offer nothing that changes other processes or uses a GPU: no signals, no empty_cache(), no workloads.",
     )(command)
 
 

@@ -53,7 +53,7 @@ class JsonRunOutput:
 
 
 class TextRunOutput:
-    """Lines of text, a progress bar if standard error is a terminal, and a table of metrics at the end.
+    """Lines of text, a progress bar if standard error is a terminal, and a table and plots of metrics at the end.
 
     Args:
         yes: Whether to start without confirmation.
@@ -109,7 +109,8 @@ class TextRunOutput:
         if event.kind is JobEventKind.TIMING:
             return timing_text(fields)
         if event.kind is JobEventKind.RESULT:
-            return "\n".join(result_lines(run))
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+            return "\n".join(result_lines(run, width))
         return None
 
     def _report_unsupported(self, run: WorkloadRun) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from gpumon.cli.group import appearance
 from gpumon.cli.options import debug_option, screen_options
 from gpumon.core.problems import ExitCode
 from gpumon.core.text import safe_text
@@ -103,4 +104,4 @@ def _open_screen(file: Path, file2: Path | None, theme: str, *, mouse: bool) -> 
     terminal.set_textual_defaults()
     from gpumon.ui.snapshot_app import run
 
-    return run(file, file2, theme, mouse=mouse)
+    return run(file, file2, theme, appearance().palettes(), mouse=mouse)

@@ -19,7 +19,7 @@ from gpumon.jobs.catalogue import Catalogue, JobRequest, WorkloadInfo, load_cata
 from gpumon.jobs.interpreter import find_interpreter
 from gpumon.jobs.parameters import Value, chosen_values
 from gpumon.operations.one_shot import sample_frame
-from gpumon.operations.runs import FRAME_SECONDS, HeadlessRuns, expand_devices, visible_gpus
+from gpumon.operations.runs import FRAME_SECONDS, HeadlessRuns, expand_devices
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.text.workloads import workload_list_lines
 from gpumon.streams.live import LiveStream
@@ -51,6 +51,18 @@ class RunOptions:
     as_json: bool
 
 
+def refuse_if_read_only(*, is_read_only: bool) -> None:
+    """End the command if gpumon may not change anything on this host.
+
+    Raises:
+        CommandError: It may not.
+    """
+    if is_read_only:
+        reason = "Workloads are disabled: gpumon is read-only."
+        remedy = "Remove --read-only, GPUMON_READ_ONLY or read_only = true in the configuration file."
+        raise CommandError(Problem(ProblemCode.NO_PERMISSION, reason, remedy), ExitCode.USAGE)
+
+
 def run_workloads(options: RunOptions) -> int:
     """Run a workload on each device; returns the exit code.
 
@@ -61,7 +73,7 @@ def run_workloads(options: RunOptions) -> int:
     info = catalogue.get(options.name)
     if info is None:
         raise CommandError(_unknown_workload(options.name, catalogue), ExitCode.USAGE)
-    devices = expand_devices(options.devices, lambda: visible_gpus(len(sample_frame().devices)))
+    devices = expand_devices(options.devices, lambda: sample_frame().devices)
     requests = [_request(options, info, device) for device in devices]
     interpreter = find_interpreter(options.python)
     runs = [WorkloadRun(replace(request, python=interpreter.path)) for request in requests]

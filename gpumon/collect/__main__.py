@@ -11,6 +11,7 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 import argparse
+import json
 import mmap
 import os
 import traceback
@@ -30,6 +31,7 @@ def main() -> None:
     parser.add_argument(
         "--drop", action="append", default=[], choices=CALLS, metavar="CALL", help="never call this NVML function"
     )
+    parser.add_argument("--topology", action="store_true", help="write the topology as one line, and end")
     options = parser.parse_args()
     set_process_name()
     breadcrumb = None if options.breadcrumb is None else mmap.mmap(options.breadcrumb, BREADCRUMB_BYTES)
@@ -38,7 +40,14 @@ def main() -> None:
     output, control = sys.stdout.fileno(), sys.stdin.fileno()
     code = 1
     try:
-        code = Collector(api, in_flight, interval=options.interval, output=output, control=control).run()
+        if options.topology:
+            from gpumon.collect.topology import TopologyReader  # late: a collector never needs these
+            from gpumon.core.topology import to_document
+
+            print(json.dumps(to_document(TopologyReader(api, in_flight).read())), flush=True)
+            code = 0
+        else:
+            code = Collector(api, in_flight, interval=options.interval, output=output, control=control).run()
     except Exception:  # noqa: BLE001 - os._exit below would hide the traceback
         traceback.print_exc()
     finally:

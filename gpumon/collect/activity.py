@@ -1,7 +1,8 @@
-"""The sources of the on-demand metrics: hardware counters (GPM), energy, and each process's share of the SMs.
+"""The sources of the on-demand metrics: hardware counters (GPM), energy, PCIe rates, each process's share of the SMs.
 
 Costs of one sample on H200 under driver 580: 0.5 milliseconds for the counters, 3.3 for the energy, 2.5 for the
-processes. The last two hold a lock in the driver, so that the calls of other processes wait.
+processes, 42 for the PCIe rates. The energy and the processes hold a lock in the driver, so that the calls of other
+processes wait. The PCIe rates hold no lock, and are only for GPUs whose counters do not include them.
 """
 
 import time
@@ -20,6 +21,9 @@ _NO_COUNTERS: Final = Problem(
     ProblemCode.NOT_SUPPORTED, "GPUs before Hopper do not provide these counters (GPM) to every user."
 )
 
+_KILOBYTE: Final = 1000
+_MAX_PCIE_KILOBYTES: Final = 1_000_000_000
+"""More than any link transfers in a second, and less than 4294967295, which drivers return for an unknown value."""
 _MEBIBYTE: Final = 1 << 20
 SM_COUNTER: Final = (2, "sm_activity_percent")
 _COUNTERS: Final = (
@@ -155,6 +159,36 @@ class EnergyCounter:
 
     def close(self) -> None:
         """Free nothing; the energy so far is kept."""
+
+
+class PcieThroughput:
+    """PCIe rates of a GPU without counters: the driver measures each direction during 20 milliseconds.
+
+    Args:
+        api: The choke point.
+        handle: NVML's handle of the device.
+    """
+
+    metrics = ("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second")
+
+    def __init__(self, api: Nvml, handle: Handle) -> None:
+        self._api = api
+        self._handle = handle
+
+    def read(self) -> Mapping[str, Value]:
+        """The rates now; NVML returns them in kilobytes per second.
+
+        Raises:
+            NvmlError: A call failed.
+        """
+        rates: dict[str, Value] = {}
+        for metric, direction in zip(self.metrics, (nvml.PCIE_TRANSMIT, nvml.PCIE_RECEIVE), strict=True):
+            kilobytes: int = self._api.call("nvmlDeviceGetPcieThroughput", self._handle, direction)
+            rates[metric] = kilobytes * _KILOBYTE if kilobytes < _MAX_PCIE_KILOBYTES else invalid(kilobytes)
+        return rates
+
+    def close(self) -> None:
+        """Free nothing."""
 
 
 class ProcessShares:

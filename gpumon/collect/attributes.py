@@ -32,15 +32,15 @@ class IdentityQueries:
         self._handle = handle
         self.problems: dict[str, Problem] = {}
 
-    def query(self, field: str, call: str, convert: Callable[[Any], T]) -> T | None:
-        """The converted result of a call, or None with an entry in `problems`.
+    def query(self, field: str, call: str, convert: Callable[[Any], T], *arguments: int) -> T | None:
+        """The converted result of a call with the handle and ``arguments``, or None with an entry in `problems`.
 
         Raises:
             DeviceLostError: The device is gone.
             DriverGoneError: The driver is gone.
         """
         try:
-            value = convert(self._api.call(call, self._handle))
+            value = convert(self._api.call(call, self._handle, *arguments))
         except ReadingError as error:
             self.problems[field] = error.problem
             return None

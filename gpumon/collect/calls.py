@@ -24,6 +24,15 @@ EVENT_CALLS: Final = (
 )
 """The calls of the event thread (`gpumon.collect.xids`). They subscribe only this process to events."""
 
+TOPOLOGY_CALLS: Final = (
+    "nvmlDeviceGetCpuAffinity",
+    "nvmlDeviceGetNumaNodeId",
+    "nvmlDeviceGetNvLinkRemotePciInfo",
+    "nvmlDeviceGetTopologyCommonAncestor",
+    "nvmlDeviceGetP2PStatus",
+)
+"""The calls of `gpumon.collect.topology`, which are made once, by a separate process."""
+
 CALLS: Final = (
     "nvmlInitWithFlags",
     "nvmlInit",
@@ -78,12 +87,14 @@ CALLS: Final = (
     "nvmlDeviceGetDecoderUtilization",
     "nvmlDeviceGetTotalEnergyConsumption",
     "nvmlDeviceGetProcessUtilization",
+    "nvmlDeviceGetPcieThroughput",
     "nvmlGpmQueryDeviceSupport",
     "nvmlGpmSampleAlloc",
     "nvmlGpmSampleGet",
     "nvmlGpmSampleFree",
     "nvmlGpmMetricsGet",
     *EVENT_CALLS,
+    *TOPOLOGY_CALLS,
 )
 """Every NVML function that gpumon calls. All of them read; those that allocate change memory of this process only."""
 

@@ -173,7 +173,7 @@ class DeviceReader:
         queries = IdentityQueries(self._api, handle)
         fields: dict[str, Any] = {
             field: queries.query(field, call, convert)
-            for field, call, convert in _IDENTITY_CALLS
+            for field, call, convert in IDENTITY_CALLS
             if getattr(known, field) is None
         }
         self._identity = replace(known, **fields, problems=queries.problems)
@@ -188,7 +188,8 @@ def _explain(readings: dict[str, float], problems: dict[str, Problem], *, is_spl
         problems["memory_unattributed_bytes"] = SHARED_MEMORY
 
 
-def _bus_id(info: Any) -> str:
+def bus_id(info: Any) -> str:
+    """The PCI bus ID in NVML's structure."""
     raw = info.busId
     return safe_text(raw.decode("ascii", "replace") if isinstance(raw, bytes) else str(raw), 32)
 
@@ -198,12 +199,13 @@ def _architecture(number: int) -> str:
     return name
 
 
-_IDENTITY_CALLS: Final = (
+IDENTITY_CALLS: Final = (
     ("uuid", "nvmlDeviceGetUUID", safe_text),
-    ("pci_bus_id", "nvmlDeviceGetPciInfo", _bus_id),
+    ("pci_bus_id", "nvmlDeviceGetPciInfo", bus_id),
     ("name", "nvmlDeviceGetName", safe_text),
     ("architecture", "nvmlDeviceGetArchitecture", _architecture),
 )
+"""Field, NVML function and conversion of what a device is."""
 
 
 def has_shared_memory(name: str | None, compute_capability: str | None) -> bool:

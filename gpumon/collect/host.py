@@ -1,4 +1,4 @@
-"""The host: load, memory, uptime, and collectors of earlier runs that still hang in the driver."""
+"""The host: load, memory, uptime, rates, and collectors of earlier runs that still hang in the driver."""
 
 import os
 import platform
@@ -10,6 +10,7 @@ from typing import Final
 
 import psutil
 
+from gpumon.collect.host_rates import NOT_REPORTED, HostRates
 from gpumon.collect.schedule import NEEDS_TWO_SAMPLES
 from gpumon.core.model import Host
 from gpumon.core.problems import Problem, ProblemCode
@@ -21,26 +22,26 @@ COLLECTOR_NAME: Final = "gpumon-collect"
 RECHECK_SECONDS: Final = 30.0
 """Time between two checks of the collectors that still hang."""
 
-_NOT_REPORTED: Final = Problem(ProblemCode.NOT_FOUND, "Not reported by this host.")
-
 
 class HostReader:
-    """Reader of the load, memory and uptime of this host; CPU utilization is an average since the previous read."""
+    """Reader of the load, memory, uptime and rates of this host; CPU utilization is since the previous read."""
 
     def __init__(self) -> None:
         self._name = safe_text(platform.node(), 64) or None
         self._cpu_count = psutil.cpu_count()
         self._has_cpu_sample = False
+        self._rates = HostRates()
 
     def read(self) -> Host:
-        """The host now. The first read has no CPU utilization, which needs two samples."""
+        """The host now. The first read has no CPU utilization and no rates, which need two samples."""
         cpu_percent = psutil.cpu_percent()
         constants = {"name": self._name, "cpu_count": self._cpu_count}
-        problems = {field: _NOT_REPORTED for field, value in constants.items() if value is None}
+        problems = {field: NOT_REPORTED for field, value in constants.items() if value is None}
         if not self._has_cpu_sample:
             self._has_cpu_sample = True
             cpu_percent = None
             problems["cpu_percent"] = NEEDS_TWO_SAMPLES
+        rates, why_missing = self._rates.read()
         memory = psutil.virtual_memory()
         return Host(
             name=self._name,
@@ -50,7 +51,8 @@ class HostReader:
             memory_total_bytes=memory.total,
             memory_available_bytes=memory.available,
             uptime_seconds=round(uptime(), 1),
-            problems=problems,
+            **rates,
+            problems={**problems, **why_missing},
         )
 
 

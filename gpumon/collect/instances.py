@@ -24,6 +24,9 @@ NOT_OF_INSTANCE: Final = Problem(
     ProblemCode.NOT_SUPPORTED,
     "NVML does not report this value for a MIG instance; the row of the GPU shows the value of the complete chip.",
 )
+_NO_SHARES: Final = Problem(
+    ProblemCode.NOT_SUPPORTED, "NVML does not report the SM activity of a process on a MIG instance."
+)
 _OF_GPU_ONLY: Final = frozenset({"mig_mode", "mig_mode_pending"})
 _MISSING: Final = dict.fromkeys((*METRICS, "throttle_reasons", *_OF_GPU_ONLY), NOT_OF_INSTANCE)
 _SHARED_FIELDS: Final = tuple(field for field in DEVICE_ATTRIBUTES if field not in _OF_GPU_ONLY)
@@ -57,7 +60,7 @@ class _Instance:
     def read(self, gpu: Device, now: float, uptime: float) -> Device:
         """The instance of ``gpu``; raises what `MetricsReader.read` raises."""
         readings, problems = self._metrics.read(now)
-        processes = self._processes.read(now, uptime, current_readings(readings, problems))
+        processes = self._processes.read(now, uptime, current_readings(readings, problems), _NO_SHARES)
         if processes.unattributed_bytes is not None:
             readings["memory_unattributed_bytes"] = processes.unattributed_bytes
         missing = {field: problem for field, problem in _MISSING.items() if field not in readings}

@@ -1,8 +1,9 @@
-"""Metrics that are too expensive to read all the time: they are sampled while the screen of their GPU is open.
+"""Metrics that are too expensive to read all the time: they are sampled while a screen shows their GPU.
 
 The control pipe names these GPUs, which are called selected here. A busy GPU that is not selected gets an idle check:
 utilization counts copies as work, so a GPU that only copies shows 100 %, and only the SM activity counter shows that no
-kernel runs. One counter every ten seconds costs half a millisecond.
+kernel runs. One counter every ten seconds costs half a millisecond. The energy of a GPU that is not selected is read
+once, so that the energy that a screen shows counts from the start of gpumon.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ from gpumon.collect.activity import (
     EnergyCounter,
     GpmCounters,
     OnDemandSource,
+    PcieThroughput,
     ProcessShares,
     SmShares,
 )
@@ -44,6 +46,10 @@ NOT_BUSY: Final = Problem(
     f"Sampled only while the screen of this GPU is open, or while its utilization is at least {BUSY_PERCENT:.0f} %.",
 )
 _WAITING: Final = Problem(ProblemCode.NOT_READ, "gpumon samples this value shortly: GPUs are sampled in turn.")
+_NO_COUNTER: Final = frozenset({
+    ProblemCode.NOT_SUPPORTED, ProblemCode.NO_PERMISSION, ProblemCode.DRIVER_TOO_OLD, ProblemCode.DROPPED
+})  # fmt: skip
+"""Why a GPU has no counters of its PCIe rates, so that the driver must measure them."""
 _NOT_SELECTED_PROBLEMS: Final = dict.fromkeys(ON_DEMAND_METRICS, NOT_SELECTED)
 
 
@@ -84,6 +90,10 @@ class SamplingBudget:
             return False
         rivals = self._requests | self._last_requests
         return all(last <= self._last_turn.get(rival, -SAMPLE_SECONDS) for rival in rivals)
+
+    def has_spare_time(self, now: float) -> bool:
+        """Whether a device may be sampled without a turn: no sample is being paid for, so that no device waits."""
+        return now >= self._free_at
 
     @contextmanager
     def charge(self, index: int, now: float) -> Iterator[None]:
@@ -152,6 +162,25 @@ class IdleCheck:
             self._counters.close()
 
 
+class _Source:
+    """A source of on-demand metrics, and its last values."""
+
+    def __init__(self, source: OnDemandSource, period: Period = Period.EVERY_SWEEP) -> None:
+        self.source = source
+        self.metrics = source.metrics
+        self.polled = PolledValue[Mapping[str, Value]](period, max_stale_polls=0)
+
+    def poll(self, now: float) -> None:
+        self.polled.poll(now, self.source.read)
+
+    def publish(self, readings: dict[str, float], problems: dict[str, Problem]) -> None:
+        values = self.polled.value
+        if values is None:
+            values = dict.fromkeys(self.metrics, self.polled.problem or NEEDS_TWO_SAMPLES)
+        for metric, value in values.items():
+            publish(metric, value, readings, problems)
+
+
 class OnDemandReader:
     """The on-demand metrics of one device, sampled while the device is selected.
 
@@ -166,10 +195,10 @@ class OnDemandReader:
         self._index = index
         self._budget = budget
         self._idle_check = IdleCheck(api, handle, index, budget)
-        sources: tuple[OnDemandSource, ...] = (GpmCounters(api, handle), EnergyCounter(api, handle))
-        self._sources = [
-            (source, PolledValue[Mapping[str, Value]](Period.EVERY_SWEEP, max_stale_polls=0)) for source in sources
-        ]
+        self._energy = _Source(EnergyCounter(api, handle))
+        self._sources = [_Source(GpmCounters(api, handle)), self._energy]
+        self._pcie = _Source(PcieThroughput(api, handle), Period.TWO_SECONDS)
+        self._reads = 0
         self._shares = ProcessShares(api, handle)
         self._polled_shares = PolledValue[SmShares](Period.EVERY_SWEEP, max_stale_polls=0)
         self._is_open = False
@@ -193,6 +222,7 @@ class OnDemandReader:
         if not self._budget.is_selected(key, self._index):
             if self._is_open:
                 self.close()
+            self._start_energy(now)
             problems |= _NOT_SELECTED_PROBLEMS
             publish(IDLE_CHECK_METRIC, self._idle_check.read(now, readings), readings, problems)
             return NOT_SELECTED
@@ -213,17 +243,28 @@ class OnDemandReader:
         self._is_open = False
         self._idle_check.close()
         self._budget.release(self._index)
-        for source, _ in self._sources:
-            source.close()
+        for source in self._sources:
+            source.source.close()
         self._shares.close()
+
+    def _start_energy(self, now: float) -> None:
+        """Read the energy once, after the first sweep, which should be short."""
+        self._reads += 1
+        polled = self._energy.polled
+        if polled.value is None and self._reads > 1 and now >= polled.due and self._budget.has_spare_time(now):
+            with self._budget.charge(self._index, now):
+                self._energy.poll(now)
+            self._budget.release(self._index)
 
     def _sample(self, now: float) -> None:
         with self._budget.charge(self._index, now):
-            for source, polled in self._sources:
-                polled.poll(now, source.read)
+            for source in self._sources:
+                source.poll(now)
             self._polled_shares.poll(now, self._shares.read)
         self._readings, self._problems, self._sampled_at = {}, {}, now
-        for source, polled in self._sources:
-            failure = polled.problem or NEEDS_TWO_SAMPLES
-            for metric, value in (polled.value or dict.fromkeys(source.metrics, failure)).items():
-                publish(metric, value, self._readings, self._problems)
+        for source in self._sources:
+            source.publish(self._readings, self._problems)
+        pcie = self._pcie
+        if any(metric in self._problems and self._problems[metric].code in _NO_COUNTER for metric in pcie.metrics):
+            pcie.poll(now)  # not charged: no other call waits for this one
+            pcie.publish(self._readings, self._problems)

@@ -169,6 +169,7 @@ def _process(
         host_memory_bytes=facts.host_memory_bytes,
         age_seconds=facts.age_seconds,
         sm_percent=None if isinstance(share, Problem) else share,
+        start_ticks=facts.start_ticks,
         problems=problems,
     )
 

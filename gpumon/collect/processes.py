@@ -79,6 +79,7 @@ class ProcessFacts(NamedTuple):
     host_memory_bytes: int | None
     age_seconds: float | None
     problem: Problem | None = None
+    start_ticks: int | None = None
 
 
 class _UnprovenError(Exception):
@@ -209,6 +210,7 @@ class ProcessTable:
             cpu_percent,
             reading.pages * _PAGE_BYTES,
             round(max(0.0, uptime - identity.start_ticks / _TICKS_PER_SECOND), 1),
+            start_ticks=identity.start_ticks,
         )
         return known.facts
 

@@ -172,6 +172,17 @@ def _milli(values: Sequence[Value]) -> Values:
     return tuple(value if isinstance(value, Problem) else value * 0.001 for value in values)
 
 
+def _retired_pages(values: Sequence[Value]) -> Values:
+    """The counts and the flag; GPUs since Ampere have none, because they remap rows."""
+    return tuple(
+        _NO_RETIRED_PAGES if isinstance(value, Problem) and value.code is ProblemCode.NOT_SUPPORTED else value
+        for value in values
+    )
+
+
+_NO_RETIRED_PAGES: Final = Problem(
+    ProblemCode.NOT_SUPPORTED, "Not supported by this GPU or driver: GPUs since Ampere remap rows instead."
+)
 _UNION_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """The members of ``nvmlValue_t``, by ``valueType``."""
 _MEGA: Final = 1_000_000
@@ -189,12 +200,19 @@ _ROWS: Final = (
     "remapped_rows_failure",
 )
 
-_SWEEP, _SECOND, _SLOW, _ONCE = Period  # in the order of their definition
+_RETIRED_PAGES: Final = (
+    ("retired_pages_corrected_count", nvml.FIELD_RETIRED_CORRECTED),
+    ("retired_pages_uncorrected_count", nvml.FIELD_RETIRED_UNCORRECTED),
+    ("retired_pages_pending", nvml.FIELD_RETIRED_PENDING),
+)
+
+_SWEEP, _SECOND, _TWO_SECONDS, _SLOW, _ONCE = Period  # in the order of their definition
 
 MEMORY_READER: Final = Reader(
     ("memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes", "memory_free_bytes"), _SWEEP, _memory
 )
 _SLOWDOWN: Final = nvml.TEMPERATURE_THRESHOLD_SLOWDOWN
+_SHUTDOWN: Final = nvml.TEMPERATURE_THRESHOLD_SHUTDOWN
 
 READERS: Final[tuple[AnyReader, ...]] = (
     MEMORY_READER,
@@ -206,8 +224,10 @@ READERS: Final[tuple[AnyReader, ...]] = (
     Reader(("clock_memory_hertz",), _SWEEP, _one("nvmlDeviceGetClockInfo", nvml.CLOCK_MEMORY, scale=_MEGA)),
     Reader(("performance_state",), _SWEEP, _one("nvmlDeviceGetPerformanceState")),
     Reader(("pcie_generation",), _SECOND, _one("nvmlDeviceGetCurrPcieLinkGeneration")),  # an idle link slows down
+    Reader(("clock_video_hertz",), _TWO_SECONDS, _one("nvmlDeviceGetClockInfo", nvml.CLOCK_VIDEO, scale=_MEGA)),
     Reader(("pcie_width",), _SLOW, _one("nvmlDeviceGetCurrPcieLinkWidth"), is_early=True),
     *(FieldReader((metric,), _SLOW, (Field(field),)) for metric, field in _ECC_FIELDS),
+    *(FieldReader((metric,), _SLOW, (Field(field),), _retired_pages) for metric, field in _RETIRED_PAGES),
     FieldReader(("temperature_memory_celsius",), _SLOW, (Field(nvml.FIELD_MEMORY_TEMPERATURE),)),
     FieldReader(("power_instant_watts",), _SLOW, (Field(nvml.FIELD_POWER_INSTANT),), _milli),
     Reader(_ROWS, _SLOW, _remapped_rows),
@@ -217,8 +237,10 @@ READERS: Final[tuple[AnyReader, ...]] = (
     Reader(("utilization_encoder_percent",), _SLOW, _first("nvmlDeviceGetEncoderUtilization")),
     Reader(("utilization_decoder_percent",), _SLOW, _first("nvmlDeviceGetDecoderUtilization")),
     Reader(("temperature_slowdown_celsius",), _ONCE, _one("nvmlDeviceGetTemperatureThreshold", _SLOWDOWN)),
+    Reader(("temperature_shutdown_celsius",), _ONCE, _one("nvmlDeviceGetTemperatureThreshold", _SHUTDOWN)),
     Reader(("clock_sm_max_hertz",), _ONCE, _one("nvmlDeviceGetMaxClockInfo", nvml.CLOCK_SM, scale=_MEGA)),
     Reader(("clock_memory_max_hertz",), _ONCE, _one("nvmlDeviceGetMaxClockInfo", nvml.CLOCK_MEMORY, scale=_MEGA)),
+    Reader(("clock_video_max_hertz",), _ONCE, _one("nvmlDeviceGetMaxClockInfo", nvml.CLOCK_VIDEO, scale=_MEGA)),
     Reader(("pcie_generation_max",), _ONCE, _one("nvmlDeviceGetMaxPcieLinkGeneration")),
     Reader(("pcie_width_max",), _ONCE, _one("nvmlDeviceGetMaxPcieLinkWidth")),
     Reader(("memory_bus_width_bits",), _ONCE, _one("nvmlDeviceGetMemoryBusWidth")),

@@ -18,11 +18,12 @@ _ASCII: Final = "gpumon_ascii"
 _REPLACEMENTS: Final = {
     **dict(zip("▁▂▃▄▅▆▇█", ".-~=+*%#", strict=True)),  # heights of a history, each distinct from the next
     **dict.fromkeys("│┃┆▌▐▎▏▕▍▊▉▋", "|"),
-    **dict.fromkeys("─━▔┄", "-"),
+    **dict.fromkeys("─━▔┄┈", "-"),
     **dict.fromkeys("┤├┴┬┼└┘┌┐╭╮╰╯", "+"),
     **dict(zip("▀░▒▓■□▚▞", "'.:%#o\\/", strict=True)),
-    **dict(zip("▸▶◂◀←→↑↓▲▼⏎", ">><<<>^v^v<", strict=True)),
-    **dict(zip("·•…–—µ✓✔✗✘", ":*~--u++xx", strict=True)),
+    **dict(zip("▸▶◂◀←→↑↓▲▼▾⏎", ">><<<>^v^vv<", strict=True)),
+    **dict(zip("·•…–—µ✓✔✗✘×‖", ":*~--u++xxx!", strict=True)),
+    **dict(zip("●○◆◇△", "*ooo^", strict=True)),
     "°": "'",
     "\u00a0": " ",
 }

@@ -18,6 +18,7 @@ from gpumon.core.json_fields import Json, as_integer, as_number, as_object, as_t
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import (
     DEVICE_ATTRIBUTES,
+    HOST_RATES,
     CallCost,
     Device,
     DeviceEvent,
@@ -125,6 +126,7 @@ def _host_document(host: Host) -> Json:
         "memory_total_bytes": host.memory_total_bytes,
         "memory_available_bytes": host.memory_available_bytes,
         "uptime_seconds": host.uptime_seconds,
+        **{field: getattr(host, field) for field in HOST_RATES},
     }
     return with_problems(document, host.problems)
 
@@ -161,6 +163,8 @@ def _process_document(process: Process, add_problems: _AddProblems) -> Json:
         "age_seconds": process.age_seconds,
         "sm_percent": process.sm_percent,
     }
+    if process.start_ticks is not None:
+        document["start_ticks"] = process.start_ticks
     return add_problems(document, process.problems)
 
 
@@ -224,6 +228,10 @@ def _host(raw: Json) -> Host:
     if load is not None:
         one, five, fifteen = (required(as_number(average)) for average in load)
         load = (one, five, fifteen)
+    problems = dict(parse_problems(raw))
+    for field in HOST_RATES:
+        if field not in raw:
+            problems.setdefault(field, NOT_RECORDED)
     return Host(
         name=as_text(raw.get("name")),
         cpu_count=as_integer(raw.get("cpu_count")),
@@ -232,7 +240,8 @@ def _host(raw: Json) -> Host:
         memory_total_bytes=as_integer(raw.get("memory_total_bytes")),
         memory_available_bytes=as_integer(raw.get("memory_available_bytes")),
         uptime_seconds=as_number(raw.get("uptime_seconds")),
-        problems=parse_problems(raw),
+        **{field: as_number(raw.get(field)) for field in HOST_RATES},
+        problems=problems,
     )
 
 
@@ -308,5 +317,6 @@ def _process(table: ProblemTableReader, raw: Json) -> Process:
         host_memory_bytes=as_integer(raw.get("host_memory_bytes")),
         age_seconds=as_number(raw.get("age_seconds")),
         sm_percent=as_number(raw.get("sm_percent")),
+        start_ticks=as_integer(raw.get("start_ticks")),
         problems=problems,
     )

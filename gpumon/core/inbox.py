@@ -38,11 +38,10 @@ class Inbox(Generic[ItemT]):
         if self._items:
             ring()
 
-    def put(self, item: ItemT) -> None:
-        """Add an item and ring."""
-        if len(self._items) == self._items.maxlen:
-            self.lost += 1
-        self._items.append(item)
+    def put(self, *items: ItemT) -> None:
+        """Add items and ring once."""
+        self.lost += max(0, len(self._items) + len(items) - (self._items.maxlen or 0))
+        self._items.extend(items)
         self.ring()
 
     def ring(self) -> None:

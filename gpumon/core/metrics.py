@@ -114,6 +114,11 @@ _SAMPLED: Final = (
         "Core temperature at which the GPU lowers its clocks.",
     ),
     Metric(
+        "temperature_shutdown_celsius", "Shutdown threshold", Unit.CELSIUS, 1, 200,
+        "nvmlDeviceGetTemperatureThreshold",
+        "Core temperature at which the GPU turns itself off to avoid damage.",
+    ),
+    Metric(
         "power_watts", "Power", Unit.WATTS, 0, 5000, "nvmlDeviceGetPowerUsage",
         "Power drawn by the board, averaged by the driver.",
     ),
@@ -136,6 +141,14 @@ _SAMPLED: Final = (
     Metric(
         "clock_memory_max_hertz", "Memory clock maximum", Unit.HERTZ, 1, 50 * _GIGAHERTZ, "nvmlDeviceGetMaxClockInfo",
         "Highest clock of the device memory.",
+    ),
+    Metric(
+        "clock_video_hertz", "Video clock", Unit.HERTZ, 0, 10 * _GIGAHERTZ, "nvmlDeviceGetClockInfo",
+        "Clock of the video encoders and decoders.",
+    ),
+    Metric(
+        "clock_video_max_hertz", "Video clock maximum", Unit.HERTZ, 1, 10 * _GIGAHERTZ, "nvmlDeviceGetMaxClockInfo",
+        "Highest clock of the video encoders and decoders.",
     ),
     Metric(
         "performance_state", "Performance state", Unit.PERFORMANCE_STATE, 0, 15, "nvmlDeviceGetPerformanceState",
@@ -220,6 +233,20 @@ _SLOW: Final = (
         "1 when a row could not be remapped: replace the board.",
     ),
     Metric(
+        "retired_pages_corrected_count", "Pages retired, corrected errors", Unit.COUNT, 0, _MAX_COUNT,
+        "nvmlDeviceGetFieldValues",
+        "Memory pages that are no longer used because ECC corrected several errors in them; GPUs before Ampere only.",
+    ),
+    Metric(
+        "retired_pages_uncorrected_count", "Pages retired, uncorrected errors", Unit.COUNT, 0, _MAX_COUNT,
+        "nvmlDeviceGetFieldValues",
+        "Memory pages that are no longer used because of an error that ECC could not correct; before Ampere only.",
+    ),
+    Metric(
+        "retired_pages_pending", "Page retirement pending", Unit.NONE, 0, 1, "nvmlDeviceGetFieldValues",
+        "1 when a page is waiting to be retired; the next restart of the driver retires it.",
+    ),
+    Metric(
         "pcie_replay_count", "PCIe replays", Unit.COUNT, 0, _MAX_COUNT, "nvmlDeviceGetPcieReplayCounter",
         "PCIe packets that were sent again; a rising number indicates a bad link.",
     ),
@@ -254,13 +281,19 @@ _ON_DEMAND: Final = (
     _activity("fp64_activity_percent", "FP64 activity", "Share of time in which the FP64 pipes were active."),
     _activity("fp32_activity_percent", "FP32 activity", "Share of time in which the FP32 pipes were active."),
     _activity("fp16_activity_percent", "FP16 activity", "Share of time in which the FP16 pipes were active."),
-    _rate("pcie_transmit_bytes_per_second", "PCIe transmit", "Data that the GPU sent over PCIe."),
-    _rate("pcie_receive_bytes_per_second", "PCIe receive", "Data that the GPU received over PCIe."),
+    _rate(
+        "pcie_transmit_bytes_per_second", "PCIe transmit",
+        "Data that the GPU sent over PCIe; before Hopper, measured during 20 ms every two seconds.",
+    ),
+    _rate(
+        "pcie_receive_bytes_per_second", "PCIe receive",
+        "Data that the GPU received over PCIe; before Hopper, measured during 20 ms every two seconds.",
+    ),
     _rate("nvlink_transmit_bytes_per_second", "NVLink transmit", "Data that the GPU sent over all NVLink links."),
     _rate("nvlink_receive_bytes_per_second", "NVLink receive", "Data that the GPU received over all NVLink links."),
     Metric(
         "energy_joules", "Energy", Unit.JOULES, 0, 1e12, "nvmlDeviceGetTotalEnergyConsumption",
-        "Energy drawn by the board since the GPU was first opened in gpumon.",
+        "Energy drawn by the board since gpumon started; updated while a screen shows the GPU.",
     ),
 )  # fmt: skip
 """Read only while a screen shows the device, since reading these holds the driver's lock; SM activity is also sampled

@@ -58,6 +58,8 @@ class Process:
         host_memory_bytes: Resident host memory.
         age_seconds: Time since the process started.
         sm_percent: Share of time in which the process ran kernels on the device.
+        start_ticks: Start time in clock ticks since boot, as in /proc/PID/stat; with the PID, it identifies the
+            process. None if the process is not identified, for the reason of ``command``, and in older recordings.
         problems: Why a field is None, by field name.
     """
 
@@ -70,6 +72,7 @@ class Process:
     host_memory_bytes: int | None = None
     age_seconds: float | None = None
     sm_percent: float | None = None
+    start_ticks: int | None = None
     problems: Mapping[str, Problem] = field(default_factory=dict)
 
 
@@ -177,6 +180,10 @@ class Host:
         memory_total_bytes: Installed memory.
         memory_available_bytes: Memory available without swapping.
         uptime_seconds: Time since boot.
+        network_receive_bytes_per_second: Data received by all physical network interfaces and InfiniBand ports.
+        network_transmit_bytes_per_second: Data sent by them.
+        disk_read_bytes_per_second: Data read from all disks.
+        disk_write_bytes_per_second: Data written to them.
         problems: Why a field is None, by field name.
     """
 
@@ -187,6 +194,10 @@ class Host:
     memory_total_bytes: int | None = None
     memory_available_bytes: int | None = None
     uptime_seconds: float | None = None
+    network_receive_bytes_per_second: float | None = None
+    network_transmit_bytes_per_second: float | None = None
+    disk_read_bytes_per_second: float | None = None
+    disk_write_bytes_per_second: float | None = None
     problems: Mapping[str, Problem] = field(default_factory=dict)
 
 
@@ -301,6 +312,13 @@ def short_product_name(name: str | None) -> str:
     return (name or "").removeprefix("NVIDIA ")
 
 
+HOST_RATES: Final = (
+    "network_receive_bytes_per_second",
+    "network_transmit_bytes_per_second",
+    "disk_read_bytes_per_second",
+    "disk_write_bytes_per_second",
+)
+"""The rates of a host: fields of `Host`, in bytes per second."""
 DEVICE_ATTRIBUTES: Final[Mapping[str, Callable[[str], str]]] = {
     "compute_capability": str,
     "vbios_version": str,

@@ -6,6 +6,7 @@ Only `Store.apply` writes frames; everything that draws reads.
 from typing import Final
 
 from gpumon.core.episodes import Episodes, HistoryEvent, HistoryEventKind, event_log
+from gpumon.core.idle import IdleSince, IdleTime, is_idle
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS, Timeline
@@ -32,15 +33,17 @@ class DeviceHistory:
         timeline: Every metric.
         throttling: When each throttle reason was in force.
         events: What happened, oldest first.
+        idle: Since when the device is idle.
         last_seen: When a frame last contained the device.
     """
 
-    __slots__ = ("_history_seconds", "_state", "events", "last_seen", "throttling", "timeline")
+    __slots__ = ("_history_seconds", "_state", "events", "idle", "last_seen", "throttling", "timeline")
 
     def __init__(self, history_seconds: float) -> None:
         self.timeline = Timeline(history_seconds)
         self.throttling = Episodes()
         self.events = event_log()
+        self.idle = IdleTime()
         self.last_seen = 0.0
         self._history_seconds = history_seconds
         self._state: DeviceState | None = None
@@ -59,6 +62,7 @@ class DeviceHistory:
         self.timeline.add(seconds, device.readings if is_fresh else None, interval)
         patience = _PATIENCE_INTERVALS * max(interval, _MIN_INTERVAL_SECONDS)
         self.throttling.add(seconds, device.throttle_reasons if is_fresh else None, patience)
+        self.idle.add(seconds, is_idle(device) if is_fresh else None, patience)
         for event in frame.events:
             if event.device_key == device.key:
                 self.note(event.monotonic_seconds, HistoryEventKind.XID, xid_text(event.xid))
@@ -119,6 +123,11 @@ class Store:
     def of_device(self, key: str) -> DeviceHistory | None:
         """The history of a device, or None if no frame contained the device."""
         return self._histories.get(key)
+
+    def idle_since(self, key: str) -> IdleSince | None:
+        """Since when a device is idle, as far as frames show; None if it is not idle, or if that is unknown."""
+        history = self._histories.get(key)
+        return None if history is None else history.idle.since
 
     def history(self, key: str, metric: str, buckets: int) -> list[float | None]:
         """The newest ``buckets`` means of a device's metric, oldest first; None for a gap and for an unknown device."""

@@ -20,6 +20,7 @@ _BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _RATES: Final = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s")
 _TIMES: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _JOULES: Final = ("J", "kJ", "MJ", "GJ", "TJ", "PJ")
+_JOULES_PER_KILOWATT_HOUR: Final = 3_600_000
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smhd]?)", re.ASCII)
 _UNIT_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -73,6 +74,11 @@ def rate_text(value: float | None) -> str:
 def energy_text(value: float | None) -> str:
     """Joules with three significant digits: ``870 J``, ``1.25 MJ``."""
     return _scaled_text(value, 1000, _JOULES)
+
+
+def kilowatt_hours_text(joules: float | None) -> str:
+    """Energy as on a bill, to the watt-hour: ``1.250 kWh``."""
+    return MISSING if joules is None else f"{joules / _JOULES_PER_KILOWATT_HOUR:.3f} kWh"
 
 
 def gibibytes_text(value: float | None, decimals: int = 1) -> str:

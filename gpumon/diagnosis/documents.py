@@ -1,26 +1,52 @@
 """Explanations and catalogue entries as JSON documents, whose names are public."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from gpumon.diagnosis.explanation import Explanation, Match
 from gpumon.diagnosis.known import Fix, KnownError
+from gpumon.diagnosis.unknown import ATTACHMENTS, NEXT_STEPS, NumberedLine, UnknownError
 
 _SCHEMA: Final = 1
 
 
 def explanation_document(explanation: Explanation) -> dict[str, Any]:
-    """The known errors of a log, the cause first."""
+    """The known errors of a log, the cause first, and the last unknown one."""
+    unknown = explanation.unknown
     return {
         "schema": _SCHEMA,
         "lines": explanation.lines,
         "matches": [_match_document(match) for match in explanation.matches],
+        "unknown": None if unknown is None else _unknown_document(unknown, is_cause=explanation.cause is None),
+        "last_lines": [_line_document(line) for line in explanation.last_lines],
     }
 
 
 def catalogue_document(errors: Iterable[KnownError]) -> dict[str, Any]:
     """Entries of the catalogue."""
     return {"schema": _SCHEMA, "errors": [_error_document(error, error.fixes) for error in errors]}
+
+
+def _unknown_document(error: UnknownError, *, is_cause: bool) -> dict[str, Any]:
+    frame = error.frame
+    return {
+        "name": error.name,
+        "text": error.text,
+        "kind": error.kind.value,
+        "line": error.line,
+        "rank": error.rank,
+        "time": None if error.timestamp is None else error.timestamp.text,
+        "is_cause": is_cause,
+        "frame": None if frame is None else asdict(frame),
+        "around": [_line_document(line) for line in error.around],
+        "fixes": _fix_documents(NEXT_STEPS[error.kind]),
+        "attach": _fix_documents(ATTACHMENTS),
+    }
+
+
+def _line_document(line: NumberedLine) -> dict[str, Any]:
+    return {"line": line.number, "text": line.text}
 
 
 def _match_document(match: Match) -> dict[str, Any]:

@@ -13,11 +13,13 @@ from gpumon.core.text import safe_text
 from gpumon.diagnosis.catalogue import ERRORS
 from gpumon.diagnosis.cause import first_cause
 from gpumon.diagnosis.explanation import Explanation, Match
+from gpumon.diagnosis.last_error import LastError
 from gpumon.diagnosis.match import ErrorFinder, PatternHit
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.oom import explain_oom
 from gpumon.diagnosis.prefixes import Timestamp, timestamp_of
 from gpumon.diagnosis.scan import LogBlock, blocks
+from gpumon.diagnosis.unknown import ErrorForm
 
 _MAX_EXCERPT: Final = 400
 """Characters of a log line that are shown."""
@@ -26,28 +28,41 @@ _MAX_VALUE: Final = 200
 _CHUNK_BYTES: Final = 1 << 20
 _MAX_LINES_BACK: Final = 256
 """Lines before an error in which the timestamp of its rank is searched; a traceback has no timestamps."""
+_MAX_RANKS: Final = 1024
+"""Ranks per error whose first line is compared with the earliest one."""
 _WARNING: Final = re.compile(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} ")
 
 
 def explain(chunks: Iterable[bytes]) -> Explanation:
-    """Finds every known error in a log, and the one that is the cause.
+    """Finds every known error in a log, and the one that is the cause; or the last error, if it is unknown.
+
+    An echo is not the cause if another error ends the log, known or not.
 
     Args:
         chunks: The log, in chunks of any size.
     """
     finder = _finder()
     tallies: dict[str, _Tally] = {}
+    last = LastError(_timestamp)
     lines = 0
     for block in blocks(chunks):
-        for hit in finder.hits(block):
+        hits = finder.hits(block)
+        for hit in hits:
             tallies.setdefault(hit.error.id, _Tally()).add(block, hit)
+        last.add(block, {hit.position for hit in hits})
         lines = block.numbers[-1] if block.numbers else 0
-    matches = [tally.match() for tally in tallies.values()]
-    if not matches:
-        return Explanation((), lines)
+    matches = sorted((tally.match() for tally in tallies.values()), key=lambda match: match.line)
+    unknown = last.error
+    if not matches or (unknown is not None and unknown.form <= ErrorForm.CRASH and _are_echoes(matches)):
+        return Explanation(tuple(matches), lines, unknown, last.last_lines)
     cause = first_cause(matches)
-    rest = sorted((match for match in matches if match is not cause), key=lambda match: match.line)
-    return Explanation((replace(cause, is_cause=True), *rest), lines)
+    rest = (match for match in matches if match is not cause)
+    is_later = unknown is not None and unknown.form <= ErrorForm.CRASH and unknown.line > cause.line
+    return Explanation((replace(cause, is_cause=True), *rest), lines, unknown if is_later else None, last.last_lines)
+
+
+def _are_echoes(matches: Iterable[Match]) -> bool:
+    return all(match.error.is_echo for match in matches)
 
 
 def explain_text(text: str) -> Explanation:
@@ -88,11 +103,12 @@ class _Tally:
         """Counts a line, and keeps its match if it is the earliest one.
 
         Of a rank that already has a match, later lines are only counted: a log may have the same error a million times.
+        So are the lines of too many ranks.
         """
         rank = block.ranks[hit.position]
         is_new = rank is not None and rank not in self._ranks
         fails_first = self._first is not None and self._first.is_warning and not _is_warning(block, hit.position)
-        if self._first is None or is_new or fails_first:
+        if self._first is None or fails_first or (is_new and len(self._ranks) < _MAX_RANKS):
             match = _match(block, hit)
             self._first = match if self._first is None else first_cause([self._first, match])
         self._count += 1
@@ -107,14 +123,14 @@ class _Tally:
 
 def _match(block: LogBlock, hit: PatternHit) -> Match:
     memory = read_memory_message(hit.text)
-    values: dict[str, int | str] = {name: safe_text(text, _MAX_VALUE) for name, text in hit.groups.items()}
+    values: dict[str, int | str] = {name: safe_text(text, _MAX_VALUE) for name, text in hit.line_match.groups.items()}
     return Match(
         hit.error,
         block.numbers[hit.position],
-        safe_text(hit.line if len(hit.line) <= _MAX_EXCERPT else hit.text, _MAX_EXCERPT),
+        safe_text(hit.line_match.line if len(hit.line_match.line) <= _MAX_EXCERPT else hit.text, _MAX_EXCERPT),
         rank=block.ranks[hit.position],
         timestamp=_timestamp(block, hit.position),
-        is_warning=_is_warning(block, hit.position),
+        is_warning=hit.error.is_warning or _is_warning(block, hit.position),
         values=values if memory is None else values | memory.sizes(),
         memory=memory,
     )

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gpumon.diagnosis.case_fixes import case_fixes
 from gpumon.diagnosis.known import Fix, KnownError
 from gpumon.diagnosis.memory_cause import MemoryCause, memory_cause, ranked_fixes
 from gpumon.diagnosis.memory_message import MemoryMessage
 from gpumon.diagnosis.prefixes import Timestamp
+from gpumon.diagnosis.unknown import NumberedLine, UnknownError
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,22 +79,27 @@ class Match:
         if self.oom_report is not None:
             return self.oom_report.fixes
         cause = self.memory_cause
-        return self.error.fixes if cause is None else ranked_fixes(cause, self.error.fixes)
+        fixes = case_fixes(self.error.id, self.values, self.error.fixes)
+        return fixes if cause is None else ranked_fixes(cause, fixes)
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The known errors of a log.
+    """The errors of a log.
 
     Attributes:
         matches: The known errors, the cause first, the others in the order of their lines.
         lines: The number of lines read.
+        unknown: The last unknown error, unless known errors that are no echoes follow.
+        last_lines: The last lines that are not blank.
     """
 
     matches: tuple[Match, ...]
     lines: int
+    unknown: UnknownError | None = None
+    last_lines: tuple[NumberedLine, ...] = ()
 
     @property
     def cause(self) -> Match | None:
-        """The error from which the others follow, or None if the log has no known error."""
-        return self.matches[0] if self.matches else None
+        """The known error from which the others follow, or None if the log has none, or the cause is unknown."""
+        return next((match for match in self.matches if match.is_cause), None)

@@ -39,10 +39,12 @@ class Pattern:
         needle: Text that every match of the regular expression contains. The log is searched for needles first, which
             is fast.
         regex: The regular expression; its named groups are the values that the message contains.
+        is_case_sensitive: Whether upper and lower case must be as written: in another case, the text is ordinary prose.
     """
 
     needle: str
     regex: str
+    is_case_sensitive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class KnownError:
         see_more: How to get more information.
         sources: Addresses of the documentation or the source code on which the entry is based.
         is_echo: Whether the error usually follows another error, which is then the cause.
+        is_warning: Whether the message is only a warning, whatever the level of its line: the program continues.
     """
 
     id: str
@@ -76,3 +79,4 @@ class KnownError:
     see_more: tuple[Fix, ...] = ()
     sources: tuple[str, ...] = ()
     is_echo: bool = False
+    is_warning: bool = False

@@ -5,8 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-_UNITS: Final = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_SIZE: Final = r"([\d.]{1,16})\s*(bytes|[KMGT]iB)"
+_UNITS: Final[dict[str, int]] = {
+    "bytes": 1,
+    **{f"{prefix}iB": 1 << 10 * power for power, prefix in enumerate("KMGT", 1)},
+    **{f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", 1)},
+}
+_SIZE: Final = r"([\d.]{1,16})\s*(bytes|[KMGT]i?B)"
 _HEADS: Final = (
     re.compile(rf"CUDA\s*out\s*of\s*memory\.\s*Tried\s*to\s*allocate\s*{_SIZE}"),
     re.compile(
@@ -35,6 +39,8 @@ _WORDINGS: Final = {
     "unallocated": (rf"{_SIZE}\s*is\s*reserved\s*by\s*PyTorch\s*but\s*unallocated",),
     "reserved": (rf"{_SIZE}\s*(?:reserved\s*in\s*total\s*by\s*PyTorch|cached)",),
 }
+_NO_LIMIT: Final = 1 << 60
+"""The cudaMallocAsync backend prints 16384 PiB, the largest 64-bit number, if no limit is set."""
 _OTHER: Final = re.compile(rf"Process\s*(\d+)\s*has\s*{_SIZE}\s*memory\s*in\s*use")
 
 
@@ -77,7 +83,8 @@ class MemoryMessage:
         another one.
         """
         listed = sum(held for _, held in self.others)
-        if self.total is None or self.free is None or (self.own is None and self.allocated is None):
+        own_is_known = self.own is not None or (self.allocated is not None and self.unallocated is not None)
+        if self.total is None or self.free is None or not own_is_known:
             return listed or None
         rest = max(0, self.total - self.free - (self.held if self.own is None else self.own))
         return min(listed, rest) if listed else rest
@@ -112,6 +119,8 @@ def read_memory_message(text: str) -> MemoryMessage | None:
     reserved, allocated = sizes.pop("reserved"), sizes["allocated"]
     if sizes["unallocated"] is None and reserved is not None and allocated is not None:
         sizes["unallocated"] = max(0, reserved - allocated)
+    if (sizes["allowed"] or 0) >= _NO_LIMIT:
+        sizes["allowed"] = None
     others = tuple((int(pid), _bytes(number, unit)) for pid, number, unit in _OTHER.findall(body))
     return MemoryMessage(_bytes(head[1], head[2]), others=others, **sizes)
 

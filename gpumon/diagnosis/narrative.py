@@ -1,14 +1,14 @@
 """An explanation as headings, paragraphs and code, for a terminal, a screen or a document to lay out."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
-from gpumon.core.units import counted
+from gpumon.diagnosis.catalogue.wording import BELOW_PYTORCH, NO_CONTEXT_YET, NOT_ABOUT_MEMORY
 from gpumon.diagnosis.explanation import Explanation, Match, OomReport
 from gpumon.diagnosis.known import ContextState, Fix, KnownError
 from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence, value_rows
+from gpumon.diagnosis.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
+from gpumon.diagnosis.unknown_narrative import other_error, position_text, unknown_sections
 
 _CONTEXTS: Final = {
     ContextState.ALIVE: "The process can continue if it catches the error: its CUDA context is intact.",
@@ -17,72 +17,33 @@ _CONTEXTS: Final = {
     ContextState.UNKNOWN: "The message does not show whether the process can continue; to be safe, restart it.",
     ContextState.NOT_APPLICABLE: "No CUDA context is lost: fix the cause, then restart.",
 }
-REPORT_UNKNOWN_ERROR: Final = (
-    "If the log contains an error of CUDA, PyTorch, NCCL or the driver, please open an issue with its text, the twenty "
-    "lines around it, and the versions of torch and of the driver, so that gpumon can recognize it."
-)
 
-
-class BlockKind(Enum):
-    """How a block of text is laid out."""
-
-    PARAGRAPH = "paragraph"
-    ITEM = "item"
-    """An item of a list; its wrapped lines are indented."""
-    CODE = "code"
-    """Code to copy: its lines keep their indentation and are never wrapped."""
-    QUOTE = "quote"
-    """A line of the log."""
-    ROW = "row"
-    """A name and a value, separated by a tab."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextBlock:
-    """A block of text.
-
-    Attributes:
-        kind: How it is laid out.
-        text: The text.
-    """
-
-    kind: BlockKind
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A heading and the blocks below it.
-
-    Attributes:
-        heading: A few words.
-        blocks: In order, at least one.
-    """
-
-    heading: str
-    blocks: tuple[TextBlock, ...]
+_NOT_ABOUT_MEMORY: Final = frozenset({"", BELOW_PYTORCH, NO_CONTEXT_YET, NOT_ABOUT_MEMORY})
+"""Effects of ``empty_cache()`` that are not worth a section: memory is not the subject of the error."""
 
 
 def sections(explanation: Explanation) -> list[Section]:
-    """The cause in full, then the other errors in the log; or that the log has no known error."""
-    cause = explanation.cause
+    """The cause in full, then the other errors in the log; or what is known about the last unknown error."""
+    cause, unknown = explanation.cause, explanation.unknown
+    others = [_other_match(match) for match in explanation.matches if match is not cause]
     if cause is None:
-        return [Section(f"No known error in {counted(explanation.lines, 'line')}", (_paragraph(REPORT_UNKNOWN_ERROR),))]
-    rest = explanation.matches[1:]
-    result = [_summary(cause), *_values(cause), *_evidence(cause), *_remedies(cause.error, cause.fixes)]
-    if rest:
-        result.append(Section("Also in the log", tuple(_paragraph(_other_match(match)) for match in rest)))
+        result = list(unknown_sections(explanation))
+    else:
+        result = [_summary(cause), *_values(cause), *_evidence(cause), *_remedies(cause.error, cause.fixes)]
+        others += [] if unknown is None else [other_error(unknown)]
+    if others:
+        result.append(Section("Also in the log", tuple(map(paragraph, others))))
     return result
 
 
 def error_sections(error: KnownError) -> list[Section]:
     """An entry of the catalogue."""
-    summary = Section(_heading(error), (_paragraph(error.summary), *_causes(error)))
+    summary = Section(_heading(error), (paragraph(error.summary), *_causes(error)))
     return [summary, *_remedies(error, error.fixes)]
 
 
 def _summary(match: Match) -> Section:
-    blocks = [_paragraph(match.error.summary), TextBlock(BlockKind.QUOTE, match.text), _paragraph(_position(match))]
+    blocks = [paragraph(match.error.summary), TextBlock(BlockKind.QUOTE, match.text), paragraph(_position(match))]
     if match.memory_cause in {None, MemoryCause.UNKNOWN}:
         blocks += _causes(match.error)
     return Section(_heading(match.error), tuple(blocks))
@@ -96,11 +57,9 @@ def _position(match: Match) -> str:
     """Where and how often the log has the error; or the process that wrote the report."""
     if match.oom_report is not None:
         return match.oom_report.place
-    rank = "" if match.rank is None else f", rank {match.rank}"
-    timestamp = "" if match.timestamp is None else f", {match.timestamp.text}"
     ranks = f" ({_ranks_text(match.ranks)})" if len(match.ranks) > 1 else ""
     count = "" if match.count == 1 else f" {match.count} lines contain this error{ranks}."
-    return f"Line {match.line}{rank}{timestamp}.{count}"
+    return position_text(match.line, match.rank, match.timestamp) + count
 
 
 def _ranks_text(ranks: Sequence[int]) -> str:
@@ -116,7 +75,7 @@ def _ranks_text(ranks: Sequence[int]) -> str:
 
 def _causes(error: KnownError) -> Iterator[TextBlock]:
     if error.causes:
-        yield _paragraph("Possible causes, most frequent first:")
+        yield paragraph("Possible causes, most frequent first:")
         yield from (TextBlock(BlockKind.ITEM, cause) for cause in error.causes)
 
 
@@ -127,7 +86,7 @@ def _values(match: Match) -> Iterator[Section]:
         gpu = [("GPU", match.values["gpu"])] if "gpu" in match.values else []
         rows = [TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in (*gpu, *value_rows(match.memory))]
         sentence = cause_sentence(match.memory_cause or MemoryCause.UNKNOWN, match.memory)
-        yield Section("Why memory ran out", (_paragraph(sentence), *rows))
+        yield Section("Why memory ran out", (paragraph(sentence), *rows))
     elif match.values:
         names = ((name.replace("_", " "), value) for name, value in match.values.items())
         rows = [TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in names]
@@ -136,7 +95,7 @@ def _values(match: Match) -> Iterator[Section]:
 
 def _oom_report(report: OomReport) -> Iterator[Section]:
     rows = (TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in report.rows)
-    yield Section("Why memory ran out", (*map(_paragraph, report.sentences), *rows))
+    yield Section("Why memory ran out", (*map(paragraph, report.sentences), *rows))
     if report.stack:
         calls = tuple(TextBlock(BlockKind.CODE, call) for call in report.stack)
         yield Section("Stack of the allocation, innermost call first", calls)
@@ -149,27 +108,16 @@ def _evidence(match: Match) -> Iterator[Section]:
 
 
 def _remedies(error: KnownError, fixes: Sequence[Fix]) -> Iterator[Section]:
-    yield Section("Continue or restart", (_paragraph(_CONTEXTS[error.context]),))
-    yield Section("How to fix it, best first", tuple(_fix_blocks(fixes)))
-    if error.empty_cache:
-        yield Section("Effect of torch.cuda.empty_cache()", (_paragraph(error.empty_cache),))
+    yield Section("Continue or restart", (paragraph(_CONTEXTS[error.context]),))
+    yield Section("How to fix it, best first", tuple(fix_blocks(fixes)))
+    if error.empty_cache not in _NOT_ABOUT_MEMORY:
+        yield Section("Effect of torch.cuda.empty_cache()", (paragraph(error.empty_cache),))
     if error.see_more:
-        yield Section("More information", tuple(_fix_blocks(error.see_more)))
+        yield Section("More information", tuple(fix_blocks(error.see_more)))
     if error.sources:
         yield Section("Sources", tuple(TextBlock(BlockKind.CODE, source) for source in error.sources))
-
-
-def _fix_blocks(fixes: Sequence[Fix]) -> Iterator[TextBlock]:
-    for fix in fixes:
-        yield TextBlock(BlockKind.ITEM, fix.text)
-        if fix.code:
-            yield TextBlock(BlockKind.CODE, fix.code)
 
 
 def _other_match(match: Match) -> str:
     role = ", a consequence of another error" if match.error.is_echo else ", a warning" if match.is_warning else ""
     return f"{_heading(match.error)}{role}. {_position(match)}"
-
-
-def _paragraph(text: str) -> TextBlock:
-    return TextBlock(BlockKind.PARAGRAPH, text)

@@ -2,7 +2,6 @@
 
 import re
 import string
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final, NamedTuple
@@ -13,18 +12,19 @@ _ESCAPED_SPACE: Final = frozenset({r"\s", r"\ "})
 _BOUNDARIES: Final = frozenset({r"\b", r"\A", r"\Z"})
 _NON_LETTERS: Final = bytes(set(range(128)) - set(string.ascii_letters.encode()))
 _NON_LETTERS_IN_LINE: Final = _NON_LETTERS.replace(b"\n", b"")
+_LOWER_CASE: Final = bytes.maketrans(string.ascii_uppercase.encode(), string.ascii_lowercase.encode())
+_LOWER_CASE_TEXT: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _SPECIAL: Final = frozenset(".^$*+?{}[]()|")
-_PART_LETTERS: Final = 8
-"""Shorter parts are shared by more needles, but also occur in ordinary words."""
 _GAP: Final = r"\s*"
 
 _TOKEN: Final = re.compile(
     r"""\[\^?\]?(?:\\.|[^\]\\])*\]   # a character set, which is kept
       | \(\?<[=!][^()]*\)           # a lookbehind, which must have a fixed length
-      | \(\?P<\w+>                  # the start of a named group
+      | \(\?P<\w+> | \(\?P=\w+\)     # the start of a named group, or a reference to one
       | \\. | .""",
     re.VERBOSE | re.DOTALL,
 )
+_ESCAPED: Final = re.compile(r"(\\.)")
 _QUANTIFIER: Final = re.compile(r"(?:[?*+]|\{\d*,?\d*\})[?+]?")
 
 
@@ -41,8 +41,8 @@ class Literals(NamedTuple):
 
 
 def squeezed(text: str) -> bytes:
-    """The letters of a text. Needles are searched in these, which is fast and independent of line breaks."""
-    return text.encode("ascii", "ignore").translate(None, _NON_LETTERS)
+    """The letters of a text in lower case. Needles are searched in these: line breaks and case do not matter."""
+    return text.encode("ascii", "ignore").translate(_LOWER_CASE, _NON_LETTERS)
 
 
 def letter_counts(lines: Iterable[str]) -> Iterator[int]:
@@ -56,22 +56,21 @@ def dense(text: str) -> str:
     return "".join(text.split())
 
 
-def shared_parts(needles: Iterable[bytes]) -> dict[bytes, list[bytes]]:
-    """Parts of needles, each with the needles that contain it, so that one search stands for several needles."""
-    remaining = set(needles)
-    shared: dict[bytes, list[bytes]] = {}
-    while remaining:
-        counts = Counter(part for needle in remaining for part in _parts(needle))
-        part, count = max(counts.items(), key=lambda item: (item[1], item[0]))
-        if count == 1:
-            return shared | {needle: [needle] for needle in sorted(remaining)}
-        shared[part] = sorted(needle for needle in remaining if part in needle)
-        remaining.difference_update(shared[part])
-    return shared
+def folded(text: str) -> str:
+    """A text in lower case, of the same length."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else text.translate(_LOWER_CASE_TEXT)
 
 
-def _parts(needle: bytes) -> set[bytes]:
-    return {needle[start : start + _PART_LETTERS] for start in range(max(1, len(needle) - _PART_LETTERS + 1))}
+def folded_regex(regex: str) -> str:
+    """The regular expression for text in lower case."""
+    return "".join(_folded_token(atom) + quantifier for atom, quantifier in _tokens(regex))
+
+
+def _folded_token(atom: str) -> str:
+    if atom.startswith("(?P"):
+        return atom
+    return "".join(part if part.startswith("\\") else part.lower() for part in _ESCAPED.split(atom))
 
 
 @cache

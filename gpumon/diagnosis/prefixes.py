@@ -8,12 +8,15 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from enum import Enum, auto
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 _TIME: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _DATE: Final = r"\d{4}[-/]\d\d[-/]\d\d"
 _ZONE: Final = r"(?:Z|[ ]?[+-]\d\d:?\d\d)?"
 _MONTH_DAY: Final = r"[A-Z][a-z][a-z][ ]{1,2}\d{1,2}"
+_STREAM: Final = r"(?:[ ]std(?:out|err)[ ][FP](?=[ ]))?"
+"""What a container runtime of Kubernetes writes after the timestamp."""
 _RANK: Final = r"(\d{1,5})"
 _LEVELS: Final = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
 _LEVEL_AFTER_TIME: Final = rf"[ ]+(?:{_LEVELS})\b[:|-]?"
@@ -23,7 +26,8 @@ _LEVEL_AFTER_TIME: Final = rf"[ ]+(?:{_LEVELS})\b[:|-]?"
 # because the regular expression engine skips branches whose first character does not match. Only ranks are groups.
 _PREFIX: Final = re.compile(
     rf"""[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][\w.-]{{0,62}}[ ]*\|(?=[ ]))?(?:[ \t]*(?:
-      \d(?:\d{{3}}[-/]\d\d[-/]\d\d[T ]{_TIME}(?:{_LEVEL_AFTER_TIME}|{_ZONE}:?)|\d:\d\d:\d\d(?:[.,]\d+)?(?![\w:)]))
+      \d(?:\d{{3}}[-/]\d\d[-/]\d\d[T ]{_TIME}(?:{_LEVEL_AFTER_TIME}|{_ZONE}:?{_STREAM})
+        |\d:\d\d:\d\d(?:[.,]\d+)?(?![\w:)]))
      |\[(?:
         (?:default|rank|trainer|worker|gpu)[ :]?{_RANK}\]:?
        |(?:PG[ ][^\]]{{0,80}}[ ])?[Rr]ank[: ]{{0,2}}{_RANK}\]:?
@@ -48,8 +52,14 @@ _BARE_RANK_GROUP: Final = 1
 """The group of a number and a colon. A launcher prefixes every line with it; on a single line it is message text."""
 _MIN_PREFIX: Final = 3
 """Characters of the shortest prefix, a number with a colon and a space."""
+_LINES_AT_ONCE: Final = 4096
+"""Lines that are matched before the matches are read, which is faster; a match needs as much memory as a line."""
 _MAX_TIMESTAMP_END: Final = 200
 """Characters at the start of a line in which a timestamp is searched; a later one belongs to the message."""
+
+
+_CACHED_TIMESTAMPS: Final = 1024
+"""Lines whose timestamps are kept: errors of several ranks search the same lines."""
 
 
 class ClockKind(Enum):
@@ -81,25 +91,21 @@ def split_prefixes(lines: Sequence[str]) -> tuple[list[int | None], list[str]]:
     Returns:
         The rank of each line, or None, and each line without its prefixes.
     """
-    ranks: list[int | None] = []
-    texts = []
+    ranks: list[int | None] = [None] * len(lines)
+    texts: list[str] = []
     numbered: dict[int, bool] = {}
-    prefix = _PREFIX.match
-    for index, line in enumerate(lines):
-        if len(line) < _MIN_PREFIX:
-            texts.append(line.lstrip())
-            ranks.append(None)
-            continue
-        match = prefix(line)
-        assert match is not None  # the pattern matches the empty text as well
-        end, group = match.end(), match.lastindex
-        texts.append(line[end:] if end else line)
-        if group is None:
-            ranks.append(None)
-            continue
-        ranks.append(int(match[group]))
-        if match[_BARE_RANK_GROUP] is not None:
-            numbered[index] = group == _BARE_RANK_GROUP
+    prefix, empty = _PREFIX.match, _PREFIX.match("")
+    for start in range(0, len(lines), _LINES_AT_ONCE):
+        some = lines[start : start + _LINES_AT_ONCE]
+        matches = [prefix(line) if len(line) >= _MIN_PREFIX else empty for line in some]
+        texts += [line[match.end() :] for line, match in zip(some, matches, strict=True) if match is not None]
+        for index, match in enumerate(matches, start):
+            assert match is not None  # the pattern matches the empty text as well
+            group = match.lastindex
+            if group is not None:
+                ranks[index] = int(match[group])
+                if match[_BARE_RANK_GROUP] is not None:
+                    numbered[index] = group == _BARE_RANK_GROUP
     for index, is_only_rank in numbered.items():
         if is_only_rank and index - 1 not in numbered and index + 1 not in numbered:
             ranks[index], texts[index] = None, lines[index]
@@ -113,6 +119,7 @@ def without_prefix(line: str) -> str:
     return line[match.end() :]
 
 
+@lru_cache(maxsize=_CACHED_TIMESTAMPS)
 def timestamp_of(line: str) -> Timestamp | None:
     """The timestamp at the start of a line, or None."""
     head = line[:_MAX_TIMESTAMP_END]

@@ -1,15 +1,20 @@
 """Splits a log of any size into blocks of clean lines, each with its number and rank.
 
-Colors are removed, and lines are split where they are too long or contain an escaped line end. Consecutive blocks
-overlap, so that a message on the border is complete in one of them. At most two blocks are in memory at once; the bytes
-and the lines of a block are bounded.
+Colors are removed, lines are taken from the records of containers, and lines are split where they are too long or
+contain an escaped line end. Consecutive blocks overlap, so that a message on the border is complete in one of them. At
+most two blocks are in memory at once; the bytes and the lines of a block are bounded.
 """
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import Final
 
+from gpumon.diagnosis.patterns import squeezed
 from gpumon.diagnosis.prefixes import split_prefixes
 
 BLOCK_BYTES: Final = 1 << 21
@@ -28,24 +33,41 @@ _ESCAPED_LINE_END: Final = re.compile(r"\\n(?!\")")
 """A line end within a string of a JSON log; at the end of the string, the record ends anyway."""
 _MANY_LINE_ENDS: Final = "\n" * (MAX_BLANK_LINES + 2)
 _BLANK_LINES: Final = re.compile(rf"\n{{{len(_MANY_LINE_ENDS)},}}")
+_RECORD_START: Final = re.compile(r'\{ ?"log" ?: ?"')
+"""The start of a record of Docker's log driver "json-file", which contains one line of the program."""
 _ANSI_ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CARET_ESCAPE: Final = re.compile(r"\^\[\[[0-9;]{0,20}m")
 """A color as some viewers print it."""
 
 
-class RankLines(NamedTuple):
-    """The consecutive lines of one rank.
+@dataclass(frozen=True)
+class RankLines:
+    """The lines of a block, one rank after the other.
 
     Attributes:
         positions: Their indexes in the block.
         texts: The lines without prefixes.
+        starts: The first line of each rank.
     """
 
     positions: Sequence[int]
     texts: list[str]
+    starts: Sequence[int]
+
+    @cached_property
+    def rows(self) -> Mapping[int, int] | Sequence[int]:
+        """The index here of each position."""
+        if isinstance(self.positions, range):
+            return self.positions
+        return {position: row for row, position in enumerate(self.positions)}
+
+    def of_rank(self, row: int) -> range:
+        """The lines of the rank that wrote a line."""
+        index = bisect_right(self.starts, row)
+        return range(self.starts[index - 1], self.starts[index] if index < len(self.starts) else len(self.texts))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogBlock:
     """A block of a log.
 
@@ -65,18 +87,27 @@ class LogBlock:
     first: int
     end: int
 
-    def by_rank(self) -> list[RankLines]:
-        """The lines of each rank; a line without a rank belongs to the rank of the line before, as wrapped lines do."""
+    @cached_property
+    def letters(self) -> bytes:
+        """The letters of all lines by rank, in lower case."""
+        return squeezed("".join(self.by_rank.texts))
+
+    @cached_property
+    def by_rank(self) -> RankLines:
+        """The lines by rank; a line without a rank belongs to the rank of the line before, as wrapped lines do."""
+        in_order = RankLines(range(len(self.texts)), self.texts, (0,))
         if self.ranks.count(None) == len(self.ranks):
-            return [RankLines(range(len(self.texts)), self.texts)]
+            return in_order
         positions: dict[int | None, list[int]] = {}
         current: int | None = None
         for index, rank in enumerate(self.ranks):
             current = current if rank is None else rank
             positions.setdefault(current, []).append(index)
         if len(positions) == 1:
-            return [RankLines(range(len(self.texts)), self.texts)]
-        return [RankLines(indexes, [self.texts[index] for index in indexes]) for indexes in positions.values()]
+            return in_order
+        starts = [0, *accumulate(map(len, positions.values()))][:-1]
+        indexes = list(chain.from_iterable(positions.values()))
+        return RankLines(indexes, [self.texts[index] for index in indexes], starts)
 
 
 def blocks(chunks: Iterable[bytes]) -> Iterator[LogBlock]:
@@ -136,6 +167,8 @@ def _taken(buffer: bytearray) -> bytes:
 
 def _clean(data: bytes, first_number: int) -> LogBlock:
     text = data.decode("utf-8", "replace")
+    if '"log"' in text:
+        text = "\n".join(map(_without_record, text.split("\n")))
     if "\x1b" in text:
         text = _ANSI_ESCAPE.sub("", text)
     if "^[[" in text:
@@ -148,6 +181,21 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
         numbers, lines = [number for number, _ in pairs], [piece for _, piece in pairs]
     ranks, texts = split_prefixes(lines)
     return LogBlock(numbers, lines, texts, ranks, 0, len(lines))
+
+
+def _without_record(line: str) -> str:
+    """The line of the program that a record contains, after its timestamp, so that broken messages can be joined."""
+    if _RECORD_START.match(line) is None:
+        return line
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    text, timestamp = record.get("log"), record.get("time")
+    if not isinstance(text, str):
+        return line
+    text = text.removesuffix("\n").replace("\n", "\r")
+    return f"{timestamp} {text}" if isinstance(timestamp, str) else text
 
 
 def _numbered_lines(text: str, number: int) -> tuple[list[int], list[str]]:

@@ -133,6 +133,11 @@ def load_catalogue() -> Catalogue:
     return Catalogue(tuple(workloads.values()), tuple(broken))
 
 
+def workload_names() -> list[str]:
+    """Names of gpumon's own workloads and of the user's, by file name alone: nothing is read."""
+    return sorted({file.stem for file in (*workloads_folder().glob("[!_]*.py"), *_configured())})
+
+
 def _configured() -> Iterator[Path]:
     folder = configuration_folder().absolute()
     if folder.is_dir():

@@ -5,12 +5,9 @@ a deadline, and `SavingResult` keeps even a call that the kernel never returns f
 """
 
 import errno
-import fcntl
 import json
 import os
-import stat
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,13 +15,13 @@ from typing import Any, Final
 
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.state_file import lock_file, open_regular, state_file
 from gpumon.jobs.protocol import is_measurement, safe_json
 
 SCHEMA: Final = 1
 _TAIL_BYTES: Final = 1 << 20
 """Size of the end of the file that is searched for an earlier result: some thousand results."""
 _LOCK_SECONDS: Final = 3.0
-_LOCK_TICK_SECONDS: Final = 0.02
 _SAVE_SECONDS: Final = 4.0
 """The longest time that a result takes to be saved: a lock, and a slow disk."""
 _REMEDY: Final = "Free some space there, or set XDG_STATE_HOME to another folder."
@@ -34,8 +31,7 @@ _LOCK_REMEDY: Final = "End the process that locks the file, or set XDG_STATE_HOM
 
 def results_file() -> Path:
     """Path of the file with the results."""
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(base) / "gpumon" / "results.jsonl"
+    return state_file("results.jsonl")
 
 
 class SavingResult:
@@ -95,9 +91,9 @@ def save_result(record: Mapping[str, Any], path: Path | None = None) -> Problem 
         return _not_saved(file, refusal.reason.rstrip("."), _OWNER_REMEDY)
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = _open_regular(file, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        descriptor = open_regular(file, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
-            _lock(descriptor)
+            lock_file(descriptor, _LOCK_SECONDS)
             _append_line(descriptor, line)
         finally:
             os.close(descriptor)
@@ -110,37 +106,6 @@ def save_result(record: Mapping[str, Any], path: Path | None = None) -> Problem 
 
 def _not_saved(file: Path, reason: str, remedy: str) -> Problem:
     return Problem(ProblemCode.NOT_WRITTEN, f"The result could not be saved to {file}: {reason}.", remedy)
-
-
-def _open_regular(file: Path, flags: int) -> int:
-    """Open a regular file; a pipe or a device in its place is neither waited for nor read.
-
-    Raises:
-        OSError: The file cannot be opened, or is not a regular file.
-    """
-    descriptor = os.open(file, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    return descriptor
-
-
-def _lock(descriptor: int) -> None:
-    """Lock the file until it is closed.
-
-    Raises:
-        BlockingIOError: Another process holds the lock until the deadline.
-    """
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(_LOCK_TICK_SECONDS)
-        else:
-            return
 
 
 def _append_line(descriptor: int, line: bytes) -> None:
@@ -182,7 +147,7 @@ def recent_results(path: Path | None = None) -> Iterator[dict[str, Any]]:
 
 def _tail(path: Path) -> list[bytes]:
     try:
-        with open(_open_regular(path, os.O_RDONLY), "rb") as results:
+        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as results:
             size = results.seek(0, os.SEEK_END)
             results.seek(max(0, size - _TAIL_BYTES))
             lines = results.read(_TAIL_BYTES).splitlines()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from gpumon.core.metrics import METRICS
-from gpumon.core.model import Device, Frame
+from gpumon.core.model import HOST_RATES, Device, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.core.units import StartTime, parse_start_time
@@ -25,6 +25,8 @@ from gpumon.streams.replay import ReplayStream, open_replay
 STANDARD_INPUT: Final = Path("/dev/stdin")
 _SCHEMA: Final = 1
 _SCAN_ALL_BYTES: Final = 1 << 62
+_COLUMNS: Final = (*METRICS, *HOST_RATES)
+"""Metrics of a device, and rates of its host, which are the same for all devices of a frame."""
 _UNKNOWN_END: Final = Problem(
     ProblemCode.NOT_SUPPORTED,
     "--since needs a file here: the end of a pipe is not known in advance.",
@@ -46,21 +48,21 @@ def parse_since(text: str | None) -> StartTime | None:
 
 
 def parse_metrics(names: str | None) -> list[str]:
-    """Parse a comma-separated list of metric names; None or an empty list selects all metrics.
+    """Parse a comma-separated list of names of metrics and host rates; None or an empty list selects all of them.
 
     Raises:
         CommandError: A metric does not exist; the remedy lists the closest names.
     """
     if names is None:
-        return list(METRICS)
+        return list(_COLUMNS)
     chosen = [name for name in (part.strip() for part in names.split(",")) if name]
     for name in chosen:
-        if name not in METRICS:
-            matches = get_close_matches(name, METRICS, n=4, cutoff=0.5)
-            remedy = f"Did you mean {', '.join(matches)}?" if matches else f"Metrics: {', '.join(METRICS)}."
+        if name not in _COLUMNS:
+            matches = get_close_matches(name, _COLUMNS, n=4, cutoff=0.5)
+            remedy = f"Did you mean {', '.join(matches)}?" if matches else f"Metrics: {', '.join(_COLUMNS)}."
             problem = Problem(ProblemCode.NOT_FOUND, f"There is no metric {safe_text(name, 60)}.", remedy)
             raise CommandError(problem, ExitCode.USAGE)
-    return list(dict.fromkeys(chosen)) or list(METRICS)
+    return list(dict.fromkeys(chosen)) or list(_COLUMNS)
 
 
 def export(file: Path, metrics: Sequence[str], start: StartTime | None, out: TextIO, *, as_json: bool) -> None:
@@ -140,8 +142,8 @@ def _length_seconds(reader: RecordingReader) -> float:
 def _rows(frames: Iterator[Frame], metrics: Sequence[str]) -> Iterator[CsvRow]:
     for frame in frames:
         for device in frame.devices:
-            readings = device.readings if frame.is_fresh(device) else {}
-            yield CsvRow(frame.time_seconds, device.index, device.uuid, [readings.get(metric) for metric in metrics])
+            values = [_value(frame, device, metric) for metric in metrics]
+            yield CsvRow(frame.time_seconds, device.index, device.uuid, values)
 
 
 def _write_json(frames: Iterator[Frame], metrics: Sequence[str], out: TextIO) -> None:
@@ -150,12 +152,24 @@ def _write_json(frames: Iterator[Frame], metrics: Sequence[str], out: TextIO) ->
             out.write(json.dumps(_document(frame, device, metrics), ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
+def _value(frame: Frame, device: Device, metric: str) -> float | None:
+    """The value of a column; None if it was not measured in this frame."""
+    if metric in HOST_RATES:
+        rate: float | None = getattr(frame.host, metric)
+        return rate
+    return device.get(metric) if frame.is_fresh(device) else None
+
+
 def _document(frame: Frame, device: Device, metrics: Sequence[str]) -> dict[str, Any]:
     """One GPU in one frame, with the reason for every missing value."""
-    is_fresh = frame.is_fresh(device)
-    values = {metric: device.get(metric) if is_fresh else None for metric in metrics}
+    values = {metric: _value(frame, device, metric) for metric in metrics}
     problems = {
-        metric: device.problems.get(metric) or device.problems.get("state") or _NOT_MEASURED
+        metric: (
+            frame.host.problems.get(metric)
+            if metric in HOST_RATES
+            else device.problems.get(metric) or device.problems.get("state")
+        )
+        or _NOT_MEASURED
         for metric, value in values.items()
         if value is None
     }

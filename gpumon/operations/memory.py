@@ -66,12 +66,14 @@ class Waterfall:
             by PID, unattributed, free. Empty if the parts are not known.
         problem: Why the parts are not known.
         notes: Further remarks, in sentences.
+        owners: The processes that hold memory, by PID.
     """
 
     total_bytes: int
     parts: tuple[MemoryPart, ...] = ()
     problem: Problem | None = None
     notes: tuple[str, ...] = ()
+    owners: tuple[Owner, ...] = ()
 
 
 _TEXTS: Final[Mapping[PartKind, tuple[str, str, str]]] = {
@@ -143,23 +145,23 @@ def waterfall(device: Device, probes: Mapping[int, Probe]) -> Waterfall:
     """
     total = int(device.get("memory_total_bytes") or 0)
     used = device.get("memory_used_bytes")
+    owners, owner_notes = owners_of(device, probes)
     if (problem := _why_unknown(device)) is not None or used is None:
-        return Waterfall(total, problem=problem or _UNREAD)
+        return Waterfall(total, problem=problem or _UNREAD, owners=owners)
     driver = int(device.get("memory_reserved_bytes") or 0)
     reported_free = device.get("memory_free_bytes")
     free = max(0, int(total - used - driver if reported_free is None else reported_free))
-    owners, owner_notes = owners_of(device, probes)
     notes = [*_device_notes(device), *owner_notes]
     room = total - driver - sum(owner.memory_bytes or 0 for owner in owners)
     if room < 0:
-        return Waterfall(total, problem=_CONTRADICTION)
+        return Waterfall(total, problem=_CONTRADICTION, owners=owners)
     parts = [_part(PartKind.DRIVER_RESERVED, driver)] if driver else []
     for owner in owners:
         room, owner_parts = _owner_parts(owner, room, notes)
         parts += owner_parts
     free = min(free, room)
     parts += [_part(PartKind.UNATTRIBUTED, room - free), _part(PartKind.FREE, free)]
-    return Waterfall(total, tuple(parts), notes=tuple(notes))
+    return Waterfall(total, tuple(parts), notes=tuple(notes), owners=owners)
 
 
 def _why_unknown(device: Device) -> Problem | None:

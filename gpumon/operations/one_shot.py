@@ -17,7 +17,7 @@ PROBE_TIMEOUT_SECONDS: Final = 0.5
 _INTERVAL_SECONDS: Final = 0.25
 _COMPLETE_FRAMES: Final = 2
 """CPU utilization is a difference between two frames."""
-_SILENT: Final = Problem(
+SILENT: Final = Problem(
     ProblemCode.COLLECTOR_SILENT, "The collector did not respond.", "Try again; this host may be overloaded."
 )
 
@@ -54,7 +54,7 @@ def sample_frame(stream: Stream | None = None, timeout: float = TIMEOUT_SECONDS)
     try:
         frame = _complete_frame(source, timeout)
         if frame is None:
-            raise CommandError(source.problem or _SILENT, ExitCode.MISSING_PREREQUISITE)
+            raise CommandError(source.problem or SILENT, ExitCode.MISSING_PREREQUISITE)
         return frame
     finally:
         source.close()

@@ -1,20 +1,57 @@
 """The files that probes of this user have written on running out of memory."""
 
+import json
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Final, NamedTuple
 
+from gpumon.core.json_fields import as_count, as_object, as_text, required
 from gpumon.core.oom_file import OomFileName, parse_oom_name
+from gpumon.core.problems import CommandError
+from gpumon.diagnosis.source import log_pieces, open_log
 from gpumon.jobs.results import results_file
 from gpumon.probe.socket_dir import candidates
+
+_MAX_BEGINNING: Final = 1 << 16
+_DEVICE: Final = re.compile(rb'"device"\s*:\s*(\{[^{}]*\})')
 
 
 def oom_files() -> list[Path]:
     """The user's regular files in the folders that probes write to, oldest first."""
     names = {path: name for folder in _folders() for path, name in _files(folder)}
     return sorted(names, key=lambda path: names[path].age_key)
+
+
+class OomDevice(NamedTuple):
+    """Which device had no more memory, as the process sees it.
+
+    Attributes:
+        ordinal: CUDA ordinal in the process.
+        uuid: Its UUID, which an old PyTorch does not report.
+    """
+
+    ordinal: int
+    uuid: str | None
+
+
+def oom_device(path: str) -> OomDevice | None:
+    """The device that a file is about, from its first kilobytes; None if the file does not say or cannot be read."""
+    try:
+        with open_log(Path(path)) as opened:
+            beginning = b""
+            for piece in log_pieces(opened, path):
+                beginning += piece[:_MAX_BEGINNING]
+                if len(beginning) >= _MAX_BEGINNING:
+                    break
+        match = _DEVICE.search(beginning)
+        device = as_object(json.loads(match[1])) if match is not None else {}
+        return OomDevice(required(as_count(device["ordinal"])), as_text(device.get("uuid")))
+    except (CommandError, KeyError, TypeError, ValueError):
+        return None
 
 
 def _folders() -> Iterator[Path]:

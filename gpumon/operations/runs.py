@@ -1,14 +1,17 @@
 """Workloads run without the screen: each on its device, together with live frames, until all have ended."""
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from gpumon.core.model import Frame
+from gpumon.core.model import Device, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.text import safe_text
 from gpumon.jobs.protocol import JobEvent, VerdictKind
+from gpumon.operations.device_selection import select_devices
 from gpumon.operations.other_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun, start_question
 from gpumon.streams.base import Stream
@@ -17,6 +20,10 @@ ALL_GPUS: Final = "cuda:all"
 FRAME_SECONDS: Final = 0.5
 _MAX_FRAME_WAIT_SECONDS: Final = 5.0
 """A workload may start without a question about other processes if no frame has arrived by then."""
+_CUDA: Final = re.compile(r"cuda:([0-9]{1,4})", re.ASCII)
+_NAMES_DEVICE: Final = re.compile(
+    r"(gpu-|mig-)?[0-9a-f][0-9a-f:,/-]*|[0-9a-z:,-]*,[0-9a-z:,-]*", re.ASCII | re.IGNORECASE
+)
 _TICK_SECONDS: Final = 0.25
 _END_TIMEOUT_SECONDS: Final = 5.0
 
@@ -117,22 +124,22 @@ def exit_code(runs: Sequence[WorkloadRun]) -> ExitCode:
     return ExitCode.OK if verdicts <= {VerdictKind.OK, VerdictKind.WARN} else ExitCode.BAD_VERDICT
 
 
-def expand_devices(devices: Sequence[str], gpu_count: Callable[[], int]) -> list[str]:
-    """The devices that the user means, each once.
+def expand_devices(devices: Sequence[str], read_devices: Callable[[], Sequence[Device]]) -> list[str]:
+    """The devices that the user means, each once, in CUDA's order.
 
     Args:
-        devices: ``cpu``, ``cuda``, ``cuda:N`` or ``cuda:all``.
-        gpu_count: Returns how many GPUs CUDA shows; called only where that matters.
+        devices: ``cpu``, ``cuda``, ``cuda:N`` or ``cuda:all``, or what `select_devices` reads.
+        read_devices: Returns the devices of this host; called only where that matters.
 
     Raises:
-        CommandError: A device is invalid, or ``cuda:all`` was given and there is no GPU.
+        CommandError: A device is invalid, or does not exist.
     """
-    return list(dict.fromkeys(name for device in devices for name in _expanded(device, gpu_count)))
+    return list(dict.fromkeys(name for device in devices for name in _expanded(device, read_devices)))
 
 
-def _expanded(device: str, gpu_count: Callable[[], int]) -> Iterator[str]:
-    if device == ALL_GPUS:
-        count = gpu_count()
+def _expanded(device: str, read_devices: Callable[[], Sequence[Device]]) -> Iterator[str]:
+    if device in {ALL_GPUS, "all"}:
+        count = visible_gpus(len(read_devices()))
         if not count:
             raise CommandError(
                 Problem(ProblemCode.NO_DEVICES, "This host has no GPU.", "Use --device cpu, or see gpumon status."),
@@ -141,13 +148,21 @@ def _expanded(device: str, gpu_count: Callable[[], int]) -> Iterator[str]:
         yield from (f"cuda:{ordinal}" for ordinal in range(count))
     elif device in {"cpu", "cuda"}:
         yield "cuda:0" if device == "cuda" else device
+    elif match := _CUDA.fullmatch(device):
+        yield f"cuda:{int(match[1])}"
+    elif device.startswith("cuda") or not _NAMES_DEVICE.fullmatch(device):
+        reason = f"{safe_text(device, 60)!r} is not a device."
+        remedy = "Use cpu, cuda:0, cuda:1 and so on, cuda:all, or an index or UUID of nvidia-smi."
+        raise CommandError(Problem(ProblemCode.NOT_FOUND, reason, remedy), ExitCode.USAGE)
     else:
-        kind, _, ordinal = device.partition(":")
-        if kind != "cuda" or not ordinal.isascii() or not ordinal.isdecimal() or len(ordinal) > 4:
-            reason = f"{device!r} is not a device."
-            remedy = "Use cpu, cuda:0, cuda:1 and so on, or cuda:all."
-            raise CommandError(Problem(ProblemCode.NOT_FOUND, reason, remedy), ExitCode.USAGE)
-        yield f"cuda:{int(ordinal)}"
+        for chosen in select_devices(device, read_devices()):
+            if chosen.cuda_index is None:
+                reason = f"CUDA does not show GPU {chosen.label} in this environment, or its place there is unknown."
+                raise CommandError(
+                    Problem(ProblemCode.NOT_FOUND, reason, f"Set CUDA_VISIBLE_DEVICES={chosen.uuid}."),
+                    ExitCode.MISSING_PREREQUISITE,
+                )
+            yield f"cuda:{chosen.cuda_index}"
 
 
 def visible_gpus(installed: int, environment: Mapping[str, str] = os.environ) -> int:

@@ -29,9 +29,9 @@ def status_document(
     document = to_document(frame)
     alerts = check(frame, thresholds)
     for device, entry in zip(frame.devices, document["devices"], strict=True):
-        entry["alerts"] = [_alert_document(alert) for alert in alerts if alert.device_key == device.key]
+        entry["alerts"] = [alert_document(alert) for alert in alerts if alert.device_key == device.key]
         _add_torch(device, entry, probes, frame.monotonic_seconds)
-    document["alerts"] = [_alert_document(alert) for alert in alerts if alert.device_key is None]
+    document["alerts"] = [alert_document(alert) for alert in alerts if alert.device_key is None]
     return document
 
 
@@ -45,7 +45,8 @@ def _add_torch(device: Device, entry: dict[str, Any], probes: Mapping[int, Probe
             processes[owner.process.pid]["torch"] = torch_document(owner.probe, owner.statistics, now)
 
 
-def _alert_document(alert: Alert) -> dict[str, Any]:
+def alert_document(alert: Alert) -> dict[str, Any]:
+    """An alert as JSON has it."""
     return {
         "id": alert.id,
         "severity": alert.severity.value,

@@ -75,6 +75,13 @@ def owners_of(device: Device, probes: Mapping[int, Probe]) -> GpuOwners:
     return GpuOwners(tuple(sorted(owners, key=lambda owner: owner.pid)), tuple(notes))
 
 
+def largest_allocator(device: Device, probes: Mapping[int, Probe]) -> AllocatorStatistics | None:
+    """The allocator that reserves the most memory of a GPU, or None without a probe."""
+    owners = owners_of(device, probes).owners if probes else ()
+    known = [owner.statistics for owner in owners if owner.statistics is not None]
+    return max(known, key=lambda statistics: statistics.reserved_bytes, default=None)
+
+
 def _statistics(device: Device, probe: Probe, is_listed: bool, notes: list[str]) -> AllocatorStatistics | None:
     """The probe's statistics for a device; an old PyTorch does not report the UUIDs of its devices."""
     reported = () if probe.reading is None else probe.reading.devices

@@ -1,18 +1,22 @@
 """The alerts screen as lines: one row per alert, the details of the selected one, and the skipped rules."""
 
+import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.model import DeviceState
 from gpumon.core.units import MISSING, age_text, counted, duration_text
-from gpumon.diagnosis.alerts import ALERT_RULES, Alert, Severity, SkippedRule, ranges_text, skipped_rules
+from gpumon.diagnosis.alerts import ALERT_RULES, OUT_OF_MEMORY, Alert, Severity, SkippedRule, ranges_text, skipped_rules
+from gpumon.present.doc_pages import alert_section
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped
-from gpumon.present.paint.table import Align, Column
-from gpumon.session.view_state import ViewState
+from gpumon.present.paint.table import Align, Column, Quantity
+from gpumon.session.view_state import OomNotice, ViewState
 
 _MARKS: Final = {Severity.CRITICAL: "x", Severity.WARNING: "!", Severity.INFO: "i"}
 _ROLES: Final = {Severity.CRITICAL: Role.ERROR, Severity.WARNING: Role.WARNING, Severity.INFO: Role.PLAIN}
 _LABEL_WIDTH: Final = 10
+_MIN_PANE_FOR_DETAIL: Final = 5
+"""Lower panes show what is wrong in one line, so that there is room for what to do."""
 
 
 class AlertRow(NamedTuple):
@@ -38,6 +42,14 @@ def alert_rows(view: ViewState) -> list[AlertRow]:
     return rows
 
 
+def oom_of(alert: Alert, notices: Sequence[OomNotice]) -> OomNotice | None:
+    """The notice of the out-of-memory error that an alert reports; None for another alert."""
+    if alert.id != OUT_OF_MEMORY:
+        return None
+    same = (notice for notice in reversed(notices) if notice.subject == alert.subject)
+    return next((notice for notice in same if notice.device_key == alert.device_key), None)
+
+
 def row_key(row: AlertRow) -> str:
     """What identifies a row over time."""
     ended = "" if row.ended_ago_seconds is None else f"/{row.alert.since_seconds}"
@@ -50,7 +62,7 @@ def _seconds_between(begin: float, end: float) -> float | None:
 
 
 def headline(alerts: Sequence[Alert]) -> Line:
-    """The number of alerts of each severity in one line."""
+    """The number of alerts of each severity in one line, and how many of them are acknowledged."""
     counts = {severity: sum(alert.severity is severity for alert in alerts) for severity in reversed(Severity)}
     if not counts[Severity.CRITICAL] and not counts[Severity.WARNING]:
         infos = counts[Severity.INFO]
@@ -61,7 +73,12 @@ def headline(alerts: Sequence[Alert]) -> Line:
         Severity.INFO: f"{counts[Severity.INFO]} info",
     }
     worst = Severity.CRITICAL if counts[Severity.CRITICAL] else Severity.WARNING
-    return line(Span(f" {', '.join(texts[severity] for severity, count in counts.items() if count)}", _ROLES[worst]))
+    acknowledged = sum(alert.is_acknowledged for alert in alerts)
+    role = _ROLES[worst] if any(alert.needs_attention for alert in alerts) else Role.PLAIN
+    return line(
+        Span(f" {', '.join(texts[severity] for severity, count in counts.items() if count)}", role),
+        f"  {acknowledged} acknowledged" if acknowledged else "",
+    )
 
 
 def coverage_lines(view: ViewState, width: int, max_lines: int) -> list[Line]:
@@ -95,12 +112,32 @@ def pane_lines(row: AlertRow, width: int, height: int) -> list[Line]:
     """The details of an alert, in exactly ``height`` lines."""
     alert = row.alert
     where = "" if alert.device_index is None else f" on GPU {alert.device_index}"
-    lines = [line(Span(clipped(f" {alert.title}{where}", width).ljust(width), Role.HEADING))]
-    lines += _labeled("What", alert.detail, width)
+    acknowledged = ", acknowledged" if alert.is_acknowledged else ""
+    lines = [line(Span(clipped(f" {alert.title}{where}{acknowledged}", width).ljust(width), Role.HEADING))]
+    is_low = height < _MIN_PANE_FOR_DETAIL
+    lines += _labeled("What", clipped(alert.detail, width - _LABEL_WIDTH - 1) if is_low else alert.detail, width)
     lines += _labeled("To do", alert.action or MISSING, width)
+    lines += _labeled("When", _period_text(row), width)
     evidence = "   ".join(f"{item.label} {item.text}" for item in alert.evidence)
     lines += _labeled("Evidence", evidence, width) if evidence else []
+    lines += _labeled("More", alert_section(alert), width)
     return [*lines[:height], *[line("")] * max(0, height - len(lines))]
+
+
+def _period_text(row: AlertRow) -> str:
+    """Since when an alert stands, or from when to when it stood, and how long that is."""
+    if row.lasted_seconds is None:
+        return MISSING
+    begin = row.alert.since_seconds
+    lasted = age_text(row.lasted_seconds)
+    if row.ended_ago_seconds is None:
+        return f"since {_clock_text(begin)} ({lasted})"
+    return f"{_clock_text(begin)} to {_clock_text(begin + row.lasted_seconds)} ({lasted})"
+
+
+def _clock_text(seconds: float) -> str:
+    """A Unix time in the local time zone, without the date."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
 def _labeled(label: str, text: str, width: int) -> list[Line]:
@@ -114,11 +151,17 @@ def _severity(row: AlertRow, _: int) -> Span:
     if row.ended_ago_seconds is not None:
         return Span("- ended", Role.DIM)
     severity = row.alert.severity
+    if row.alert.is_acknowledged:
+        return Span(f"✓ {severity.value}", Role.DIM)
     return Span(f"{_MARKS[severity]} {severity.value}", _ROLES[severity])
 
 
 def _index(row: AlertRow, _: int) -> Span:
     return Span(MISSING if row.alert.device_index is None else str(row.alert.device_index), _shade(row))
+
+
+def _since(row: AlertRow, _: int) -> Span:
+    return Span(_clock_text(row.alert.since_seconds) if row.alert.since_seconds else MISSING, _shade(row))
 
 
 def _lasted(row: AlertRow, _: int) -> Span:
@@ -135,13 +178,56 @@ def _detail(row: AlertRow, _: int) -> Span:
 
 
 def _shade(row: AlertRow) -> Role:
-    return Role.PLAIN if row.ended_ago_seconds is None else Role.DIM
+    is_past = row.ended_ago_seconds is not None or row.alert.is_acknowledged
+    return Role.DIM if is_past else Role.PLAIN
+
+
+def _sort_severity(row: AlertRow) -> float:
+    """The worst first, and alerts that have ended last."""
+    return row.alert.severity.rank if row.ended_ago_seconds is None else len(Severity)
 
 
 ALERT_COLUMNS: Final[tuple[Column[AlertRow], ...]] = (
-    Column("Severity", 10, _severity, rank=0, align=Align.LEFT),
-    Column("GPU", 3, _index, rank=0),
-    Column("For", 6, _lasted, rank=1),
-    Column("Ended", 9, _ended, rank=2),
-    Column("What", 20, _detail, rank=0, align=Align.LEFT, stretches=True),
+    Column("Severity", 10, _severity, rank=0, align=Align.LEFT, id="severity", sort_key=_sort_severity),
+    Column("GPU", 3, _index, rank=0, id="gpu", sort_key=lambda row: row.alert.device_index),
+    Column(
+        "Since",
+        8,
+        _since,
+        rank=3,
+        id="since",
+        sort_key=lambda row: row.alert.since_seconds or None,
+        descending_first=True,
+    ),
+    Column(
+        "For",
+        6,
+        _lasted,
+        rank=1,
+        id="duration",
+        sort_key=lambda row: row.lasted_seconds,
+        descending_first=True,
+        quantity=Quantity.SECONDS,
+        aliases=("for",),
+    ),
+    Column(
+        "Ended",
+        9,
+        _ended,
+        rank=2,
+        id="ended",
+        sort_key=lambda row: row.ended_ago_seconds,
+        quantity=Quantity.SECONDS,
+    ),
+    Column(
+        "What",
+        20,
+        _detail,
+        rank=0,
+        align=Align.LEFT,
+        stretches=True,
+        id="what",
+        sort_key=lambda row: row.alert.title,
+        text=lambda row: f"{row.alert.title} {row.alert.detail}",
+    ),
 )

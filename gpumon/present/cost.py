@@ -6,17 +6,14 @@ from typing import Final, NamedTuple
 from gpumon.core.model import CallCost, Frame
 from gpumon.core.units import MISSING, bytes_text, counted, duration_text, short_time_text
 from gpumon.present.entries import Entry
-from gpumon.present.paint.line import Line, Role, Span, clipped, line
+from gpumon.present.paint.line import Role, Span
+from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.session.costs import CallCosts, CostSample, ProcessCost
 
 _NO_PROC: Final = "/proc does not report it."
 _NO_TERMINAL: Final = "Nothing is sent to a terminal here."
 _NO_COLLECTOR: Final = "No collector runs here: the frames come from a recording or a pipe."
-_CALL_COLUMNS: Final = (("per second", 10), ("mean", 9), ("max", 9), ("of the time", 12))
-_CALL_VALUES_WIDTH: Final = sum(width for _, width in _CALL_COLUMNS)
 _MIN_SHARE: Final = 0.00001
-_MIN_NAME: Final = 8
-_MAX_NAME: Final = 40
 _PREFIX: Final = "nvml"
 
 
@@ -133,27 +130,6 @@ def _call_row(cost: CallCost, before: CallCost | None, elapsed: float) -> CallRo
     return CallRow(cost, count / elapsed, seconds / count if count else mean, seconds / elapsed)
 
 
-def call_heading(width: int) -> Line:
-    """The headings of the table of calls."""
-    titles = "".join(f"{title:>{room}}" for title, room in _CALL_COLUMNS)
-    room = _name_room(width)
-    return line(Span(f"{clipped('Driver call', room):<{room}}{titles}".ljust(width - 2), Role.HEADING))
-
-
-def call_line(row: CallRow, width: int) -> Line:
-    """A row as a line."""
-    room = _name_room(width)
-    name = clipped(row.total.call.removeprefix(_PREFIX), room)
-    texts = (
-        _rate_text(row.per_second),
-        short_time_text(row.mean_seconds),
-        short_time_text(row.total.longest_seconds),
-        _share_text(row.share),
-    )
-    cells = "".join(f"{text:>{size}}" for text, (_, size) in zip(texts, _CALL_COLUMNS, strict=True))
-    return line(Span(f"{name:<{room}}", Role.ACCENT), cells)
-
-
 def call_note(row: CallRow) -> str:
     """The totals of a call."""
     cost = row.total
@@ -168,10 +144,6 @@ def missing_calls_entry(*, has_collector: bool) -> Entry:
     return "Driver calls", MISSING, reason
 
 
-def _name_room(width: int) -> int:
-    return min(_MAX_NAME, max(_MIN_NAME, width - _CALL_VALUES_WIDTH - 3))
-
-
 def _rate_text(rate: float | None) -> str:
     if rate is None:
         return MISSING
@@ -184,3 +156,66 @@ def _share_text(share: float | None) -> str:
     if 0 < share < _MIN_SHARE:
         return f"<{_MIN_SHARE:.3%}"
     return f"{share:.1%}" if share >= 0.01 else f"{share:.3%}"
+
+
+CALL_COLUMNS: Final[tuple[Column[CallRow], ...]] = (
+    Column(
+        "Driver call",
+        12,
+        lambda row, _: Span(row.total.call.removeprefix(_PREFIX), Role.ACCENT),
+        rank=0,
+        align=Align.LEFT,
+        stretches=True,
+        id="call",
+        sort_key=lambda row: row.total.call,
+        text=lambda row: row.total.call,
+    ),
+    Column(
+        "per second",
+        10,
+        lambda row, _: Span(_rate_text(row.per_second)),
+        rank=2,
+        id="rate",
+        sort_key=lambda row: row.per_second,
+        descending_first=True,
+    ),
+    Column(
+        "mean",
+        8,
+        lambda row, _: Span(short_time_text(row.mean_seconds)),
+        rank=1,
+        id="mean",
+        sort_key=lambda row: row.mean_seconds,
+        descending_first=True,
+        quantity=Quantity.SECONDS,
+    ),
+    Column(
+        "max",
+        8,
+        lambda row, _: Span(short_time_text(row.total.longest_seconds)),
+        rank=3,
+        id="max",
+        sort_key=lambda row: row.total.longest_seconds,
+        descending_first=True,
+        quantity=Quantity.SECONDS,
+    ),
+    Column(
+        "of the time",
+        11,
+        lambda row, _: Span(_share_text(row.share)),
+        rank=1,
+        id="share",
+        sort_key=lambda row: None if row.share is None else row.share * 100,
+        descending_first=True,
+    ),
+    Column(
+        "errors",
+        6,
+        lambda row, _: Span(str(row.total.errors)),
+        rank=4,
+        id="errors",
+        sort_key=lambda row: row.total.errors,
+        descending_first=True,
+        is_optional=True,
+    ),
+)

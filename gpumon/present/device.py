@@ -1,34 +1,34 @@
 """One GPU over time: charts of metrics on one axis, and below them throttling and events on the same axis."""
 
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.episodes import HistoryEventKind
-from gpumon.core.metrics import METRICS
 from gpumon.core.model import Device, DeviceState, Frame, short_product_name
-from gpumon.core.store import DeviceHistory
+from gpumon.core.store import DeviceHistory, Store
 from gpumon.core.throttle_reasons import FAULT_REASONS, THROTTLE_LABELS
-from gpumon.core.units import MISSING, age_text, counted, duration_text, value_text
+from gpumon.core.units import MISSING, age_text, counted, duration_text
 from gpumon.present.device_table import shares_memory
-from gpumon.present.limits import limited_text
-from gpumon.present.metric_chart import MetricChart
-from gpumon.present.paint.line import Line, Role, Span, clipped, line, width_of
-from gpumon.present.time_axis import TimeWindow, axis_text
+from gpumon.present.metric_chart import Track
+from gpumon.present.paint.area import GUTTER, gutter
+from gpumon.present.paint.line import SERIES_ROLES, Line, Role, Span, clipped, line
+from gpumon.present.time_axis import TimeWindow
 
-GUTTER: Final = 13
-"""Cells at the left for scales and row labels."""
 MAX_CHARTS: Final = 4
 DEFAULT_METRICS: Final = ("utilization_gpu_percent", "power_watts", "memory_used_bytes")
-_MAX_CHART_HEIGHT: Final = 10
-_MIN_CHART_HEIGHT: Final = 3
+MAX_OVERLAY: Final = len(SERIES_ROLES)
+"""GPUs that one chart can show."""
+_MAX_CHART_HEIGHT: Final = 16
+_GOOD_CHART_HEIGHT: Final = 8
+"""Charts are this high where there is room; what is left is shared with the table of values."""
+_MIN_CHART_HEIGHT: Final = 4
 _CHARTS_SHARE: Final = 0.68
-_OTHER_LINES: Final = 4
-"""Title, two lines of notes and the footer."""
-_MIN_HEIGHT: Final = 6 + _OTHER_LINES
+_OTHER_LINES: Final = 6
+"""Title, time axis, heading of the table, two lines of notes and the footer."""
+_MIN_TABLE_LINES: Final = 3
+_MIN_HEIGHT: Final = 9
 _MIN_WIDTH: Final = 40
 _HELD: Final = "▄"
-_ROLES: Final = (Role.GPU_HISTORY, Role.MEMORY_HISTORY)
 _EVENT_GLYPHS: Final = {
     HistoryEventKind.WORKLOAD: "┆",
     HistoryEventKind.DEVICE: "!",
@@ -36,7 +36,6 @@ _EVENT_GLYPHS: Final = {
     HistoryEventKind.XID: "X",
 }
 _MAX_EVENT_ENTRIES: Final = 20
-_MAX_CACHED_LABELS: Final = 64
 
 
 class ChartPlan(NamedTuple):
@@ -55,13 +54,15 @@ class ChartPlan(NamedTuple):
 
 def plan_charts(width: int, height: int, requested: int) -> ChartPlan:
     """How many of the requested charts fit on a screen, and how high they are."""
-    room = int((height - _OTHER_LINES) * _CHARTS_SHARE)
-    reasons = 1 if height < 30 else 3
     if width < _MIN_WIDTH or height < _MIN_HEIGHT:
         return ChartPlan(0, 0, 0)
-    room -= 1 + (reasons + 1 if height > 16 else 0)
+    is_low = height <= 16
+    reasons = 0 if is_low else 1 if height < 30 else 2 if height < 45 else 3
+    aligned = reasons + 1 if reasons else 0  # with the row of events
+    room = height - _OTHER_LINES - aligned - (0 if is_low else _MIN_TABLE_LINES)  # a low table has no heading
     charts = max(1, min(requested, room // (_MIN_CHART_HEIGHT + 1)))
-    return ChartPlan(charts, max(1, min(_MAX_CHART_HEIGHT, room // charts - 1)), reasons if height > 16 else 0)
+    share = max(_GOOD_CHART_HEIGHT, int(height * _CHARTS_SHARE - aligned) // charts - 1)
+    return ChartPlan(charts, max(1, min(_MAX_CHART_HEIGHT, share, room // charts - 1)), reasons)
 
 
 def title_text(device: Device, frame: Frame) -> str:
@@ -73,61 +74,6 @@ def title_text(device: Device, frame: Frame) -> str:
     state = "" if device.state is DeviceState.OK else f"  {device.state.value.upper()}{age}"
     memory = "  memory shared with the host" if shares_memory(device) else ""
     return f"GPU {device.label}  {name}{cuda}{driver}{memory}{state}"
-
-
-def chart_lines(chart: MetricChart, index: int, device: Device, width: int) -> list[Line]:
-    """A heading with the value now and the range shown, then the chart with its scale at the left.
-
-    Args:
-        chart: The chart.
-        index: Its index on the screen, which decides its color.
-        device: The device.
-        width: Cells of a line.
-    """
-    metric = METRICS[chart.metric]
-    role = _ROLES[index % len(_ROLES)]
-    lines = [_chart_heading(chart, device, width)]
-    last = len(chart.rows) - 1
-    for row, text in enumerate(chart.rows):
-        label = value_text(chart.scale, metric.unit) if row == 0 else "0" if row == last else ""
-        lines.append((gutter(label, "┤" if label else "│"), Span(text, role)))
-    return lines
-
-
-@lru_cache(maxsize=_MAX_CACHED_LABELS)
-def gutter(label: str, border: str) -> Span:
-    """The cells left of a chart row: its label and the edge of the chart."""
-    return Span(f"{clipped(label, GUTTER - 2):>{GUTTER - 2}} {border}", Role.DIM)
-
-
-def _chart_heading(chart: MetricChart, device: Device, width: int) -> Line:
-    metric = METRICS[chart.metric]
-    now = limited_text(chart.metric, device)
-    text = "nothing measured in the time shown"
-    if chart.summary is not None:
-        low, mean, high = (value_text(_rounded(value), metric.unit) for value in chart.summary)
-        text = f"min {low}  mean {mean}  max {high}"
-    left = f" {metric.label}  "
-    room = width - width_of(left) - width_of(now) - 1
-    fits = width_of(text) + 2 <= room
-    return line(Span(left, Role.ACCENT), now, Span(f"{text:>{room}} " if fits else "", Role.DIM))
-
-
-def _rounded(value: float) -> float:
-    """History keeps six digits; more than three decimals of a mean carry no information."""
-    return round(value, 1) if abs(value) >= 1 else round(value, 3)
-
-
-def axis_line(window: TimeWindow, now_seconds: float) -> Line:
-    """The time axis below all charts."""
-    label = f"{_column_text(window.column_seconds)}/col"
-    return line(gutter(label, "└"), Span(axis_text(window, now_seconds), Role.DIM))
-
-
-def _column_text(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:g} s"
-    return f"{seconds / 60:g} min" if seconds < 3600 else f"{seconds / 3600:g} h"
 
 
 def throttle_lines(history: DeviceHistory, window: TimeWindow, max_lines: int) -> Iterator[Line]:
@@ -152,20 +98,41 @@ def _held_cells(history: DeviceHistory, reason: str, window: TimeWindow) -> str:
     return "".join(cells)
 
 
-def event_lines(history: DeviceHistory, window: TimeWindow) -> Iterator[Line]:
-    """A row with a glyph per event, and the text of the newest one after its glyph where there is room."""
+def event_lines(history: DeviceHistory, window: TimeWindow, cursor: int | None = None) -> Iterator[Line]:
+    """A row with a glyph per event; where there is room, the text of the event at the cursor, else of the newest one.
+
+    Args:
+        history: The history.
+        window: The time shown.
+        cursor: Index of the column under the cursor, or None.
+    """
     events = [event for event in history.events if 0 <= window.index_of(event.seconds) < window.width]
     if not events:
         return
     cells = [" "] * window.width
     for event in events:
         cells[window.index_of(event.seconds)] = _EVENT_GLYPHS[event.kind]
-    text = f" {events[-1].text}"
-    begin = window.index_of(events[-1].seconds) + 1
+    described = [event for event in events if window.index_of(event.seconds) == cursor] or events
+    text = f" {described[-1].text}"
+    begin = window.index_of(described[-1].seconds) + 1
     following = cells[begin:]
-    if len(following) >= len(text) and not "".join(following).strip():
+    if len(following) >= len(text) and (described is not events or not "".join(following).strip()):
         cells[begin : begin + len(text)] = text
     yield line(gutter("events", "│"), Span("".join(cells), Role.WARNING))
+
+
+def tracks_of(device: Device, overlay: Sequence[Device], store: Store) -> list[Track]:
+    """What the charts of a device show: the device, and the GPUs chosen for the overlay in their order.
+
+    Args:
+        device: The device of the screen.
+        overlay: The GPUs to draw in one chart; fewer than two stand for the device alone.
+        store: The histories.
+    """
+    devices = overlay if len(overlay) > 1 else [device]
+    histories = [store.of_device(shown.key) for shown in devices]
+    timelines = [None if history is None else history.timeline for history in histories]
+    return [Track(*track) for track in zip(devices, timelines, SERIES_ROLES, strict=False)]
 
 
 def heading_line(shown: int, requested: int, width: int) -> Line:

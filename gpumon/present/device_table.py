@@ -1,20 +1,22 @@
-"""The device table: one row per GPU or MIG instance."""
+"""Rows and cells of GPUs and MIG instances, and the plain device table of ``gpumon status``."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Device, DeviceState, short_product_name
 from gpumon.core.problems import ProblemCode
-from gpumon.core.store import BUCKET_SECONDS
 from gpumon.core.throttle_reasons import FAULT_REASONS, THROTTLE_LABELS
 from gpumon.core.units import MISSING, age_text, gibibytes_text, megahertz_text, number_text
 from gpumon.diagnosis.alerts import Thresholds, has_no_sm_work
+from gpumon.present.device_owner import DeviceOwner, IdleDuration, idle_duration, jobs_of, owner_of
 from gpumon.present.metric_style import link_role, memory_role, missing_text, temperature_role
-from gpumon.present.paint.line import Role, Span
-from gpumon.present.paint.sparkline import sparkline
+from gpumon.present.paint.line import Line, Role, Span, clipped, line, plain, width_of
 from gpumon.present.paint.table import Align, Column
 from gpumon.session.view_state import ViewState
 
+_MAX_USER: Final = 8
+_UNLIMITED: Final = 1000
 _MARKED_STALE: Final = (
     "utilization_gpu_percent",
     "memory_used_bytes",
@@ -35,6 +37,8 @@ class DeviceRow(NamedTuple):
         history: Returns the newest buckets of a metric, for a metric id and a number of buckets.
         marks: Returns the indices of the newest buckets in which a workload started or ended.
         thresholds: The user's alert thresholds.
+        owner: Who uses the device.
+        user_width: Cells of the longest user name of the table, within limits.
     """
 
     device: Device
@@ -42,10 +46,19 @@ class DeviceRow(NamedTuple):
     history: Callable[[str, int], Sequence[float | None]]
     marks: Callable[[int], Collection[int]]
     thresholds: Thresholds
+    owner: DeviceOwner = DeviceOwner()
+    user_width: int = 0
 
 
 def device_rows(view: ViewState) -> list[DeviceRow]:
     """One row per device, in NVML's order, with MIG instances after their GPU."""
+    devices = view.frame.devices
+    jobs = jobs_of(devices)
+    instances = Counter(device.instance.parent for device in devices if device.instance is not None)
+    owners = {
+        device.key: owner_of(device, jobs, device_idle_time(view, device), instances[device.key]) for device in devices
+    }
+    user_width = min(_MAX_USER, max((width_of(owner.user) for owner in owners.values()), default=0))
 
     def row(device: Device) -> DeviceRow:
         return DeviceRow(
@@ -54,9 +67,18 @@ def device_rows(view: ViewState) -> list[DeviceRow]:
             lambda metric, buckets: view.store.history(device.key, metric, buckets),
             lambda buckets: view.store.marks(device.key, buckets),
             view.thresholds,
+            owners[device.key],
+            user_width,
         )
 
-    return [row(device) for device in view.frame.devices]
+    return [row(device) for device in devices]
+
+
+def device_idle_time(view: ViewState, device: Device) -> IdleDuration:
+    """For how long a device has had no work; nothing for one whose values are old."""
+    if not view.frame.is_fresh(device):
+        return IdleDuration()
+    return idle_duration(view.store.idle_since(device.key), view.frame.monotonic_seconds)
 
 
 def _age(device: Device, view: ViewState) -> float | None:
@@ -84,34 +106,62 @@ def throttle_text(reasons: Collection[str]) -> tuple[str, bool]:
     return text, not FAULT_REASONS.isdisjoint(reasons)
 
 
-def _index(row: DeviceRow, _: int) -> Span:
+def state_span(row: DeviceRow) -> Span:
+    """The state of a device: whether it responds, old values, faults, no SM work, and why its clock is low."""
+    return notable_state(row) or Span(
+        MISSING if row.device.throttle_reasons is None else throttle_text(row.device.throttle_reasons)[0], Role.DIM
+    )
+
+
+def notable_state(row: DeviceRow) -> Span | None:
+    """The state of a device that a user must see, or None for a device that works as it should."""
+    device = row.device
+    age = "" if row.age_seconds is None else f" {age_text(row.age_seconds)}"
+    if device.state is not DeviceState.OK:
+        return Span(f"{device.state.value.upper()}{age}", Role.ERROR)
+    if age:
+        return Span(f"STALE{age}", Role.WARNING)
+    text, is_fault = throttle_text(device.throttle_reasons or ())
+    if is_fault:
+        return Span(f"!{text}", Role.WARNING)
+    if any(map(device.is_stale, _MARKED_STALE)):
+        return Span("STALE", Role.WARNING)
+    return Span("no SM work", Role.DIM) if has_no_sm_work(device, row.thresholds) else None
+
+
+def index_cell(row: DeviceRow, _: int) -> Span:
+    """NVML's index of the device."""
     return Span(row.device.label, Role.ACCENT)
 
 
-def _name(row: DeviceRow, _: int) -> Span:
-    return Span(short_name(row.device), _faded(row))
+def name_cell(row: DeviceRow, _: int) -> Span:
+    """The product name without the vendor."""
+    return Span(short_name(row.device), value_role(row))
 
 
-def _percent(metric: str) -> Callable[[DeviceRow, int], Span]:
+def percent_cell(metric: str) -> Callable[[DeviceRow, int], Span]:
+    """A function that returns the cell of a metric in percent."""
+
     def cell(row: DeviceRow, _: int) -> Span:
-        return Span(_value(row, metric, lambda value: f"{value:.0f}%"), _faded(row, metric))
+        return Span(value_or_mark(row, metric, lambda value: f"{value:.0f}%"), value_role(row, metric))
 
     return cell
 
 
 def _memory(row: DeviceRow, _: int) -> Span:
     used, total = row.device.get("memory_used_bytes"), row.device.get("memory_total_bytes")
-    used_text = _value(row, "memory_used_bytes", gibibytes_text)
+    used_text = value_or_mark(row, "memory_used_bytes", gibibytes_text)
     if used is None and total is None:
-        return Span(used_text, _faded(row))
+        return Span(used_text, value_role(row))
     text = f"{'~' if shares_memory(row.device) else ''}{used_text}/{gibibytes_text(total, 0)}"
-    return _marked(text, memory_role(row.device), _faded(row, "memory_used_bytes"))
+    return _marked(text, memory_role(row.device), value_role(row, "memory_used_bytes"))
 
 
-def _temperature(row: DeviceRow, _: int) -> Span:
+def temperature_cell(row: DeviceRow, _: int) -> Span:
+    """The temperature, marked near the slowdown temperature."""
     metric = "temperature_celsius"
-    text = _value(row, metric, lambda value: f"{value:.0f}°")
-    return _marked(text, temperature_role(row.device, row.thresholds), _faded(row, metric))
+    text = value_or_mark(row, metric, lambda value: f"{value:.0f}°")
+    return _marked(text, temperature_role(row.device, row.thresholds), value_role(row, metric))
 
 
 def _power(row: DeviceRow, _: int) -> Span:
@@ -122,58 +172,58 @@ def _sm_clock(row: DeviceRow, _: int) -> Span:
     return _with_limit(row, "clock_sm_hertz", "clock_sm_max_hertz", megahertz_text)
 
 
-def _memory_clock(row: DeviceRow, _: int) -> Span:
+def memory_clock_cell(row: DeviceRow, _: int) -> Span:
+    """The memory clock in MHz."""
     metric = "clock_memory_hertz"
-    return Span(_value(row, metric, megahertz_text), _faded(row, metric))
+    return Span(value_or_mark(row, metric, megahertz_text), value_role(row, metric))
 
 
-def _performance_state(row: DeviceRow, _: int) -> Span:
+def performance_state_cell(row: DeviceRow, _: int) -> Span:
+    """The performance state, such as ``P0``."""
     state = row.device.get("performance_state")
-    return Span(MISSING if state is None else f"P{state:.0f}", _faded(row))
+    return Span(MISSING if state is None else f"P{state:.0f}", value_role(row))
 
 
-def _pcie(row: DeviceRow, _: int) -> Span:
+def pcie_cell(row: DeviceRow, _: int) -> Span:
+    """PCIe generation and lanes, marked while a busy GPU has a degraded link."""
     generation, width = row.device.get("pcie_generation"), row.device.get("pcie_width")
     if generation is None and width is None:
-        return Span(MISSING, _faded(row))
+        return Span(MISSING, value_role(row))
     return _marked(
-        f"{number_text(generation)}x{number_text(width)}", link_role(row.device, row.thresholds), _faded(row)
+        f"{number_text(generation)}x{number_text(width)}", link_role(row.device, row.thresholds), value_role(row)
     )
 
 
 def _state(row: DeviceRow, _: int) -> Span:
-    device = row.device
-    age = "" if row.age_seconds is None else f" {age_text(row.age_seconds)}"
-    if device.state is not DeviceState.OK:
-        return Span(f"{device.state.value.upper()}{age}", Role.ERROR)
-    if age:
-        return Span(f"STALE{age}", Role.WARNING)
-    reasons = device.throttle_reasons
-    text, is_fault = throttle_text(reasons or ())
-    if is_fault:
-        return Span(f"!{text}", Role.WARNING)
-    if any(map(device.is_stale, _MARKED_STALE)):
-        return Span("STALE", Role.WARNING)
-    if has_no_sm_work(device, row.thresholds):
-        return Span("no SM work", Role.DIM)
-    return Span(MISSING if reasons is None else text, Role.DIM)
+    return state_span(row)
 
 
-def _utilization_history(row: DeviceRow, width: int) -> Span:
-    return Span(sparkline(row.history("utilization_gpu_percent", width), 100, row.marks(width)), Role.GPU_HISTORY)
+def _owner(row: DeviceRow, width: int) -> Span:
+    return Span(clipped(plain(owner_spans(row.owner, row.user_width)), width))
 
 
-def _memory_history(row: DeviceRow, width: int) -> Span:
-    total = row.device.get("memory_total_bytes")
-    return Span(sparkline(row.history("memory_used_bytes", width), total, row.marks(width)), Role.MEMORY_HISTORY)
+def owner_spans(owner: DeviceOwner, user_width: int, width: int = _UNLIMITED) -> Line:
+    """The owner of a device: user, program, ranks, other users' processes, and the idle time.
+
+    Args:
+        owner: The owner.
+        user_width: Cells of the user name, so that the programs of a table stand below each other.
+        width: Cells of all of it; where they do not suffice, the shorter form of the idle time is used.
+    """
+    if owner.is_free:
+        return line(Span(owner.program, Role.ACCENT), Span(f" {owner.idle.text}".rstrip(), Role.DIM))
+    user = clipped(owner.user, user_width)
+    name = f"{user}{' ' * (user_width - width_of(user))} " if user else ""
+    ranks = f" ×{owner.ranks}" if owner.ranks > 1 else ""
+    others = f" +{owner.others}" if owner.others else ""
+    idle = f" idle {owner.idle.text}" if owner.idle.is_idle else ""
+    if idle and width_of(name + owner.program + ranks + others + idle) > width:
+        idle = f" {owner.idle.text}"
+    room = width - width_of(name + ranks + others + idle)
+    return line(Span(name, Role.DIM), clipped(owner.program, room), Span(f"{ranks}{others}{idle}", Role.DIM))
 
 
-def _history_heading(name: str) -> Callable[[int], str]:
-    """The name of a history and the time that it spans."""
-    return lambda width: f"{name} {age_text(width * BUCKET_SECONDS)}"
-
-
-def _value(row: DeviceRow, metric: str, text: Callable[[float], str]) -> str:
+def value_or_mark(row: DeviceRow, metric: str, text: Callable[[float], str]) -> str:
     """A value as text, or what stands in its place while it is missing."""
     value = row.device.get(metric)
     return missing_text(row.device, metric) if value is None else text(value)
@@ -181,9 +231,9 @@ def _value(row: DeviceRow, metric: str, text: Callable[[float], str]) -> str:
 
 def _with_limit(row: DeviceRow, metric: str, limit_metric: str, text: Callable[[float | None], str]) -> Span:
     """A value and its limit."""
-    value, limit = _value(row, metric, text), row.device.get(limit_metric)
+    value, limit = value_or_mark(row, metric, text), row.device.get(limit_metric)
     is_alone = limit is None and row.device.get(metric) is None
-    return Span(value if is_alone else f"{value}/{text(limit)}", _faded(row, metric))
+    return Span(value if is_alone else f"{value}/{text(limit)}", value_role(row, metric))
 
 
 def _marked(text: str, role: Role, normal: Role) -> Span:
@@ -191,26 +241,30 @@ def _marked(text: str, role: Role, normal: Role) -> Span:
     return Span(text, normal) if role is Role.PLAIN else Span(f"!{text}", role)
 
 
-def _faded(row: DeviceRow, metric: str = "") -> Role:
+def value_role(row: DeviceRow, metric: str = "") -> Role:
     """The role of a value: dim when it does not belong to this moment."""
     is_new = row.device.state is DeviceState.OK and row.age_seconds is None and not row.device.is_stale(metric)
     return Role.PLAIN if is_new else Role.DIM
 
 
+def device_position(device: Device) -> float:
+    """The place of a device in NVML's order: each GPU, followed by its MIG instances."""
+    return device.index + (0 if device.instance is None else (device.instance.position + 1) / 1000)
+
+
 DEVICE_COLUMNS: Final[tuple[Column[DeviceRow], ...]] = (
-    Column("GPU", 3, _index, rank=0),
-    Column("Name", 16, _name, rank=6, align=Align.LEFT, min_table_width=100),
-    Column("Util", 4, _percent("utilization_gpu_percent"), rank=0),
+    Column("GPU", 3, index_cell, rank=0),
+    Column("Name", 16, name_cell, rank=6, align=Align.LEFT, min_table_width=100),
+    Column("Util", 4, percent_cell("utilization_gpu_percent"), rank=0),
     Column("Memory GiB", 10, _memory, rank=1),
-    Column("Temp", 4, _temperature, rank=2),
+    Column("Temp", 4, temperature_cell, rank=2),
     Column("Power W", 8, _power, rank=2),
     Column("SM MHz", 9, _sm_clock, rank=7, min_table_width=100),
-    Column("MemCtl", 6, _percent("utilization_memory_percent"), rank=8, min_table_width=118),
-    Column("MemMHz", 6, _memory_clock, rank=10, min_table_width=132),
-    Column("Perf", 4, _performance_state, rank=9, min_table_width=118),
-    Column("PCIe", 5, _pcie, rank=9, min_table_width=118),
+    Column("MemCtl", 6, percent_cell("utilization_memory_percent"), rank=8, min_table_width=118),
+    Column("MemMHz", 6, memory_clock_cell, rank=10, min_table_width=132),
+    Column("Perf", 4, performance_state_cell, rank=9, min_table_width=118),
+    Column("PCIe", 5, pcie_cell, rank=9, min_table_width=118),
     Column("State", 16, _state, rank=3, align=Align.LEFT),
-    Column(_history_heading("Util"), 12, _utilization_history, rank=4, stretches=True),
-    Column(_history_heading("Memory"), 12, _memory_history, rank=5, stretches=True),
+    Column("Owner", 20, _owner, rank=4, align=Align.LEFT),
 )
-"""Values that change with every frame stand at the left; the histories change rarely and stand at the right."""
+"""The columns of ``gpumon status``; those of the overview are in `gpumon.present.overview_table`."""

@@ -1,21 +1,22 @@
 """Every value of a device or a process as an entry: a label, the value, and its meaning or why it is missing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from textwrap import wrap
 from typing import Final
 
-from gpumon.core.metrics import METRICS
+from gpumon.core.metrics import METRICS, Metric, Unit
 from gpumon.core.model import DEVICE_ATTRIBUTES, Device, Process
 from gpumon.core.problems import Problem
-from gpumon.core.units import MISSING, age_text, bytes_text, number_text
+from gpumon.core.units import MISSING, age_text, bytes_text, counted, kilowatt_hours_text, number_text
 from gpumon.present.limits import limited_text
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
 
 LABEL_WIDTH: Final = 29
 VALUE_WIDTH: Final = 41
 _MIN_NOTE_WIDTH: Final = 20
+_MAX_PROCESSES: Final = 16
 _MAX_CACHED_LINES: Final = 1024
 """Cached lines: most entries of a table do not change from one frame to the next."""
 _MEANINGS: Final = {metric.id: f"{metric.help} ({metric.source})" for metric in METRICS.values()}
@@ -39,14 +40,15 @@ def device_entries(device: Device) -> Iterator[Entry]:
     problems = device.problems
     age = f", values {age_text(device.age_seconds)} old" if device.age_seconds else ""
     yield "State", device.state.value + age, _reason(problems, "state")
+    count = None if device.processes is None else str(len(device.processes))
+    yield _entry("Processes", count, problems, "processes", "state")
+    yield from _share_entries(device.processes or ())
     for metric in METRICS.values():
         is_missing = device.get(metric.id) is None or device.is_stale(metric.id)
         note = _reason(problems, metric.id, "state") if is_missing else _MEANINGS[metric.id]
-        yield metric.label, limited_text(metric.id, device), note
+        yield metric.label, _metric_text(metric, device), note
     reasons = None if device.throttle_reasons is None else ", ".join(device.throttle_reasons) or "none"
     yield _entry("Throttle reasons", reasons, problems, "throttle_reasons", "state")
-    count = None if device.processes is None else str(len(device.processes))
-    yield _entry("Processes", count, problems, "processes", "state")
     yield _entry("UUID", device.uuid, problems, "uuid", "state")
     yield _entry("PCI bus id", device.pci_bus_id, problems, "pci_bus_id", "state")
     yield _entry("Architecture", device.architecture, problems, "architecture", "state")
@@ -63,6 +65,29 @@ def device_entries(device: Device) -> Iterator[Entry]:
         yield _entry(label, getattr(device, field), problems, field, "state")
 
 
+def _metric_text(metric: Metric, device: Device) -> str:
+    """A reading with its limit; energy also in kWh, by which it is paid."""
+    text = limited_text(metric.id, device)
+    value = device.get(metric.id)
+    return text if metric.unit is not Unit.JOULES or value is None else f"{text}, {kilowatt_hours_text(value)}"
+
+
+def _share_entries(processes: Sequence[Process]) -> Iterator[Entry]:
+    """The share of each process of a device: SM utilization and memory; the note is its user and command."""
+    ordered = sorted(processes, key=lambda process: (-(process.sm_percent or 0.0), -(process.memory_bytes or 0)))
+    for process in ordered[:_MAX_PROCESSES]:
+        problem = process.problems.get("sm_percent")
+        missing = f"  (SM: {problem})" if problem is not None else ""
+        note = f"{process.user or MISSING}  {process.command or MISSING}{missing}"
+        yield f"  PID {process.pid}", f"SM {_share_text(process)}, memory {bytes_text(process.memory_bytes)}", note
+    if len(ordered) > _MAX_PROCESSES:
+        yield "", f"and {counted(len(ordered) - _MAX_PROCESSES, 'more process')}", "Those with the smallest shares."
+
+
+def _share_text(process: Process) -> str:
+    return MISSING if process.sm_percent is None else f"{number_text(process.sm_percent)} %"
+
+
 def process_entries(process: Process, room: int) -> Iterator[Entry]:
     """Every value of a process; its command is wrapped to lines of ``room`` cells."""
     problems = process.problems
@@ -71,6 +96,7 @@ def process_entries(process: Process, room: int) -> Iterator[Entry]:
     yield "Type", ", ".join(kind.value for kind in process.kinds), "The NVML process lists that contain the process."
     yield _entry("User", process.user, problems, "user", "command")
     yield _entry("GPU memory", bytes_text(process.memory_bytes), problems, "memory_bytes")
+    yield _entry("SM utilization", _share_text(process), problems, "sm_percent")
     yield _entry("Host CPU", cpu, problems, "cpu_percent", "command")
     yield _entry("Host memory", bytes_text(process.host_memory_bytes), problems, "host_memory_bytes", "command")
     yield _entry("Age", age_text(process.age_seconds), problems, "age_seconds", "command")

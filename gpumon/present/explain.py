@@ -6,7 +6,8 @@ from typing import Final
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Explanation
 from gpumon.diagnosis.known import KnownError
-from gpumon.diagnosis.narrative import BlockKind, sections
+from gpumon.diagnosis.narrative import sections
+from gpumon.diagnosis.text_blocks import BlockKind
 from gpumon.present.explain_layout import LayoutLine, layout
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped
 
@@ -16,12 +17,17 @@ HINT: Final = (
 )
 SAMPLE: Final = (
     "Traceback (most recent call last):\n"
-    '  File "train.py", line 41, in <module>\n'
+    '  File "/home/ana/train.py", line 96, in <module>\n'
+    "    main()\n"
+    '  File "/home/ana/train.py", line 71, in main\n'
     "    loss = model(batch).mean()\n"
+    "           ^^^^^^^^^^^^\n"
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 139.81 GiB "
     "of which 3.12 GiB is free. Process 4242 has 120.50 GiB memory in use. Including non-PyTorch memory, this process "
     "has 16.10 GiB memory in use. Of the allocated memory 12.00 GiB is allocated by PyTorch, and 3.50 GiB is reserved "
-    "by PyTorch but unallocated.\n"
+    "by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management "
+    " (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)\n"
 )
 """A pasted error, for the self-test and its screenshot."""
 _MAX_CACHED_TEXTS: Final = 256

@@ -1,4 +1,4 @@
-"""The lines around the tables: title, alert banner, host, versions and totals."""
+"""The lines around the tables: alert banner, host, versions and totals."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -8,38 +8,9 @@ from gpumon.core.units import MISSING, bytes_text, counted, duration_text, numbe
 from gpumon.diagnosis.alerts import Alert, Severity, merged_alerts
 from gpumon.present.metric_style import SEVERITY_ROLES
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, width_of
-from gpumon.session.view_state import ViewState
 
-_MIN_TITLE: Final = 8
-"""Cells that warnings leave for the title."""
 _MIN_ALERT_AGE_SECONDS: Final = 60
 """The banner shows the age of an alert from here on."""
-
-
-def title_line(title: str, details: str, view: ViewState, width: int, *, key: bool = True) -> Line:
-    """The title at the left; the number of alerts, the source and its state at the right.
-
-    ``details`` stands between them where it fits. The title takes precedence over info alerts, and warnings over it.
-    """
-    right = f"{view.source} "
-    alerts = alerts_text(view.alerts, key=key)
-    min_title = _MIN_TITLE if alerts.startswith("!") else width_of(title)
-    if alerts and min_title + 2 + width_of(f"{alerts}  {right}") <= width:
-        right = f"{alerts}  {right}"
-    left = clipped(f" {title}", width - width_of(right) - 1)
-    middle = f"  {details}" if details and width_of(left + details + right) + 4 <= width else ""
-    gap = max(1, width - width_of(left + middle + right))
-    return (Span(f"{left}{middle}{' ' * gap}{right}", Role.HEADING),)
-
-
-def alerts_text(alerts: Sequence[Alert], *, key: bool = True) -> str:
-    """The number of alerts above info, or of info alerts if there are no others, and the key of their screen."""
-    hint = " (a)" if key else ""
-    above_info = sum(alert.severity is not Severity.INFO for alert in alerts)
-    if above_info:
-        return f"! {counted(above_info, 'alert')}{hint}"
-    infos = sum(is_device_info(alert) for alert in alerts)
-    return f"{infos} info{hint}" if infos else ""
 
 
 def is_device_info(alert: Alert) -> bool:
@@ -60,11 +31,6 @@ def host_line(frame: Frame) -> Line:
         f"  memory {bytes_text(used)} of {bytes_text(host.memory_total_bytes)}"
         f"  up {duration_text(host.uptime_seconds)}",
     )
-
-
-def running_text(count: int) -> str:
-    """The number of running workloads and the key of their screen; empty if none runs."""
-    return f"{counted(count, 'workload')} running (w)  " if count else ""
 
 
 def versions_text(frame: Frame) -> str:
@@ -117,15 +83,16 @@ def banner(alerts: Sequence[Alert], width: int, max_lines: int, now: float) -> l
     """The worst alerts, one line each, with the action where it fits. The last line counts those left out.
 
     Args:
-        alerts: Worst first. The same alert on several devices becomes one; info alerts of devices are left out.
+        alerts: Worst first. The same alert on several devices becomes one; info alerts of devices, and those that are
+            acknowledged, are left out.
         width: Cells of a line.
         max_lines: Maximum number of lines.
         now: Unix time of the moment that is shown, for the age of an alert.
     """
     lines: list[Line] = []
-    if width < 1:
+    if width < 1 or max_lines < 1:
         return lines
-    shown = merged_alerts([alert for alert in alerts if not is_device_info(alert)])
+    shown = merged_alerts([alert for alert in alerts if not (alert.is_acknowledged or is_device_info(alert))])
     for alert in shown[:max_lines]:
         role = SEVERITY_ROLES[alert.severity]
         age = now - alert.since_seconds if alert.since_seconds else 0.0

@@ -21,6 +21,7 @@ LIMIT_METRICS: Final = {
     "temperature_celsius": "temperature_slowdown_celsius",
     "clock_sm_hertz": "clock_sm_max_hertz",
     "clock_memory_hertz": "clock_memory_max_hertz",
+    "clock_video_hertz": "clock_video_max_hertz",
     "pcie_generation": "pcie_generation_max",
     "pcie_width": "pcie_width_max",
     "nvlink_transmit_bytes_per_second": "nvlink_bytes_per_second",

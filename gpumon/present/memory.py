@@ -1,13 +1,15 @@
-"""The memory of a GPU from zero to its total: a stacked bar, and a row per part with the glyph that it has there."""
+"""The memory of a GPU from zero to its total: a row per part, with the mark and the glyph that it has in the bar."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from gpumon.core.units import bytes_text
+from gpumon.core.units import bytes_text, counted
+from gpumon.diagnosis.alerts import Alert
 from gpumon.operations.memory import MemoryPart, PartKind, Waterfall
 from gpumon.operations.torch_processes import Owner
-from gpumon.present.paint.bar import Extent, extents
+from gpumon.present.memory_bar import MemoryGroup, group_extents
+from gpumon.present.paint.bar import Extent
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, width_of, wrapped
 from gpumon.present.probe_text import (
     owner_line,
@@ -18,25 +20,14 @@ from gpumon.present.probe_text import (
     who_text,
 )
 from gpumon.probe.messages import Probe
-from gpumon.session.view_state import OomNotice
 
-_GLYPHS: Final = {
-    PartKind.DRIVER_RESERVED: ("▞", Role.DIM),
-    PartKind.CONTEXT: ("▄", Role.PLAIN),
-    PartKind.ALLOCATED: ("█", Role.MEMORY_HISTORY),
-    PartKind.FREED_WAITING: ("▓", Role.WARNING),
-    PartKind.RELEASABLE: ("░", Role.GPU_HISTORY),
-    PartKind.CACHED: ("░", Role.GPU_HISTORY),
-    PartKind.FRAGMENTED: ("▚", Role.WARNING),
-    PartKind.UNPROBED: ("▒", Role.PLAIN),
-    PartKind.UNATTRIBUTED: ("?", Role.WARNING),
-    PartKind.FREE: ("·", Role.DIM),
-}
-_LABEL_WIDTH: Final = 25
+_LABEL_WIDTH: Final = 26
+"""Mark, glyph, a space, and the name of the part."""
+_INDENT: Final = 3
 _SIZE_WIDTH: Final = 9
 _SHARE_WIDTH: Final = 6
 _VALUES_WIDTH: Final = _LABEL_WIDTH + _SIZE_WIDTH + _SHARE_WIDTH + 3
-_MIN_WIDTH_FOR_BARS: Final = 75
+_MIN_WIDTH_FOR_BARS: Final = 74
 """Cells right of the values from which on each row shows its part of the bar."""
 _BARS_SHARE: Final = 0.42
 _MAX_NOTES: Final = 2
@@ -66,16 +57,6 @@ def headline(fall: Waterfall, width: int) -> Line:
     return line(Span(left, Role.ACCENT), " " * max(1, width - width_of(left + right)), right)
 
 
-def bar_line(fall: Waterfall, width: int) -> Line:
-    """All parts in one bar."""
-    places = extents([part.bytes for part in fall.parts], fall.total_bytes, max(1, width - 2))
-    spans = []
-    for part, extent in zip(fall.parts, places, strict=True):
-        glyph, role = _GLYPHS[part.kind]
-        spans.append(Span(glyph * (extent.end - extent.begin), role))
-    return line(" ", *spans)
-
-
 def note_lines(notes: Sequence[str], width: int) -> list[Line]:
     """Notes about the waterfall, one line each; those left out are counted."""
     shown = [f" ! {note}" for note in notes[:_MAX_NOTES]]
@@ -85,68 +66,77 @@ def note_lines(notes: Sequence[str], width: int) -> list[Line]:
     return [line(Span(clipped(note, width), Role.WARNING)) for note in shown]
 
 
-def table_heading(width: int, total_bytes: float) -> Line:
-    """The headings; the ends of the scale stand above the bars."""
-    bars, _ = _widths(width)
-    text = f"   {'Part':<{_LABEL_WIDTH - 2}} {'Size':>{_SIZE_WIDTH}} {'Share':>{_SHARE_WIDTH}} "
+def table_heading(width: int, total_bytes: float, row_width: int) -> Line:
+    """The headings of rows with ``row_width`` cells; the ends of the scale stand above the bars."""
+    bars, _ = _widths(row_width)
+    text = f"{'':{_INDENT + 1}}{'Part':<{_LABEL_WIDTH - _INDENT}} {'Size':>{_SIZE_WIDTH}} {'Share':>{_SHARE_WIDTH}} "
     if bars:
         text += f"{'0':<{bars - _SIZE_WIDTH}}{bytes_text(total_bytes):>{_SIZE_WIDTH}} "
     return line(Span(clipped(f"{text}Description", width).ljust(width), Role.HEADING))
 
 
 def memory_rows(
-    fall: Waterfall, owners: Mapping[int, Owner], probes: Mapping[int, Probe], now: float, width: int
+    fall: Waterfall, groups: Sequence[MemoryGroup], probes: Mapping[int, Probe], now: float, width: int
 ) -> Iterator[MemoryRow]:
     """A row per part, with a heading for each process whose parts are known, then the probes that report no memory.
 
+    Each process has the mark and the color that it has in the bar.
+
     Args:
         fall: The memory.
-        owners: The processes that hold memory, by PID.
+        groups: The groups of the bar.
         probes: All known probes, by PID.
         now: Monotonic seconds.
         width: Cells of a row.
     """
     bars, _ = _widths(width)
-    places = extents([part.bytes for part in fall.parts], fall.total_bytes, bars)
+    owners = {owner.pid: owner for owner in fall.owners}
     shown: set[int] = set()
-    for part, extent in zip(fall.parts, places, strict=True):
-        owner = None if part.pid is None else owners.get(part.pid)
-        is_unprobed = part.kind is PartKind.UNPROBED
-        if owner is not None and owner.pid not in shown:
-            shown.add(owner.pid)
-            if not is_unprobed:
-                yield _owner_row(owner, fall, now, width)
-        yield _part_row(part, owner if is_unprobed else None, fall.total_bytes, extent, width)
+    for group, cells in zip(groups, group_extents(groups, fall.total_bytes, bars), strict=True):
+        for part, extent in zip(group.parts, cells, strict=True):
+            owner = None if part.pid is None else owners.get(part.pid)
+            is_unprobed = part.kind is PartKind.UNPROBED
+            if owner is not None and owner.pid not in shown:
+                shown.add(owner.pid)
+                if not is_unprobed:
+                    yield _owner_row(owner, group, fall, now, width)
+            yield _part_row(
+                part, owner if is_unprobed else None, group, extent, total_bytes=fall.total_bytes, width=width
+            )
     for pid, probe in sorted(probes.items()):
         if pid not in shown and (probe.reading is None or not probe.reading.devices):
             yield _probe_row(probe, now, width)
 
 
 def _probe_row(probe: Probe, now: float, width: int) -> MemoryRow:
-    label = clipped(f"  {process_text(probe)}", _LABEL_WIDTH).ljust(_LABEL_WIDTH + 1)
+    label = clipped(f"{' ' * _INDENT}{process_text(probe)}", _LABEL_WIDTH).ljust(_LABEL_WIDTH + 1)
     row = line(Span(label, Role.ACCENT), *probe_state_line(probe, now))
     return MemoryRow(f"probe/{probe.pid}", probe.pid, cut(row, width), probe_state_note(probe))
 
 
-def _owner_row(owner: Owner, fall: Waterfall, now: float, width: int) -> MemoryRow:
+def _owner_row(owner: Owner, group: MemoryGroup, fall: Waterfall, now: float, width: int) -> MemoryRow:
     size = sum(part.bytes for part in fall.parts if part.pid == owner.pid)
-    label = f"{clipped(who_text(owner), _LABEL_WIDTH):<{_LABEL_WIDTH}} {_size_and_share(size, fall.total_bytes)} "
-    row = line(Span(label, Role.ACCENT), *owner_line(owner, now))
+    room = _LABEL_WIDTH - _INDENT
+    label = f"{clipped(who_text(owner), room):<{room}} {_size_and_share(size, fall.total_bytes)} "
+    row = line(Span(f"{group.mark:<{_INDENT}}", group.role), Span(label, Role.ACCENT), *owner_line(owner, now))
     return MemoryRow(f"process/{owner.pid}", owner.pid, cut(row, width), owner_note(owner, now))
 
 
-def _part_row(part: MemoryPart, owner: Owner | None, total_bytes: int, extent: Extent, width: int) -> MemoryRow:
-    glyph, role = _GLYPHS[part.kind]
+def _part_row(
+    part: MemoryPart, owner: Owner | None, group: MemoryGroup, extent: Extent, *, total_bytes: int, width: int
+) -> MemoryRow:
+    glyph, role = group.style(part)
     indent = "  " if part.pid is not None and owner is None else ""
     label = part.label if owner is None else who_text(owner)
     text = part.meaning if owner is None or owner.probe is not None else _command(owner) or part.meaning
     bars, room = _widths(width)
     text_role = Role.PLAIN if part.bytes else Role.DIM
-    values = f" {label:<{_LABEL_WIDTH - 2 - len(indent)}} {_size_and_share(part.bytes, total_bytes)} "
-    spans = [Span(indent), Span(glyph, role), Span(values, text_role)]
+    values = f" {indent + label:<{_LABEL_WIDTH - _INDENT}} {_size_and_share(part.bytes, total_bytes)} "
+    spans = [Span(f"{'' if owner is None else group.mark:<1}{glyph}", role), Span(values, text_role)]
     if bars:
-        spans += [Span(" " * extent.begin), Span(glyph * (extent.end - extent.begin), role)]
-        spans += [Span(" " * (bars + 1 - extent.end))]
+        begin, end = extent
+        end = max(end, min(bars, begin + (part.bytes > 0)))  # in its own row, a part has room that it lacks in the bar
+        spans += [Span(" " * begin), Span(glyph * (end - begin), role), Span(" " * (bars + 1 - end))]
     spans.append(Span(clipped(text, room), Role.DIM if owner is None else text_role))
     key = f"{'' if part.pid is None else part.pid}/{part.kind.value}"
     remedy = f" → {part.remedy}" if part.remedy else ""
@@ -169,10 +159,17 @@ def _widths(width: int) -> tuple[int, int]:
     return bars, rest - bars - (1 if bars else 0)
 
 
-def oom_line(oom: OomNotice, width: int) -> Line:
-    """A process that ran out of memory, and the key that explains it."""
-    at = time.strftime("%H:%M:%S", time.localtime(oom.time_seconds))
-    return line(Span(clipped(f" ! PID {oom.pid} ran out of memory at {at} (o: explain)", width), Role.ERROR))
+def oom_lines(alerts: Sequence[Alert], width: int) -> list[Line]:
+    """The newest alert about a process that ran out of memory, and the keys that explain and dismiss it."""
+    if not alerts:
+        return []
+    newest = max(alerts, key=lambda alert: alert.since_seconds)
+    at = time.strftime("%H:%M:%S", time.localtime(newest.since_seconds))
+    more = f", {counted(len(alerts) - 1, 'more process')} before" if len(alerts) > 1 else ""
+    text = f" ! {at} {newest.detail.rstrip('.')}{more} (e: explain, a: acknowledge)"
+    if width_of(text) > width:
+        text = f" ! {newest.title} (e: explain, a: dismiss)"
+    return [line(Span(clipped(text, width), Role.ERROR))]
 
 
 def pane_lines(note: str, width: int, height: int) -> list[Line]:

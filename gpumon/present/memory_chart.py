@@ -4,8 +4,8 @@ from typing import Final, NamedTuple
 
 from gpumon.core.units import bytes_text
 from gpumon.operations.torch_processes import Owner
-from gpumon.present.device import axis_line, gutter
-from gpumon.present.paint.layers import layers
+from gpumon.present.chart_lines import AREA_GLYPH, axis_line
+from gpumon.present.paint.area import Form, PlotSeries, area_chart, gutter, with_scale
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
 from gpumon.present.probe_text import who_text
 from gpumon.present.time_axis import TimeWindow
@@ -31,25 +31,30 @@ class _MemoryChartParameters(NamedTuple):
     window: TimeWindow
     height: int
     held_seconds: float
+    cursor: int | None
 
 
 class MemoryChart:
     """The chart of one process, cached until a column has passed.
 
     Attributes:
+        columns: What is drawn: allocated, reserved and all memory of the process; None for a gap.
         rows: The drawn chart.
         marks: The line of marks below it.
         top: Bytes at the top edge.
     """
 
     def __init__(self) -> None:
+        self.columns: tuple[list[float | None], ...] = ()
         self.rows: list[Line] = []
         self.marks = ""
         self.top = 0.0
         self._drawn_for: _MemoryChartParameters | None = None
         self._history: MemoryHistory | None = None
 
-    def draw(self, history: MemoryHistory, window: TimeWindow, height: int, held_seconds: float) -> None:
+    def draw(
+        self, history: MemoryHistory, window: TimeWindow, height: int, held_seconds: float, cursor: int | None = None
+    ) -> None:
         """Brings the chart up to date.
 
         Args:
@@ -57,17 +62,24 @@ class MemoryChart:
             window: The part of it to show.
             height: Rows.
             held_seconds: A value holds until the next one, for at most this long.
+            cursor: Index of the column to mark, or None.
         """
-        parameters = _MemoryChartParameters(window, height, held_seconds)
+        parameters = _MemoryChartParameters(window, height, held_seconds, cursor)
         if parameters == self._drawn_for and history is self._history:
             return
         self._drawn_for, self._history = parameters, history
-        allocated, reserved, held = (
+        self.columns = tuple(
             history.columns(series, window.first, window.width, window.column_seconds, held_seconds)
             for series in (Series.ALLOCATED, Series.RESERVED, Series.HELD)
         )
+        allocated, reserved, held = self.columns
         self.top = round_above(_HEADROOM * max(value or 0.0 for value in (*allocated, *reserved, *held)))
-        self.rows = layers(allocated, reserved, held, self.top, height)
+        plotted = (
+            PlotSeries(allocated, Role.MEMORY_HISTORY),
+            PlotSeries(reserved, Role.PLAIN, Form.LINE),
+            PlotSeries(held, Role.PLAIN, Form.DOTTED),
+        )
+        self.rows = area_chart(plotted, self.top, window.width, height, cursor=cursor)
         self.marks = marks_text(history, window)
 
 
@@ -79,24 +91,37 @@ def round_above(value: float) -> float:
     return next((step * power for step in _STEPS if step * power >= value), 2 * power)
 
 
-def history_heading(owner: Owner, width: int) -> Line:
-    """The process, the legend of the chart, and the values now."""
-    statistics = owner.statistics
-    allocated = bytes_text(None if statistics is None else statistics.allocated_bytes)
-    reserved = bytes_text(None if statistics is None else statistics.reserved_bytes)
-    held = bytes_text(owner.memory_bytes)
-    text = f" {who_text(owner)}  ⣿ allocated {allocated}  ⠒ reserved {reserved}  ⠐ NVML {held}"
+def history_heading(owner: Owner, chart: MemoryChart, width: int, cursor: int | None = None) -> Line:
+    """The process, the legend of its chart, and the values now or at the cursor."""
+    if cursor is None:
+        statistics = owner.statistics
+        values: tuple[float | None, ...] = (
+            None if statistics is None else statistics.allocated_bytes,
+            None if statistics is None else statistics.reserved_bytes,
+            owner.memory_bytes,
+        )
+    else:
+        values = tuple(column[cursor] for column in chart.columns)
+    allocated, reserved, held = map(bytes_text, values)
+    text = f" {who_text(owner)}  {AREA_GLYPH} allocated {allocated}  ⠒ reserved {reserved}  ⠐ NVML {held}"
     return line(Span(clipped(text, width).ljust(width), Role.HEADING))
 
 
-def history_lines(chart: MemoryChart, window: TimeWindow, now_seconds: float) -> list[Line]:
-    """The chart with its scale at the left, its time axis and its marks."""
-    lines = []
-    last = len(chart.rows) - 1
-    for row, spans in enumerate(chart.rows):
-        label = bytes_text(chart.top) if row == 0 else "0" if row == last else ""
-        lines.append((gutter(label, "┤" if label else "│"), *spans))
-    return [*lines, axis_line(window, now_seconds), line(gutter("", " "), Span(chart.marks, Role.WARNING))]
+def history_lines(
+    chart: MemoryChart, window: TimeWindow, now_seconds: float, cursor: int | None = None, moment: str = ""
+) -> list[Line]:
+    """The chart with its scale at the left, its time axis and its marks.
+
+    Args:
+        chart: The chart.
+        window: The time shown.
+        now_seconds: Time of the latest frame.
+        cursor: Index of the column under the cursor, or None.
+        moment: The time at the cursor.
+    """
+    rows = with_scale(chart.rows, bytes_text(chart.top), bytes_text(chart.top / 2))
+    marks = line(gutter("", " "), Span(chart.marks, Role.WARNING))
+    return [*rows, axis_line(window, now_seconds, cursor, moment), marks]
 
 
 def marks_text(history: MemoryHistory, window: TimeWindow) -> str:

@@ -1,4 +1,4 @@
-"""The chart of one metric over time. It is redrawn only where necessary: it scrolls by complete columns."""
+"""The chart of one metric over time, of one GPU or of several, drawn again only when a column has passed."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -6,20 +6,63 @@ from typing import Final, NamedTuple
 from gpumon.core.model import Device
 from gpumon.core.timeline import Summary, Timeline
 from gpumon.present.limits import scale_of
-from gpumon.present.paint.chart import Rows, advance_chart, chart
+from gpumon.present.metric_style import METRIC_ROLES
+from gpumon.present.paint.area import Form, PlotSeries, area_chart, scrolled_chart
+from gpumon.present.paint.line import Line, Role
 from gpumon.present.time_axis import TimeWindow
 
 _MAX_JITTER_INTERVALS: Final = 1.5
 """A frame may arrive this many intervals after the frame before; columns skipped within that time are not a gap."""
 
 
-class _MetricChartParameters(NamedTuple):
-    """What a chart was drawn for. It is redrawn completely when one of these changes."""
+class Track(NamedTuple):
+    """One GPU in a chart.
 
+    Attributes:
+        device: The device now, for the limits of its metrics.
+        timeline: Its history, or None.
+        role: Its color among several GPUs; a single GPU has the color of the metric.
+    """
+
+    device: Device
     timeline: Timeline | None
-    width: int
-    column_seconds: float
-    height: int
+    role: Role
+
+
+class _MetricColumns:
+    """The values of a metric of one GPU, of which only new columns are read.
+
+    Attributes:
+        values: Oldest first; None for a gap.
+        scrolled: Number of new columns at the end since the update before; 0 where all columns were read.
+        unsettled: Number of columns before the new ones that were read again.
+    """
+
+    def __init__(self) -> None:
+        self.values: list[Summary | None] = []
+        self.scrolled = 0
+        self.unsettled = 0
+        self._read_for: tuple[Timeline | None, int, float] | None = None
+        self._last = 0
+
+    def update(self, metric: str, timeline: Timeline | None, window: TimeWindow, interval: float) -> bool:
+        """Read what is new in a window, and return whether anything was read."""
+        parameters = (timeline, window.width, window.column_seconds)
+        new = window.last - self._last
+        is_same = self._read_for is not None and self._read_for[0] is timeline and self._read_for == parameters
+        if is_same and new == 0:
+            return False
+        skipped = int(min(_MAX_JITTER_INTERVALS * interval / window.column_seconds, window.width))
+        unsettled = max(1, skipped)  # the newest column was not complete yet, and a short gap may be filled now
+        can_scroll = is_same and 0 < new <= window.width // 2
+        count = min(window.width, new + unsettled) if can_scroll else window.width + skipped + 1
+        newest = _columns(timeline, metric, window, count)
+        columns = self.values[new : new + window.width - count] + newest if can_scroll else newest
+        # A gap at the left edge is filled from the value before the edge.
+        self.values = fill_short_gaps(columns, skipped)[-window.width :]
+        self._read_for, self._last = parameters, window.last
+        self.scrolled, self.unsettled = new if can_scroll else 0, unsettled
+        return True
 
 
 class MetricChart:
@@ -29,7 +72,6 @@ class MetricChart:
         metric: Id of the metric.
 
     Attributes:
-        columns: The values shown, oldest first.
         rows: The drawn chart.
         summary: Minimum, mean and maximum of the values shown, or None without values.
         scale: The scale of the chart.
@@ -38,42 +80,51 @@ class MetricChart:
     def __init__(self, metric: str) -> None:
         self.metric = metric
         self.scale = 1.0
-        self.columns: list[Summary | None] = []
-        self.rows: Rows = ()
+        self.rows: list[Line] = []
         self.summary: Summary | None = None
-        self._drawn_for: _MetricChartParameters | None = None
-        self._last = 0
+        self._columns: dict[str, _MetricColumns] = {}
+        self._drawn_for: object = None
 
-    def draw(self, timeline: Timeline | None, device: Device, window: TimeWindow, height: int, interval: float) -> None:
-        """Brings the chart up to date. Does nothing until a column has passed.
+    def draw(
+        self, tracks: Sequence[Track], window: TimeWindow, height: int, interval: float, cursor: int | None = None
+    ) -> None:
+        """Bring the chart up to date. Does nothing until a column has passed.
 
         Args:
-            timeline: The device's history.
-            device: The device now, for the limits of its metrics.
+            tracks: The GPUs: the values of one are drawn as an area, the means of several as lines.
             window: What to show.
             height: Rows.
             interval: Seconds from frame to frame.
+            cursor: Index of the column to mark, or None.
         """
-        parameters = _MetricChartParameters(timeline, window.width, window.column_seconds, height)
-        new = window.last - self._last
-        is_same = self._drawn_for is not None and parameters == self._drawn_for and timeline is self._drawn_for.timeline
-        if is_same and new == 0:
+        self._columns = {track.device.key: self._columns.get(track.device.key) or _MetricColumns() for track in tracks}
+        changed = [
+            self._columns[track.device.key].update(self.metric, track.timeline, window, interval) for track in tracks
+        ]
+        parameters = (height, cursor, [(track.device.key, track.role) for track in tracks])
+        is_same = parameters == self._drawn_for
+        if is_same and not any(changed):
             return
-        skipped = int(min(_MAX_JITTER_INTERVALS * interval / window.column_seconds, window.width))
-        unsettled = max(1, skipped)  # the newest column was not complete yet, and a short gap may be filled now
-        can_scroll = is_same and 0 < new <= window.width // 2
-        fetched = min(window.width, new + unsettled) if can_scroll else window.width + skipped + 1
-        newest = _columns(timeline, self.metric, window, fetched)
-        columns = self.columns[new : new + window.width - fetched] + newest if can_scroll else newest
-        # A gap at the left edge is filled from the value before the edge.
-        self.columns = fill_short_gaps(columns, skipped)[-window.width :]
-        self.summary = summary_of(self.columns)
-        scale = scale_of(self.metric, device, 0.0 if self.summary is None else self.summary.high)
-        if can_scroll and scale == self.scale:
-            self.rows = advance_chart(self.rows, self.columns, scale, new, unsettled)
+        columns = [self.values_of(track) for track in tracks]
+        self.summary = summary_of(value for values in columns for value in values)
+        highest = 0.0 if self.summary is None else self.summary.high
+        scale = max((scale_of(self.metric, track.device, highest) for track in tracks), default=1.0)
+        is_same = is_same and scale == self.scale
+        self.scale, self._drawn_for = scale, parameters
+        if len(tracks) > 1:
+            means = ([None if value is None else value.mean for value in values] for values in columns)
+            series = [PlotSeries(values, track.role, Form.LINE) for values, track in zip(means, tracks, strict=True)]
+            self.rows = area_chart(series, scale, window.width, height, cursor=cursor)
+            return
+        alone, area = self._columns[tracks[0].device.key], PlotSeries(columns[0], METRIC_ROLES[self.metric])
+        if is_same and cursor is None and alone.scrolled:
+            self.rows = scrolled_chart(self.rows, area, scale, alone.scrolled, alone.unsettled)
         else:
-            self.rows = chart(self.columns, scale, height)
-        self.scale, self._drawn_for, self._last = scale, parameters, window.last
+            self.rows = area_chart([area], scale, window.width, height, cursor=cursor)
+
+    def values_of(self, track: Track) -> Sequence[Summary | None]:
+        """The values of a GPU that the chart shows, oldest first."""
+        return self._columns[track.device.key].values
 
 
 def summary_of(columns: Iterable[Summary | None]) -> Summary | None:

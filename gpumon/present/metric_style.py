@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from gpumon.core.metrics import METRICS
 from gpumon.core.model import Device
 from gpumon.core.problems import ProblemCode
 from gpumon.core.units import INVALID, MISSING
@@ -13,7 +14,37 @@ SEVERITY_ROLES: Final = {
     Severity.WARNING: Role.WARNING,
     Severity.INFO: Role.ACCENT,
 }
+_ROLES_BY_PREFIX: Final = {
+    "utilization_gpu_": Role.GPU_HISTORY,
+    "utilization_": Role.ACTIVITY,
+    "memory_": Role.MEMORY_HISTORY,
+    "bar1_": Role.MEMORY_HISTORY,
+    "power_": Role.POWER,
+    "energy_": Role.POWER,
+    "temperature_": Role.TEMPERATURE,
+    "clock_": Role.CLOCK,
+    "sm_": Role.ACTIVITY,
+    "tensor_": Role.ACTIVITY,
+    "dram_": Role.ACTIVITY,
+    "fp": Role.ACTIVITY,
+    "pcie_": Role.LINK,
+    "nvlink_": Role.LINK,
+}
+METRIC_ROLES: Final = {
+    metric: next((role for prefix, role in _ROLES_BY_PREFIX.items() if metric.startswith(prefix)), Role.PLAIN)
+    for metric in METRICS
+}
+"""The color of each metric, the same in every chart."""
 _NEARLY_FULL_SHARE: Final = 0.95
+_MEDIUM_LOAD_PERCENT: Final = 30.0
+_HIGH_LOAD_PERCENT: Final = 80.0
+
+
+def load_role(percent: float | None) -> Role:
+    """The role of a bar by its load: low below 30 %, high from 80 % on; its length and a number say the same."""
+    if percent is None or percent < _MEDIUM_LOAD_PERCENT:
+        return Role.LOAD_LOW
+    return Role.LOAD_MEDIUM if percent < _HIGH_LOAD_PERCENT else Role.LOAD_HIGH
 
 
 def missing_text(device: Device, name: str) -> str:

@@ -1,14 +1,22 @@
 """The process table: the processes on each GPU, unattributed memory, and process lists that cannot be read."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.model import Device, DeviceState, Frame, Process, ProcessKind
 from gpumon.core.problems import Problem
-from gpumon.core.units import MISSING, bytes_text, duration_text, number_text
+from gpumon.core.units import MISSING, bytes_text, duration_text, gibibytes_text, number_text
 from gpumon.diagnosis.alerts import is_unattributed
-from gpumon.present.paint.line import Line, Role, Span, clipped, line
-from gpumon.present.paint.table import Align, Column, PlacedColumn, row_line, table_width
+from gpumon.operations.torch_processes import owners_of
+from gpumon.present.device_table import device_position
+from gpumon.present.paint.bar import fine_bar
+from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, plain, width_of
+from gpumon.present.paint.table import Align, Column, PlacedColumn, Quantity, row_line, table_width
+from gpumon.probe.messages import Probe
 
 _KIND_LETTERS: Final = {ProcessKind.COMPUTE: "C", ProcessKind.GRAPHICS: "G", ProcessKind.MPS: "M"}
 
@@ -21,23 +29,50 @@ class ProcessRow(NamedTuple):
         process: The process, or None for unattributed memory and for a list that cannot be read.
         unread: Why the process list of ``unread_devices`` cannot be read, or None.
         unread_devices: Labels of the devices with that problem, separated by commas; empty if it is all of them.
+        torch: PyTorch's allocator in the process, where a probe reports it.
     """
 
     device: Device
     process: Process | None
     unread: Problem | None = None
     unread_devices: str = ""
+    torch: AllocatorStatistics | None = None
 
 
-def process_rows(frame: Frame) -> list[ProcessRow]:
-    """Processes by device, the largest first, each device's unattributed memory, then the lists that cannot be read."""
+def process_rows(
+    frame: Frame, probes: Mapping[int, Probe] = MappingProxyType({}), scope: Device | None = None
+) -> list[ProcessRow]:
+    """Processes by device, the largest first, each device's unattributed memory, then the lists that cannot be read.
+
+    Args:
+        frame: The moment.
+        probes: The probes of this host, by PID.
+        scope: The device whose processes are listed; None for all devices.
+    """
     rows: list[ProcessRow] = []
-    for device in frame.devices:
+    for device in frame.devices if scope is None else (scope,):
         processes = sorted(device.processes or (), key=lambda process: (-_rounded(process.memory_bytes), process.pid))
-        rows += [ProcessRow(device, process) for process in processes]
+        torch = _torch_statistics(device, probes)
+        rows += [ProcessRow(device, process, torch=torch.get(process.pid)) for process in processes]
         if is_unattributed(device):
             rows.append(ProcessRow(device, None))
     return rows + _unread_rows(frame)
+
+
+def process_count(frame: Frame) -> int:
+    """The number of rows that `process_rows` has for all devices."""
+    listed = sum(len(device.processes or ()) + is_unattributed(device) for device in frame.devices)
+    return listed + len(_unread_rows(frame))
+
+
+def _torch_statistics(device: Device, probes: Mapping[int, Probe]) -> dict[int, AllocatorStatistics]:
+    """PyTorch's allocators on a device, by the PID in the driver's list."""
+    owners = owners_of(device, probes).owners if probes else ()
+    return {
+        owner.process.pid: owner.statistics
+        for owner in owners
+        if owner.process is not None and owner.statistics is not None
+    }
 
 
 def _unread_rows(frame: Frame) -> list[ProcessRow]:
@@ -63,10 +98,31 @@ def process_key(row: ProcessRow) -> str:
 
 def process_line(columns: Sequence[PlacedColumn[ProcessRow]], row: ProcessRow) -> Line:
     """A row in its columns, or across all of them why a process list cannot be read."""
-    if row.unread is None:
-        return row_line(columns, row)
+    return row_line(columns, row) if row.unread is None else unread_line(row, table_width(columns))
+
+
+def unread_line(row: ProcessRow, width: int) -> Line:
+    """Why a process list cannot be read."""
     where = f" of GPU {row.unread_devices}" if row.unread_devices else ""
-    return line(Span(clipped(f"! Process list{where} not available: {row.unread}", table_width(columns)), Role.WARNING))
+    return line(Span(clipped(f"! Process list{where} not available: {row.unread}", width), Role.WARNING))
+
+
+def no_process_line(device: Device | None) -> Line:
+    """What stands in the place of the rows if there are none."""
+    subject = "the GPUs" if device is None else f"GPU {device.label}"
+    if device is not None and device.state is not DeviceState.OK:
+        return line(Span(f"  GPU {device.label} does not respond: its processes are unknown.", Role.DIM))
+    return line(Span(f"  No process uses {subject}.", Role.DIM))
+
+
+def scope_line(device: Device | None, shown: int, total: int, width: int) -> Line:
+    """A rule above the table that names the GPU whose processes it has; None for all GPUs."""
+    name = "all GPUs" if device is None else f"GPU {device.label}"
+    other = "this GPU" if device is None else "all GPUs"
+    parts = line(Span("── ", Role.GRID), Span(f"Processes on {name}", Role.ACCENT), Span(f"  g: {other} ", Role.DIM))
+    count = f" {shown} of {total} " if shown != total else f" {shown} "
+    rule = max(0, width - width_of(plain(parts)) - width_of(count) - 2)
+    return cut((*parts, Span("─" * rule, Role.GRID), Span(count, Role.DIM), Span("──", Role.GRID)), width)
 
 
 def _rounded(memory: int | None) -> int:
@@ -96,6 +152,28 @@ def _memory(row: ProcessRow, _: int) -> Span:
     return Span(bytes_text(row.process.memory_bytes))
 
 
+def _memory_percent(row: ProcessRow) -> float | None:
+    """The share of the device's memory."""
+    used, total = _sort_memory(row), row.device.get("memory_total_bytes")
+    return None if used is None or not total else min(100.0, 100 * used / total)
+
+
+def _memory_bar(row: ProcessRow, width: int) -> Line:
+    percent = _memory_percent(row)
+    return () if percent is None else fine_bar(percent / 100, width, Role.MEMORY_HISTORY)
+
+
+def _sm(row: ProcessRow, _: int) -> Span:
+    return Span(MISSING if row.process is None else number_text(row.process.sm_percent))
+
+
+def _torch(row: ProcessRow, _: int) -> Span:
+    """Allocated and reserved GiB."""
+    if row.torch is None:
+        return Span(MISSING, Role.DIM)
+    return Span(f"{gibibytes_text(row.torch.allocated_bytes)}/{gibibytes_text(row.torch.reserved_bytes)}")
+
+
 def _cpu(row: ProcessRow, _: int) -> Span:
     return Span(MISSING if row.process is None else number_text(row.process.cpu_percent))
 
@@ -117,15 +195,133 @@ def _command(row: ProcessRow, _: int) -> Span:
     return Span(f"{program.rpartition('/')[2]} {arguments}".rstrip())
 
 
+def _sort_index(row: ProcessRow) -> float | None:
+    return None if row.unread is not None else device_position(row.device)
+
+
+def _of_process(value: Callable[[Process], float | str | None]) -> Callable[[ProcessRow], float | str | None]:
+    """A value of the process, None for a row without one."""
+    return lambda row: None if row.process is None else value(row.process)
+
+
+def _sort_memory(row: ProcessRow) -> float | None:
+    if row.process is not None:
+        return row.process.memory_bytes
+    return None if row.unread is not None else row.device.get("memory_unattributed_bytes")
+
+
+def _command_text(row: ProcessRow) -> str:
+    """The complete command, which the cell shows without the folder of the program."""
+    if row.unread is not None:
+        return str(row.unread)
+    return _command(row, 0).text if row.process is None else row.process.command or ""
+
+
 PROCESS_COLUMNS: Final[tuple[Column[ProcessRow], ...]] = (
-    Column("GPU", 3, _index, rank=0),
-    Column("PID", 7, _pid, rank=0),
-    Column("User", 9, _user, rank=2, align=Align.LEFT),
-    Column("Type", 4, _kinds, rank=6, align=Align.LEFT),
-    Column("GPU mem", 8, _memory, rank=1),
-    Column("CPU%", 5, _cpu, rank=3),
-    Column("Host mem", 8, _host_memory, rank=5),
-    Column("Age", 6, _age, rank=4),
-    Column("Command", 12, _command, rank=1, align=Align.LEFT, stretches=True),
+    Column("GPU", 3, _index, rank=0, id="gpu", sort_key=_sort_index),
+    Column("PID", 7, _pid, rank=0, id="pid", sort_key=_of_process(lambda process: process.pid)),
+    Column(
+        "User",
+        9,
+        _user,
+        rank=2,
+        align=Align.LEFT,
+        id="user",
+        sort_key=_of_process(lambda process: process.user),
+    ),
+    Column("Type", 4, _kinds, rank=6, align=Align.LEFT, min_table_width=140, id="type"),
+    Column(
+        "SM%",
+        4,
+        _sm,
+        rank=2,
+        min_table_width=70,
+        id="sm",
+        sort_key=_of_process(lambda process: process.sm_percent),
+        descending_first=True,
+    ),
+    Column(
+        "GPU mem",
+        8,
+        _memory,
+        rank=1,
+        id="memory",
+        sort_key=_sort_memory,
+        descending_first=True,
+        quantity=Quantity.BYTES,
+    ),
+    Column(
+        "of GPU",
+        6,
+        _memory_bar,
+        rank=4,
+        align=Align.LEFT,
+        id="share",
+        sort_key=_memory_percent,
+        descending_first=True,
+        text=lambda _: "",
+    ),
+    Column(
+        "Torch GiB",
+        9,
+        _torch,
+        rank=3,
+        id="torch",
+        sort_key=lambda row: None if row.torch is None else row.torch.allocated_bytes,
+        descending_first=True,
+        quantity=Quantity.BYTES,
+        is_optional=True,
+    ),
+    Column(
+        "CPU%",
+        5,
+        _cpu,
+        rank=3,
+        id="cpu",
+        sort_key=_of_process(lambda process: process.cpu_percent),
+        descending_first=True,
+    ),
+    Column(
+        "Host mem",
+        8,
+        _host_memory,
+        rank=5,
+        id="host-memory",
+        sort_key=_of_process(lambda process: process.host_memory_bytes),
+        descending_first=True,
+        quantity=Quantity.BYTES,
+        aliases=("ram",),
+    ),
+    Column(
+        "Age",
+        6,
+        _age,
+        rank=4,
+        id="age",
+        sort_key=_of_process(lambda process: process.age_seconds),
+        descending_first=True,
+        quantity=Quantity.SECONDS,
+    ),
+    Column(
+        "Command",
+        12,
+        _command,
+        rank=1,
+        align=Align.LEFT,
+        stretches=True,
+        id="command",
+        sort_key=_of_process(lambda process: process.command),
+        text=_command_text,
+        aliases=("cmd",),
+    ),
 )
 """Values that stay the same while a process runs stand at the right."""
+
+
+@lru_cache(maxsize=2)
+def process_columns(*, has_torch: bool) -> Sequence[Column[ProcessRow]]:
+    """All columns of the process table; PyTorch's memory is a default column while a probe is connected."""
+    return tuple(
+        replace(column, is_optional=column.is_optional and not has_torch) if column.id == "torch" else column
+        for column in PROCESS_COLUMNS
+    )

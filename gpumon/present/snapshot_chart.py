@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from enum import Enum
-from itertools import repeat
 from typing import Final
 
 from gpumon.core.timeline import Summary
 from gpumon.core.units import bytes_text, short_time_text
-from gpumon.present.paint.layers import layers
+from gpumon.present.paint.area import Form, PlotSeries, area_chart, cursor_label, with_scale
 from gpumon.present.paint.line import Line, Role, Span, line, merged
 from gpumon.snapshots.model import History, MemorySeries
 
@@ -33,12 +32,20 @@ class HistoryAxis(Enum):
             return event / history.events
         return seconds / history.duration_seconds if history.duration_seconds else 0.0
 
+    def position_text(self, history: History, share: float) -> str:
+        """A position on the axis: ``event 1,200``, ``after 3.20 s``."""
+        if self is HistoryAxis.EVENTS:
+            return f"event {int(share * history.events):,}"
+        return f"after {short_time_text(share * history.duration_seconds)}"
+
     def end_text(self, history: History) -> str:
         """The label at the end of the axis."""
         return f"{history.events:,} events" if self is HistoryAxis.EVENTS else short_time_text(history.duration_seconds)
 
 
-def chart_lines(history: History, axis: HistoryAxis, width: int, height: int) -> list[Line]:
+def chart_lines(
+    history: History, axis: HistoryAxis, width: int, height: int, cursor: float | None = None
+) -> list[Line]:
     """The chart, with a line of markers above it and its axis below.
 
     Args:
@@ -46,18 +53,28 @@ def chart_lines(history: History, axis: HistoryAxis, width: int, height: int) ->
         axis: The horizontal axis.
         width: Cells of a line.
         height: Rows of the chart itself.
+        cursor: Position of the cursor on the axis, from 0 to 1, or None.
     """
-    columns = width - _LABEL_WIDTH
+    columns = chart_columns(width)
     if columns < _MIN_WIDTH or height < 1:
         return []
     allocated, reserved = (highest(series, columns) for series in axis.series(history))
     top = max(*allocated, *reserved, 1.0)
-    rows = layers(allocated, reserved, list(repeat(None, columns)), top, height)
-    labels = [bytes_text(top), *repeat("", height - 2), "0"] if height > 1 else [bytes_text(top)]
-    chart = [
-        line(Span(f"{label:>{_LABEL_WIDTH - 1}} ", Role.DIM), *row) for label, row in zip(labels, rows, strict=True)
-    ]
-    return [_markers(history, axis, columns), *chart, _axis_line(history, axis, columns)]
+    marked = None if cursor is None else _column(cursor, columns)
+    plotted = (PlotSeries(allocated, Role.MEMORY_HISTORY), PlotSeries(reserved, Role.PLAIN, Form.LINE))
+    rows = area_chart(plotted, top, columns, height, cursor=marked)
+    chart = with_scale(rows, bytes_text(top), bytes_text(top / 2), _LABEL_WIDTH)
+    if cursor is None or marked is None:
+        return [_markers(history, axis, columns), *chart, _axis_line(history, axis, columns)]
+    at_cursor = f"{axis.position_text(history, cursor)}: allocated {bytes_text(allocated[marked])}"
+    at_cursor += f", reserved {bytes_text(reserved[marked])}"
+    begin, text = cursor_label(marked, at_cursor, columns)
+    return [_markers(history, axis, columns), *chart, line(" " * (_LABEL_WIDTH + begin), Span(text, Role.CURSOR))]
+
+
+def chart_columns(width: int) -> int:
+    """Columns of the chart in a terminal of a width; the chart is at its right edge."""
+    return width - _LABEL_WIDTH
 
 
 def highest(series: Sequence[Summary], columns: int) -> list[float]:
@@ -92,6 +109,6 @@ def _column(share: float, columns: int) -> int:
 
 def _axis_line(history: History, axis: HistoryAxis, columns: int) -> Line:
     end = axis.end_text(history)
-    legend = f"0  ⣿ allocated  ⠒ reserved  (x: {'time' if axis is HistoryAxis.EVENTS else 'events'} axis)"
+    legend = f"0  ⣿ allocated  ⠒ reserved  (u: {'time' if axis is HistoryAxis.EVENTS else 'events'} axis)"
     begin = legend if history.has_times and len(legend) + len(end) < columns else "0"
     return line(Span(" " * _LABEL_WIDTH + begin + end.rjust(columns - len(begin)), Role.DIM))

@@ -28,13 +28,11 @@ class TreeRow(NamedTuple):
     Attributes:
         node: The node.
         indent: Indentation in cells.
-        parent: The key of the parent node; empty for a root.
         is_open: Whether its children are visible.
     """
 
     node: StackNode
     indent: int
-    parent: str
     is_open: bool
 
 
@@ -55,16 +53,14 @@ class OpenTree:
     def rows(self) -> list[TreeRow]:
         """The visible nodes, from the top. No recursion: a stack may be too deep for it."""
         rows: list[TreeRow] = []
-        waiting = [TreeRow(node, 0, "", node.key in self._open) for node in reversed(self.roots)]
+        waiting = [TreeRow(node, 0, node.key in self._open) for node in reversed(self.roots)]
         while waiting:
             row = waiting.pop()
             rows.append(row)
             if row.is_open:
                 children = row.node.children
                 indent = row.indent + (_BRANCH_INDENT if len(children) > 1 else _CHAIN_INDENT)
-                waiting += [
-                    TreeRow(child, indent, row.node.key, child.key in self._open) for child in reversed(children)
-                ]
+                waiting += [TreeRow(child, indent, child.key in self._open) for child in reversed(children)]
         return rows
 
     def toggle(self, node: StackNode) -> None:
@@ -81,12 +77,6 @@ class OpenTree:
             if len(node.children) > 1:
                 return
             node = node.children[0]
-
-    def close(self, node: StackNode) -> bool:
-        """Close a node; return whether it was open."""
-        was_open = node.key in self._open
-        self._open.discard(node.key)
-        return was_open
 
 
 def heading_line(tree: OpenTree, width: int) -> Line:

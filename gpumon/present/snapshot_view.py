@@ -38,6 +38,8 @@ class SnapshotViewState:
         self.earlier = earlier
         self.view = View.NOW
         self.axis = HistoryAxis.EVENTS
+        self.cursor: float | None = None
+        """Position of the cursor on the axis of the chart, from 0 to 1; None without a cursor."""
         self.innermost_first = False
         self.pattern = ""
         self._device_index = 0
@@ -62,14 +64,30 @@ class SnapshotViewState:
             unavailable.add(View.DIFFERENCE)
         return [view for view in View if view not in unavailable]
 
-    def next_device(self) -> None:
-        """Select the next device, and another view if it does not have the current one."""
-        self._device_index = (self._device_index + 1) % max(1, len(self.snapshot.devices))
+    def next_view(self) -> None:
+        """Show the next view; the first one follows the last one."""
+        views = self.views
+        self.view = views[(views.index(self.view) + 1) % len(views)]
+
+    def select_device(self, step: int) -> None:
+        """Select the device ``step`` places further, and another view if it does not have the current one."""
+        self._device_index = (self._device_index + step) % max(1, len(self.snapshot.devices))
         if self.view not in self.views:
             self.view = View.NOW
 
+    def move_cursor(self, steps: int, columns: int) -> None:
+        """Move the cursor by columns of the chart; without a cursor, set it at the end."""
+        last = columns - 1
+        column = last if self.cursor is None else int(self.cursor * columns) + steps
+        self.point(max(0, min(column, last)), columns)
+
+    def point(self, column: int, columns: int) -> None:
+        """Set the cursor to the middle of a column of the chart."""
+        self.cursor = (column + 0.5) / columns
+
     def next_axis(self) -> None:
-        """Switch the axis of the chart between time and events."""
+        """Switch the axis of the chart between time and events; the cursor is removed, since its meaning changes."""
+        self.cursor = None
         self.axis = HistoryAxis.TIME if self.axis is HistoryAxis.EVENTS else HistoryAxis.EVENTS
 
     @property

@@ -20,8 +20,9 @@ _MIN_WIDTH: Final = 80
 def status_text(frame: Frame, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> str:
     """Returns the output of ``gpumon status``."""
     width = max(shutil.get_terminal_size((_DEFAULT_WIDTH, 40)).columns, _MIN_WIDTH)
-    device_columns = fit_columns([column for column in DEVICE_COLUMNS if not column.stretches], width)
-    process_columns = fit_columns(PROCESS_COLUMNS, width)
+    device_columns = fit_columns(DEVICE_COLUMNS, width)
+    columns = [column for column in PROCESS_COLUMNS if not column.is_optional and column.id != "share"]
+    process_columns = fit_columns(columns, width)
     view = ViewState(Store(), frame, (), "", thresholds=thresholds)
     lines = [f"{(plain(host_line(frame)))} · {versions_text(frame)}".strip(), "", plain(headings(device_columns))]
     lines += [plain(row_line(device_columns, row)) for row in device_rows(view)]

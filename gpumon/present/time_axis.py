@@ -14,7 +14,8 @@ _LABEL_STEPS_SECONDS: Final = (
 )  # fmt: skip
 _NOW: Final = "now"
 _TICK: Final = "┴"
-_LINE: Final = "─"
+AXIS: Final = "─"
+"""The axis between two labels."""
 _RUN_BUCKETS_SECONDS: Final = (
     0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0,
 )  # fmt: skip
@@ -72,7 +73,7 @@ def axis_text(window: TimeWindow, now_seconds: float) -> str:
     min_step = _MIN_LABEL_CELLS * window.column_seconds
     step_seconds = next((step for step in _LABEL_STEPS_SECONDS if step >= min_step), _LABEL_STEPS_SECONDS[-1])
     step = max(1, round(step_seconds / window.column_seconds))
-    cells = [_LINE] * window.width
+    cells = [AXIS] * window.width
     for age in range(0, now - window.first + 1, step):
         label = f"{_TICK}-{clock_text(age * window.column_seconds)}" if age else f"{_NOW}{_TICK}"
         begin = now - age - window.first - (0 if age else len(_NOW))

@@ -13,7 +13,7 @@ from gpumon.jobs.protocol import VerdictKind
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.bar import progress_bar
 from gpumon.present.paint.line import Role, Span
-from gpumon.present.paint.table import Align, Column
+from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.present.workload_text import change_text, label_text, measurement_text
 
 _VERDICTS: Final = {
@@ -126,10 +126,18 @@ def _needs(row: WorkloadRow, _: int) -> Span:
 
 
 WORKLOAD_COLUMNS: Final[tuple[Column[WorkloadRow], ...]] = (
-    Column("Workload", 14, _workload_name, rank=0, align=Align.LEFT),
-    Column("Runs on", 8, _runs_on, rank=2, align=Align.LEFT),
-    Column("Purpose", 30, _purpose, rank=1, align=Align.LEFT, stretches=True),
-    Column("Needs", 30, _needs, rank=3, align=Align.LEFT, stretches=True, min_table_width=130),
+    Column("Workload", 14, _workload_name, rank=0, align=Align.LEFT, id="workload", sort_key=workload_key),
+    Column(
+        "Runs on",
+        8,
+        _runs_on,
+        rank=2,
+        align=Align.LEFT,
+        id="runs-on",
+        sort_key=lambda row: _runs_on(row, 0).text,
+    ),
+    Column("Purpose", 30, _purpose, rank=1, align=Align.LEFT, stretches=True, id="purpose"),
+    Column("Needs", 30, _needs, rank=3, align=Align.LEFT, stretches=True, min_table_width=130, id="needs"),
 )
 
 
@@ -183,13 +191,46 @@ def _run_change(row: RunRow, _: int) -> Span:
 
 
 RUN_COLUMNS: Final[tuple[Column[RunRow], ...]] = (
-    Column("Run", 13, _run_name, rank=0, align=Align.LEFT),
-    Column("Device", 6, _run_target, rank=1, align=Align.LEFT),
-    Column("State", 12, _run_state, rank=0, align=Align.LEFT),
-    Column("Time", 9, _run_time, rank=2),
-    Column("Result", 15, _run_result, rank=3),
-    Column("Change", 8, _run_change, rank=5),
-    Column("Progress or outcome", 14, _run_progress, rank=4, align=Align.LEFT, stretches=True),
+    Column(
+        "Run",
+        13,
+        _run_name,
+        rank=0,
+        align=Align.LEFT,
+        id="run",
+        sort_key=lambda row: row.run.request.workload.name,
+    ),
+    Column(
+        "Device",
+        6,
+        _run_target,
+        rank=1,
+        align=Align.LEFT,
+        id="device",
+        sort_key=lambda row: row.run.target.label,
+    ),
+    Column(
+        "State",
+        12,
+        _run_state,
+        rank=0,
+        align=Align.LEFT,
+        id="state",
+        sort_key=lambda row: state_span(row.run).text,
+    ),
+    Column(
+        "Time",
+        9,
+        _run_time,
+        rank=2,
+        id="time",
+        sort_key=lambda row: elapsed_seconds(row.run, row.now),
+        descending_first=True,
+        quantity=Quantity.SECONDS,
+    ),
+    Column("Result", 15, _run_result, rank=3, id="result"),
+    Column("Change", 8, _run_change, rank=5, id="change"),
+    Column("Progress or outcome", 14, _run_progress, rank=4, align=Align.LEFT, stretches=True, id="outcome"),
 )
 
 

@@ -1,18 +1,24 @@
 """The state of one open gpumon: one `ViewState` for each draw, and everything that the user can change."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gpumon.core.inbox import Bell
+from gpumon.core.problems import Problem
 from gpumon.core.store import Store
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
-from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Thresholds
+from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Alert, Thresholds
+from gpumon.session.alert_notifier import NO_NOTICES, AlertNotifier, NotifySettings
 from gpumon.session.background import Deliver, ResultT, run_in_background
 from gpumon.session.costs import CostSample, measure
 from gpumon.session.frame_session import FrameSession
 from gpumon.session.pace import change_pace, seek_by
 from gpumon.session.probe_registry import ProbeRegistry, Watcher
+from gpumon.session.process_registry import ProcessesState, ProcessRegistry
+from gpumon.session.signal_controller import SignalController
+from gpumon.session.table_memory import TableMemory
 from gpumon.session.view_state import ProbesState, ViewState
 from gpumon.session.workload_controller import WorkloadController
 from gpumon.streams.base import Stream, SupportsCallStats, SupportsOnDemand
@@ -21,6 +27,8 @@ from gpumon.streams.replay import DEMO_TITLE, open_demo
 _RATE_SECONDS: Final = 10.0
 """Rates of costs are those of this time."""
 _MAX_COST_SAMPLES: Final = 200
+_TOUR_KEYS: Final = 5
+"""The tour of the demo disappears after this many keys."""
 
 
 class Bells(NamedTuple):
@@ -38,11 +46,13 @@ class Demand(NamedTuple):
         device_keys: Devices in detail, by `Device.key`.
         costs: Whether gpumon's own costs are shown.
         probes: Whether the probes are shown.
+        processes: Whether processes are shown with what started them.
     """
 
     device_keys: frozenset[str] = frozenset()
     costs: bool = False
     probes: bool = False
+    processes: bool = False
 
 
 class AppSession:
@@ -55,6 +65,11 @@ class AppSession:
         open_watcher: Makes the connection to the probes.
         history_seconds: Length of the history.
         thresholds: The values from which on a metric raises an alert.
+        columns: The columns that the configuration names, by table.
+        notify: How to notify the user of new alerts of this host.
+        show_notice: Called with a sentence for the bell and the terminal.
+        report: Called with what is wrong with notifications.
+        is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
     """
 
     def __init__(
@@ -66,23 +81,39 @@ class AppSession:
         *,
         history_seconds: float = DEFAULT_HISTORY_SECONDS,
         thresholds: Thresholds = DEFAULT_THRESHOLDS,
+        columns: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        notify: NotifySettings = NO_NOTICES,
+        show_notice: Callable[[str], None] = lambda _: None,
+        report: Callable[[Problem], None] = lambda _: None,
+        is_read_only: bool = False,
     ) -> None:
         self.home = FrameSession(stream, history_seconds, thresholds)
         """What gpumon was started with; only its frames can be of the GPUs that workloads and probes use."""
         self.workloads = WorkloadController(bells.runs, self._in_background)
         self.probes = ProbeRegistry(open_watcher, bells.probes, self._in_background)
+        self.signals = SignalController(self._in_background, self._workload_pids)
+        self.processes = ProcessRegistry(self._in_background, bells.frames)
+        self.tables = TableMemory(self._in_background, columns)
+        self.is_read_only = is_read_only
         self._bells = bells
         self._deliver = deliver
         self._history_seconds = history_seconds
         self._thresholds = thresholds
         self._demo: FrameSession | None = None
+        self._tour_keys_left = _TOUR_KEYS
         self._demand = Demand()
         self._cost_samples: deque[CostSample] = deque(maxlen=_MAX_COST_SAMPLES)
         if self.home.is_this_host:
+            self.home.reported = self.probes.ooms.findings
             self.home.on_frame += [
                 self.probes.observe,
+                self.signals.observe,
+                self.processes.observe,
                 lambda frame: self.workloads.registry.observe(frame, self.home.store),
             ]
+            if notify != NO_NOTICES:
+                notifier = AlertNotifier(notify, self._in_background, show_notice, report)
+                self.home.on_frame.append(lambda frame: notifier.observe(frame, self.home.alert_history.changes))
 
     @property
     def shown(self) -> FrameSession:
@@ -131,6 +162,10 @@ class AppSession:
         """Move the recording that is shown."""
         seek_by(self.stream, seconds)
 
+    def acknowledge(self, alert: Alert) -> None:
+        """Leave an alert of the frame session that is shown out of the header, or take that back."""
+        self.shown.acknowledge(alert)
+
     def toggle_demo(self) -> None:
         """Open the bundled recording, or go back to what gpumon was started with.
 
@@ -145,8 +180,24 @@ class AppSession:
         recording = open_demo()
         recording.start()
         self.home.hide()
+        self._tour_keys_left = _TOUR_KEYS
         self._demo = FrameSession(recording, self._history_seconds, self._thresholds)
         recording.inbox.on_arrival(self._bells.frames)
+
+    def count_tour_key(self, *, ends: bool) -> bool:
+        """Count a key that was pressed while the tour is shown, and return whether the tour has ended with it.
+
+        Args:
+            ends: Whether the key ends the tour at once.
+        """
+        if not self._has_tour:
+            return False
+        self._tour_keys_left = 0 if ends else self._tour_keys_left - 1
+        return not self._has_tour
+
+    @property
+    def _has_tour(self) -> bool:
+        return self._tour_keys_left > 0 and self.stream.title == DEMO_TITLE
 
     def set_demand(self, demand: Demand) -> None:
         """Read what the open screens show, and no longer what they do not."""
@@ -156,6 +207,7 @@ class AppSession:
         if isinstance(stream, SupportsCallStats):
             stream.set_call_stats(demand.costs)
         self.probes.set_shown(demand.probes)
+        self.processes.set_shown(demand.processes and self.shown.is_this_host)
         if not demand.costs:
             self._cost_samples.clear()
         self._demand = demand
@@ -172,9 +224,12 @@ class AppSession:
         if self._demand.costs:
             self._measure(terminal_bytes)
         return state._replace(
+            has_tour=self._has_tour,
             workloads=self.workloads.state(),
             probes=self.probes.state() if state.is_this_host else ProbesState(),
+            processes=self.processes.state if state.is_this_host else ProcessesState(),
             costs=tuple(self._cost_samples),
+            is_read_only=self.is_read_only,
         )
 
     def close(self) -> None:
@@ -183,6 +238,11 @@ class AppSession:
         self.probes.close()
         for frames in (self.shown, self.home):
             frames.stream.close()
+
+    def _workload_pids(self) -> set[int]:
+        """Processes of the workloads that run."""
+        runs = self.workloads.state().runs
+        return {pid for run in runs if not run.ended and (pid := run.job.pid) is not None}
 
     def _measure(self, terminal_bytes: int | None) -> None:
         samples = self._cost_samples

@@ -1,7 +1,8 @@
 """A stream and what is made of its frames: their store, alerts, the pause, and the silence when none arrive."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from gpumon.core.episodes import HistoryEventKind
@@ -9,7 +10,17 @@ from gpumon.core.model import Frame
 from gpumon.core.store import Store
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
 from gpumon.core.units import age_text
-from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Alert, AlertHistory, EndedAlert, Severity, Thresholds
+from gpumon.diagnosis.alerts import (
+    DEFAULT_THRESHOLDS,
+    OUT_OF_MEMORY,
+    Alert,
+    AlertHistory,
+    AlertKey,
+    DeviceFinding,
+    EndedAlert,
+    Severity,
+    Thresholds,
+)
 from gpumon.session.pace import source_text
 from gpumon.session.view_state import ViewState
 from gpumon.streams.base import Adjustable, Discontinuity, Seekable, Stream
@@ -62,7 +73,11 @@ class FrameSession:
         self.frames_late = 0
         """Frames whose sample took longer than the interval, so that the next one was late."""
         self.alert_history = AlertHistory(thresholds)
+        self.reported: Callable[[Frame], Iterable[DeviceFinding]] = lambda _: ()
+        """What is reported from outside the rules at the moment of a frame, as alerts."""
         self._alerts: tuple[Alert, ...] = ()
+        self._acknowledged: set[tuple[AlertKey, Severity]] = set()
+        """Alerts that the user has acknowledged. One that has ended or has become worse is another one."""
         self._frozen: _Frozen | None = None
         self._has_frame = False
         self._is_paused_by_hiding = False
@@ -92,6 +107,10 @@ class FrameSession:
         if isinstance(self.stream, Seekable) and self._is_paused_by_hiding:
             self.stream.set_paused(False)
         self._is_paused_by_hiding = False
+
+    def acknowledge(self, alert: Alert) -> None:
+        """Leave an alert that stands out of the header from now on, or take that back."""
+        self._acknowledged ^= {(alert.key, alert.severity)}
 
     def drain(self) -> None:
         """Apply every frame that has arrived."""
@@ -152,14 +171,26 @@ class FrameSession:
 
     def _check_alerts(self, frame: Frame) -> None:
         """Apply the rules to a frame; each start and end of an alert above info is an event of its device."""
-        self._alerts = tuple(self.alert_history.check(frame))
+        self._alerts = tuple(self.alert_history.check(frame, self.reported(frame)))
+        self._acknowledged.intersection_update([(alert.key, alert.severity) for alert in self._alerts])
         for alert, has_begun in self.alert_history.changes:
             history = self.store.of_device(alert.device_key or "")
             if history is not None and not alert.id.startswith(_RECORDED_BY_STORE):
+                if alert.id == OUT_OF_MEMORY and not has_begun:
+                    continue  # it was over at once; only its alert was kept
                 text = alert.title if has_begun else f"{alert.title}: over"
                 history.note(frame.monotonic_seconds, HistoryEventKind.DEVICE, text)
 
     def _shown_alerts(self, frame: Frame | None, silence: float) -> tuple[Alert, ...]:
+        """All alerts that stand, with those that are acknowledged marked."""
+        alerts = self._standing_alerts(frame, silence)
+        if not self._acknowledged:
+            return alerts
+        return tuple(
+            replace(alert, is_acknowledged=(alert.key, alert.severity) in self._acknowledged) for alert in alerts
+        )
+
+    def _standing_alerts(self, frame: Frame | None, silence: float) -> tuple[Alert, ...]:
         problem = self.stream.problem
         first: tuple[Alert, ...] = ()
         if problem is not None:

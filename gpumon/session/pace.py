@@ -28,7 +28,7 @@ def source_text(stream: Stream, frame: Frame | None, *, paused: bool) -> str:
         return mark
     duration = 0.0 if frame is None else frame.sweep.seconds or 0.0
     slow = f", a sample takes {duration:.1f} s" if duration > stream.interval else ""
-    return f"{mark} every {stream.interval:g} s{slow}"
+    return f"{mark} {stream.interval:g}s{slow}"
 
 
 def change_pace(stream: Stream, direction: int) -> None:

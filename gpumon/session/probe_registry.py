@@ -5,30 +5,28 @@ The watcher's thread rings a bell; the thread that draws then lets the registry 
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from gpumon.core.allocator import ProbedProcess, ProbeState
 from gpumon.core.inbox import Inbox
-from gpumon.core.model import Device, Frame
-from gpumon.core.oom_file import parse_oom_name
+from gpumon.core.model import Device, Frame, same_uuid
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.operations.oom_files import oom_files
+from gpumon.operations.oom_files import OomDevice
 from gpumon.operations.torch_processes import owners_of
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
 from gpumon.session.background import RunInBackground
 from gpumon.session.memory_history import MemoryHistory, Series
-from gpumon.session.view_state import OomNotice, ProbeRequest, ProbesState
+from gpumon.session.oom_notices import OomNotices, recent_oom_files
+from gpumon.session.view_state import ProbeRequest, ProbesState
 
 SHOWN_INTERVAL_SECONDS: Final = 0.5
 DEFAULT_INTERVAL_SECONDS: Final = 1.0
 """Interval of the probes' statistics while a screen shows them, and otherwise."""
 _MAX_HISTORIES: Final = 256
-_MAX_OOMS: Final = 20
 _MAX_REQUESTS: Final = 32
-_MAX_OOM_FILE_AGE_SECONDS: Final = 120.0
 _ANSWER_TIMEOUT_SECONDS: Final = 40.0
 """By then the watcher has answered for a process that does not."""
 _LOST: Final = Problem(
@@ -74,8 +72,8 @@ class ProbeRegistry:
     def __init__(
         self, open_watcher: Callable[[], Watcher], ring: Callable[[], None], in_background: RunInBackground
     ) -> None:
-        self.ooms: list[OomNotice] = []
-        """The newest last."""
+        self.ooms = OomNotices(self._oom_device_key, self._draw_soon, in_background)
+        self._devices: tuple[Device, ...] = ()
         self.clock = time.monotonic
         self.is_own: Callable[[int], bool] = is_own
         """Whether a process belongs to the user."""
@@ -132,7 +130,7 @@ class ProbeRegistry:
         if self._frozen is not None:
             return self._frozen._replace(requests=self._requests, clock_monotonic=now)
         problems = () if self._watcher is None else self._watcher.problems
-        ooms = tuple(self.ooms)
+        ooms = tuple(self.ooms.notices)
         return ProbesState(self._probes, now, problems, ooms, self._histories, self._requests, now)
 
     def drain(self) -> bool:
@@ -157,6 +155,7 @@ class ProbeRegistry:
     def observe(self, frame: Frame) -> None:
         """Record the memory of the processes as the driver reports it, and which device is which to them."""
         self._expire_requests()
+        self._devices = frame.devices
         if not self._probes:
             return
         for device in frame.devices:
@@ -226,7 +225,7 @@ class ProbeRegistry:
             history = None if key is None else self._history(probe.pid, key)
             if history is not None:
                 history.record(probe.arrived_monotonic, statistics)
-        self._add_ooms(probe.pid, reading.oom_files)
+        self.ooms.add(probe.pid, reading.oom_files)
 
     def _forget(self, probe: Probe) -> None:
         """Drop a probe that has gone.
@@ -239,11 +238,7 @@ class ProbeRegistry:
         self._processes = {owner: process for owner, process in self._processes.items() if owner in kept_pids}
         self._device_keys = {ordinal: key for ordinal, key in self._device_keys.items() if ordinal[0] != pid}
 
-        def add(paths: Iterable[str]) -> None:
-            self._add_ooms(pid, paths)
-            self._ring()
-
-        self._in_background(partial(recent_oom_files, probe.process.own_pid), add)
+        self._in_background(partial(recent_oom_files, probe.process.own_pid), partial(self.ooms.add, pid))
 
     def _observe_device(self, device: Device, seconds: float) -> None:
         for owner in owners_of(device, self._probes).owners:
@@ -271,22 +266,20 @@ class ProbeRegistry:
         self._histories[pid, key] = MemoryHistory()
         return self._histories[pid, key]
 
-    def _add_ooms(self, pid: int, paths: Iterable[str]) -> None:
-        known = {notice.path for notice in self.ooms}
-        for path in paths:
-            name = parse_oom_name(PurePath(path).name)
-            if name is not None and path not in known:
-                self._is_draw_due = True
-                self.ooms.append(OomNotice(pid, path, float(name.time_seconds)))
-        self.ooms.sort(key=lambda notice: notice.time_seconds)
-        del self.ooms[:-_MAX_OOMS]
+    def _draw_soon(self) -> None:
+        self._is_draw_due = True
+        self._ring()
 
-
-def recent_oom_files(own_pid: int) -> list[str]:
-    """The files that a process wrote just now on running out of memory, by the PID under which it sees itself."""
-    oldest = time.time() - _MAX_OOM_FILE_AGE_SECONDS
-    named_files = ((path, parse_oom_name(path.name)) for path in oom_files())
-    return [str(path) for path, name in named_files if name and name.pid == own_pid and name.time_seconds >= oldest]
+    def _oom_device_key(self, pid: int, oom: OomDevice | None) -> str | None:
+        """The device by its UUID, else by its ordinal, else the only one on which the process had memory."""
+        if oom is not None:
+            for device in self._devices:
+                if same_uuid(device.uuid, oom.uuid):
+                    return device.key
+            if (pid, oom.ordinal) in self._device_keys:
+                return self._device_keys[pid, oom.ordinal]
+        keys = [key for owner_pid, key in self._histories if owner_pid == pid]
+        return keys[0] if len(keys) == 1 else None
 
 
 def is_own(pid: int) -> bool:

@@ -7,13 +7,14 @@ from typing import Any, Final, NamedTuple
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem
 from gpumon.core.store import Store
-from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Alert, EndedAlert, Thresholds
+from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Alert, EndedAlert, Thresholds, oom_subject
 from gpumon.jobs.catalogue import Catalogue
 from gpumon.jobs.interpreter import Interpreter
 from gpumon.operations.workload import WorkloadRun
 from gpumon.probe.messages import Answer, Probe, RequestKind
 from gpumon.session.costs import CostSample
 from gpumon.session.memory_history import MemoryHistory
+from gpumon.session.process_registry import ProcessesState
 
 EarlierResult = Mapping[str, Any]
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -71,11 +72,20 @@ class OomNotice(NamedTuple):
         pid: The process.
         path: The file.
         time_seconds: Unix time.
+        number: How many files the process had written with this one.
+        device_key: The device whose memory ran out; None if neither the file nor the probe names it.
     """
 
     pid: int
     path: str
     time_seconds: float
+    number: int = 1
+    device_key: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """The subject of its alert."""
+        return oom_subject(self.pid, self.number)
 
 
 class ProbesState(NamedTuple):
@@ -107,8 +117,8 @@ class ViewState(NamedTuple):
     Attributes:
         store: History of the devices; not a copy. The time range that is drawn ends at the frame.
         frame: The moment.
-        alerts: Current alerts, the most severe first.
-        source: ByteSource of the frames and its state, such as ``live every 1 s``.
+        alerts: Current alerts, the most severe first; `Alert.needs_attention` selects those that the header counts.
+        source: ByteSource of the frames and its state, such as ``live 1s``.
         silence_seconds: How long no frame has arrived, if that is too long; every value is older by as much.
         is_this_host: Whether the GPUs are those of the host that gpumon runs on.
         alerts_over: Alerts that have ended, the oldest first.
@@ -116,7 +126,10 @@ class ViewState(NamedTuple):
         is_paused: Whether the screen is paused.
         workloads: Workloads and their runs.
         probes: Probes of this host; empty while the frames are not of this host.
+        has_tour: Whether the demo has just been opened, so that the overview names keys to try.
+        processes: What started the processes of this host, and their recent values.
         costs: Samples of gpumon's own costs over the last seconds, the newest last; empty unless a screen shows them.
+        is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
     """
 
     store: Store
@@ -128,6 +141,9 @@ class ViewState(NamedTuple):
     alerts_over: tuple[EndedAlert, ...] = ()
     thresholds: Thresholds = DEFAULT_THRESHOLDS
     is_paused: bool = False
+    has_tour: bool = False
     workloads: WorkloadsState = WorkloadsState()
     probes: ProbesState = ProbesState()
+    processes: ProcessesState = ProcessesState()
     costs: tuple[CostSample, ...] = ()
+    is_read_only: bool = False

@@ -191,10 +191,12 @@ class RecordingReader:
         """Determine the duration if the recording has at most ``limit`` bytes; the position does not change."""
         if not self.seekable:
             return
+        pushed_back, self._pushed_back = self._pushed_back, None
         (seconds, offset), clock = self._lines.position, self._lines.clock
         while not stop() and self._lines.position[1] <= limit and self._next_line() is not None:
             pass
         self._lines.seek(seconds, offset, clock)
+        self._pushed_back = pushed_back
 
     def close(self) -> None:
         """Close the file."""

@@ -1,9 +1,15 @@
-"""Frames of a recording, at the pace at which they were recorded."""
+"""Frames of a recording, at the pace at which they were recorded.
 
+A recording starts with its history already filled, as if one had been watching for some minutes.
+"""
+
+import math
 import os
 import stat
 import threading
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -12,12 +18,15 @@ from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.store import BUCKET_SECONDS, HISTORY_BUCKETS
 from gpumon.core.text import safe_text
-from gpumon.streams.base import Discontinuity, FrameInbox, Position, Stream
+from gpumon.streams.base import Arrival, Discontinuity, FrameInbox, Position, Stream
+from gpumon.streams.lines import Record
 from gpumon.streams.pipe import PipeStream, move_standard_input
 from gpumon.streams.recording import RecordingReader
 
 MAX_FRAME_GAP_SECONDS: Final = 5.0
 """Longest wait between two frames, in recorded seconds."""
+WATCHED_SECONDS: Final = 300.0
+"""A recording starts this far from its beginning, so that the charts of the first screen are not empty."""
 DEMO_TITLE: Final = "demo"
 STRIP_SECONDS: Final = HISTORY_BUCKETS * BUCKET_SECONDS
 """History that is loaded before a position, for the strips."""
@@ -26,6 +35,8 @@ _MIN_REPEAT_SECONDS: Final = 0.1
 _MAX_WAIT_SECONDS: Final = 60.0
 _HISTORY_STEP_SECONDS: Final = STRIP_SECONDS / (INBOX_SIZE - 64)
 """The frames of the history must fit into the inbox."""
+_START_SCAN_BYTES: Final = 4 << 20
+"""A recording that is longer starts at `WATCHED_SECONDS`, without a search for its end."""
 
 
 class ReplayStream:
@@ -35,13 +46,22 @@ class ReplayStream:
         path: The recording, plain or compressed.
         speed: Recorded seconds per second.
         title: Name of the stream on the screen; the file name if not given.
-        repeat: Whether to start over at the end.
+        repeat: Whether to start over at the end. Time goes on then, as if the recording contained each repetition.
+        watched_seconds: How much of the recording is history at the start: at most half of it, unless it repeats.
+            A `seek` before the start has priority.
 
     Raises:
         CommandError: The file is not a readable recording.
     """
 
-    def __init__(self, path: Path, speed: float = 1.0, title: str | None = None, repeat: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        speed: float = 1.0,
+        title: str | None = None,
+        repeat: bool = False,
+        watched_seconds: float = 0.0,
+    ) -> None:
         self.inbox = FrameInbox()
         self.title = title or safe_text(path.name)
         self._reader = RecordingReader(path)
@@ -51,7 +71,10 @@ class ReplayStream:
         self._ended = False
         self._seconds = 0.0
         self._target: float | None = None
+        self._watched_seconds = watched_seconds if self._reader.seekable else 0.0
+        self._offset = 0.0
         self._last: Frame | None = None
+        self._last_seconds = 0.0
         self._due = 0.0
         self._rate = 0.0
         self._counted_at = 0.0
@@ -75,11 +98,12 @@ class ReplayStream:
         return Position(seconds, self._reader.duration_seconds, self._speed, self._paused, has_ended)
 
     def start(self) -> None:
-        """Show the first frame and start playing."""
-        first = self._reader.read()
-        assert first is not None, "a recording has at least one frame"
-        self._show(first.frame)
-        self._seconds = first.seconds
+        """Start playing. Without a history before the start, the first frame is shown at once."""
+        if self._target is None and not self._watched_seconds:
+            first = self._reader.read()
+            assert first is not None, "a recording has at least one frame"
+            self._show(first)
+            self._seconds = first.seconds
         self._counted_at = time.monotonic()
         self._rate = self._speed
         self._thread.start()
@@ -115,18 +139,35 @@ class ReplayStream:
 
     def _run(self) -> None:
         try:
+            self._start_in_history()
             self._reader.scan(lambda: self._closing)
             self.inbox.ring()
             while not self._closing:
-                with self._lock:
-                    target, self._target = self._target, None
-                    self._seconds = self._seconds if target is None else target
-                if target is None:
-                    self._play_next()
-                else:
-                    self._move(target)
+                self._go_on()
         finally:
             self._reader.close()
+
+    def _start_in_history(self) -> None:
+        """Move to the start before the search for the end of a long file, so that the first screen does not wait."""
+        if self._watched_seconds:
+            self._reader.scan(lambda: self._closing, _START_SCAN_BYTES)
+            duration = self._reader.duration_seconds
+            with self._lock:
+                if self._target is None:
+                    start = self._watched_seconds
+                    self._target = start if duration is None else min(start, duration / 2)
+        if self._target is not None:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Move to the target of a seek, or play the next frame."""
+        with self._lock:
+            target, self._target = self._target, None
+            self._seconds = self._seconds if target is None else target
+        if target is None:
+            self._play_next()
+        else:
+            self._move(target)
 
     def _play_next(self) -> None:
         """Show the next frame when it is due."""
@@ -138,12 +179,12 @@ class ReplayStream:
             self._play_end()
         elif self._wait(record.seconds - self._seconds):
             self._seconds = record.seconds
-            self._show(record.frame)
+            self._show(record)
 
     def _play_end(self) -> None:
         if self._repeat and self._last is not None:
             if self._wait(max(self._last.interval_seconds, _MIN_REPEAT_SECONDS)):
-                self._move(0.0)
+                self._repeat_from_start()
             return
         self._ended = True
         self.inbox.ring()
@@ -151,29 +192,74 @@ class ReplayStream:
             self._changed.wait()
             self._changed.clear()
 
+    def _repeat_from_start(self) -> None:
+        self._offset += self._period
+        for record in self._reader.window(0.0, 0.0, 0.0, self._is_interrupted):
+            self._show(record)
+        self._resume_at(0.0)
+
+    @property
+    def _period(self) -> float:
+        """Recorded seconds from the start of a repetition to the start of the next one."""
+        interval = _MIN_REPEAT_SECONDS if self._last is None else self._last.interval_seconds
+        return (self._reader.duration_seconds or 0.0) + max(interval, _MIN_REPEAT_SECONDS)
+
     def _move(self, target: float) -> None:
-        """Show the frame at ``target``, after the earlier frames from which histories are drawn."""
+        """Show the frame at ``target``, after the earlier frames from which histories are drawn.
+
+        A short move forward adds the frames on the way to the histories; any other move replaces the histories.
+        """
         self._ended = False
-        self._last = None
-        self.inbox.put(Discontinuity.REWOUND)
-        start = max(0.0, target - STRIP_SECONDS)
+        arrivals: list[Arrival] = []
+        is_ahead = self._last is not None and self._last_seconds <= target <= self._last_seconds + STRIP_SECONDS
+        if is_ahead:
+            start = math.nextafter(self._last_seconds, math.inf)
+        else:
+            start = max(0.0, target - STRIP_SECONDS)
+            if self._last is not None:
+                arrivals.append(Discontinuity.REWOUND)
+            self._last = None
+            arrivals += self._earlier_repetitions(target)
         reached = None
         for record in self._reader.window(start, target, _HISTORY_STEP_SECONDS, self._is_interrupted):
-            self._show(record.frame)
-            reached = record
-        if reached is None and not self._is_interrupted():
+            if record.seconds >= start or not is_ahead:  # otherwise the frame is shown already
+                arrivals += self._arrivals(record)
+                reached = record
+        if reached is None and not is_ahead and not self._is_interrupted():
             reached = self._reader.read()
             if reached is not None:
-                self._show(reached.frame)
-        self._seconds = target if reached is None else reached.seconds
+                arrivals += self._arrivals(reached)
+        self.inbox.put(*arrivals)
+        self._resume_at(target if reached is None else reached.seconds)
+
+    def _earlier_repetitions(self, target: float) -> Iterator[Frame]:
+        """The frames of a repeated recording that an observer would have seen before the start of this repetition."""
+        missing = self._watched_seconds - target
+        duration = self._reader.duration_seconds
+        if not self._repeat or missing <= 0 or not duration:
+            return
+        count = math.ceil(missing / self._period)
+        self._offset = max(self._offset, count * self._period)
+        for number in range(count, 0, -1):
+            start = max(0.0, number * self._period - missing)
+            for record in self._reader.window(start, duration, _HISTORY_STEP_SECONDS, self._is_interrupted):
+                yield _moved_frame(record.frame, self._offset - number * self._period)
+
+    def _resume_at(self, seconds: float) -> None:
+        """Continue with the frame that follows a moment of the recording."""
+        self._seconds = seconds
         self._due = 0.0
         self._counted_at = time.monotonic()
 
-    def _show(self, frame: Frame) -> None:
-        if self._last is not None and frame.monotonic_seconds < self._last.monotonic_seconds:
-            self.inbox.put(Discontinuity.REWOUND)
-        self._last = frame
-        self.inbox.put(frame)
+    def _show(self, record: Record) -> None:
+        self.inbox.put(*self._arrivals(record))
+
+    def _arrivals(self, record: Record) -> list[Arrival]:
+        """A frame, after the news that time was rewound if the clock of the recorded host was restarted."""
+        frame = _moved_frame(record.frame, self._offset)
+        is_rewound = self._last is not None and frame.monotonic_seconds < self._last.monotonic_seconds
+        self._last, self._last_seconds = frame, record.seconds
+        return [Discontinuity.REWOUND, frame] if is_rewound else [frame]
 
     def _wait(self, gap: float) -> bool:
         """Wait for ``gap`` recorded seconds; returns False if a seek or a close was requested meanwhile.
@@ -198,6 +284,25 @@ class ReplayStream:
         return self._closing or self._target is not None
 
 
+def _moved_frame(frame: Frame, seconds: float) -> Frame:
+    """The frame as if it had been recorded later."""
+    if not seconds:
+        return frame
+    return replace(
+        frame,
+        time_seconds=frame.time_seconds + seconds,
+        monotonic_seconds=frame.monotonic_seconds + seconds,
+        events=tuple(
+            replace(
+                event,
+                time_seconds=event.time_seconds + seconds,
+                monotonic_seconds=event.monotonic_seconds + seconds,
+            )
+            for event in frame.events
+        ),
+    )
+
+
 def open_replay(file: Path, speed: float) -> Stream:
     """Open the stream of a recording, or of standard input if ``file`` is ``-``.
 
@@ -205,10 +310,12 @@ def open_replay(file: Path, speed: float) -> Stream:
         CommandError: The input cannot be read, or there is no terminal to read keys from.
     """
     if str(file) != "-":
-        return ReplayStream(file, speed)
+        return ReplayStream(file, speed, watched_seconds=WATCHED_SECONDS)
     descriptor = move_standard_input()
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return ReplayStream(Path(f"/proc/self/fd/{descriptor}"), speed, "standard input")
+        return ReplayStream(
+            Path(f"/proc/self/fd/{descriptor}"), speed, "standard input", watched_seconds=WATCHED_SECONDS
+        )
     return PipeStream(descriptor, "standard input")
 
 
@@ -218,7 +325,7 @@ def open_demo(speed: float = 1.0) -> ReplayStream:
     Raises:
         CommandError: The bundled recording is missing.
     """
-    return ReplayStream(demo_path(), speed=speed, title=DEMO_TITLE, repeat=True)
+    return ReplayStream(demo_path(), speed=speed, title=DEMO_TITLE, repeat=True, watched_seconds=WATCHED_SECONDS)
 
 
 def demo_path() -> Path:

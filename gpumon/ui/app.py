@@ -1,25 +1,31 @@
 """The app: keys, messages and screens. It owns the session and lets the screen on top draw its state."""
 
+import gc
+import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from types import MappingProxyType
+from typing import ClassVar, Final
 
-from textual import on
-from textual.app import SystemCommand
+from textual import events, on
 from textual.binding import BindingType
-from textual.screen import Screen
 
-from gpumon.core.problems import CommandError
+from gpumon.core.problems import CommandError, Problem
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
 from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Thresholds
 from gpumon.operations.workload import WorkloadRun
+from gpumon.present.palette import Palette
+from gpumon.present.top_line import TABS
+from gpumon.session.alert_notifier import NO_NOTICES, NotifySettings
 from gpumon.session.app_session import AppSession, Bells, Demand
 from gpumon.session.probe_registry import Watcher
 from gpumon.streams.base import Seekable, Stream
-from gpumon.ui.bindings import APP_BINDINGS, DEVICE_SCREENS, applies
+from gpumon.ui.bindings import APP_BINDINGS
+from gpumon.ui.keymap import check_keymap
 from gpumon.ui.messages import (
+    AcknowledgeRequested,
     EmptyCacheRequested,
     FramesArrived,
     ProbeRequested,
@@ -31,47 +37,47 @@ from gpumon.ui.messages import (
     ViewStateRequested,
     WorkloadsRefreshRequested,
 )
-from gpumon.ui.screens.alerts import AlertsScreen
 from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.screens.confirm import QuitDialog
 from gpumon.ui.screens.confirm_start import ConfirmStartDialog
-from gpumon.ui.screens.cost import CostScreen
-from gpumon.ui.screens.help import HelpScreen
+from gpumon.ui.screens.help import key_text
 from gpumon.ui.screens.overview import OverviewScreen
-from gpumon.ui.screens.run import RunScreen
-from gpumon.ui.screens.workloads import WorkloadsScreen
+from gpumon.ui.signalling import READ_ONLY, SignallingApp
 from gpumon.ui.terminal import sent_bytes
-from gpumon.ui.terminal_app import TerminalApp
-
-if TYPE_CHECKING:
-    from gpumon.operations.doctor.examination import DoctorOptions
+from gpumon.ui.terminal_notice import notice_sequence
+from gpumon.ui.widgets.table_view import TableView
 
 SEEK_SECONDS: Final = 10.0
 MIN_RUN_DRAIN_SECONDS: Final = 0.25
 """Workloads send metrics ten times a second; they are drawn less often."""
 _SILENCE_TICK_SECONDS: Final = 0.5
 _NOTICE_SECONDS: Final = 10.0
+_FREEZE_SECONDS: Final = 3.0
+"""After the start, when the modules of the first screens are imported."""
 _PROBES_DELAY_SECONDS: Final = 0.3
 """gpumon starts to search for probes this long after the first frame was drawn."""
 
 
-class GpumonApp(TerminalApp):
+class GpumonApp(SignallingApp):
     """Draws the frames of a stream, and everything else that belongs to a session.
 
     Args:
         stream: Source of the frames; started by the caller.
-        theme: A key of `THEMES`.
+        theme: Name of the theme.
         history_seconds: Length of the history of every metric.
         notice: Shown at the start.
         thresholds: The values from which on a metric raises an alert.
+        user_palettes: The colors of the user's themes.
+        columns: The columns that the configuration names, by table.
+        keymap: Keys, separated by commas, by the id or the meaning of a binding.
+        notices: How to notify the user of new alerts.
+        is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
     """
 
     TITLE = "gpumon"
     CSS_PATH = Path(__file__).with_name("gpumon.tcss")
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [*APP_BINDINGS]
-
-    doctor_options: "DoctorOptions | None" = None
-    """What the doctor checks, if not everything."""
 
     def __init__(
         self,
@@ -81,8 +87,16 @@ class GpumonApp(TerminalApp):
         *,
         notice: str = "",
         thresholds: Thresholds = DEFAULT_THRESHOLDS,
+        user_palettes: Sequence[Palette] = (),
+        columns: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        keymap: Mapping[str, str] = MappingProxyType({}),
+        notices: NotifySettings = NO_NOTICES,
+        is_read_only: bool = False,
     ) -> None:
-        super().__init__(theme)
+        super().__init__(theme, user_palettes)
+        self._user_keymap = keymap
+        self._notices = notices
+        self._tab_keys = {tab.name: tab.key for tab in TABS if not (is_read_only and tab.name == "Workloads")}
         self._notice = notice
         bells = Bells(
             frames=lambda: self._ring(FramesArrived()),
@@ -96,7 +110,13 @@ class GpumonApp(TerminalApp):
             self.open_watcher,
             history_seconds=history_seconds,
             thresholds=thresholds,
+            columns=columns,
+            notify=notices,
+            show_notice=self._notify_terminal,
+            report=lambda problem: self.notify(str(problem), severity="warning", markup=False),
+            is_read_only=is_read_only,
         )
+        self.session.signals.report = self.report_signal
         self._runs_drained_at = 0.0
         self._is_run_drain_due = False
         self._are_probes_due = False
@@ -104,10 +124,12 @@ class GpumonApp(TerminalApp):
 
     def on_mount(self) -> None:
         """Open the overview, and drain frames from now on."""
+        self._apply_keymap()
         self.push_screen(OverviewScreen())
         if self._notice:
             self.notify(self._notice, severity="warning", timeout=_NOTICE_SECONDS, markup=False)
         self.set_interval(_SILENCE_TICK_SECONDS, self.check_silence)
+        self.set_timer(_FREEZE_SECONDS, exclude_modules_from_collection)
         self.session.start()
 
     def open_watcher(self) -> Watcher:
@@ -122,7 +144,10 @@ class GpumonApp(TerminalApp):
     def drain_frames(self) -> None:
         """Apply every frame that has arrived, then draw once."""
         session = self.session
+        had_several_devices = self.has_several_devices
         session.drain_frames()
+        if self.has_several_devices != had_several_devices:
+            self.refresh_bindings()
         if isinstance(session.stream, Seekable) or not session.shown.is_paused:
             self.draw()
         if not self._are_probes_due and session.home.is_this_host and session.home.store.frame is not None:
@@ -159,16 +184,22 @@ class GpumonApp(TerminalApp):
             device_keys=frozenset().union(*(demand.device_keys for demand in demands)),
             costs=any(demand.costs for demand in demands),
             probes=any(demand.probes for demand in demands),
+            processes=any(demand.processes for demand in demands),
         )
         self.session.set_demand(demand)
         if self.is_running and isinstance(self.screen, ViewScreen) and self.screen.is_mounted:
             state = self.session.view_state(sent_bytes(self))
             if state is not None:
-                self.screen.show(state)
+                self.screen.draw(state, self._tab_keys)
 
     def check_silence(self) -> None:
         """Draw while values grow old: no frame rings a bell for that."""
         if self.session.shown.silence_seconds:
+            self.draw()
+
+    def on_key(self, event: events.Key) -> None:
+        """Count the keys after which the tour of the demo disappears."""
+        if self.session.count_tour_key(ends=event.key == "escape"):
             self.draw()
 
     # Requests of the screens
@@ -181,6 +212,11 @@ class GpumonApp(TerminalApp):
     @on(StartRequested)
     def start_workload(self, message: StartRequested) -> None:
         """Start one run for each device; the screen of a single run opens."""
+        from gpumon.ui.screens.run import RunScreen  # late: the first values must not wait for it
+
+        if self.session.is_read_only:
+            self.notify(READ_ONLY, severity="warning")
+            return
         controller, request = self.session.workloads, message.request
         controller.interpreter = request.python
         try:
@@ -204,6 +240,8 @@ class GpumonApp(TerminalApp):
     @on(RestartRequested)
     def restart_run(self, message: RestartRequested) -> None:
         """Run a workload again, and show the new run in place of the old one."""
+        from gpumon.ui.screens.run import RunScreen  # late, as in `start_workload`
+
         try:
             run = self.session.workloads.registry.start_again(message.run)
         except ValueError as refusal:
@@ -218,17 +256,38 @@ class GpumonApp(TerminalApp):
         self.session.probes.request(message.number, message.probe, message.kind, **message.options)
         self.draw()
 
+    @on(AcknowledgeRequested)
+    def acknowledge(self, message: AcknowledgeRequested) -> None:
+        """Leave an alert out of the header, or take that back."""
+        self.session.acknowledge(message.alert)
+        self.draw()
+
     @on(EmptyCacheRequested)
     def ask_to_empty_cache(self, message: EmptyCacheRequested) -> None:
         """Ask the user, or report why the process cannot be asked."""
         from gpumon.ui.screens.empty_cache import EmptyCacheDialog  # few sessions need it
 
         assert message.owner.probe is not None
-        refusal = self.session.probes.refusal(message.owner.probe)
+        refusal = READ_ONLY if self.session.is_read_only else self.session.probes.refusal(message.owner.probe)
         if refusal:
             self.notify(refusal, severity="warning", markup=False)
         else:
             self.push_screen(EmptyCacheDialog(message.owner, message.device))
+
+    @on(TableView.StateRequested)
+    def restore_table(self, message: TableView.StateRequested) -> None:
+        """Arrange a table as the user left it."""
+        tables, view = self.session.tables, message.view
+        tables.when_loaded(lambda: view.restore(tables.state(view.table_id)))
+
+    @on(TableView.StateChanged)
+    def keep_table(self, message: TableView.StateChanged) -> None:
+        """Remember how the user arranged a table."""
+
+        def report(problem: Problem) -> None:
+            self.notify(str(problem), severity="warning", markup=False)
+
+        self.session.tables.keep(message.table_id, message.state, report)
 
     # Actions
 
@@ -256,72 +315,44 @@ class GpumonApp(TerminalApp):
         except CommandError as error:
             self.notify(str(error), severity="error", markup=False)
             return
+        self.action_open_screen("gpus")  # the other screens may be about GPUs that are not shown now
         self.refresh_bindings()
         self.redraw()
 
-    def action_memory(self) -> None:
-        from gpumon.ui.screens.memory import MemoryScreen  # late, like the screens below: the first frame must not wait
-
-        key = self.screen.key if isinstance(self.screen, DEVICE_SCREENS) else None
-        if key is None:
-            self.notify("No GPU is selected.", severity="warning", markup=False)
+    async def action_ask_to_quit(self) -> None:
+        """Quit, but ask first while a workload that was started here is running."""
+        running_count = self.session.workloads.state().running_count
+        if not running_count or isinstance(self.screen, QuitDialog):
+            await self.action_quit()
         else:
-            self.push_screen(MemoryScreen(key))
-
-    def action_workloads(self) -> None:
-        self.push_screen(WorkloadsScreen())
-
-    def action_explain(self) -> None:
-        from gpumon.ui.screens.explain import ExplainScreen
-
-        self.push_screen(ExplainScreen())
-
-    def action_alerts(self) -> None:
-        self.push_screen(AlertsScreen())
-
-    def action_doctor(self) -> None:
-        from gpumon.ui.screens.doctor import DoctorScreen
-
-        self.push_screen(DoctorScreen(self.doctor_options))
-
-    def action_cost(self) -> None:
-        self.push_screen(CostScreen())
-
-    def action_help(self) -> None:
-        self.push_screen(HelpScreen(self.screen))
+            self.push_screen(QuitDialog(running_count), self._quit_if)
 
     async def action_quit(self) -> None:
         """Quit at once; the collector is asked to end in the meantime, and not waited for."""
         threading.Thread(target=self.session.close, name="gpumon-close", daemon=True).start()
         self.exit()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the keys that the stream or the screen has no use for."""
-        return self._applies(action, self.screen) and super().check_action(action, parameters)
+    async def _quit_if(self, confirmed: bool | None) -> None:
+        if confirmed:
+            await self.action_quit()
 
-    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
-        """Adds the attribute without which some SVG viewers drop the indentation of every line."""
-        svg = super().export_screenshot(title=title, simplify=simplify)
-        return svg.replace("<text ", '<text xml:space="preserve" ')
+    def _apply_keymap(self) -> None:
+        """Use the user's keys, and report those that cannot be used."""
+        if self._user_keymap:
+            keys, problems = check_keymap(self._user_keymap)
+            self.set_keymap(keys)
+            for name in self._tab_keys:
+                if name.lower() in keys:
+                    self._tab_keys[name] = key_text(keys[name.lower()].partition(",")[0])
+            for problem in problems:
+                self.notify(problem, severity="warning", timeout=_NOTICE_SECONDS, markup=False)
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette: gpumon's actions that apply to the screen below it, then Textual's."""
-        titles = set()
-        for binding in APP_BINDINGS:
-            if self._applies(binding.action, screen):
-
-                async def run(action: str = binding.action) -> None:
-                    await self.run_action(action)
-
-                title = (binding.id or binding.description).capitalize()
-                titles.add(title)
-                yield SystemCommand(title, binding.tooltip, run)
-        yield from (command for command in super().get_system_commands(screen) if command.title not in titles)
-
-    def _applies(self, action: str, screen: Screen[object]) -> bool:
-        if action == "demo" and not self.session.can_toggle_demo:
-            return False
-        return applies(action, self.session.stream, screen)
+    def _notify_terminal(self, text: str) -> None:
+        """Ring the bell of the terminal, and let it notify its user."""
+        if self._driver is not None and not self.is_headless:
+            bell, terminal, _ = self._notices
+            self._driver.write(notice_sequence(text, bell=bell, terminal=terminal, environment=os.environ))
+            self._driver.flush()
 
     def _ring(self, bell: FramesArrived | RunsChanged | ProbesChanged) -> None:
         self.post_message(bell)
@@ -349,3 +380,9 @@ class GpumonApp(TerminalApp):
             self._ring(RunsChanged())
         else:
             self.session.workloads.answer(run, confirmed=confirmed)
+
+
+def exclude_modules_from_collection() -> None:
+    """Exclude what exists from later garbage collections: visiting all modules would delay a key by 50 ms each time."""
+    gc.collect()
+    gc.freeze()

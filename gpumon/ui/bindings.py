@@ -9,22 +9,48 @@ from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.screen import Screen
 
+from gpumon.present.top_line import TABS
 from gpumon.streams.base import Adjustable, Seekable, Stream
-from gpumon.ui.screens.alerts import AlertsScreen
+from gpumon.ui.key_table import KEY_MEANINGS
 from gpumon.ui.screens.base import ViewScreen
-from gpumon.ui.screens.device import DeviceScreen
-from gpumon.ui.screens.overview import OverviewScreen
-from gpumon.ui.screens.process import ProcessScreen
+
+TERMINAL_BINDINGS: Final = (
+    Binding("y", "copy", "Copy", id="copy", tooltip="Copy the row or the text to the clipboard"),
+    Binding("S", "save", "Save", id="save", tooltip="Save the screen as a picture and as text"),
+    Binding("T", "theme", "Theme", id="theme", tooltip="Next theme"),
+    Binding("ctrl+l", "redraw", "Redraw", id="redraw", show=False, tooltip="Redraw the complete screen"),
+    Binding("ctrl+z", "suspend_process", "Suspend", id="suspend", show=False, tooltip="Suspend; resume with fg"),
+    Binding("question_mark,f1", "help", "Help", id="help", tooltip="Keys and the meaning of the columns"),
+    Binding("q", "ask_to_quit", "Quit", id="quit", tooltip="Quit; asks while a workload started here is running"),
+    Binding("ctrl+c", "quit", "Quit now", id="quit-now", show=False, tooltip="Quit without a question", priority=True),
+)
+"""The bindings of every app of gpumon."""
+
+SCREEN_BINDINGS: Final = tuple(
+    Binding(
+        ",".join(key for key, meaning in KEY_MEANINGS.items() if meaning == tab.name.lower()),
+        f"open_screen('{tab.name.lower()}')",
+        tab.name,
+        id=tab.name.lower(),
+        show=False,
+        tooltip=tab.help,
+    )
+    for tab in TABS
+)
+"""The screens with a digit; the top line shows them, not the footer."""
 
 APP_BINDINGS: Final = (
-    Binding("q,ctrl+c", "quit", "Quit", id="quit", tooltip="Quit gpumon"),
-    Binding("question_mark,f1", "help", "Help", id="help", tooltip="Keys and the meaning of the columns"),
-    Binding("m,M", "memory", "Memory", id="memory", tooltip="Memory of the GPU, and how PyTorch uses it"),
-    Binding("w", "workloads", "Workloads", id="workloads", tooltip="Run diagnostic workloads on a GPU or the CPU"),
-    Binding("a", "alerts", "Alerts", id="alerts", tooltip="Current and past alerts, and how to fix them"),
-    Binding("e", "explain", "Explain", id="explain", tooltip="Paste an error or a log: what it means, how to fix it"),
-    Binding("r", "doctor", "Doctor", id="doctor", tooltip="Check whether this host is ready for PyTorch"),
-    Binding("space,p", "pause", "Pause", id="pause", tooltip="Pause or resume; live frames still go into the history"),
+    *SCREEN_BINDINGS,
+    Binding(
+        "left_square_bracket",
+        "select_device(-1)",
+        "GPU",
+        id="previous-gpu",
+        key_display="[ ]",
+        tooltip="Previous GPU",
+    ),
+    Binding("right_square_bracket", "select_device(1)", "GPU", id="next-gpu", show=False, tooltip="Next GPU"),
+    Binding("space", "pause", "Pause", id="pause", tooltip="Pause or resume; live frames still go into the history"),
     Binding(
         "plus,equals_sign",
         "faster",
@@ -45,30 +71,21 @@ APP_BINDINGS: Final = (
         "full_stop", "forward", "10s", id="forward", key_display=",/.", tooltip="Ten seconds forward in the recording"
     ),
     Binding("comma", "rewind", "Back", id="rewind", show=False, tooltip="Ten seconds back in the recording"),
-    Binding("c", "cost", "Cost", id="cost", tooltip="CPU, memory, output and driver calls of gpumon"),
+    Binding("C", "cost", "Cost", id="cost", tooltip="CPU, memory, output and driver calls of gpumon"),
+    Binding("L", "topology", "Topology", id="topology", tooltip="Connections of the GPUs: NVLink, PCIe, NUMA, network"),
     Binding("d", "demo", "Demo", id="demo", tooltip="Play the bundled recording, or go back to live values"),
-    Binding("t", "theme", "Theme", id="theme", tooltip="Next theme: dark, light, ansi (the terminal's colors)"),
-    Binding("ctrl+l", "redraw", "Redraw", id="redraw", show=False, tooltip="Redraw the complete screen"),
-    Binding("ctrl+z", "suspend_process", "Suspend", id="suspend", show=False, tooltip="Suspend; resume with fg"),
+    *TERMINAL_BINDINGS,
 )
-
-DEVICE_SCREENS: Final = (OverviewScreen, DeviceScreen, ProcessScreen)
-"""Screens with a device, from which the memory screen can be opened."""
-_FROM_OVERVIEW: Final = {"demo", "workloads", "explain", "doctor", "cost"}
 
 
 def applies(action: str, stream: Stream, screen: Screen[Any]) -> bool:
-    """Whether an action of the app can be used with a stream and on a screen."""
+    """Whether an action of the app, without its parameters, can be used with a stream and on a screen."""
     if action in {"rewind", "forward"}:
         return isinstance(stream, Seekable)
     if action in {"faster", "slower"}:
         return isinstance(stream, (Seekable, Adjustable))
-    if action in _FROM_OVERVIEW:
-        return isinstance(screen, OverviewScreen)
-    if action == "memory":
-        return isinstance(screen, DEVICE_SCREENS)
-    if action == "alerts":
-        return isinstance(screen, ViewScreen) and not isinstance(screen, AlertsScreen)
+    if action == "select_device":
+        return isinstance(screen, ViewScreen) and screen.SELECTS_DEVICE
     return True
 
 

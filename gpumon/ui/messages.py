@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from textual.message import Message
 
-from gpumon.core.model import Device
+from gpumon.core.model import Device, Process
+from gpumon.diagnosis.alerts import Alert
 from gpumon.jobs.catalogue import WorkloadInfo
 from gpumon.jobs.interpreter import Interpreter
 from gpumon.jobs.parameters import Value
@@ -100,6 +101,26 @@ class ProbeRequested(Message):
         self.probe = probe
         self.kind = kind
         self.options = options
+
+
+class AcknowledgeRequested(Message):
+    """Leave an alert out of the header while it stands, or take that back."""
+
+    def __init__(self, alert: Alert) -> None:
+        super().__init__()
+        self.alert = alert
+
+
+class SignalRequested(Message):
+    """Ask the user which signal to send to processes.
+
+    Args:
+        processes: The processes as the screen shows them.
+    """
+
+    def __init__(self, processes: Sequence[Process]) -> None:
+        super().__init__()
+        self.processes = processes
 
 
 class EmptyCacheRequested(Message):

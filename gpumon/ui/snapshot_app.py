@@ -4,14 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 
 from gpumon.core.problems import CommandError
+from gpumon.present.palette import Palette
 from gpumon.snapshots.model import Snapshot
 from gpumon.ui import terminal
+from gpumon.ui.bindings import TERMINAL_BINDINGS
+from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.snapshot import SnapshotScreen
-from gpumon.ui.screens.snapshot_help import SnapshotHelpScreen
+from gpumon.ui.screens.snapshot_help import SNAPSHOT_LEGEND
 from gpumon.ui.screens.snapshot_reading import SnapshotReadingScreen
 from gpumon.ui.terminal_app import TerminalApp
 
@@ -21,7 +24,8 @@ class SnapshotApp(TerminalApp):
 
     Args:
         paths: One or two files.
-        theme: A key of `THEMES`.
+        theme: Name of the theme.
+        user_palettes: The colors of the user's themes.
 
     Raises:
         CommandError: A file does not exist or cannot be opened.
@@ -30,15 +34,10 @@ class SnapshotApp(TerminalApp):
     TITLE = "gpumon snapshot"
     CSS_PATH = Path(__file__).with_name("gpumon.tcss")
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark,f1", "help", "Help", id="help", tooltip="Keys and terms"),
-        Binding("q,ctrl+c", "quit", "Quit", id="quit", tooltip="Quit gpumon"),
-        Binding("t", "theme", "Theme", show=False, id="theme", tooltip="Next theme: dark, light, ansi"),
-        Binding("ctrl+z", "suspend_process", "Suspend", id="suspend", show=False, tooltip="Suspend; fg resumes gpumon"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*TERMINAL_BINDINGS]
 
-    def __init__(self, paths: Sequence[Path], theme: str = "dark") -> None:
-        super().__init__(theme)
+    def __init__(self, paths: Sequence[Path], theme: str = "dark", user_palettes: Sequence[Palette] = ()) -> None:
+        super().__init__(theme, user_palettes)
         self._reading = SnapshotReadingScreen(paths, self._show)
 
     def on_mount(self) -> None:
@@ -54,7 +53,7 @@ class SnapshotApp(TerminalApp):
         self._reading.stop()
 
     def action_help(self) -> None:
-        self.push_screen(SnapshotHelpScreen())
+        self.push_screen(HelpScreen(self.screen, SNAPSHOT_LEGEND))
 
     def _show(self, outcome: list[Snapshot] | CommandError) -> None:
         if isinstance(outcome, CommandError):
@@ -65,11 +64,11 @@ class SnapshotApp(TerminalApp):
             self.switch_screen(SnapshotScreen(shown, earlier[0] if earlier else None))
 
 
-def run(file: Path, file2: Path | None, theme: str, *, mouse: bool) -> int:
+def run(file: Path, file2: Path | None, theme: str, user_palettes: Sequence[Palette], *, mouse: bool) -> int:
     """Run the app and return the exit code.
 
     Raises:
         CommandError: A file does not exist or cannot be read.
     """
-    app = SnapshotApp([file] if file2 is None else [file, file2], theme)
+    app = SnapshotApp([file] if file2 is None else [file, file2], theme, user_palettes)
     return terminal.run(app, app.stop_reading, mouse=mouse)

@@ -81,7 +81,7 @@ def run(app: "TerminalApp", close: Callable[[], None], mouse: bool = True) -> in
     Returns:
         The exit code: 0, or 128 plus the signal that ended it.
     """
-    app.driver_class = counting(app.driver_class)
+    app.driver_class = batching(app.driver_class)
     guard = Guard(app, close)
     guard.install()
     try:
@@ -93,20 +93,31 @@ def run(app: "TerminalApp", close: Callable[[], None], mouse: bool = True) -> in
     return guard.exit_code or app.return_code or 0
 
 
-def counting(driver_class: "type[Driver]") -> "type[Driver]":
-    """A driver class that counts the bytes that it sends."""
+def batching(driver_class: "type[Driver]") -> "type[Driver]":
+    """A driver class that sends an update of the screen with one write, and counts the bytes that it sends.
 
-    class CountingDriver(driver_class):  # type: ignore[misc, valid-type]
+    Textual writes what begins an update, the update, and what ends it separately, and each write wakes a thread.
+    """
+    from textual._ansi_sequences import SYNC_END, SYNC_START  # late: commands without a screen do without Textual
+
+    class BatchingDriver(driver_class):  # type: ignore[misc, valid-type]
         """Textual's driver of this platform, with a counter."""
 
         sent_bytes = 0
+        _begun = ""
+        """What has been written of an update."""
 
         def write(self, data: str) -> None:
-            """Send and count."""
+            """Count, and send what is complete."""
             self.sent_bytes += len(data.encode("utf-8", "replace"))
+            if self._begun or data == SYNC_START:
+                self._begun += data
+                if data != SYNC_END:
+                    return
+                data, self._begun = self._begun, ""
             super().write(data)
 
-    return CountingDriver
+    return BatchingDriver
 
 
 def sent_bytes(app: "App[None]") -> int | None:

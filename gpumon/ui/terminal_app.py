@@ -1,22 +1,27 @@
-"""Common parts of gpumon's apps: themes, screenshots, redrawing, and an end that restores the terminal."""
+"""Common parts of gpumon's apps: themes, copying and saving the screen, and an end that restores the terminal."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from textual.app import App, SystemCommand
+from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
+from textual.theme import BUILTIN_THEMES
 
+from gpumon.core.units import counted
 from gpumon.jobs.results import results_file
+from gpumon.present.palette import BUILT_IN, DARK, Palette, palettes
 from gpumon.session.background import run_in_background
 from gpumon.ui import textual_fixes  # noqa: F401 - the import applies them
+from gpumon.ui.screens.base import BaseScreen
+from gpumon.ui.themes import WithoutColors, textual_theme
 
-THEMES: Final = {"dark": "textual-dark", "light": "textual-light", "ansi": "ansi-dark"}
-_UNSUPPORTED_COMMANDS: Final = {"Maximize", "Minimize", "Screenshot"}
-"""Commands of Textual's palette that do not work here, or that gpumon replaces."""
+_HIDDEN_COMMANDS: Final = {"Maximize", "Minimize", "Screenshot"}
+"""Commands of Textual's palette that do not work here, or that gpumon has itself."""
 _PALETTE_CLOSE_SECONDS: Final = 0.1
 
 
@@ -27,41 +32,77 @@ class TerminalApp(App[None]):
         failure: The exception that ended it, if there was one.
     """
 
-    def __init__(self, theme: str) -> None:
-        """Take a key of `THEMES`."""
+    def __init__(self, theme: str, user_palettes: Sequence[Palette] = ()) -> None:
+        """Show a theme by its name, built-in or one of the user's."""
         super().__init__()
         self.failure: Exception | None = None
-        self.theme = THEMES[theme]
+        self._palettes = palettes(user_palettes)
+        for palette in self._palettes.values():
+            self.register_theme(textual_theme(palette))
+        self.theme = theme
+        for name in BUILTIN_THEMES:  # they have no colors for roles, and not the contrasts that ours have
+            self.unregister_theme(name)
+        self._without_colors = WithoutColors()
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """The variables of the stylesheet while Textual still has the theme that it starts with."""
+        return textual_theme(BUILT_IN[DARK]).variables
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """No color in the theme without colors. The filters that Textual adds for NO_COLOR send shades of gray."""
+        if self.no_color:
+            return [self._without_colors]
+        return [item for item in super().get_line_filters() if not isinstance(item, (Monochrome, NoColor))]
+
+    def watch_theme(self, theme: str) -> None:
+        """Follow a change of the theme: styles of the pseudo-class ``nocolor`` belong to the theme without colors."""
+        self.no_color = not self._palettes[theme].has_colors
 
     def action_theme(self) -> None:
-        names = list(THEMES.values())
-        self.theme = names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else names[0]
+        names = list(self._palettes)
+        self.theme = names[(names.index(self.theme) + 1) % len(names)]
 
     def action_redraw(self) -> None:
         self.refresh(layout=True)
 
+    def action_copy(self) -> None:
+        screen = self.screen
+        text = screen.text_to_copy if isinstance(screen, BaseScreen) else ""
+        if not text:
+            self.notify("Nothing to copy.", severity="warning")
+            return
+        self.copy_to_clipboard(text)
+        count = text.count("\n") + 1
+        self.notify(f"Copied {counted(count, 'line')}" if count > 1 else f"Copied: {text}", markup=False)
+
+    def action_save(self) -> None:
+        name = f"gpumon-{time.strftime('%Y%m%d-%H%M%S')}"
+        save = partial(save_screen, self.export_screenshot(), screen_text(self.screen), name)
+        run_in_background(save, self._report_saved, self.call_later)
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        """Adds the attribute without which some SVG viewers drop the indentation of every line."""
+        svg = super().export_screenshot(title=title, simplify=simplify)
+        return svg.replace("<text ", '<text xml:space="preserve" ')
+
+    async def action_ask_to_quit(self) -> None:
+        """Quit; an app with workloads asks first."""
+        await self.action_quit()
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The commands of Textual's palette that work here, and gpumon's screenshot."""
-        for command in super().get_system_commands(screen):
-            if command.title not in _UNSUPPORTED_COMMANDS:
-                yield command
-        yield SystemCommand("Screenshot", "Save a picture of the screen as an SVG file", self._screenshot_soon)
+        """The commands of Textual's palette that work here."""
+        return (command for command in super().get_system_commands(screen) if command.title not in _HIDDEN_COMMANDS)
 
-    def action_screenshot(self, filename: str | None = None, path: str | None = None) -> None:
-        name = filename or f"gpumon-{time.strftime('%Y%m%d-%H%M%S')}.svg"
-        save = partial(save_screenshot, self.export_screenshot(), name, None if path is None else Path(path))
-        run_in_background(save, self._report_screenshot, self.call_later)
+    def run_after_palette(self, command: Callable[[], Awaitable[object]]) -> None:
+        """Run a command once the palette has closed."""
+        self.set_timer(_PALETTE_CLOSE_SECONDS, command)
 
-    def _screenshot_soon(self) -> None:
-        """Take the screenshot once the palette has closed."""
-        self.set_timer(_PALETTE_CLOSE_SECONDS, self.action_screenshot)
-
-    def _report_screenshot(self, result: Path | OSError) -> None:
+    def _report_saved(self, result: Path | OSError) -> None:
         if isinstance(result, OSError):
             reason = result.strerror or result
-            self.notify(f"The screenshot could not be saved: {reason}.", severity="error", markup=False)
+            self.notify(f"The screen could not be saved: {reason}.", severity="error", markup=False)
         else:
-            self.notify(f"Saved {result}", markup=False)
+            self.notify(f"Saved {result} and {result.with_suffix('.txt').name}", markup=False)
 
     def _fatal_error(self) -> None:
         """End without Textual's page-long traceback; the command line reports the failure."""
@@ -73,27 +114,36 @@ class TerminalApp(App[None]):
         self._fatal_error()
 
 
-def save_screenshot(svg: str, name: str, folder: Path | None = None) -> Path | OSError:
-    """Write a screenshot to a folder; returns the file, or why it could not be written.
+def screen_text(screen: Screen[Any]) -> str:
+    """What a screen shows, as text."""
+    strips = screen._compositor.render_strips()  # noqa: SLF001 - Textual has no public name for it
+    return "".join(f"{strip.text.rstrip()}\n" for strip in strips)
+
+
+def save_screen(svg: str, text: str, name: str, folder: Path | None = None) -> Path | OSError:
+    """Write a picture of a screen and its text to a folder; returns the picture, or why it could not be written.
 
     Args:
         svg: The picture.
-        name: Name of the file.
+        text: The text.
+        name: Name of both files, without suffix.
         folder: The folder; by default the user's folder for downloads, or gpumon's state folder if there is none.
     """
     failure = OSError("no folder")
-    for candidate in _screenshot_folders() if folder is None else (folder,):
+    for candidate in _folders() if folder is None else (folder,):
+        picture = candidate / f"{name}.svg"
         try:
             candidate.mkdir(parents=True, exist_ok=True, mode=0o700)
-            (candidate / name).write_text(svg, encoding="utf-8")
+            picture.write_text(svg, encoding="utf-8")
+            picture.with_suffix(".txt").write_text(text, encoding="utf-8")
         except OSError as error:
             failure = error
         else:
-            return candidate / name
+            return picture
     return failure
 
 
-def _screenshot_folders() -> Iterator[Path]:
+def _folders() -> Iterator[Path]:
     from platformdirs import user_downloads_path  # a requirement of Textual; late, because few sessions need it
 
     with suppress(RuntimeError):  # a user may have no home

@@ -8,11 +8,13 @@ from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 
-from textual import events
+from textual import _compositor, events
 from textual._styles_cache import StylesCache
 from textual._xterm_parser import XTermParser
 from textual.drivers import linux_driver
 from textual.keys import KEY_TO_UNICODE_NAME
+
+from gpumon.ui.partial_update import render_partial_update
 
 _UNREADABLE_KEY = "unreadable"
 """No binding has this name."""
@@ -42,3 +44,6 @@ StylesCache.get_inner_outer = staticmethod(lru_cache(1024)(_inner_outer))  # typ
 
 # Without the character of a key, the footer shows the key while a text field consumes it.
 KEY_TO_UNICODE_NAME.update(plus="PLUS SIGN", minus="HYPHEN-MINUS", slash="SOLIDUS")
+
+# Textual renders far more than the changed cells, and sends each line from the left end of its widget.
+_compositor.Compositor.render_partial_update = render_partial_update  # type: ignore[assignment, method-assign]

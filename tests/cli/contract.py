@@ -30,6 +30,10 @@ HOST: Final[Mapping[str, Types]] = {
     "memory_total_bytes": INTEGER,
     "memory_available_bytes": INTEGER,
     "uptime_seconds": NUMBER,
+    "network_receive_bytes_per_second": NUMBER,
+    "network_transmit_bytes_per_second": NUMBER,
+    "disk_read_bytes_per_second": NUMBER,
+    "disk_write_bytes_per_second": NUMBER,
     "problems": OBJECT,
 }
 DEVICE: Final[Mapping[str, Types]] = {

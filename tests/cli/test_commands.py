@@ -71,17 +71,13 @@ def test_help_names_every_command_and_the_exit_codes(no_driver: dict[str, str]) 
 
 
 def test_the_readme_lists_the_commands_that_there_are() -> None:
-    block = README.read_text().partition("## Commands")[2].split("```")[1]
-    lines = [line.split("   ")[0] for line in block.strip().splitlines()]
-    assert lines[0] == "gpumon"
-    assert {line.split()[1] for line in lines[1:]} == command_names()
-    for line in lines[1:]:
-        options = {
-            option
-            for parameter in cli.gpumon.commands[line.split()[1]].params
-            for option in (*parameter.opts, *parameter.secondary_opts)
-        }
-        assert set(re.findall(r"--\w+", line)) <= options, line
+    table = README.read_text().partition("## Commands")[2].partition("\n## ")[0]
+    listed = re.findall(r"`gpumon (\w+)([^`]*)`", table)
+    assert {name for name, _ in listed} == command_names()
+    for name, arguments in listed:
+        parameters = cli.gpumon.commands[name].params
+        options = {option for parameter in parameters for option in (*parameter.opts, *parameter.secondary_opts)}
+        assert set(re.findall(r"--[\w-]+", arguments.partition("|")[0])) <= options, name
 
 
 @pytest.mark.parametrize("command", ["", "demo", "status", "record", "replay", "export", "selftest"])
@@ -370,7 +366,7 @@ def options() -> list[tuple[str, str, str]]:
         path = () if command is cli.gpumon else (str(command.name),)
         for parameter in command.params:
             if isinstance(parameter, click.Option) and parameter.name not in {"version", "help"}:
-                words = (*path, parameter.opts[0].removeprefix("--"))
+                words = (*path, parameter.opts[0].removeprefix("--").replace("-", "_"))
                 rows.append((" ".join(path), str(parameter.name), "_".join(("GPUMON", *words)).upper()))
     return rows
 
@@ -463,7 +459,7 @@ def test_the_most_specific_theme_is_used(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], arguments: Sequence[str], theme: str
 ) -> None:
     seen: list[str] = []
-    monkeypatch.setattr(commands, "_show", lambda _stream, theme, *_: seen.append(theme))
+    monkeypatch.setattr(commands, "_show", lambda _stream, theme, *_, **__: seen.append(theme))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     for name, value in {"TERM": "xterm", **variables}.items():
         monkeypatch.setenv(name, value)

@@ -12,7 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from gpumon.cli import commands
-from gpumon.cli.config import MAX_BYTES, Config, load_config
+from gpumon.cli.config import Config, load_config
+from gpumon.cli.config_file import MAX_BYTES
+from gpumon.cli.notify_config import notify_settings
+from gpumon.session.alert_notifier import NotifySettings
 from gpumon.streams.live import LiveStream
 from tests.cli.running import GPUMON, is_one_line, run
 from tests.core.test_ownership import needs_root
@@ -79,7 +82,7 @@ def test_the_default_folder_is_in_the_home_folder(tmp_path: Path, monkeypatch: p
 
 def test_values_are_converted_as_the_options_require(write: Write) -> None:
     write(
-        'interval = 2\ntheme = "light"\nmouse = false\nhistory = "12h"\nspeed = 4\n'
+        'interval = 2\ntheme = "light"\nmouse = false\nhistory = "12h"\nspeed = 4\nread_only = true\n'
         '[record]\nanonymize = true\nduration = 60\n[run]\ndevice = ["cuda:1", "cpu"]\n[export]\ncsv = false\n'
     )
     config = load()
@@ -90,6 +93,7 @@ def test_values_are_converted_as_the_options_require(write: Write) -> None:
         "mouse": False,
         "history": 43_200.0,
         "speed": 4.0,
+        "read_only": True,
         "record": {"anonymize": True, "duration": 60.0},
         "run": {"devices": ["cuda:1", "cpu"]},
         "export": {"as_csv": False},
@@ -136,6 +140,54 @@ def test_the_former_table_of_thresholds_works_with_a_warning(write: Write) -> No
     assert config.warning == f"{file}:3: The table [health] is now called [alerts]. Rename it."
 
 
+# The look of the screens
+
+
+def test_themes_columns_and_keys(write: Write) -> None:
+    write(
+        'theme = "sea"\n[demo]\ntheme = "sand"\n[columns]\ndevices = ["memory", "name", "memory"]\n'
+        '[keymap]\nquit = "f10"\ntable.up = ["w", "up"]\n'
+        '[themes.sea]\nbase = "light"\nprimary = "#048"\n[themes.sand]\nload-high = "#ffb35c"\n'
+    )
+    config = load()
+    assert config.warning == ""
+    assert config.options == {"theme": "sea", "demo": {"theme": "sand"}}
+    sea, sand = config.appearance.palettes()
+    assert (sea.name, sea.is_dark, sea.colors["accent"]) == ("sea", False, "#004488")
+    assert (sand.is_dark, sand.colors["load-high"]) == (True, "#ffb35c")
+    assert config.appearance.columns == {"devices": ("memory", "name")}
+    assert config.appearance.keymap == {"quit": "f10", "table.up": "w,up"}
+
+
+def test_a_bad_color_leaves_the_others_of_the_theme(write: Write) -> None:
+    write('[themes.sea]\nprimary = "#048"\nwarning = 5\n')
+    assert load().appearance.themes == {"sea": {"primary": "#048"}}
+
+
+def test_a_theme_of_the_user_is_a_choice_on_the_command_line_too(write: Write) -> None:
+    file = write('[themes.sea]\nprimary = "#048"\n')
+    environment = {"XDG_CONFIG_HOME": str(file.parents[1]), "PATH": "/usr/bin:/bin"}
+    assert "[dark|light|ansi|high-contrast|mono|sea]" in run("--help", env=environment).stdout.replace("\n", "")
+    refused = run("--theme", "see", env=environment)
+    assert refused.returncode == 2
+    assert "'see' is not one of 'dark', 'light', 'ansi', 'high-contrast', 'mono', 'sea'." in refused.stderr
+    assert run("--theme", "sea", "config", env=environment).returncode == 0
+
+
+def test_a_changed_key_and_a_theme_reach_the_screen(nvml_mock: NvmlMock, write: Write) -> None:
+    file = write('theme = "sea"\n[themes.sea]\nbackground = "#0b1f2a"\n[keymap]\nquit = "f10"\nqiut = "x"\n')
+    environment = {**nvml_mock.environment(gpus=1), "XDG_CONFIG_HOME": str(file.parents[1])}
+    with Terminal((GPUMON,), env=environment, rows=30, cols=160) as terminal:
+        terminal.wait_for("did you mean quit")
+        assert b"48;2;11;31;42" in terminal.raw
+        terminal.send("q?")
+        terminal.wait_for("Cursor up")  # q no longer quits
+        terminal.send("\x1b")
+        terminal.wait_for("H200")
+        terminal.send("\x1b[21~")
+        assert terminal.wait_exit() == 0
+
+
 # Errors
 
 
@@ -172,6 +224,28 @@ def test_the_former_table_of_thresholds_works_with_a_warning(write: Write) -> No
             "alerts.idle_secs: there is no threshold 'idle_secs'",
         ),
         ("[alerts]\nidle_seconds = 5\nbusy_percent = -1\n", 3, "alerts.busy_percent: "),
+        ("themes = 5\n", 1, "themes: expected a table, not a number."),
+        ("[themes]\nsea = 5\n", 2, "themes.sea: expected a table, not a number."),
+        (
+            '[themes.sea]\nlod-high = "#048"\n',
+            2,
+            "themes.sea.lod-high: a theme has no such color; did you mean load-high?",
+        ),
+        ('[themes.sea]\nprimary = "reddish"\n', 2, "themes.sea.primary: 'reddish' is not a color such as #1a2b3c."),
+        ('[themes.sea]\nbase = "pink"\n', 2, "themes.sea.base: 'pink' is not a base; write dark or light."),
+        ('[themes.dark]\nprimary = "#048"\n', 2, "themes.dark.primary: dark is a built-in theme; choose another name."),
+        ('[themes.A_B]\nprimary = "#048"\n', 2, "themes.A_B.primary: the name of a theme consists of"),
+        ('[columns]\ndevice = ["name"]\n', 2, "columns.device: there is no such table; did you mean devices?"),
+        ('[columns]\ndevices = "name"\n', 2, "columns.devices: expected a list of column ids"),
+        ("[columns]\ndevices = []\n", 2, "columns.devices: expected a list of column ids"),
+        (
+            '[columns]\ndevices = ["name", "memry"]\n',
+            2,
+            "columns.devices: there is no column 'memry'; did you mean mem",
+        ),
+        ("[keymap]\nquit = 5\n", 2, "keymap.quit: expected a key"),
+        ('[keymap]\nquit = ["q", 5]\n', 2, "keymap.quit: expected a key"),
+        ('[keymap]\nquit = ""\n', 2, "keymap.quit: expected a key"),
     ],
 )
 def test_an_invalid_entry_is_ignored_and_reported_with_its_line(
@@ -299,7 +373,33 @@ def test_the_screen_shows_the_warning(nvml_mock: NvmlMock, write: Write) -> None
     file = write("interval = 0.2\nmouse = 3\n")
     environment = {**nvml_mock.environment(gpus=1), "XDG_CONFIG_HOME": str(file.parents[1])}
     with Terminal((GPUMON,), env=environment, rows=30, cols=160) as terminal:
-        shown = terminal.wait_for(r"(?s)every 0.2 s.*mouse: expected")
+        shown = terminal.wait_for(r"(?s)live 0.2s.*mouse: expected")
         assert str(file.parent)[:20] in shown
         terminal.send("q")
         assert terminal.wait_exit() == 0
+
+
+def test_notifications(write: Write) -> None:
+    write('[notify]\nbell = true\nterminal = "osc9"\ncommand = "notify-send \'GPU alert\'"\n')
+    config = load()
+    assert config.warning == ""
+    assert notify_settings(config.notify) == NotifySettings(True, "osc9", ("notify-send", "GPU alert"))
+    write('[notify]\ncommand = ["sh", "-c", "cat > /tmp/x"]\n')
+    assert notify_settings(load().notify).command == ("sh", "-c", "cat > /tmp/x")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("bell = 1", "notify.bell: expected true or false."),
+        ('terminal = "osc8"', "notify.terminal: expected"),
+        ("command = 5", "notify.command: expected text"),
+        ("command = [1]", "notify.command: expected text"),
+        ('command = "don\'t"', "notify.command: "),
+        ("volume = 5", "notify.volume: there is no such key."),
+    ],
+)
+def test_notifications_that_are_not_valid(write: Write, content: str, words: str) -> None:
+    write(f"[notify]\n{content}\n")
+    assert words in load().warning
+    assert load().notify == {}

@@ -12,7 +12,7 @@ import pytest
 from gpumon.cli import gpumon as commands
 from gpumon.core.frames import encode
 from gpumon.core.metrics import METRICS
-from gpumon.core.model import DeviceState
+from gpumon.core.model import HOST_RATES, DeviceState
 from gpumon.core.problems import CommandError, ExitCode
 from gpumon.operations import export as operation
 from gpumon.operations.export import export, open_replay_since, parse_since
@@ -86,6 +86,12 @@ def test_json_lines_have_a_reason_for_every_missing_value(recording: Path) -> No
         assert all(problem["code"] and problem["reason"] for problem in document["problems"].values())
 
 
+def test_rates_of_the_host_are_columns(recording: Path) -> None:
+    first = rows(recording, ["disk_read_bytes_per_second", "network_receive_bytes_per_second"])[0]
+    assert first["disk_read_bytes_per_second"] == "1200000000.0"
+    assert first["network_receive_bytes_per_second"] == "350000000.0"
+
+
 def test_an_unknown_metric_is_reported_with_the_closest_names(recording: Path, nvml_mock: NvmlMock) -> None:
     done = run("export", str(recording), "--metrics", "power_wats,temp", env=nvml_mock.environment_without_library())
     assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
@@ -99,7 +105,7 @@ def test_all_metrics_and_standard_input(recording: Path, nvml_mock: NvmlMock) ->
     done = shell(f'cat {recording} | "$@"', "export", "-", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     table = list(csv.reader(io.StringIO(done.stdout)))
-    assert table[0] == ["time_seconds", "index", "uuid", *METRICS]
+    assert table[0] == ["time_seconds", "index", "uuid", *METRICS, *HOST_RATES]
     assert len(table) == 1 + 2 * SECONDS
     done = shell(f'cat {recording} | "$@"', "export", "-", "--since", "5s", env=environment)
     assert done.returncode == ExitCode.USAGE

@@ -11,12 +11,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpumon.core.problems import CommandError
 from gpumon.operations.runs import expand_devices, visible_gpus
+from tests.builders import device
 from tests.cli.running import GPUMON, is_one_line, run
 from tests.nvml_mock import NvmlMock
 from tests.processes import is_running, tree, wait_gone
@@ -193,6 +196,22 @@ def test_an_error_is_one_line(environment: Environment, argv: list[str], code: i
     assert words in done.stderr
 
 
+@pytest.mark.parametrize("how", ["group", "command", "environment", "file"])
+def test_read_only_starts_no_workload(environment: Environment, tmp_path: Path, how: str) -> None:
+    argv = ["--read-only", "run", "count"] if how == "group" else ["run", "count"]
+    argv += ["--read-only"] if how == "command" else []
+    changes = {"GPUMON_READ_ONLY": "1"} if how == "environment" else {}
+    if how == "file":
+        (tmp_path / "mine" / "gpumon").mkdir(parents=True)
+        (tmp_path / "mine" / "gpumon" / "config.toml").write_text("read_only = true\n")
+        changes = {"XDG_CONFIG_HOME": str(tmp_path / "mine")}
+    done = run(*argv, env={**environment, **changes})
+    assert done.returncode == 2
+    assert is_one_line(done.stderr), done.stderr
+    assert "Workloads are disabled: gpumon is read-only." in done.stderr
+    assert not done.stdout
+
+
 @pytest.mark.parametrize("how", ["raised", "reported"])
 def test_why_a_workload_is_not_supported_is_printed_once(environment: Environment, how: str) -> None:
     reason = "This torch has no such function. Use another torch."
@@ -363,4 +382,8 @@ def test_devices_are_counted_as_cuda_does() -> None:
     assert visible_gpus(2, {"CUDA_VISIBLE_DEVICES": "5,0"}) == 0
     assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": ""}) == 0
     assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": "GPU-1234,GPU-5678"}) == 2
-    assert expand_devices(["cuda", "cpu", "cuda:00", "cuda:all"], lambda: 2) == ["cuda:0", "cpu", "cuda:1"]
+    two = [replace(device(0), cuda_index=1), replace(device(1), cuda_index=0)]
+    assert expand_devices(["cuda", "cpu", "cuda:00", "cuda:all"], lambda: two) == ["cuda:0", "cpu", "cuda:1"]
+    assert expand_devices(["0", "0-1", "GPU-00000001"], lambda: two) == ["cuda:1", "cuda:0"]
+    with pytest.raises(CommandError, match="CUDA does not show GPU 0"):
+        expand_devices(["0"], lambda: [device(0)])

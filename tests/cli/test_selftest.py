@@ -31,13 +31,16 @@ CHECKS = [
     "device",
     "memory",
     "process",
+    "processes",
     "cost",
+    "topology",
     "alerts",
     "help",
     "explain",
     "doctor",
     "workloads",
     "palette",
+    "digits",
     "pause",
     "pace",
     "seek",
@@ -50,7 +53,9 @@ PICTURES = {
     "metrics.svg",
     "memory.svg",
     "process.svg",
+    "processes.svg",
     "cost.svg",
+    "topology.svg",
     "alerts.svg",
     "help.svg",
     "explain.svg",
@@ -180,7 +185,7 @@ async def test_a_palette_without_screens(monkeypatch: pytest.MonkeyPatch, only: 
     only("palette")
     monkeypatch.setattr(screens, "_PALETTE_SECONDS", 0.3)
     monkeypatch.setattr(GpumonApp, "get_system_commands", lambda *_: ())
-    assert await failures(builders.frame()) == {"palette": "the command palette does not find 'memory'"}
+    assert await failures(builders.frame()) == {"palette": "the command palette does not find 'processes'"}
 
 
 async def test_an_interval_that_does_not_change(monkeypatch: pytest.MonkeyPatch, only: Callable[..., None]) -> None:
@@ -198,7 +203,7 @@ async def test_a_hang_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_rows_that_are_missing(monkeypatch: pytest.MonkeyPatch, only: Callable[..., None]) -> None:
     only("overview")
-    monkeypatch.setattr(OverviewScreen, "_show_tables", lambda *_, **__: None)
+    monkeypatch.setattr(OverviewScreen, "_show_devices", lambda *_, **__: None)
     assert (await failures(builders.frame()))["overview"] == "0 rows for 2 GPUs"
 
 

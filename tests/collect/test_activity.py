@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpumon.collect.activity import EnergyCounter, GpmCounters, ProcessShares
+from gpumon.collect.activity import EnergyCounter, GpmCounters, PcieThroughput, ProcessShares
 from gpumon.collect.calls import CallsInFlight
 from gpumon.collect.nvml import DeviceLostError, Nvml, NvmlError, ReadingError
 from gpumon.core.problems import Problem, ProblemCode
@@ -190,6 +190,18 @@ def test_energy_between_two_selections_counts(fake: FakeNvml) -> None:
     clock.now += 1000
     fake.answer(ENERGY, 500_000_000)
     assert counter.read() == {"energy_joules": 500_000}
+
+
+# PCIe rates
+
+
+@pytest.mark.parametrize(("answer", "expected"), [(0, 0), (59_600_000, 59_600_000_000), (0xFFFFFFFF, None)])
+def test_pcie_rates_are_bytes_per_second(fake: FakeNvml, answer: int, expected: float | None) -> None:
+    fake.answer("nvmlDeviceGetPcieThroughput", lambda handle, direction: answer if direction else 7)
+    rates = PcieThroughput(Nvml(library=fake), 0).read()
+    assert rates["pcie_transmit_bytes_per_second"] == 7000
+    received = rates["pcie_receive_bytes_per_second"]
+    assert code(received) is ProblemCode.INVALID_VALUE if expected is None else received == expected
 
 
 # Shares of processes

@@ -79,6 +79,9 @@ GLANCES = frozenset({
 })  # fmt: skip
 """Symbols that a busy device is asked every ten seconds."""
 
+ONCE = frozenset({"nvmlDeviceGetTotalEnergyConsumption"})
+"""Symbols that delay other calls for milliseconds and are therefore called once per device, or on demand."""
+
 LOOKED = frozenset({
     "nvmlDeviceGetTotalEnergyConsumption",
     "nvmlDeviceGetProcessUtilization",
@@ -89,6 +92,16 @@ LOOKED = frozenset({
     "nvmlGpmMetricsGet",
 })  # fmt: skip
 """Symbols that are called on demand only. Two of them delay the calls of other threads for milliseconds."""
+
+TOPOLOGY = frozenset({
+    "nvmlDeviceGetCpuAffinity",
+    "nvmlDeviceGetNumaNodeId",
+    "nvmlDeviceGetNvLinkRemotePciInfo_v2",
+    "nvmlDeviceGetTopologyCommonAncestor",
+    "nvmlDeviceGetP2PStatus",
+})  # fmt: skip
+"""Symbols that are called only to read the topology, by a process that then ends. All read tables that
+the driver made when it was loaded."""
 
 
 def log_after(path: Path, seconds: float) -> dict[str, Any]:
@@ -116,7 +129,8 @@ def test_few_calls_all_of_them_reviewed_and_none_a_setter(
     assert 0 < rate / GPUS <= CALLS_PER_GPU_SECOND
     assert late["setters"] == 0
     assert late["errors"] == first["errors"]
-    assert set(late["calls"]) <= REVIEWED | EVENTS | GLANCES
+    assert set(late["calls"]) <= REVIEWED | EVENTS | GLANCES | ONCE
+    assert [late["calls"][name] for name in ONCE] == [GPUS], "once per device"
 
 
 def test_on_demand_samples_make_only_reviewed_calls(live: Live, tmp_path: Path) -> None:

@@ -23,11 +23,11 @@ pytestmark = pytest.mark.xdist_group("clock")
 
 PARTS = {
     "power": {"power_watts", "power_limit_watts", "power_instant_watts"},
-    "temp": {"temperature_celsius", "temperature_slowdown_celsius", "temperature_memory_celsius"},
+    "temp": {f"temperature_{what}celsius" for what in ("", "slowdown_", "shutdown_", "memory_")},
     "util": {f"utilization_{unit}_percent" for unit in ("gpu", "memory", "encoder", "decoder")},
     "mem": {f"memory_{part}_bytes" for part in ("total", "used", "reserved", "free", "unattributed")}
     | {"bar1_total_bytes", "bar1_used_bytes"},
-    "clock": {f"clock_{kind}_hertz" for kind in ("sm", "sm_max", "memory", "memory_max")},
+    "clock": {f"clock_{kind}_hertz" for kind in ("sm", "sm_max", "memory", "memory_max", "video", "video_max")},
     "pcie": {"pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max", "pcie_replay_count"},
     "ecc": {f"ecc_{kind}_{since}_count" for kind in ("corrected", "uncorrected") for since in ("volatile", "aggregate")}
     | {f"remapped_rows_{what}" for what in ("correctable_count", "uncorrectable_count", "pending", "failure")},

@@ -46,7 +46,7 @@ def test_all_fields_come_from_one_call_with_room_behind_the_last() -> None:
     assert fake.count()[FIELDS] == 1
     (call,) = asked.calls
     assert call[-1] == call[-2]
-    assert len(call) == len(set(call)) + 1 == 6 + nvml.MAX_NVLINK_LINKS + 1
+    assert len(call) == len(set(call)) + 1 == 9 + nvml.MAX_NVLINK_LINKS + 1
     assert problems == {}
     assert readings["temperature_memory_celsius"] == 47
     assert readings["power_instant_watts"] == pytest.approx(598)

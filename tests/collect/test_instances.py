@@ -100,6 +100,9 @@ def test_values_that_nvml_does_not_report_for_an_instance_have_a_reason(split: S
     assert first.problems["utilization_gpu_percent"] == NOT_OF_INSTANCE
     assert first.problems["throttle_reasons"] == first.problems["mig_mode"] == NOT_OF_INSTANCE
     assert {name for name in DEVICE_ATTRIBUTES if getattr(first, name) is None} == {"mig_mode", "mig_mode_pending"}
+    assert first.processes is not None
+    assert first.processes[0].problems["sm_percent"].code is ProblemCode.NOT_SUPPORTED
+    assert "MIG" in first.processes[0].problems["sm_percent"].reason
 
 
 def test_in_mig_mode_the_instances_have_the_processes(split: Split) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,7 +28,7 @@ from gpumon.core.problems import ProblemCode
 from gpumon.streams.base import SupportsOnDemand
 from gpumon.streams.live import LiveStream
 from tests.collect.conftest import Live
-from tests.collect.fake import LOST, NOT_SUPPORTED, UNKNOWN, FakeGpm, FakeNvml
+from tests.collect.fake import LOST, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, FakeGpm, FakeNvml
 from tests.collect.proc import add_process
 from tests.collect.test_calls import log_after
 from tests.nvml_mock import NvmlMock
@@ -35,6 +36,8 @@ from tests.nvml_mock import NvmlMock
 ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
 SHARES = "nvmlDeviceGetProcessUtilization"
 SAMPLE = "nvmlGpmSampleGet"
+PCIE = "nvmlDeviceGetPcieThroughput"
+PCIE_METRICS = {"pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second"}
 
 
 class Room:
@@ -56,6 +59,20 @@ class Room:
         self.readers = [
             DeviceReader(self.api, index, ProcessTable(in_flight, proc), self.budget) for index in range(devices)
         ]
+
+    def without_counters(self, seconds: float = 0.0) -> None:
+        """Remove the GPM counters, as before Hopper; measuring one direction of PCIe takes some seconds."""
+
+        def measure(handle: int, direction: int) -> int:
+            self.now += seconds
+            return (1200, 2100)[direction]
+
+        self.gpm = FakeGpm(self.fake, supported=False)
+        self.fake.answer(PCIE, measure)
+
+    def slow_energy(self, handle: int) -> int:
+        self.now += 0.0033
+        return int(self.now * 500_000)
 
     def _sample(self, handle: int, sample: object) -> None:
         self.looks.append((self.now, handle))
@@ -83,10 +100,14 @@ def sm_percent(device: Device) -> float | None:
     return device.processes[0].sm_percent
 
 
-def test_without_a_selected_device_no_call_is_made_and_the_reason_is_shown(room: Room) -> None:
+def test_without_a_selected_device_only_the_energy_is_read_once_and_the_reason_is_shown(room: Room) -> None:
+    (device,) = room.tick()
+    assert room.fake.count()[ENERGY] == 0, "the first sweep is short"
     for _ in range(5):
         (device,) = room.tick()
-    assert not room.fake.count().keys() & {ENERGY, SHARES, SAMPLE, "nvmlGpmSampleAlloc", "nvmlGpmQueryDeviceSupport"}
+    count = room.fake.count()
+    assert not count.keys() & {SHARES, PCIE, SAMPLE, "nvmlGpmSampleAlloc", "nvmlGpmQueryDeviceSupport"}
+    assert count[ENERGY] == 1
     assert not set(ON_DEMAND_METRICS) & set(device.readings)
     assert {device.problems[metric] for metric in ON_DEMAND_METRICS} == {NOT_SELECTED, NOT_BUSY}
     assert device.problems["sm_activity_percent"] == NOT_BUSY
@@ -105,6 +126,114 @@ def test_the_second_sample_of_a_selected_device_has_all_values(room: Room) -> No
     assert not set(ON_DEMAND_METRICS) & set(second.problems)
     assert second.get("energy_joules") == 500
     assert sm_percent(second) == 0
+
+
+def test_the_sm_share_of_each_process_is_in_the_frame_while_its_device_is_selected(room: Room) -> None:
+    def shares(handle: int, seen: int) -> list[SimpleNamespace]:
+        stamp = int(time.time() * 1e6)
+        return [SimpleNamespace(pid=pid, timeStamp=stamp, smUtil=percent) for pid, percent in ((4000, 37), (4999, 60))]
+
+    room.fake.answer(SHARES, shares)
+    room.look(0)
+    for _ in range(3):
+        (device,) = room.tick()
+    assert sm_percent(device) == 37
+    room.look()
+    (device,) = room.tick()
+    assert sm_percent(device) is None
+    assert device.processes is not None
+    assert device.processes[0].problems["sm_percent"] == NOT_SELECTED
+
+
+def test_energy_counts_from_the_start_of_gpumon(tmp_path: Path) -> None:
+    room = Room(tmp_path, 3)
+    for _ in range(100):
+        room.tick()
+    assert room.fake.count()[ENERGY] == 3
+    room.look(1)
+    device = room.tick()[1]
+    assert device.get("energy_joules") == pytest.approx(500 * 99, rel=0.05)
+    assert room.readers[0].read(room.now, 0).problems["energy_joules"] == NOT_SELECTED
+
+
+def test_starting_the_energy_stays_within_the_budget(tmp_path: Path) -> None:
+    room = Room(tmp_path, 20)
+    room.fake.answer(ENERGY, room.slow_energy)
+    starts = []
+    for _ in range(400):
+        room.tick(0.1)
+        starts.append(room.fake.count()[ENERGY])
+    assert sum(starts) == 20, "each device once"
+    assert max(starts) == 1, "one in a sweep"
+
+
+def test_starting_the_energy_of_other_devices_delays_no_selected_device(tmp_path: Path) -> None:
+    room = Room(tmp_path, 20, cost=0.005)
+    room.fake.answer(ENERGY, room.slow_energy)
+    room.look(19)
+    for _ in range(300):
+        room.tick(0.1)
+    assert len(room.looks) >= 25, "once a second"
+    assert {device for _, device in room.looks} == {19}
+    assert room.fake.count()[ENERGY] >= 19 + 25
+
+
+def test_an_energy_counter_that_does_not_exist_is_not_queried_again_soon(room: Room) -> None:
+    room.fake.answer(ENERGY, NOT_SUPPORTED)
+    for _ in range(100):
+        room.tick()
+    assert room.fake.count()[ENERGY] == 1
+
+
+def test_without_counters_the_driver_measures_the_pcie_rates(room: Room) -> None:
+    room.without_counters()
+    room.tick()
+    assert room.fake.count()[PCIE] == 0
+    room.look(0)
+    for _ in range(10):
+        (device,) = room.tick()
+    assert device.get("pcie_transmit_bytes_per_second") == 1_200_000
+    assert device.get("pcie_receive_bytes_per_second") == 2_100_000
+    assert not PCIE_METRICS & set(device.problems)
+    assert device.problems["sm_activity_percent"].code is ProblemCode.NOT_SUPPORTED
+    assert device.problems["nvlink_receive_bytes_per_second"].code is ProblemCode.NOT_SUPPORTED
+    assert room.fake.count()[PCIE] == 10, "two directions, every two seconds"
+    room.look()
+    (device,) = room.tick()
+    assert device.problems["pcie_receive_bytes_per_second"] == NOT_SELECTED
+    assert room.fake.count()[PCIE] == 0
+
+
+def test_measuring_pcie_rates_delays_no_other_sample(room: Room) -> None:
+    room.without_counters(seconds=0.02)
+    room.look(0)
+    for _ in range(100):
+        room.tick(0.1)
+    count = room.fake.count()
+    assert count[SHARES] >= 9
+    assert 8 <= count[PCIE] <= 12
+
+
+def test_counters_make_measuring_superfluous(room: Room) -> None:
+    room.fake.answer(PCIE, 1200)
+    room.look(0)
+    for _ in range(5):
+        room.tick()
+    room.fake.answer(SAMPLE, UNKNOWN)
+    (device,) = room.tick()
+    assert device.problems["pcie_receive_bytes_per_second"].code is ProblemCode.UNKNOWN, "a fault that passes"
+    assert room.fake.count()[PCIE] == 0
+
+
+@pytest.mark.parametrize("failure", [NOT_SUPPORTED, UNKNOWN])
+def test_pcie_rates_that_cannot_be_measured_are_missing(room: Room, failure: Exception) -> None:
+    room.without_counters()
+    room.fake.answer(PCIE, failure)
+    room.look(0)
+    for _ in range(5):
+        (device,) = room.tick()
+    assert not PCIE_METRICS & set(device.readings)
+    assert set(device.problems) >= PCIE_METRICS
 
 
 def test_only_the_selected_device_is_sampled(tmp_path: Path) -> None:
@@ -207,7 +336,7 @@ def test_samples_are_freed_when_no_device_is_selected(room: Room) -> None:
     ("call", "missing"),
     [(SAMPLE, set(ON_DEMAND_METRICS) - {"energy_joules"}), (ENERGY, {"energy_joules"}), (SHARES, set())],
 )
-@pytest.mark.parametrize(("failure", "asked"), [(NOT_SUPPORTED, 1), (UNKNOWN, 5)])
+@pytest.mark.parametrize(("failure", "asked"), [(NOT_SUPPORTED, 1), (NO_PERMISSION, 1), (UNKNOWN, 5)])
 def test_a_source_that_fails_affects_only_its_metrics(
     room: Room, call: str, missing: set[str], failure: Exception, asked: int
 ) -> None:
@@ -380,6 +509,7 @@ def test_a_chip_without_counters_has_a_problem(live: Live) -> None:
     watched.stream.request_on_demand(["index:0"])
     device = watched.until(lambda frame: "energy_joules" in frame.devices[0].readings).devices[0]
     assert device.problems["sm_activity_percent"].code is ProblemCode.NOT_SUPPORTED
+    assert device.get("pcie_receive_bytes_per_second") is not None
 
 
 def test_slow_calls_are_made_less_often(live: Live, tmp_path: Path) -> None:

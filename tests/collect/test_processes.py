@@ -33,6 +33,7 @@ def test_facts(table: ProcessTable, tmp_path: Path) -> None:
         cpu_percent=None,
         host_memory_bytes=7 * PAGE,
         age_seconds=4000,
+        start_ticks=1000 * TICKS,
     )
 
 

@@ -56,7 +56,7 @@ def test_each_reader_has_its_period() -> None:
     count = fake.count()
     assert count[POWER] == 21
     assert count[WIDTH] == 3
-    assert count[THRESHOLD] == 1
+    assert count[THRESHOLD] == 2, "slowdown and shutdown"
     assert {reader.period for reader in READERS} == set(Period)
 
 

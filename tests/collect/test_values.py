@@ -17,6 +17,8 @@ from tests.collect.conftest import Live
 NVLINK = {"nvlink_links_count", "nvlink_bytes_per_second"}
 ECC = {name for name in METRICS if name.startswith("ecc_")}
 ROWS = {name for name in METRICS if name.startswith("remapped_rows_")}
+RETIRED = {name for name in METRICS if name.startswith("retired_pages_")}
+"""Pages are retired before compute capability 8.0."""
 BAR1 = {"bar1_total_bytes", "bar1_used_bytes"}
 
 
@@ -30,12 +32,12 @@ def missing(device: Device) -> set[str]:
 
 
 def test_every_value_of_a_healthy_host(live: Live) -> None:
-    device = live(NVML_MOCK_FAN="1").until(is_whole).devices[1]
+    device = live(NVML_MOCK_FAN="1", NVML_MOCK_CC="7.0").until(is_whole).devices[1]
     assert missing(device) == set()
     assert set(device.readings) == set(METRICS) - set(ON_DEMAND_METRICS)
     assert device.get("nvlink_bytes_per_second") == 18 * 26_562_000_000
     assert device.get("memory_bus_width_bits") == 6016
-    assert (device.compute_capability, device.vbios_version) == ("9.0", "96.00.BC.00.01")
+    assert (device.compute_capability, device.vbios_version) == ("7.0", "96.00.BC.00.01")
     assert (device.persistence_mode, device.compute_mode) == (Switch.ENABLED, ComputeMode.DEFAULT)
     assert (device.ecc_mode, device.mig_mode) == (Switch.ENABLED, Switch.DISABLED)
     assert decode(encode(Frame(0.0, 0.0, 1.0, devices=(device,)))).devices[0] == device
@@ -44,30 +46,38 @@ def test_every_value_of_a_healthy_host(live: Live) -> None:
 @pytest.mark.parametrize(
     ("category", "metrics"),
     [
-        ("ecc", ECC | ROWS | {"ecc_mode", "ecc_mode_pending"}),
+        ("ecc", ECC | ROWS | RETIRED | {"ecc_mode", "ecc_mode_pending"}),
         ("nvlink", NVLINK),
         ("fan", {"fan_percent"}),
         ("mig", {"mig_mode", "mig_mode_pending"}),
         ("nvmlDeviceGetBAR1MemoryInfo", BAR1),
-        ("fields", ECC | NVLINK | {"temperature_memory_celsius", "power_instant_watts"}),
+        ("fields", ECC | NVLINK | RETIRED | {"temperature_memory_celsius", "power_instant_watts"}),
     ],
 )
 def test_what_a_chip_does_not_have_affects_only_those_values(live: Live, category: str, metrics: set[str]) -> None:
-    devices = live(fault=f"notsupported:{category}:1", NVML_MOCK_FAN="1").until(is_whole).devices
+    devices = live(fault=f"notsupported:{category}:1", NVML_MOCK_FAN="1", NVML_MOCK_CC="7.0").until(is_whole).devices
     assert missing(devices[1]) == metrics
     assert {devices[1].problems[metric].code for metric in metrics} == {ProblemCode.NOT_SUPPORTED}
     assert missing(devices[0]) == set()
 
 
+def test_gpus_that_remap_rows_retire_no_pages(live: Live) -> None:
+    device = live(gpus=1, NVML_MOCK_FAN="1").until(is_whole).devices[0]
+    assert missing(device) == RETIRED
+    assert {(device.problems[name].code, "remap rows" in device.problems[name].reason) for name in RETIRED} == {
+        (ProblemCode.NOT_SUPPORTED, True)
+    }
+
+
 @pytest.mark.parametrize(
     ("garbage", "metrics"),
     [
-        ("fields", ECC | NVLINK | {"temperature_memory_celsius", "power_instant_watts"}),
-        ("fieldtype", ECC | NVLINK | {"temperature_memory_celsius", "power_instant_watts"}),
+        ("fields", ECC | NVLINK | RETIRED | {"temperature_memory_celsius", "power_instant_watts"}),
+        ("fieldtype", ECC | NVLINK | RETIRED | {"temperature_memory_celsius", "power_instant_watts"}),
     ],
 )
 def test_invalid_fields_are_missing(live: Live, garbage: str, metrics: set[str]) -> None:
-    device = live(gpus=1, fault=f"garbage:{garbage}", NVML_MOCK_FAN="1").until(is_whole).devices[0]
+    device = live(gpus=1, fault=f"garbage:{garbage}", NVML_MOCK_FAN="1", NVML_MOCK_CC="7.0").until(is_whole).devices[0]
     assert missing(device) >= metrics - {"nvlink_links_count"}
     assert missing(device) <= metrics
     assert {device.problems[metric].code for metric in missing(device)} == {ProblemCode.INVALID_VALUE}

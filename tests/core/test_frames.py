@@ -12,6 +12,7 @@ from gpumon.core.json_fields import TEXT_LIMIT
 from gpumon.core.metrics import METRICS, Unit
 from gpumon.core.model import (
     DEVICE_ATTRIBUTES,
+    HOST_RATES,
     ComputeMode,
     Device,
     DeviceState,
@@ -44,6 +45,7 @@ PROCESSES = st.builds(
     host_memory_bytes=COUNT,
     age_seconds=NUMBER,
     sm_percent=NUMBER,
+    start_ticks=COUNT,
     problems=PROBLEMS,
 )
 
@@ -96,6 +98,10 @@ FRAMES = st.builds(
         memory_total_bytes=COUNT,
         memory_available_bytes=COUNT,
         uptime_seconds=NUMBER,
+        network_receive_bytes_per_second=NUMBER,
+        network_transmit_bytes_per_second=NUMBER,
+        disk_read_bytes_per_second=NUMBER,
+        disk_write_bytes_per_second=NUMBER,
         problems=PROBLEMS,
     ),
     driver_version=TEXT,
@@ -274,6 +280,16 @@ def test_what_an_earlier_gpumon_did_not_know_is_missing_with_that_reason() -> No
     assert decoded.processes[0].problems == {"sm_percent": NOT_RECORDED}
     again = decode(encode(frame(devices=(decoded,)))).devices[0]
     assert again == decoded
+
+
+def test_an_earlier_recording_has_no_rates_of_the_host() -> None:
+    raw = to_document(frame())
+    for field in HOST_RATES:
+        del raw["host"][field]
+    host = decode(json.dumps(raw)).host
+    assert [getattr(host, field) for field in HOST_RATES] == [None] * 4
+    assert host.problems == dict.fromkeys(HOST_RATES, NOT_RECORDED)
+    assert decode(encode(frame(host=host))).host == host
 
 
 def test_a_reason_that_a_recording_holds_is_not_replaced() -> None:

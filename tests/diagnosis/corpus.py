@@ -81,7 +81,7 @@ def _training(seed: int) -> str:
         )
     )
     end = chance.choice(
-        ("Training finished.", "Early stopping.", "Killed", "Terminated", "Saved model.safetensors", "")
+        ("Training finished.", "Early stopping.", "Interrupted", "Terminated", "Saved model.safetensors", "")
     )
     return "\n".join([head, *noise(chance.randint(20, 60), seed), end])
 

@@ -8,9 +8,11 @@ import pytest
 from gpumon.core.model import Device, DeviceEvent, DeviceState
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.throttle_reasons import FAULT_REASONS, THROTTLE_LABELS, THROTTLE_REASONS
+from gpumon.core.xids import XID_MEANINGS
 from gpumon.diagnosis import alerts as alerts_package
 from gpumon.diagnosis.alerts import (
     ALERT_RULES,
+    OUT_OF_MEMORY,
     Alert,
     AlertHistory,
     Severity,
@@ -19,7 +21,11 @@ from gpumon.diagnosis.alerts import (
     merged_alerts,
     skipped_rules,
 )
+from gpumon.diagnosis.alerts.errors import xid_severity
 from gpumon.diagnosis.alerts.rules import plural_clause
+from gpumon.diagnosis.catalogue import BY_ID
+from gpumon.diagnosis.explain import explain_text
+from gpumon.diagnosis.known import ContextState
 from tests.builders import device, frame, process
 
 LOST = Problem(ProblemCode.GPU_LOST, "The GPU has fallen off the bus.")
@@ -167,6 +173,23 @@ def test_xids_are_told_at_once_and_explained(number: int, severity: str) -> None
     assert alert.action.strip()
 
 
+@pytest.mark.parametrize("number", [*XID_MEANINGS, 999])
+def test_a_live_xid_and_its_line_in_a_log_are_explained_alike(number: int) -> None:
+    (alert,) = check(frame(events=(DeviceEvent(device(1).key, number, 0.0, 100.0),)))
+    (match,) = explain_text(f"kernel: NVRM: Xid (PCI:0000:41:00): {number}, pid=77, name=python3, Ch 8").matches
+    assert match.error.summary in alert.detail
+    assert alert.action == f"{match.error.fixes[0].text} {match.error.fixes[0].code}".rstrip()
+
+
+@pytest.mark.parametrize("number", sorted(set(XID_MEANINGS) - {149, 154}))
+def test_the_severity_of_an_xid_fits_its_entry(number: int) -> None:
+    """An Xid is critical if the GPU needs a reset; the action of 149 and 154 is known only from the line."""
+    entry = BY_ID[f"xid-{number}"]
+    assert (entry.context is ContextState.RESET) == (xid_severity(number) is Severity.CRITICAL)
+    is_harmless = entry.context is ContextState.ALIVE or entry.is_echo
+    assert is_harmless == (xid_severity(number) is Severity.INFO)
+
+
 def test_an_xid_of_a_lost_device_is_told_beside_its_loss() -> None:
     lost = device(0, state=DeviceState.LOST, problems={"state": LOST})
     events = (DeviceEvent(lost.key, 79, 0.0, 100.0),)
@@ -263,7 +286,7 @@ def test_every_alert_has_a_clause_for_several_devices() -> None:
     assert plural_clause("xid-x") is None
 
 
-@pytest.mark.parametrize("alert_id", sorted(alert_ids() | {"xid-31"}))
+@pytest.mark.parametrize("alert_id", sorted(alert_ids() | {"xid-31", OUT_OF_MEMORY}))
 def test_every_alert_of_several_devices_is_merged(alert_id: str) -> None:
     pair = [Alert(alert_id, Severity.WARNING, f"GPU {index}", device_index=index) for index in range(2)]
     (merged,) = merged_alerts(pair)

@@ -12,8 +12,9 @@ from gpumon.diagnosis.explanation import Explanation, Match
 from gpumon.diagnosis.known import ContextState, KnownError
 from gpumon.diagnosis.match import ErrorFinder, PatternHit
 from gpumon.diagnosis.memory_cause import MemoryCause
-from gpumon.diagnosis.narrative import BlockKind, error_sections, sections
+from gpumon.diagnosis.narrative import error_sections, sections
 from gpumon.diagnosis.scan import LogBlock, blocks
+from gpumon.diagnosis.text_blocks import BlockKind
 from tests.diagnosis.corpus import noise
 from tests.diagnosis.texts import WORDINGS
 
@@ -52,7 +53,13 @@ def test_a_log_without_errors_has_no_cause() -> None:
     assert explain_text("").matches == ()
     assert explain_text("").lines == 0
     assert explain_text("all is well\n").lines == 1
-    assert [section.heading for section in sections(explain_text("all is well"))] == ["No known error in 1 line"]
+    headings = [section.heading for section in sections(explain_text("all is well"))]
+    assert headings == [
+        "No known error in 1 line",
+        "Its last lines",
+        "What to do next",
+        "What to attach to a report",
+    ]
 
 
 def test_without_timestamps_the_first_error_in_the_file_is_the_cause() -> None:
@@ -138,10 +145,27 @@ def test_a_line_belongs_to_one_error() -> None:
         assert len(ids(TRACEBACK + text.splitlines()[0])) <= 1, error_id
 
 
-def test_of_two_errors_in_a_line_the_longer_match_wins() -> None:
+def test_several_errors_in_a_line_are_listed_from_left_to_right() -> None:
     error = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (24x2 and 12x5)"
-    assert ids(f"{error} an illegal instruction was encountered") == ["shape"]
-    assert ids(f"an illegal instruction was encountered {error}") == ["shape"]
+    assert ids(f"{error} an illegal instruction was encountered") == ["shape", "illegal-instruction"]
+    assert ids(f"an illegal instruction was encountered {error}") == ["illegal-instruction", "shape"]
+    log = f"{error} an illegal instruction was encountered, again: {error}, an illegal instruction was encountered\n"
+    assert [(match.error.id, match.count) for match in explain_text(log * 3).matches] == [
+        ("shape", 3),
+        ("illegal-instruction", 3),
+    ]
+
+
+def test_several_xids_in_a_line_are_all_recognized() -> None:
+    text = " ".join(f"NVRM: Xid (PCI:0000:17:00): {number}, pid=1234, name=python, ESR" for number in (79, 13, 79))
+    assert ids(text) == ["xid-79", "xid-13"]
+
+
+def test_an_error_within_a_longer_one_is_not_counted() -> None:
+    (match,) = explain_text(OOM).matches
+    assert match.error.id == "oom"
+    rows = "\n".join(OOM[start : start + 30] for start in range(0, len(OOM), 30))
+    assert ids(rows) == ["oom"]
 
 
 def test_a_missing_space_within_a_line_is_not_a_wrapped_message() -> None:
@@ -152,8 +176,8 @@ def test_the_text_of_an_error_continues_with_the_next_lines() -> None:
     (block,) = blocks([b"before\nRuntimeError: unspecified launch failure\n  after\nend\n"])
     (hit,) = ErrorFinder(ERRORS).hits(block)
     assert hit.text == "unspecified launch failureafterend"
-    assert hit.line == "RuntimeError: unspecified launch failure"
-    assert hit.length == len("unspecified launch failure")
+    assert hit.line_match.line == "RuntimeError: unspecified launch failure"
+    assert hit.line_match.length == len("unspecified launch failure")
 
 
 def test_repeated_errors_are_counted() -> None:

@@ -7,14 +7,14 @@ from typing import Final
 
 import pytest
 
-from gpumon.diagnosis import match as match_module
-from gpumon.diagnosis import scan
+from gpumon.diagnosis import candidate, scan
+from gpumon.diagnosis.candidate import MAX_MATCH
+from gpumon.diagnosis.catalogue import ERRORS
 from gpumon.diagnosis.explain import explain, explain_text
-from gpumon.diagnosis.known import Pattern
-from gpumon.diagnosis.match import MAX_MATCH
+from gpumon.diagnosis.known import KnownError, Pattern
 from gpumon.diagnosis.patterns import dense, exact, literals, wrapped
 from gpumon.diagnosis.scan import blocks
-from tests.diagnosis.hostile import ALL_NEEDLES, PATTERNS, almost, repeated
+from tests.diagnosis.hostile import ALL_NEEDLES, almost, repeated
 from tests.diagnosis.test_catalogue import example_strings, widest_match
 from tests.diagnosis.texts import samples_of
 
@@ -23,7 +23,7 @@ OOM: Final = samples_of("oom")[0].splitlines()[0]
 LINES: Final = 5
 MAX_ATTEMPTS: Final = 50
 """Per line. The needle with the most patterns has 24."""
-every_pattern = pytest.mark.parametrize("pattern", [pytest.param(pattern, id=name) for name, pattern in PATTERNS])
+every_error = pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.id)
 
 
 class Work:
@@ -61,21 +61,22 @@ class CountingPattern:
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     counted = Work()
-    monkeypatch.setattr(match_module, "exact", counted.counting(exact))
-    monkeypatch.setattr(match_module, "wrapped", counted.counting(wrapped))
+    monkeypatch.setattr(candidate, "exact", counted.counting(exact))
+    monkeypatch.setattr(candidate, "wrapped", counted.counting(wrapped))
     return counted
 
 
-@every_pattern
-def test_what_a_pattern_matches_contains_its_literals(pattern: Pattern) -> None:
-    head, texts = literals(pattern)
-    matches = [re.search(pattern.regex, text, re.MULTILINE) for text in example_strings(pattern.regex)]
-    matched = [match[0] for match in matches if match is not None]
-    assert matched
-    for text in matched:
-        assert text.startswith(head)
-        assert all(literal in text for literal in texts)
-        assert all(dense(literal) in dense(text) for literal in texts)
+@every_error
+def test_what_a_pattern_matches_contains_its_literals(error: KnownError) -> None:
+    for pattern in error.patterns:
+        head, texts = literals(pattern)
+        matches = [re.search(pattern.regex, text, re.MULTILINE) for text in example_strings(pattern.regex)]
+        matched = [match[0] for match in matches if match is not None]
+        assert matched
+        for text in matched:
+            assert text.startswith(head)
+            assert all(literal in text for literal in texts)
+            assert all(dense(literal) in dense(text) for literal in texts)
 
 
 @pytest.mark.parametrize(
@@ -92,24 +93,29 @@ def test_the_literals_of_a_pattern(regex: str, head: str, texts: tuple[str, ...]
     assert literals(Pattern("needle", regex)) == (head, texts)
 
 
-@every_pattern
-def test_a_match_is_shorter_than_the_searched_text(pattern: Pattern) -> None:
-    assert widest_match(pattern.regex) <= MAX_MATCH
+@every_error
+def test_a_match_is_shorter_than_the_searched_text(error: KnownError) -> None:
+    for pattern in error.patterns:
+        assert widest_match(pattern.regex) <= MAX_MATCH
 
 
-@every_pattern
-def test_a_line_full_of_a_needle_is_tried_once(pattern: Pattern, work: Work) -> None:
-    line = repeated(pattern)
-    explain_text(f"{line}\n" * LINES)
-    assert work.attempts <= MAX_ATTEMPTS * LINES
-    assert work.characters <= MAX_ATTEMPTS * LINES * len(line)
+@every_error
+def test_a_line_full_of_a_needle_is_tried_once(error: KnownError, work: Work) -> None:
+    for pattern in error.patterns:
+        work.attempts = work.characters = 0
+        line = repeated(pattern)
+        explain_text(f"{line}\n" * LINES)
+        assert work.attempts <= MAX_ATTEMPTS * LINES
+        assert work.characters <= MAX_ATTEMPTS * LINES * len(line)
 
 
-@every_pattern
-def test_a_log_full_of_an_incomplete_error_is_tried_a_bounded_number_of_times(pattern: Pattern, work: Work) -> None:
-    line = almost(pattern)
-    explain_text(f"{line}\n" * 4 * LINES)
-    assert work.attempts <= 4 * LINES * 2 + MAX_ATTEMPTS * LINES
+@every_error
+def test_a_log_full_of_an_incomplete_error_is_tried_a_bounded_number_of_times(error: KnownError, work: Work) -> None:
+    for pattern in error.patterns:
+        work.attempts = work.characters = 0
+        line = almost(pattern)
+        explain_text(f"{line}\n" * 4 * LINES)
+        assert work.attempts <= 4 * LINES * 2 + MAX_ATTEMPTS * LINES
 
 
 def test_an_incomplete_xid_is_not_tried(work: Work) -> None:
@@ -150,6 +156,27 @@ def test_the_records_of_a_container_are_explained_as_their_lines() -> None:
     (match,) = explain_text(log).matches
     assert (match.error.id, match.line, match.rank) == ("oom", 3, 3)
     assert "asked_bytes" in match.values
+
+
+@pytest.mark.parametrize("width", [20, 60])
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_a_message_broken_over_several_records_is_joined(width: int, separators: tuple[str, str]) -> None:
+    rows = [OOM[start : start + width] for start in range(0, len(OOM), width)]
+    records = [{"log": f"{row}\n", "stream": "stderr", "time": "2026-11-20T12:00:01.5Z"} for row in ["step 1", *rows]]
+    (match,) = explain_text("\n".join(json.dumps(record, separators=separators) for record in records)).matches
+    assert (match.error.id, match.line) == ("oom", 2 + OOM.index("CUDA out of memory") // width)
+    assert match.memory == explain_text(OOM).matches[0].memory
+    assert match.timestamp is not None
+    kubernetes = [f"2026-11-20T12:00:01.123456789Z stderr F {row}" for row in rows]
+    (match,) = explain_text("\n".join(kubernetes)).matches
+    assert match.memory == explain_text(OOM).matches[0].memory
+
+
+@pytest.mark.parametrize(
+    "line", ['{"log":"', '{"log":1}', '{"log":"a', '{"log":"' + "[" * 100_000, '{"log":null,"log":3}']
+)
+def test_what_only_starts_like_a_record_is_a_line(line: str) -> None:
+    assert explain_text(f"{line}\n{OOM}\n").lines == 2
 
 
 def test_a_traceback_in_one_record_is_explained_as_its_lines() -> None:

@@ -72,10 +72,13 @@ def test_an_unknown_error_can_be_reported(log: Path) -> None:
     log.write_text("ValueError: no\n")
     done = run("explain", str(log), env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("No known error in 1 line\n  If the log contains")
+    assert done.stdout.startswith("ValueError: not a known error\n  > ValueError: no\n  Line 1.\n")
     assert "open an issue" in " ".join(done.stdout.split())
     empty = run("explain", "--json", "-", env=ENVIRONMENT)
-    assert (empty.returncode, json.loads(empty.stdout)) == (1, {"schema": 1, "lines": 0, "matches": []})
+    assert (empty.returncode, json.loads(empty.stdout)) == (
+        1,
+        {"schema": 1, "lines": 0, "matches": [], "unknown": None, "last_lines": []},
+    )
 
 
 @pytest.mark.parametrize(

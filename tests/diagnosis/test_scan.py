@@ -74,11 +74,14 @@ def test_colors_are_removed(escape: str) -> None:
 
 def test_lines_by_rank() -> None:
     block = single_block("start\n[rank0]: a\n[rank1]: b\ngoes on\n[rank0]: c")
-    assert [rank_lines.texts for rank_lines in block.by_rank()] == [["start"], ["a", "c"], ["b", "goes on"]]
+    lines = block.by_rank
+    assert lines.texts == ["start", "a", "c", "b", "goes on"]
+    assert list(lines.positions) == [0, 1, 4, 2, 3]
+    assert [lines.of_rank(row) for row in range(5)] == [range(1), *[range(1, 3)] * 2, *[range(3, 5)] * 2]
     assert block.ranks == [None, 0, 1, None, 0]
     assert single_block("").lines == []
     two_ranks = single_block("[rank0]: a\n[rank1]: b\n[rank0]: c")
-    assert [rank_lines.texts for rank_lines in two_ranks.by_rank()] == [["a", "c"], ["b"]]
+    assert two_ranks.by_rank.texts == ["a", "c", "b"]
 
 
 def test_invalid_utf8_is_replaced() -> None:

@@ -249,20 +249,20 @@ def test_the_cache_is_emptied_from_the_screen(tmp_path: Path) -> None:
         job.read()
         with Terminal([sys.executable, "-m", "gpumon", "--interval", "0.5"], environment, 50, 160) as terminal:
             terminal.wait_for(r"Python|python", PATIENCE)
-            terminal.send("m")
+            terminal.send("3")
             terminal.wait_for(r"tensors", PATIENCE)
             terminal.wait_for(r"fragmented", PATIENCE)
             before = sample_frame().gpus[0].get("memory_used_bytes") or 0
-            terminal.send("e")
+            terminal.send("E")
             print(terminal.wait_for(r"Empty the cache", PATIENCE))
-            terminal.send("y")
+            terminal.send("\t\r")
             screen = terminal.wait_for(r"The driver agrees", PATIENCE)
             print(screen)
-            terminal.send("n")
-            terminal.wait_for(r"tensors", PATIENCE)
-            terminal.send("s")
+            terminal.send("\x1b")
+            terminal.wait_for(r"Segments", PATIENCE)  # the footer, once the dialog has closed
+            terminal.send("\r")
             print(terminal.wait_for(r"largest hole", PATIENCE))
-            terminal.send("m")
+            terminal.send("v")
             print(terminal.wait_for(r"PyTorch CUDA memory summary", PATIENCE))
             terminal.send("q")
             assert terminal.wait_exit() == 0

@@ -198,7 +198,7 @@ def test_a_run_in_the_screen(tmp_path: Path) -> None:
     before = used_bytes()
     with Terminal([sys.executable, "-m", "gpumon"], dict(os.environ), rows=50, cols=160) as terminal:
         terminal.wait_for(r"\d+%", 30)
-        terminal.send("w")
+        terminal.send("5")
         terminal.wait_for("Purpose", 30)
         while not re.search(r"▸matmul", terminal.screen()):
             terminal.send("j")

@@ -17,6 +17,7 @@ from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import Device
 from gpumon.diagnosis.alerts import ALERT_RULES
+from gpumon.present.top_line import TABS
 from gpumon.probe.agent.allocator import Allocator
 from gpumon.ui.selftest import STEPS
 from gpumon.ui.selftest.screens import SCREEN_NAMES
@@ -45,14 +46,15 @@ def test_an_alert_needs_metrics_or_fields_of_a_device() -> None:
 
 
 def screens_of_the_app() -> set[str]:
-    """The actions of the app that open a screen."""
-    tree = ast.parse((ROOT / "gpumon/ui/app.py").read_text())
+    """The screens that a digit opens from the overview, and the actions of the app that open another one."""
+    tree = ast.parse((ROOT / "gpumon/ui/navigation.py").read_text())
     actions = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    return {
+    opening = {
         action.name.removeprefix("action_")
         for action in actions
         if action.name.startswith("action_") and "push_screen" in ast.dump(action)
     }
+    return opening - {"open_screen"} | {tab.name.lower() for tab in TABS[1:]}
 
 
 def test_the_selftest_opens_every_screen_of_the_app() -> None:

@@ -13,6 +13,7 @@ PRINT_MODULES = "import sys, {module}; print(*sorted({{name.partition('.')[0] fo
     [
         ("gpumon.cli", {"textual", "rich", "torch", "pynvml", "psutil"}),
         ("gpumon.collect.loop", {"textual", "rich", "click", "torch"}),
+        ("gpumon.api", {"textual", "rich", "click", "torch", "pynvml", "psutil"}),
         ("gpumon.streams.live", {"textual", "rich", "click", "torch", "pynvml", "psutil"}),
         ("gpumon.ui.app", {"pynvml", "psutil", "torch"}),
     ],

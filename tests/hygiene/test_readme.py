@@ -1,4 +1,4 @@
-"""What the README and the changelog promise is there: two commands to copy, pictures, keys, counts, every command."""
+"""What the README and the changelog promise is there: two commands to copy, pictures, keys, every command."""
 
 import re
 import subprocess
@@ -8,16 +8,16 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from gpumon import cli
-from gpumon.diagnosis.alerts import ALERT_RULES
-from gpumon.diagnosis.catalogue import ERRORS, xids
-from gpumon.ui.bindings import APP_BINDINGS, all_bindings
+from gpumon.ui.bindings import all_bindings
+from gpumon.ui.key_table import KEY_MEANINGS, MEANINGS, meaning_of
 from gpumon.ui.screens.help import key_text
-from tests.workloads.conftest import load_workload
+from gpumon.ui.selftest.tour import MAX_BYTES, STOPS
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 COMMANDS = [line for line in README.splitlines() if line.startswith("python3 -m venv")]
 PICTURES = re.findall(r"!\[.+?\]\((.+?)\)", README)
+MOVIE = "docs/tour.svg"
 
 
 def test_two_lines_to_copy_run_it_and_test_it() -> None:
@@ -37,8 +37,9 @@ def test_ci_runs_the_very_command_of_the_readme() -> None:
     assert 'bash -c "$test_command"' in script
 
 
-def test_there_are_pictures() -> None:
-    assert len(PICTURES) >= 2
+def test_there_are_a_moving_picture_and_four_others() -> None:
+    assert len(PICTURES) == 5
+    assert PICTURES[0] == MOVIE
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -46,9 +47,23 @@ def test_a_picture_is_a_screen_that_textual_has_saved(name: str) -> None:
     picture = ET.parse(ROOT / name).getroot()
     assert picture.tag == "{http://www.w3.org/2000/svg}svg"
     assert "rich-terminal" in picture.get("class", "")
-    text = "".join(picture.itertext())
-    assert "H200" in text
-    assert "Traceback" not in text
+    assert "H200" in "".join(picture.itertext()) or name.endswith("explain.svg"), "the demo"
+
+
+def test_one_command_makes_every_picture() -> None:
+    (command,) = re.findall(r"^gpumon selftest .*--movie.*$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    options = dict(re.findall(r"--(\w+) ([^-]\S*)", command))
+    assert options["screens"] == "docs"
+    made = {f"docs/{name}.svg" for name in options["only"].split(",")} | {options["movie"]}
+    assert made == {str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.svg")} == set(PICTURES)
+
+
+def test_the_moving_picture_moves_and_is_quick_to_load() -> None:
+    picture = (ROOT / MOVIE).read_bytes()
+    assert len(picture) < MAX_BYTES
+    assert b"@keyframes" in picture
+    assert picture.count(b'<g class="frame') == len(STOPS)
+    assert re.findall(rb"url\([^#]", picture) == [], "a page loads no other file for it"
 
 
 def test_links_lead_somewhere() -> None:
@@ -61,53 +76,37 @@ def test_the_changelog_names_every_command(command: str) -> None:
     assert re.search(rf"`{command}[` ]", (ROOT / "CHANGELOG.md").read_text())
 
 
-NUMBERS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen twenty"
-)
-
-
-def in_words(count: int) -> str:
-    """A count as the documents write it: in words up to twenty, in digits from there on."""
-    words = NUMBERS.split()
-    return words[count] if count < len(words) else str(count)
-
-
-def counts() -> dict[str, set[str]]:
-    """Every count that a document states, as a pattern with its noun, and the documents that state it."""
-    mistakes = load_workload("_kit.mistakes").MISTAKES.values()
-    all_mistakes, on_cpu = in_words(len(mistakes)), in_words(sum(mistake.on_cpu for mistake in mistakes))
-    both = {"README.md", "CHANGELOG.md"}
-    return {
-        rf"{len(ERRORS) - len(xids.ERRORS)} errors": both,
-        rf"{len(xids.ERRORS)} Xids": both,
-        rf"{in_words(len(ALERT_RULES))} alert rules": {"README.md"},
-        rf"{all_mistakes} (?:such )?errors": both,
-        rf"{on_cpu} of which also occur on the CPU": both,
-    }
-
-
-@pytest.mark.parametrize(
-    ("document", "pattern"),
-    [(document, pattern) for pattern, documents in counts().items() for document in sorted(documents)],
-)
-def test_counts_are_those_of_the_code(document: str, pattern: str) -> None:
-    text = " ".join((ROOT / document).read_text().split())
-    assert re.search(rf"\b{pattern}", text, re.IGNORECASE), f"{document} states another count"
-
-
-def test_the_table_of_keys_has_every_key_of_the_app() -> None:
+def keys_of_the_readme() -> set[str]:
+    """The keys of the README's table, as help shows them."""
     table = README.partition("| key | action |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
-    listed = {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
-    known = {key_text(key) for _, binding in all_bindings() for key in binding.key.split(",")}
-    assert listed - known <= {"ctrl+p", "tab"}, "keys of Textual"
-    missing = [item.id for item in APP_BINDINGS if item.show and key_text(item.key.split(",")[0]) not in listed]
-    assert missing == []
+    keys = {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
+    return {"escape" if key == "esc" else key for key in keys}
+
+
+def test_every_key_of_the_table_has_a_meaning() -> None:
+    assert keys_of_the_readme() - {key_text(key) for key in KEY_MEANINGS} == set()
+
+
+def test_every_meaning_that_a_key_has_is_in_the_table() -> None:
+    used = {meaning_of(binding.id or "") for _, binding in all_bindings()}
+    keys = {meaning.name: {key_text(key) for key in meaning.keys} for meaning in MEANINGS if meaning.name in used}
+    assert [name for name in keys if not keys[name] & keys_of_the_readme()] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.split()) <= 1200
+
+
+@pytest.mark.parametrize("name", list(cli.gpumon.commands))
+def test_the_table_of_commands_and_the_pages_have_every_command(name: str) -> None:
+    table = README.partition("| command | what it does |")[2].partition("\n\n")[0]
+    assert re.search(rf"`gpumon {name}[` ]", table)
+    assert any(re.search(rf"\bgpumon {name}\b", page.read_text()) for page in (ROOT / "docs").glob("*.md"))
 
 
 @pytest.mark.parametrize("document", ["README.md", "workloads/README.md"])
 def test_the_table_of_workloads_has_every_workload(document: str) -> None:
     rows = set(re.findall(r"^\| `(\w+)(?:\.py)?` \|", (ROOT / document).read_text(), re.MULTILINE))
     names = {path.stem for path in (ROOT / "workloads").glob("[!_]*.py")}
-    assert names - rows <= ({"errors"} if document == "README.md" else set()), "errors has its own paragraph"
+    assert names <= rows

@@ -4,6 +4,8 @@ typedef struct nvmlEventSet_st { u64 mask[MAXGPU]; int gen; } *nvmlEventSet_t;
 typedef struct { nvmlDevice_t device; u64 eventType, eventData; u32 gpuInstanceId, computeInstanceId; } nvmlEventData_t;
 _Static_assert(sizeof(nvmlEventData_t) == 32, "event");
 #define EVENT_XID 0x8ULL
+/* The driver blocks in the kernel; shorter sleeps would cost a client CPU time that no driver costs it. */
+#define POLL_SECONDS 0.1
 #define EVENTS_OF_AN_H200 (0x1 | 0x2 | EVENT_XID | 0x10)
 
 API nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *s) {
@@ -45,7 +47,7 @@ static nvmlReturn_t wait_for_event(nvmlEventSet_t s, nvmlEventData_t *e, u32 mil
             return NVML_SUCCESS;
         }
         left = end - now_mono();
-        if (left > 0) sleep_hard(left < 0.02 ? left : 0.02);
+        if (left > 0) sleep_hard(left < POLL_SECONDS ? left : POLL_SECONDS);
     } while (left > 0);
     return NVML_ERROR_TIMEOUT;
 }

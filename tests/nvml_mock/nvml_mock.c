@@ -114,7 +114,7 @@ struct nvmlDevice_st { int gen, idx, mig; }; /* mig: -1 = a whole GPU */
 
 static struct nvmlDevice_st g_dev[MAXGEN][MAXGPU];
 static struct nvmlDevice_st g_mig[MAXGEN][MAXGPU][MIG_MAX];
-static int g_ngpu = 8, g_nproc = 4, g_npids, g_migcount[MAXGPU], g_nan_fan = 1, g_idle, g_globallock, g_gpm = 1, g_copies, g_cc[2] = {9, 0};
+static int g_ngpu = 8, g_nproc = 4, g_npids, g_migcount[MAXGPU], g_nan_fan = 1, g_idle, g_globallock, g_gpm = 1, g_nvlink = 1, g_copies, g_cc[2] = {9, 0};
 static atomic_int g_gpm_samples, g_event_sets; /* allocated and not given back */
 static u32 g_pids[MAXPID];
 static long g_latency_us;
@@ -292,6 +292,7 @@ static void setup(void) {
     if ((e = getenv("NVML_MOCK_MEM_MIB"))) g_memtotal = strtoull(e, NULL, 10) << 20;
     if ((e = getenv("NVML_MOCK_FAN"))) g_nan_fan = !atoi(e);
     if ((e = getenv("NVML_MOCK_GPM"))) g_gpm = atoi(e);
+    if ((e = getenv("NVML_MOCK_NVLINK"))) g_nvlink = atoi(e);
     if ((e = getenv("NVML_MOCK_COPIES"))) g_copies = atoi(e);
     if ((e = getenv("NVML_MOCK_IDLE"))) g_idle = atoi(e);
     if ((e = getenv("NVML_MOCK_GLOBAL_LOCK"))) g_globallock = atoi(e);
@@ -579,7 +580,7 @@ API nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t d, u32 *v) { EN
 API nvmlReturn_t nvmlDeviceGetGpuMaxPcieLinkGeneration(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 5; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 16; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 5; return NVML_SUCCESS; }
-API nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 16; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = find_fault("narrow", NULL, d->idx) ? 8 : 16; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetPcieLinkMaxSpeed(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 32000; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetPcieSpeed(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 32000; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetPcieReplayCounter(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 0; return NVML_SUCCESS; }
@@ -743,8 +744,8 @@ API nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t d, nvmlRowRemapp
 API nvmlReturn_t nvmlDeviceGetAPIRestriction(nvmlDevice_t d, nvmlRestrictedAPI_t t, nvmlEnableState_t *v) { ENTER_DEV(d); NEED(v); (void)t; *v = 1; return NVML_SUCCESS; }
 
 /* ---------------------------------------------------------------------------- topology, NVLink */
-API nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t a, nvmlDevice_t b, nvmlGpuTopologyLevel_t *v) { ENTER_DEV(a); NEED(v && b); int n = g_cur_count(), h = n > 1 ? (n + 1) / 2 : 1; *v = a->idx == b->idx ? 0 : a->idx / h == b->idx / h ? 40 : 50; return NVML_SUCCESS; }
-API nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t a, nvmlDevice_t b, nvmlGpuP2PCapsIndex_t i, nvmlGpuP2PStatus_t *v) { ENTER_DEV(a); NEED(v && b); (void)i; *v = 0; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t a, nvmlDevice_t b, nvmlGpuTopologyLevel_t *v) { ENTER_DEV(a); NEED(v && b); int n = g_cur_count(), h = n > 1 ? (n + 1) / 2 : 1; *v = a->idx == b->idx ? 0 : a->idx / h == b->idx / h ? (g_nvlink ? 40 : 10) : 50; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t a, nvmlDevice_t b, nvmlGpuP2PCapsIndex_t i, nvmlGpuP2PStatus_t *v) { ENTER_DEV(a); NEED(v && b); (void)i; int h = (g_cur_count() + 1) / 2; *v = !g_nvlink && a->idx / h != b->idx / h; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t a, nvmlDevice_t b, int *v) { ENTER_DEV(a); NEED(v && b); *v = a->idx == b->idx; return NVML_SUCCESS; }
 static nvmlReturn_t aff(nvmlDevice_t d, u32 n, unsigned long *s) { NEED(s && n); memset(s, 0, n * sizeof *s); long c = sysconf(_SC_NPROCESSORS_ONLN); int ngpu = g_cur_count(), half = d->idx >= (ngpu + 1) / 2; long lo = half ? c / 2 : 0, hi = half ? c : (c + 1) / 2; for (long i = lo; i < hi && (u64)i / 64 < n; i++) s[i / 64] |= 1UL << (i % 64); return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t d, u32 n, unsigned long *s) { ENTER_DEV(d); return aff(d, n, s); }
@@ -755,7 +756,7 @@ API nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t d, u32 l, nvmlEnableState
 API nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t d, u32 l, u32 *v) { ENTER_DEV(d); NEED(v && l < 18); *v = 4; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t d, u32 l, nvmlNvLinkCapability_t c, u32 *v) { ENTER_DEV(d); NEED(v && l < 18); (void)c; *v = 1; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t d, u32 l, nvmlNvLinkErrorCounter_t c, u64 *v) { ENTER_DEV(d); NEED(v && l < 18); (void)c; *v = 0; return NVML_SUCCESS; }
-API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t d, u32 l, nvmlPciInfo_t *p) { ENTER_DEV(d); NEED(p && l < 18); fill_pci(200 + (int)l % 4, p); return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t d, u32 l, nvmlPciInfo_t *p) { ENTER_DEV(d); NEED(p && l < 18); if (!g_nvlink) return NVML_ERROR_NOT_SUPPORTED; fill_pci(200 + (int)l % 4, p); return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t d, u32 l, nvmlIntNvLinkDeviceType_t *v) { ENTER_DEV(d); NEED(v && l < 18); *v = 2; return NVML_SUCCESS; }
 
 /* ------------------------------------------------------------------------------- field values */
@@ -773,7 +774,11 @@ static void fv(nvmlFieldValue_t *f, int d) {
     if (id >= 1 && id <= 2) { f->value.uiVal = 1; return; }
     if (id >= 3 && id <= 28) { f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG; f->value.ullVal = id % 2 ? eccn(d, 0) : eccn(d, 1); return; }
     if (id >= 32 && id <= 59) { f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG; return; }
+    if (!g_nvlink && (id == 91 || (id >= 161 && id <= 165))) { f->nvmlReturn = NVML_ERROR_NOT_SUPPORTED; return; }
+    fault_t *down = id == 164 || id == 165 ? find_fault("linkdown", NULL, d) : NULL;
+    if (down && f->scopeId == (u32)down->value) return;
     switch (id) {
+    case 29: case 30: case 31: if (g_cc[0] >= 8) f->nvmlReturn = NVML_ERROR_NOT_SUPPORTED; else f->value.uiVal = id == 31 ? 0 : 31 - id; return; /* RETIRED_* */
     case 82: f->value.uiVal = (u32)(temp_of(d) + 8); return;                                            /* MEMORY_TEMP */
     case 83: case 191: f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG; f->value.ullVal = (u64)energy_of(d); return;
     case 90: f->nvmlReturn = NVML_ERROR_NOT_SUPPORTED; return;                                          /* as an H200 does */
@@ -783,7 +788,8 @@ static void fv(nvmlFieldValue_t *f, int d) {
     case 138: case 140: f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG; f->value.ullVal = (u64)(t * 9e6 * (1 + 0.3 * wave(d, 13, f->scopeId))) + 1000000000ULL; return;
     case 139: case 141: f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG; f->value.ullVal = (u64)(t * 8e6 * (1 + 0.3 * wave(d, 17, f->scopeId))) + 1000000000ULL; return;
     case 142: case 143: case 144: case 145: f->value.uiVal = 0; return;                                 /* REMAPPED_* */
-    case 165: f->value.uiVal = 1; return;
+    case 161: case 162: case 163: f->value.uiVal = 0; if (f->scopeId >= 18) f->nvmlReturn = NVML_ERROR_INVALID_ARGUMENT; return; /* errors of a link */
+    case 165: if (f->scopeId >= 18) f->nvmlReturn = NVML_ERROR_INVALID_ARGUMENT; else f->value.uiVal = 1; return;
     case 185: case 186: f->value.uiVal = (u32)(powr_of(d) * 1000); return;                              /* POWER_AVERAGE / INSTANT */
     case 187: f->value.uiVal = 200000; return; case 188: case 189: case 190: case 192: f->value.uiVal = 700000; return;
     case 193: f->valueType = NVML_VALUE_TYPE_SIGNED_LONG_LONG; f->value.sllVal = -5; return;

@@ -56,8 +56,11 @@ FAULTS: Final = (
 """Faults of the stand-in. Left out: NOT_SUPPORTED of metrics, which gpumon queries again only after five minutes."""
 
 _UP, _DOWN, _RIGHT, _LEFT, _PAGE_DOWN, _PAGE_UP = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[6~", "\x1b[5~"
-_ESCAPE, _ENTER, _TAB, _INTERRUPT, _REDRAW = "\x1b", "\r", "\t", "\x03", "\x0c"
-_MOVES: Final = (_UP, _DOWN, _PAGE_UP, _PAGE_DOWN, "g", "G")
+_HOME, _END, _ESCAPE, _ENTER, _TAB, _INTERRUPT = "\x1b[H", "\x1b[F", "\x1b", "\r", "\t", "\x03"
+_REDRAW = "\x0c"
+ONE_GPU: Final = " g: all GPUs "
+"""On the overview while its process table shows the selected GPU alone."""
+_MOVES: Final = (_UP, _DOWN, _PAGE_UP, _PAGE_DOWN, _HOME, _END)
 
 
 class Visit(NamedTuple):
@@ -77,17 +80,18 @@ class Visit(NamedTuple):
 
 
 VISITS: Final = (
-    Visit((), (*_MOVES, "t", _TAB), ()),
-    Visit((_ENTER,), (*_MOVES, _LEFT, _RIGHT, "z", "x", "n")),
-    Visit((_ENTER, "m"), (_UP, _DOWN, " "), (_ESCAPE, _ESCAPE)),
+    Visit((), (*_MOVES, "T", "[", "]", _TAB), ()),
+    Visit((_ENTER,), (*_MOVES, _LEFT, _RIGHT, "z", "x", "n", "[", "]")),
+    Visit((_ENTER, "c"), (_UP, _DOWN, " "), (_ESCAPE, _ESCAPE)),
     Visit((_TAB, _ENTER), _MOVES, (_ESCAPE, _TAB)),
-    Visit(("m",), (_LEFT, _RIGHT, "z", "x")),
-    Visit(("a",)),
-    Visit(("e",), (*"CUDA error", _ENTER, _TAB), quit_key=_INTERRUPT),
-    Visit(("r",), (*_MOVES, "r")),
+    Visit(("3",), ("[", "]", "z", "x")),
+    Visit(("6",)),
+    Visit(("7",), (*"CUDA error", _ENTER, _TAB), (_ESCAPE, _ESCAPE), quit_key=_INTERRUPT),
+    Visit(("8",), (*_MOVES, "r")),
     Visit(("?",), (_UP, _DOWN), quit_key=_INTERRUPT),
-    Visit(("c",)),
-    Visit(("w",)),
+    Visit(("C",)),
+    Visit(("5",)),
+    Visit(("6", "5", "8", "3"), ("1", "3", "5", "6", "8")),
     Visit((" ",), _MOVES, (" ",)),
     Visit(("d",), (*_MOVES, ",", "."), ("d",)),
 )
@@ -179,7 +183,7 @@ class Player:
     def _undo_keys(self) -> None:
         """Leave the states in which a key that came before its screen was ready has left gpumon."""
         screen = self._terminal.screen()
-        for mark, key in ((" REPLAY ", "d"), (" PAUSED ", " ")):
+        for mark, key in ((" REPLAY ", "d"), (" PAUSED ", " "), (ONE_GPU, "g")):
             if mark in screen:
                 self._press(key)
 
@@ -308,6 +312,8 @@ class Soak:
         options = ("--interval", str(self._options.interval), "--history", self._options.history)
         command = (sys.executable, "-m", "gpumon", *options)
         with Terminal(command, self._environment, rows=50, cols=160) as terminal:
+            terminal.wait_for(ONE_GPU, RECOVERY_TIMEOUT_SECONDS)
+            terminal.send("g")
             terminal.wait_for(self._complete, RECOVERY_TIMEOUT_SECONDS)
             yield terminal
 
@@ -362,9 +368,9 @@ def _environment(folder: Path, gpus: int, control: Path, pids: Sequence[int]) ->
 
 def _complete_overview(gpus: int, pids: Sequence[int]) -> str:
     """A pattern of the overview with the utilization of every GPU, and every process."""
-    rows = "".join(rf"[\s\S]*\n. +{gpu} H200 +\d+%" for gpu in range(gpus))
+    rows = "".join(rf"[\s\S]*\n. *{gpu} +[█▉▊▋▌▍▎▏░]+ +\d+%" for gpu in range(gpus))
     processes = "".join(rf"(?=[\s\S]* {pid} )" for pid in pids)
-    return rf"\A(?![\s\S]* respond)(?=.*live every){processes}{rows}"
+    return rf"\A(?![\s\S]* respond)(?=.*● live){processes}{rows}"
 
 
 def _seconds_to_exit(terminal: Terminal, key: str) -> float:

@@ -1,9 +1,10 @@
-"""CPU time of one update of the Device screen: ``python -m tests.perf.tick [--ticks N] [--size 160x50] [--still]``.
+"""CPU time of one update of a screen: ``python -m tests.perf.tick [--ticks N] [--size 160x50] [--still] [--overview]``.
 
 Runs the real app without a terminal on the bundled recording of eight GPUs, and renders to bytes as for a terminal. Two
 times are measured per tick: drawing, in which lines are built and compared, and the complete process, which decodes,
 applies, draws and renders the frame. With columns of 2 s, the charts move at every second tick; with columns of 1 s, at
-every tick. With ``--still``, only the newest column changes.
+every tick. With ``--still``, only the newest column changes. With ``--overview``, the overview is measured in place of
+the device screen.
 """
 
 import argparse
@@ -21,12 +22,13 @@ from gpumon.core.frames import decode
 from gpumon.session.view_state import ViewState
 from gpumon.streams.replay import demo_path
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.screens.device import DeviceScreen
+from gpumon.ui.screens.base import ViewScreen
 from tests.ui.fakes import FakeLive
 
 HISTORY_TICKS: Final = 600
-KEYS: Final = {2: (), 1: ("z",)}
-"""Keys to press, by the seconds per chart column."""
+DEVICE_KEYS: Final = {"device, columns of 2 s": ("enter",), "device, columns of 1 s": ("enter", "z")}
+"""Keys to press, by what is measured."""
+OVERVIEW_KEYS: Final[dict[str, tuple[str, ...]]] = {"overview": ()}
 _CLOCK: Final = re.compile(rb'"monotonic_seconds":[\d.]+')
 _START_SECONDS: Final = 1000
 _SETTLE_SECONDS: Final = 0.08
@@ -57,7 +59,7 @@ class RenderingApp(GpumonApp):
         """Textual renders to bytes only if this is False."""
         return False
 
-    def observe(self, screen: DeviceScreen) -> None:
+    def observe(self, screen: ViewScreen[None]) -> None:
         """Measure the drawing time of a screen from now on, and count the bytes sent."""
         show = screen.show
 
@@ -89,7 +91,7 @@ def _at(tick: int, line: bytes) -> bytes:
     return _CLOCK.sub(b'"monotonic_seconds":%d' % (_START_SECONDS + tick), line, count=1)
 
 
-async def measure(size: tuple[int, int], column_seconds: int, ticks: int, still: bool) -> list[TickCost]:
+async def measure(size: tuple[int, int], keys: Sequence[str], ticks: int, still: bool) -> list[TickCost]:
     """Open the screen and measure its ticks."""
     lines = recorded(still)
     stream = FakeLive()
@@ -97,9 +99,9 @@ async def measure(size: tuple[int, int], column_seconds: int, ticks: int, still:
         stream.inbox.put(decode(next(lines)))
     app = RenderingApp(stream)
     async with app.run_test(size=size) as pilot:
-        await pilot.press("enter", *KEYS[column_seconds])
+        await pilot.press(*keys)
         await pilot.pause(0.5)
-        assert isinstance(app.screen, DeviceScreen)
+        assert isinstance(app.screen, ViewScreen)
         app.observe(app.screen)
         idle = await _idle_cpu_seconds()
         gc.collect()
@@ -133,11 +135,12 @@ def main() -> None:
     parser.add_argument("--ticks", type=int, default=100, help="ticks per measurement")
     parser.add_argument("--size", default="160x50", help="COLUMNSxROWS")
     parser.add_argument("--still", action="store_true", help="use values that do not change")
+    parser.add_argument("--overview", action="store_true", help="measure the overview")
     options = parser.parse_args()
     columns, _, rows = options.size.partition("x")
-    for column_seconds in KEYS:
-        ticks = asyncio.run(measure((int(columns), int(rows)), column_seconds, options.ticks, options.still))
-        print(f"columns of {column_seconds} s             median     95th")
+    for name, keys in (OVERVIEW_KEYS if options.overview else DEVICE_KEYS).items():
+        ticks = asyncio.run(measure((int(columns), int(rows)), keys, options.ticks, options.still))
+        print(f"{name:<22}   median     95th")
         print(_report("  drawing, ms         ", [tick.drawing for tick in ticks]))
         print(_report("  complete process, ms", [tick.total for tick in ticks]))
         print(_report("  bytes               ", [float(tick.sent_bytes) for tick in ticks]))

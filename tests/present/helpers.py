@@ -24,14 +24,21 @@ def view(frame: Frame) -> ViewState:
     return ViewState(Store(), frame, (), "")
 
 
+def only_span(cell: Span | Line) -> Span:
+    """A cell of one role."""
+    assert isinstance(cell, Span)
+    return cell
+
+
 def device_cells(frame: Frame, heading: str, width: int = 200) -> list[Span]:
     """The cells of one column of the device table."""
     placed = fit_columns(DEVICE_COLUMNS, width)
     column = next(item for item in placed if item.column.title(item.width) == heading)
-    return [column.column.cell(row, column.width) for row in device_rows(view(frame))]
+    return [only_span(column.column.cell(row, column.width)) for row in device_rows(view(frame))]
 
 
 def device_texts(device: Device, columns: Sequence[Column[DeviceRow]] = DEVICE_COLUMNS) -> dict[str, str]:
     """Heading to text of one device's row."""
     (row,) = device_rows(view(builders.frame(devices=(device,))))
-    return {item.column.title(item.width): item.column.cell(row, item.width).text for item in fit_columns(columns, 200)}
+    placed = fit_columns(columns, 200)
+    return {item.column.title(item.width): only_span(item.column.cell(row, item.width)).text for item in placed}

@@ -22,7 +22,7 @@ def test_a_progress_bar_is_full_only_at_the_end() -> None:
 def test_parts_of_a_bar_differ_by_their_glyphs() -> None:
     assert stacked_bar([(5, "A"), (3, "B"), (0, "C")], 10, 10) == "AAAAABBB  "
     assert stacked_bar([(5, "A"), (0.01, "B")], 10, 10) == "AAAAAB    ", "the smallest part is visible"
-    assert stacked_bar([(50, "A"), (1, "B")], 10, 4) == "AAAA"
+    assert stacked_bar([(50, "A"), (1, "B")], 10, 4) == "AAAB", "also where the others leave no room"
     assert stacked_bar([(5, "A")], 0, 4) == "A   "
 
 

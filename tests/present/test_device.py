@@ -6,24 +6,20 @@ from gpumon.core.episodes import HistoryEventKind
 from gpumon.core.model import DeviceState
 from gpumon.core.store import DeviceHistory, Store
 from gpumon.present.device import (
-    GUTTER,
     ChartPlan,
-    axis_line,
-    chart_lines,
     event_lines,
     heading_line,
     history_entries,
     plan_charts,
     throttle_lines,
     title_text,
+    tracks_of,
 )
-from gpumon.present.metric_chart import MetricChart
-from gpumon.present.paint.line import Role, plain
+from gpumon.present.paint.area import GUTTER
+from gpumon.present.paint.line import SERIES_ROLES, Role, plain
 from gpumon.present.time_axis import TimeWindow
 from tests import builders
 from tests.present.helpers import texts
-
-POWER = "power_watts"
 
 
 def history(*reasons: tuple[str, ...]) -> DeviceHistory:
@@ -42,14 +38,16 @@ def history(*reasons: tuple[str, ...]) -> DeviceHistory:
     ("size", "requested", "plan"),
     [
         ((39, 50), 3, ChartPlan(0, 0, 0)),
-        ((80, 9), 3, ChartPlan(0, 0, 0)),
-        ((80, 10), 3, ChartPlan(1, 2, 0)),
-        ((80, 16), 3, ChartPlan(1, 6, 0)),
-        ((80, 17), 3, ChartPlan(1, 4, 1)),
-        ((80, 24), 3, ChartPlan(2, 4, 1)),
-        ((120, 30), 3, ChartPlan(3, 3, 3)),
-        ((120, 40), 4, ChartPlan(4, 3, 3)),
-        ((120, 40), 1, ChartPlan(1, 10, 3)),
+        ((80, 8), 3, ChartPlan(0, 0, 0)),
+        ((60, 9), 3, ChartPlan(1, 2, 0)),
+        ((80, 16), 3, ChartPlan(2, 4, 0)),
+        ((80, 17), 3, ChartPlan(1, 5, 1)),
+        ((80, 24), 3, ChartPlan(2, 5, 1)),
+        ((120, 30), 3, ChartPlan(3, 5, 2)),
+        ((120, 39), 3, ChartPlan(3, 8, 2)),
+        ((120, 40), 1, ChartPlan(1, 16, 2)),
+        ((160, 50), 3, ChartPlan(3, 9, 3)),
+        ((160, 50), 4, ChartPlan(4, 8, 3)),
     ],
 )
 def test_charts_share_the_screen(size: tuple[int, int], requested: int, plan: ChartPlan) -> None:
@@ -69,31 +67,16 @@ def test_a_title_has_the_state_of_a_gpu_that_does_not_respond() -> None:
     assert title_text(silent, frame) == "GPU 0  H200  CUDA 3  driver 580.95.05  UNRESPONSIVE 12s"
 
 
-def test_a_chart_has_its_value_its_range_and_its_scale() -> None:
-    store, device, window = Store(), builders.device(0), TimeWindow(104, 60, 1.0)
-    for second, watts in enumerate((200.0, 400.0, 600.04)):
-        store.apply(
-            builders.frame(monotonic_seconds=100.0 + second, devices=(builders.device(0, readings={POWER: watts}),))
-        )
-    chart = MetricChart(POWER)
-    lines = texts(chart_lines(chart, 0, device, 100))
-    assert lines == [lines[0]]
-    assert lines[0].endswith("nothing measured in the time shown ")
-    history = store.of_device(device.key)
-    assert history is not None
-    chart.draw(history.timeline, device, window, 3, 1.0)
-    lines = texts(chart_lines(chart, 0, device, 100))
-    assert lines[0].startswith(" Power  612.5 W of 700.0 W")
-    assert lines[0].endswith("  min 200.0 W  mean 400.0 W  max 600.0 W ")
-    assert [line[:GUTTER] for line in lines[1:]] == ["    700.0 W ┤", "            │", "          0 ┤"]
-    assert len(lines[0]) == 100
-    assert "min" not in texts(chart_lines(chart, 0, device, 60))[0], "left out where it has no room"
-    assert chart_lines(chart, 1, device, 100)[1][1].role is Role.MEMORY_HISTORY
-
-
-@pytest.mark.parametrize(("seconds", "label"), [(1.0, "1 s"), (30.0, "30 s"), (60.0, "1 min"), (3600.0, "1 h")])
-def test_the_axis_is_labeled_with_the_width_of_a_column(seconds: float, label: str) -> None:
-    assert plain(axis_line(TimeWindow(100, 40, seconds), 0.0)).lstrip().startswith(f"{label}/col └")
+def test_the_charts_show_this_gpu_or_those_of_the_overlay() -> None:
+    store, devices = Store(), tuple(builders.device(index) for index in range(3))
+    store.apply(builders.frame(devices=devices))
+    (alone,) = tracks_of(devices[1], (), store)
+    assert alone.device is devices[1]
+    assert alone.timeline is not None
+    assert [track.device for track in tracks_of(devices[1], devices[:1], store)] == [devices[1]], "one is no overlay"
+    both = tracks_of(devices[1], (devices[0], devices[2]), store)
+    assert [track.role for track in both] == list(SERIES_ROLES[:2])
+    assert tracks_of(builders.device(9), (), store)[0].timeline is None
 
 
 def test_a_throttle_reason_has_a_row_that_is_filled_while_it_was_active() -> None:
@@ -128,3 +111,5 @@ def test_events_stand_at_their_time_and_the_newest_has_its_text() -> None:
     assert plain(line) == "     events │" + " " * 10 + "┆    X Xid 79" + " " * 7
     (narrow,) = event_lines(quiet, TimeWindow(99, 30, 1.0))
     assert plain(narrow).endswith("┆    X    "), "no room for the text"
+    (at_cursor,) = event_lines(quiet, TimeWindow(109, 30, 1.0), 10)
+    assert plain(at_cursor).endswith("┆ a run started     ")

@@ -13,6 +13,7 @@ from gpumon.present.paint.line import Role, Span
 from gpumon.present.status_report import status_text
 from gpumon.session.view_state import ViewState
 from tests.builders import READINGS, device, frame
+from tests.present.helpers import only_span
 
 TOTAL = READINGS["memory_total_bytes"]
 
@@ -21,7 +22,7 @@ def cell(heading: str, shown: Device, thresholds: Thresholds = DEFAULT_THRESHOLD
     """A cell of the overview."""
     (row,) = device_rows(ViewState(Store(), frame(devices=(shown,)), (), "", thresholds=thresholds))
     (column,) = [column for column in DEVICE_COLUMNS if column.heading == heading]
-    return column.cell(row, 20)
+    return only_span(column.cell(row, 20))
 
 
 def alerts_of(shown: Device, thresholds: Thresholds) -> set[str]:

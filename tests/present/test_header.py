@@ -5,10 +5,10 @@ from rich.cells import cell_len
 
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.diagnosis.alerts import Alert, Severity
-from gpumon.present.header import alerts_text, banner, host_line, running_text, title_line, totals_text, versions_text
+from gpumon.present.header import banner, host_line, totals_text, versions_text
 from gpumon.present.paint.line import Role, plain
 from tests import builders
-from tests.present.helpers import texts, view
+from tests.present.helpers import texts
 from tests.present.split import split_frame
 
 WIDE = "训练模型の学習"
@@ -50,32 +50,6 @@ def test_a_frame_without_values_is_all_dashes() -> None:
     assert versions_text(builders.frame(devices=())) == "driver 580.95.05 · CUDA 13.0 · 0 GPUs"
     mixed = (builders.device(0), builders.device(1, name="NVIDIA A100"))
     assert versions_text(builders.frame(devices=mixed)).endswith("2 GPUs")
-
-
-def test_running_workloads_are_counted() -> None:
-    assert [running_text(count) for count in (0, 1, 2)] == ["", "1 workload running (w)  ", "2 workloads running (w)  "]
-
-
-# The title
-
-
-def test_alerts_above_info_are_counted_before_info() -> None:
-    assert alerts_text([info(1), alert(1)]) == "! 1 alert (a)"
-    assert alerts_text([alert(1), alert(2), info(1)], key=False) == "! 2 alerts"
-    assert alerts_text([info(1), info(2)]) == "2 info (a)"
-    assert alerts_text([]) == alerts_text([Alert("host", Severity.INFO, "About the host.")]) == ""
-
-
-def test_a_title_gives_way_to_warnings_but_not_to_info() -> None:
-    state = view(builders.frame())._replace(source="live every 1 s")
-    warned, informed = state._replace(alerts=(alert(1),)), state._replace(alerts=(info(1),))
-    assert texts([title_line("GPU 0  H200", "more", state, 60)]) == [
-        " GPU 0  H200  more                           live every 1 s "
-    ]
-    assert texts([title_line("GPU 0  H200", "more", warned, 46)]) == [" GPU 0  H200    ! 1 alert (a)  live every 1 s "]
-    assert plain(title_line("GPU 0  H200", "", warned, 42)).startswith(" GPU 0  H2… ! 1 alert (a)")
-    assert "info" in plain(title_line("GPU 0  H200", "", informed, 46))
-    assert "info" not in plain(title_line("GPU 0  H200", "", informed, 38))
 
 
 # The banner
@@ -139,15 +113,3 @@ def test_an_action_joins_its_alert_where_both_fit() -> None:
 def test_the_host_line_has_the_memory_in_use() -> None:
     (text,) = texts([host_line(builders.frame())])
     assert text == " node7  CPU  12% of 192  load 3.0 2.5 2.0  memory 1.00 TiB of 2.00 TiB  up 1d00h"
-
-
-def test_the_parts_of_a_title_stand_side_by_side_down_to_the_last_cell() -> None:
-    state = view(builders.frame())._replace(source="live")
-    assert texts([title_line("GPU 0", "more", state, 19)]) == [" GPU 0  more  live "]
-    assert texts([title_line("GPU 0", "more", state, 18)]) == [" GPU 0       live "]
-    informed = state._replace(alerts=(info(1),))
-    assert texts([title_line("GPU 0", "", informed, 24)]) == [" GPU 0 1 info (a)  live "]
-    assert texts([title_line("GPU 0", "", informed, 23)]) == [" GPU 0            live "]
-    warned = state._replace(alerts=(alert(1),))
-    assert texts([title_line("GPU 0 of node7", "", warned, 30)]) == [" GPU 0 o… ! 1 alert (a)  live "]
-    assert texts([title_line("GPU 0 of node7", "", warned, 29)]) == [" GPU 0 of node7         live "]

@@ -9,7 +9,7 @@ from gpumon.present.paint.line import (
     Line,
     Role,
     Span,
-    changed_width,
+    changed_ranges,
     clipped,
     cut,
     line,
@@ -64,18 +64,26 @@ def drawn(spans: Line) -> list[tuple[str, Role]]:
 
 
 @given(LINES, LINES)
-def test_everything_that_changed_lies_within_the_changed_width(before: Line, after: Line) -> None:
-    width = changed_width(before, after)
-    assert drawn(before)[width:] == drawn(after)[width:]
-    assert changed_width(before, before) == 0
+def test_everything_that_changed_lies_within_the_changed_ranges(before: Line, after: Line) -> None:
+    ranges = changed_ranges(before, after)
+    sent = {cell for begin, end in ranges for cell in range(begin, end)}
+    cells = zip(drawn(before), drawn(after), strict=True)
+    assert all(old == new or number in sent for number, (old, new) in enumerate(cells))
+    assert changed_ranges(before, before) == []
 
 
-def test_the_changed_width_is_no_wider_than_needed() -> None:
+def test_the_changed_ranges_are_no_wider_than_needed() -> None:
     before = line("GPU 0", Span(" 87%", Role.ACCENT), "  612 W")
     after = line("GPU 0", Span(" 88%", Role.ACCENT), "  612 W")
-    assert changed_width(before, after) == len("GPU 0 88")
-    assert changed_width(line("abc", Span("训练", Role.DIM)), line("abc", Span("训习", Role.DIM))) == 7
-    assert changed_width(line("short"), line("much longer")) == changed_width(line("much longer"), line("short")) == 11
+    assert changed_ranges(before, after) == [(7, 8)]
+    assert changed_ranges(line("abc", Span("训练", Role.DIM)), line("abc", Span("训习", Role.DIM))) == [(3, 7)]
+    assert changed_ranges(line("short"), line("much longer")) == [(0, 11)]
+    assert changed_ranges(line("much longer"), line("short")) == [(0, 5), (5, 11)]
+    longer = line(Span("███", Role.ACCENT), Span("░", Role.GRID), " 70%  same")
+    assert changed_ranges(line(Span("██", Role.ACCENT), Span("░░", Role.GRID), " 60%  same"), longer) == [
+        (0, 4),
+        (5, 6),
+    ]
 
 
 def test_adjacent_spans_of_one_role_become_one() -> None:

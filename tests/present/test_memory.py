@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gpumon.operations.memory import waterfall
-from gpumon.operations.torch_processes import owners_of
-from gpumon.present.memory import MemoryRow, bar_line, headline, memory_rows, note_lines, pane_lines, table_heading
+from gpumon.present.memory import MemoryRow, headline, memory_rows, note_lines, pane_lines, table_heading
+from gpumon.present.memory_bar import bar_line, memory_groups
 from gpumon.present.paint.line import plain, width_of
 from gpumon.present.probe_text import waiting_text
 from gpumon.probe.messages import Probe
@@ -15,15 +15,15 @@ from tests.ui.probing import BEGAN, PID, gpu, probe, statistics
 
 
 def rows_of(width: int, *probes: Probe) -> list[MemoryRow]:
-    device, known = gpu(), {item.pid: item for item in probes}
-    owners = {owner.pid: owner for owner in owners_of(device, known).owners}
-    return list(memory_rows(waterfall(device, known), owners, known, BEGAN, width))
+    known = {item.pid: item for item in probes}
+    fall = waterfall(gpu(), known)
+    return list(memory_rows(fall, memory_groups(fall, width), known, BEGAN, width))
 
 
 def test_a_process_with_a_probe_has_a_heading_and_a_row_per_part() -> None:
     rows = rows_of(120, probe(PID, statistics()))
     heading = next(row for row in rows if row.key == f"process/{PID}")
-    assert plain(heading.line).startswith(f"PID {PID}")
+    assert plain(heading.line).startswith(f"A  PID {PID}")
     assert "61.0 GiB" in plain(heading.line)
     assert {row.key for row in rows} >= {f"{PID}/allocated", f"{PID}/releasable", "/free", "5000/unprobed"}
     assert {row.pid for row in rows if row.key.startswith(f"{PID}/")} == {PID}
@@ -35,8 +35,7 @@ def test_rows_and_headings_fit_at_every_width(width: int) -> None:
     fall = waterfall(device, known)
     for row in rows_of(width, probe(PID, statistics())):
         assert width_of(plain(row.line)) <= max(width, 45)
-    assert width_of(plain(table_heading(width, fall.total_bytes))) == width
-    assert width_of(plain(bar_line(fall, width))) <= max(width, 2)
+    assert width_of(plain(table_heading(width, fall.total_bytes, width - 2))) == width
 
 
 def test_the_headline_and_the_bar_add_up() -> None:
@@ -45,7 +44,7 @@ def test_the_headline_and_the_bar_add_up() -> None:
     assert " in use" in text
     assert text.endswith(" free ")
     assert width_of(text) == 80
-    assert width_of(plain(bar_line(fall, 80)).rstrip()) == 79
+    assert width_of(plain(bar_line(memory_groups(fall, 80), fall.total_bytes, 80)).rstrip()) == 79
 
 
 def test_notes_that_are_left_out_are_counted() -> None:

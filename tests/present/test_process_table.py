@@ -9,11 +9,12 @@ from gpumon.present.paint.line import Role, Span, plain
 from gpumon.present.paint.table import fit_columns
 from gpumon.present.process_table import PROCESS_COLUMNS, process_key, process_line, process_rows
 from tests import builders
+from tests.present.helpers import only_span
 from tests.present.split import split_frame
 
 GIB = 1 << 30
 REFUSED = Problem(ProblemCode.NO_PERMISSION, "Permission denied by the driver.")
-COLUMNS = fit_columns(PROCESS_COLUMNS, 120)
+COLUMNS = fit_columns(PROCESS_COLUMNS, 138)
 
 
 def refused(index: int, problem: Problem = REFUSED) -> Device:
@@ -53,8 +54,8 @@ def test_a_process_of_which_only_the_pid_is_known() -> None:
         kinds=(ProcessKind.COMPUTE, ProcessKind.MPS),
     )
     (shown,) = (text.split() for text in lines(builders.device(processes=(process,))))
-    assert shown[:8] == ["0", "77", MISSING, "CM", MISSING, MISSING, MISSING, MISSING]
-    assert " ".join(shown[8:]) == "exited, or in another PID namespace"
+    assert shown[:9] == ["0", "77", *[MISSING] * 7]
+    assert " ".join(shown[9:]) == "exited, or in another PID namespace"
 
 
 def test_a_command_is_shown_without_the_folder_of_its_program() -> None:
@@ -70,7 +71,7 @@ def test_a_process_stands_on_its_instance() -> None:
         ("1:1", 5001),
     ]
     (column,) = (column for column in PROCESS_COLUMNS if column.heading == "GPU")
-    assert [column.cell(row, 3).text for row in rows] == ["0", "1:0", "1:1"]
+    assert [only_span(column.cell(row, 3)).text for row in rows] == ["0", "1:0", "1:1"]
 
 
 def test_a_refused_process_list_is_one_row_with_the_reason() -> None:

@@ -17,12 +17,10 @@ from gpumon.present.run import (
     error_lines,
     explainable_text,
     head_lines,
-    live_lines,
-    memory_lines,
-    result_lines,
-    timing_lines,
     title_text,
 )
+from gpumon.present.run_live import live_lines, memory_lines
+from gpumon.present.run_results import result_lines, timing_lines
 from gpumon.present.workloads import (
     EARLIER_COLUMNS,
     RUN_COLUMNS,
@@ -35,7 +33,7 @@ from gpumon.present.workloads import (
 )
 from tests import runs
 from tests.frames import HOSTILE
-from tests.present.helpers import text, texts
+from tests.present.helpers import only_span, text, texts
 
 NOW = runs.BEGAN + 12
 
@@ -172,7 +170,9 @@ def test_lines_are_drawn_for_any_width(make: Callable[[], WorkloadRun], width: i
 
 
 def run_texts(run: WorkloadRun) -> dict[str, str]:
-    return {str(column.heading): column.cell(RunRow(run, NOW), column.width + 10).text for column in RUN_COLUMNS}
+    return {
+        str(column.heading): only_span(column.cell(RunRow(run, NOW), column.width + 10)).text for column in RUN_COLUMNS
+    }
 
 
 def test_a_row_of_a_run_shows_its_progress_and_then_its_outcome() -> None:

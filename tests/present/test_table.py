@@ -12,6 +12,7 @@ from gpumon.present.paint.table import (
     Align,
     Column,
     LazyRow,
+    LazyRows,
     fit_columns,
     headings,
     row_line,
@@ -86,3 +87,28 @@ def test_a_lazy_row_is_drawn_once_and_only_when_it_is_visible() -> None:
     assert not drawn
     assert row.line is row.line
     assert drawn == [line("text")]
+
+
+def test_of_many_rows_only_those_that_are_asked_for_are_made() -> None:
+    drawn: list[int] = []
+    asked: list[int] = []
+
+    def key_of(row: int) -> str:
+        asked.append(row)
+        return f"key{row}"
+
+    def make_line(row: int) -> Line:
+        drawn.append(row)
+        return line(str(row))
+
+    rows = LazyRows(range(3000), key_of, make_line)
+    assert len(rows) == 3000
+    assert (rows[7].key, plain(rows[7].line)) == ("key7", "7")
+    assert rows[7] is rows[7]
+    assert [row.key for row in rows[10:12]] == ["key10", "key11"]
+    assert (drawn, asked) == ([7], [7, 10, 11])
+    assert rows.index_of("key2999") == 2999
+    assert rows.index_of("gone") is None
+    assert drawn == [7]
+    with pytest.raises(IndexError):
+        rows[3000]

@@ -7,7 +7,8 @@ import pytest
 from gpumon.core.problems import ProblemCode
 from gpumon.probe.messages import RequestKind
 from gpumon.session.memory_history import Series
-from gpumon.session.probe_registry import ProbeRegistry, recent_oom_files
+from gpumon.session.oom_notices import recent_oom_files
+from gpumon.session.probe_registry import ProbeRegistry
 from tests import builders
 from tests.ui.probing import BEGAN, GIB, PID, FakeWatcher, moment, probe, silent, statistics
 

@@ -80,7 +80,7 @@ def test_frames_alerts_and_probes_freeze_together(watcher: FakeWatcher) -> None:
     assert before is not None
     assert before.is_paused
     hot = builders.device(0, throttle_reasons=("hw_thermal_slowdown",), readings={"temperature_celsius": 93.0})
-    stream.put(moment(5.0, hot))
+    stream.put(moment(2.0, hot), moment(5.0, hot))
     watcher.inbox.put(probe(77, statistics(), at=BEGAN + 5))
     session.drain_frames()
     session.probes.drain()

@@ -133,7 +133,7 @@ def test_where_it_is_started_does_not_matter(real: Path, tmp_path: Path) -> None
 def test_in_a_terminal(real: Path) -> None:
     with Terminal([GPUMON, "snapshot", str(real)], os.environ, rows=40, cols=120) as terminal:
         terminal.wait_for("peak 1.88 GiB")
-        terminal.send("s")
+        terminal.send("vv")
         terminal.wait_for("87 segments, 2.00 GiB")
         terminal.send("q")
         assert terminal.wait_exit() == 0

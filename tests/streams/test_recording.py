@@ -280,7 +280,7 @@ from gpumon.core.problems import CommandError
 from gpumon.streams.recording import RecordingWriter
 from tests.builders import frame
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 writer = RecordingWriter(Path(sys.argv[1]))
 count = 0
 try:

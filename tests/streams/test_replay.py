@@ -6,13 +6,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from gpumon.core.frames import encode
 from gpumon.core.inbox import INBOX_SIZE
-from gpumon.core.model import Frame
+from gpumon.core.model import DeviceEvent, Frame
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.store import HISTORY_BUCKETS, Store
 from gpumon.streams import replay
@@ -55,10 +56,12 @@ def times(arrivals: list[Arrival]) -> list[float | None]:
 def play(tmp_path: Path) -> Iterator[Start]:
     streams = []
 
-    def start(frames: list[Frame], speed: float = FAST, paused: bool = False, repeat: bool = False) -> ReplayStream:
+    def start(
+        frames: list[Frame], speed: float = FAST, paused: bool = False, repeat: bool = False, watched: float = 0.0
+    ) -> ReplayStream:
         path = tmp_path / "day.jsonl.gz"
         path.write_bytes(gzip.compress(text(frames), 1))
-        stream = ReplayStream(path, speed=speed, repeat=repeat)
+        stream = ReplayStream(path, speed=speed, repeat=repeat, watched_seconds=watched)
         stream.set_paused(paused)
         streams.append(stream)
         stream.start()
@@ -192,17 +195,18 @@ def test_only_the_last_of_many_moves_counts(play: Start) -> None:
     wait_until(lambda: stream.position.seconds == 896.0)
 
 
-def test_repeating_it_starts_over(play: Start) -> None:
+def test_repeating_it_starts_over_and_time_goes_on(play: Start) -> None:
     stream = play(series(3), speed=1000.0, repeat=True)
     result = times(take(stream, lambda taken: len(taken) >= 8))
-    assert result[:8] == [100.0, 101.0, 102.0, None, 100.0, 101.0, 102.0, None]
+    assert result[:8] == [100.0, 101.0, 102.0, 103.0, 104.0, 105.0, 106.0, 107.0]
     assert not stream.position.ended
+    assert (stream.position.duration_seconds, stream.position.seconds <= 2) == (2.0, True)
 
 
 def test_a_recording_of_one_frame_repeats_in_its_interval(play: Start) -> None:
     stream = play(series(1), speed=50.0, repeat=True)
     started = time.monotonic()
-    take(stream, lambda taken: times(taken).count(100.0) >= 4)
+    take(stream, lambda taken: len(taken) >= 4)
     assert time.monotonic() - started >= 0.05
 
 
@@ -211,6 +215,79 @@ def test_where_recordings_were_joined_time_is_rewound(play: Start) -> None:
     result = times(take(stream, lambda _: stream.position.ended))
     assert result == [100.0, 101.0, 102.0, None, 10.0, 11.0, 12.0]
     assert stream.position.seconds == 4.0
+
+
+@pytest.mark.parametrize(("count", "start"), [(1000, 300), (101, 50), (1, 0)])
+def test_it_starts_as_if_one_had_been_watching(play: Start, count: int, start: int) -> None:
+    stream = play(series(count), paused=True, watched=300.0)
+    history = take(stream, bool)
+    assert history == series(start + 1), "all of it arrives at once, before the first draw"
+    wait_until(lambda: stream.position.seconds == start)
+    if start:
+        stream.set_paused(False)
+        assert times(take(stream, bool))[0] == 101.0 + start
+
+
+def test_a_chosen_start_has_priority(tmp_path: Path) -> None:
+    path = tmp_path / "day.jsonl"
+    path.write_bytes(text(series(500)))
+    stream = ReplayStream(path, watched_seconds=300.0)
+    stream.set_paused(True)
+    stream.seek(20.0)
+    stream.start()
+    assert take(stream, bool) == series(21)
+    stream.close()
+
+
+def test_a_long_file_is_not_searched_before_the_first_frame(play: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "_START_SCAN_BYTES", 1000)
+    stream = play(series(400), paused=True, watched=300.0)
+    assert take(stream, bool) == series(301)
+    wait_until(lambda: stream.position.duration_seconds == 399.0)
+    stream.set_paused(False)
+    assert times(take(stream, bool))[0] == 401.0, "the search for the end does not lose the next frame"
+
+
+def test_a_repeated_recording_starts_after_repetitions(play: Start) -> None:
+    stream = play(series(100), paused=True, repeat=True, watched=250.0)
+    history = take(stream, bool)
+    clock = [arrival.monotonic_seconds for arrival in history if isinstance(arrival, Frame)]
+    assert len(clock) == len(history), "time is not rewound"
+    assert clock == sorted(clock)
+    assert clock[-1] - clock[0] == pytest.approx(250, abs=2)
+    assert max(later - earlier for earlier, later in pairwise(clock)) <= 1.0
+    assert stream.position.seconds == 49.0
+    stream.set_speed(1000.0)
+    stream.set_paused(False)
+    after = times(take(stream, lambda taken: len(taken) > 200))
+    assert None not in after
+    assert after[0] == clock[-1] + 1
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_short_move_forward_keeps_the_history(play: Start, paused: bool) -> None:
+    stream = play(series(3000), speed=0.001, paused=paused)
+    moved(stream, 1000.0, 1100.0)
+    stream.seek(1010.0)
+    assert times(take(stream, lambda taken: len(taken) == 10)) == [*range(1101, 1111)]
+    wait_until(lambda: stream.position.seconds == 1010.0)
+    stream.seek(1010.5)
+    wait_until(lambda: stream.position.seconds == 1010.5)
+    stream.seek(1011.5)
+    assert times(take(stream, bool)) == [1111.0]
+    assert moved(stream, 1001.0, 1101.0)[:2] == [None, 381.0]
+
+
+def test_alerts_and_events_of_repetitions_are_not_in_the_future(play: Start) -> None:
+    event = DeviceEvent(device().key, 79, 1_800_000_000.0, 101.0)
+    frames = [*series(1), frame(monotonic_seconds=101.0, events=(event,)), *series(1, start=102.0)]
+    stream = play(frames, speed=1000.0, repeat=True)
+    arrivals = take(stream, lambda taken: len(taken) >= 9)
+    events = [(arrival, event) for arrival in arrivals if isinstance(arrival, Frame) for event in arrival.events]
+    assert len(events) >= 2
+    for arrival, event in events:
+        assert event.monotonic_seconds == arrival.monotonic_seconds
+        assert event.time_seconds == arrival.time_seconds
 
 
 def test_damage_is_told_and_passed_over(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpumon.session.frame_session import FrameSession
 from gpumon.ui.app import GpumonApp
 from tests.ui.probing import FakeWatcher
 from tests.ui.training import Training
@@ -18,3 +19,10 @@ def watcher(monkeypatch: pytest.MonkeyPatch) -> FakeWatcher:
 @pytest.fixture
 def training(watcher: FakeWatcher) -> Training:
     return Training(watcher)
+
+
+@pytest.fixture(autouse=True)
+def steady(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep "silent 3s" out of pictures, however slow the test is: fake streams send only what a test puts in."""
+    if "snap_compare" in request.fixturenames:
+        monkeypatch.setattr(FrameSession, "silence_seconds", 0.0)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from textual.app import App
 from textual.geometry import Region
 from textual.widget import Widget
 
@@ -78,7 +79,7 @@ def app_on(stream: FakeStream, theme: str = "dark") -> GpumonApp:
     return GpumonApp(stream, theme=theme)
 
 
-def screen_lines(app: GpumonApp) -> list[str]:
+def screen_lines(app: App[Any]) -> list[str]:
     """What the screen on top shows, without colors."""
     return [strip.text for strip in app.screen._compositor.render_strips()]
 

@@ -1,5 +1,6 @@
 """The alerts screen, the alerts in the title of every other screen, and the marks in a device's history."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -9,16 +10,19 @@ from textual.pilot import Pilot
 from gpumon.core.episodes import HistoryEventKind
 from gpumon.core.model import DeviceEvent, DeviceState, Frame
 from gpumon.diagnosis.alerts import ALERT_RULES, DEFAULT_THRESHOLDS, Alert, Severity, Thresholds
+from gpumon.diagnosis.alerts.model import AlertFinding
 from gpumon.present import alerts as present_alerts
 from gpumon.present import header
-from gpumon.present.paint.line import Role, plain
+from gpumon.present.paint.line import Line, Role, plain
 from gpumon.present.status_report import status_text
+from gpumon.present.top_line import top_line
 from gpumon.session.frame_session import FrameSession
 from gpumon.session.view_state import ViewState
 from gpumon.streams.base import Discontinuity
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.alerts import AlertsScreen
 from gpumon.ui.screens.device import DeviceScreen
+from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from tests import builders
 from tests.frames import HOSTILE, hostile, machine
@@ -125,31 +129,145 @@ def test_the_feed_takes_thresholds() -> None:
     }
 
 
-# The line on every screen
+# What is above every screen
 
 
-def test_notes_are_counted_in_the_title_and_warnings_are_alerts() -> None:
-    note = Alert("power_cap", Severity.INFO, "Fine.", device_key="a", device_index=0)
-    bad = Alert("pcie_replays", Severity.WARNING, "Bad.", device_key="a", device_index=0)
-    waiting = Alert("waiting", Severity.INFO, "Waiting.")
-    assert header.alerts_text([]) == header.alerts_text([waiting]) == ""
-    assert header.alerts_text([note]) == "1 info (a)"
-    assert header.alerts_text([note, note, waiting]) == "2 info (a)"
-    assert header.alerts_text([bad, note]) == "! 1 alert (a)"
-    assert header.alerts_text([bad, bad, note]) == "! 2 alerts (a)"
+def top_text(view: ViewState, width: int = 120) -> str:
+    return plain(top_line(view, "GPUs", width)[0])
 
 
-def test_a_narrow_title_drops_notes_and_keeps_warnings() -> None:
-    noted = ViewState(
-        session_of().store, MINUTES[0], (Alert("a", Severity.INFO, "", device_key="k"),), "live every 1 s"
+def test_only_warnings_that_nobody_acknowledged_are_counted() -> None:
+    info = Alert("power_cap", Severity.INFO, "Fine.", device_key="a", device_index=0)
+    warning = Alert("pcie_replays", Severity.WARNING, "Bad.", device_key="a", device_index=0)
+    view = view_of(machine())
+    for alerts, count in (((), 0), ((info,), 0), ((info, warning), 1), ((warning, warning), 2)):
+        for width in (60, 80, 120):
+            assert (f"●{count}" in top_text(view._replace(alerts=alerts), width)) is (count > 0)
+    acknowledged = replace(warning, is_acknowledged=True)
+    assert "Alerts ●" not in top_text(view._replace(alerts=(acknowledged, info)))
+    assert header.banner([acknowledged, info], 80, 3, 0.0) == []
+
+
+# Acknowledging
+
+
+def hot(second: float, *reasons: str) -> Frame:
+    return builders.frame(
+        devices=(builders.device(0, throttle_reasons=reasons),),
+        monotonic_seconds=100.0 + second,
+        time_seconds=BEGIN + second,
     )
-    warned = noted._replace(alerts=(Alert("a", Severity.WARNING, "", device_key="k"),))
-    for width in range(20, 120):
-        for view in (noted, warned):
-            assert cell_len(plain(header.title_line("gpumon  driver 580.95.05 · CUDA 13.0", "", view, width))) == width
-        assert ("! 1 alert (a)" in plain(header.title_line("x" * 30, "", warned, width))) is (width >= 40)
-    assert "info" not in plain(header.title_line("x" * 40, "", noted, 60))
-    assert "1 info (a)" in plain(header.title_line("x" * 40, "", noted, 70))
+
+
+class Session:
+    """A session to which a test gives frames."""
+
+    def __init__(self) -> None:
+        self.stream = FakeLive()
+        self.session = FrameSession(self.stream)
+
+    def after(self, *frames: Frame) -> ViewState:
+        self.stream.put(*frames)
+        self.session.drain()
+        view = self.session.view_state()
+        assert view is not None
+        return view
+
+    def counted(self, *frames: Frame) -> list[bool]:
+        """Whether each alert that stands needs attention."""
+        return [alert.needs_attention for alert in self.after(*frames).alerts]
+
+
+def test_an_acknowledged_alert_stays_until_it_ends_and_is_a_new_one_when_it_comes_back() -> None:
+    host = Session()
+    (alert,) = host.after(hot(0, "hw_slowdown")).alerts
+    host.session.acknowledge(alert)
+    assert host.counted() == [False], "also without a frame"
+    assert host.counted(hot(1, "hw_slowdown")) == [False]
+    assert host.counted(hot(10)) == [False], "it stands while it might come back"
+    assert host.counted(hot(11, "hw_slowdown")) == [False]
+    assert host.counted(hot(30)) == []
+    assert [ended.alert.id for ended in host.after().alerts_over] == ["hw_slowdown"]
+    assert host.counted(hot(31, "hw_slowdown"), hot(35, "hw_slowdown")) == [True]
+
+
+def test_acknowledging_twice_takes_it_back_and_a_pause_keeps_it() -> None:
+    host = Session()
+    (alert,) = host.after(hot(0, "hw_slowdown")).alerts
+    host.session.toggle_pause()
+    host.session.acknowledge(alert)
+    assert host.counted() == [False]
+    host.session.toggle_pause()
+    assert host.counted() == [False]
+    host.session.acknowledge(alert)
+    assert host.counted() == [True]
+
+
+def test_an_acknowledged_warning_that_becomes_critical_is_not_acknowledged() -> None:
+    host = Session()
+    finding = AlertFinding("test", Severity.WARNING, "Bad.")
+    host.session.reported = lambda _: [(None, finding)]
+    (alert,) = host.after(hot(0)).alerts
+    host.session.acknowledge(alert)
+    assert host.counted(hot(1)) == [False]
+    finding = finding._replace(severity=Severity.CRITICAL)
+    assert host.counted(hot(2)) == [True]
+
+
+async def test_a_key_acknowledges_the_selected_alert() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 30)) as pilot:
+        screen = await open_alerts(pilot, app, stream, *MINUTES)
+        table = screen.query_one("#alerts", LineTable)
+
+        def first_words() -> list[str]:
+            return [" ".join(plain(row.line).split()[:2]) for row in table.rows]
+
+        assert "●2" in screen_lines(app)[0]
+        await pilot.press("home", "a")
+        await pilot.pause()
+        assert first_words() == ["✓ critical", "! warning", "i info", "i info", "- ended"]
+        assert "●1" in screen_lines(app)[0]
+        assert "1 critical, 1 warning, 2 info  1 acknowledged" in screen_text(app)
+        assert "gpu lost on GPU 1, acknowledged" in screen_text(app)
+        for key in ("down", "down", "end"):
+            await pilot.press(key)
+            await pilot.pause()
+            assert ("Acknowledge" in screen_lines(app)[-1]) is (key == "down" and table.cursor == 1)
+        await pilot.press("a")
+        await pilot.pause()
+        assert first_words()[1:] == ["! warning", "i info", "i info", "- ended"], "nothing else can be acknowledged"
+        await pilot.press("home", "a")
+        await pilot.pause()
+        assert first_words()[0] == "x critical"
+        await pilot.press("a", "escape")
+        await pilot.pause()
+        assert "GPU 1 is lost" not in screen_lines(app)[2], "it has left the banner"
+        assert "Xid 31" in screen_text(app)
+
+
+def test_an_ended_alert_has_its_beginning_its_end_and_its_duration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    rows = present_alerts.alert_rows(view_of(*MINUTES))
+    assert "When     08:00:00 to 08:01:14 (74s)" in plain_lines(present_alerts.pane_lines(rows[-1], 120, 9))
+    assert "When     since 08:00:00 (3m)" in plain_lines(present_alerts.pane_lines(rows[0], 120, 9))
+
+
+async def test_the_fix_is_visible_on_a_low_terminal() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(60, 10)) as pilot:
+        await open_alerts(pilot, app, stream, *MINUTES)
+        await pilot.press("end")
+        await pilot.pause()
+        assert "To do    Check the fans, the air flow" in screen_text(app)
+        assert "- ended" in screen_text(app)
+
+
+def plain_lines(lines: list[Line]) -> str:
+    return "\n".join(plain(line) for line in lines)
 
 
 def test_information_is_not_in_the_banner() -> None:
@@ -170,23 +288,23 @@ def test_the_report_marks_information_otherwise() -> None:
 
 
 @pytest.mark.parametrize("size", [(60, 10), (80, 24), (160, 50)])
-async def test_it_opens_with_a_from_wherever_one_is(size: tuple[int, int]) -> None:
+async def test_it_opens_with_its_digit_from_everywhere(size: tuple[int, int]) -> None:
     stream = FakeLive()
     app = app_on(stream)
     async with app.run_test(size=size) as pilot:
         stream.put(*MINUTES)
-        await pilot.press("a")
+        await pilot.press("6")
         await pilot.pause()
         assert isinstance(app.screen, AlertsScreen)
-        await pilot.press("a")
+        await pilot.press("6", "escape")
         await pilot.pause()
         assert app.screen.query("#devices")
-        await pilot.press("enter", "a")
+        await pilot.press("enter", "6")
         await pilot.pause()
         assert isinstance(app.screen, AlertsScreen)
         await pilot.press("escape")
         await pilot.pause()
-        assert isinstance(app.screen, DeviceScreen)
+        assert isinstance(app.screen_stack[-1], OverviewScreen), "it was opened in place of the device"
 
 
 async def test_a_terminal_that_is_far_too_small_does_no_harm() -> None:
@@ -202,8 +320,9 @@ async def test_a_terminal_that_is_far_too_small_does_no_harm() -> None:
 
 async def open_alerts(pilot: Pilot[None], app: GpumonApp, stream: FakeLive, *frames: Frame) -> AlertsScreen:
     stream.put(*frames)
-    await pilot.press("a")
+    await pilot.press("6")
     await pilot.pause()
+    app.session.shown.arrived_at += 600  # however slow the test is, the stream is not silent
     assert isinstance(app.screen, AlertsScreen)
     return app.screen
 
@@ -308,7 +427,7 @@ def test_picture_of_the_alerts(snap_compare: Compare, size: tuple[int, int]) -> 
     stream.put(*MINUTES)
 
     async def press(pilot: Pilot[None]) -> None:
-        await pilot.press("a", "down")
+        await pilot.press("6", "down")
         await pilot.pause()
 
     assert snap_compare(app_on(stream), terminal_size=size, run_before=press)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from textual.widget import Widget
 
+from gpumon.present.palette import BUILT_IN
 from gpumon.session.pace import INTERVALS, SPEEDS
 from gpumon.streams.base import Discontinuity
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.overview import OverviewScreen
-from gpumon.ui.terminal_app import THEMES
 from tests import builders
 from tests.frames import machine, troubled
 from tests.ui.fakes import (
@@ -56,9 +56,10 @@ async def test_a_frame_is_drawn() -> None:
         stream.put(machine())
         await pilot.pause()
         lines = screen_lines(app)
-        assert re.match(r" gpumon  driver 580.95.05 · CUDA 13.0 · 8 x H200 .* live every 1 s ", lines[0])
-        assert sum("H200" in line for line in lines[1:]) == 8
-        assert sum("train.py" in line for line in lines) == 8
+        assert re.match(r" gpumon  1 GPUs  2 Processes  3 Memory .* ● live 1s ", lines[0])
+        assert lines[1].startswith(" 8×H200 ")
+        assert sum("ada train" in line for line in lines) == 8
+        assert sum("train.py" in line for line in lines) == 1, "the processes of the selected GPU"
         assert "node7" in screen_text(app)
 
 
@@ -125,7 +126,7 @@ async def test_pause_holds_the_screen_but_not_the_history() -> None:
         await pilot.press("plus")
         assert "10%" in screen_text(app), "another interval is no reason to go on"
         assert app.session.store.history(builders.device(0).key, "utilization_gpu_percent", 2) == [10, 77]
-        await pilot.press("p")
+        await pilot.press("space")
         assert "77%" in screen_text(app)
         assert "PAUSED" not in screen_text(app)
 
@@ -154,7 +155,7 @@ async def test_interval_keys_set_the_interval_within_bounds() -> None:
         stream.put(machine())
         await pilot.press("plus", "minus", "minus")
         assert stream.intervals == [0.5, 1.0, 2.0]
-        assert "every 2 s" in screen_text(app)
+        assert "live 2s" in screen_text(app)
         await pilot.press(*["minus"] * 6)
         assert stream.interval == INTERVALS[-1]
         await pilot.press(*["equals_sign"] * 10)
@@ -197,11 +198,11 @@ async def test_themes_take_turns() -> None:
     async with app.run_test() as pilot:
         stream.put(machine())
         seen = []
-        for _ in range(4):
+        for _ in range(len(BUILT_IN) + 1):
             seen.append(app.theme)
-            await pilot.press("t")
+            await pilot.press("T")
             assert " ada " in screen_text(app)
-        assert seen == [*THEMES.values(), THEMES["dark"]]
+        assert seen == [*BUILT_IN, "dark"]
 
 
 # Hidden screens

@@ -12,10 +12,13 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
-from gpumon.ui.bindings import APP_BINDINGS, all_bindings
+from gpumon.present.top_line import TABS
+from gpumon.ui.bindings import TERMINAL_BINDINGS, all_bindings
+from gpumon.ui.key_table import KEY_MEANINGS, MEANINGS, footer_rank, meaning_of
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.overview import OverviewScreen
-from gpumon.ui.terminal_app import save_screenshot
+from gpumon.ui.terminal_app import save_screen
+from gpumon.ui.widgets.footer import MAX_KEYS
 from tests import builders
 from tests.frames import machine
 from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, app_on, screen_lines, screen_text
@@ -34,14 +37,35 @@ def test_every_binding_has_an_id_and_a_tooltip() -> None:
 
 
 def test_an_id_is_used_once() -> None:
-    app_ids = {binding.id for binding in APP_BINDINGS}  # the app of snapshots has some of them, too
-    ids = Counter(binding.id for _, binding in all_bindings() if binding.id not in app_ids)
+    common = {binding.id for binding in TERMINAL_BINDINGS}  # every app has them
+    ids = Counter(binding.id for _, binding in all_bindings() if binding.id not in common)
     assert [name for name, count in ids.items() if count > 1] == []
 
 
 def test_tooltips_are_one_line_without_a_full_stop() -> None:
     assert [binding.id for _, binding in all_bindings() if re.search(r"\.$|\n", binding.tooltip)] == []
     assert [binding.id for _, binding in all_bindings() if len(binding.tooltip) > 75] == []
+
+
+def test_a_key_has_one_meaning_in_the_entire_program() -> None:
+    bound = {(key, meaning_of(binding.id or "")) for _, binding in all_bindings() for key in binding.key.split(",")}
+    assert sorted(item for item in bound if KEY_MEANINGS.get(item[0]) != item[1]) == []
+    keys = [key for meaning in MEANINGS for key in meaning.keys]
+    assert len(keys) == len(set(keys)), "the table itself"
+
+
+def test_letters_are_gone_that_had_several_meanings() -> None:
+    assert not set("hwplGMb") & set(KEY_MEANINGS)
+
+
+def test_a_meaning_has_the_same_keys_on_every_screen() -> None:
+    keys = {meaning.name: set(meaning.keys) for meaning in MEANINGS}
+    for owner, binding in all_bindings():
+        assert set(binding.key.split(",")) <= keys[meaning_of(binding.id or "")], (owner, binding.id)
+
+
+def test_each_tab_has_its_digit() -> None:
+    assert [KEY_MEANINGS[tab.key] for tab in TABS] == [tab.name.lower() for tab in TABS]
 
 
 async def test_keys_without_a_use_are_not_offered() -> None:
@@ -65,10 +89,10 @@ async def test_help_comes_and_goes() -> None:
     app = app_on(stream)
     async with app.run_test(size=(80, 60)) as pilot:
         stream.put(machine())
-        for opening, closing in [("question_mark", "escape"), ("f1", "q"), ("question_mark", "question_mark")]:
+        for opening, closing in [("question_mark", "escape"), ("f1", "f1"), ("question_mark", "question_mark")]:
             await pilot.press(opening)
             assert isinstance(app.screen, HelpScreen)
-            assert "Quit gpumon" in screen_text(app)
+            assert "Quit; asks while" in screen_text(app)
             await pilot.press(closing)
             assert isinstance(app.screen, OverviewScreen)
         assert not app._exit
@@ -109,20 +133,22 @@ async def test_the_footer_has_complete_keys_only(size: tuple[int, int]) -> None:
     async with app.run_test(size=size) as pilot:
         stream.put(machine())
         await pilot.pause()
-        for keys in ([], ["enter"], ["a"]):
+        for keys in ([], ["enter"], ["6"]):
             await pilot.press(*keys)
             await pilot.pause()
             labels = [(active.binding, active.binding.description) for active in app.screen.active_bindings.values()]
             entries = {f"{app.get_key_display(binding)} {label}" for binding, label in labels} | {"^p Palette"}
-            shown = re.split(r" {3,}", screen_lines(app)[-1].strip())
-            if len(shown) == 1:  # there is no room for all of them
-                rest = shown[0]
-                while rest:
-                    entry = max((entry for entry in entries if f"{rest} ".startswith(f"{entry} ")), key=len, default="")
-                    assert entry, rest
-                    rest = rest[len(entry) :].strip()
-            else:
-                assert set(shown) <= entries
+            rest = re.sub(" +", " ", screen_lines(app)[-1]).strip()
+            shown = []
+            while rest:
+                entry = max(
+                    (entry for entry in (*entries, "│") if f"{rest} ".startswith(f"{entry} ")), key=len, default=""
+                )
+                assert entry, rest
+                shown.append(entry)
+                rest = rest[len(entry) :].strip()
+            front, _, everywhere = " | ".join(shown).partition("│")
+            assert max(front.count("|"), everywhere.count("|")) <= MAX_KEYS
             assert "? Help" in screen_lines(app)[-1]
 
 
@@ -134,6 +160,31 @@ async def test_the_footer_names_the_way_out(width: int) -> None:
         stream.put(machine())
         await pilot.pause()
         assert "q Quit" in screen_lines(app)[-1]
+
+
+async def test_the_footer_keeps_the_keys_of_the_lowest_rank() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(160, 24)) as pilot:
+        stream.put(machine())
+        await pilot.press("enter")
+        ranks = {
+            app.get_key_display(active.binding): footer_rank(active.binding)
+            for active in app.screen.active_bindings.values()
+        }
+        shown = []
+        for width in (160, 100, 80, 60):
+            await pilot.resize_terminal(width, 24)
+            await pilot.pause()
+            front, _, everywhere = screen_lines(app)[-1].partition("│")
+            for part in (front, everywhere):
+                keys = [key for key in ranks if f" {key} " in part]
+                places = {key: part.index(f" {key} ") for key in keys}
+                assert sorted(keys, key=places.__getitem__) == sorted(keys, key=lambda key: (ranks[key], places[key]))
+            shown.append({key for key in ranks if f" {key} " in front + everywhere})
+            left_out = [ranks[key] for key in shown[0] - shown[-1]]
+            assert min(left_out, default=99) >= max(ranks[key] for key in shown[-1])
+        assert len(shown[-1]) < len(shown[0])
 
 
 async def test_a_click_on_a_key_presses_it() -> None:
@@ -185,14 +236,18 @@ async def test_the_palette_has_each_action_that_applies_once() -> None:
         stream.put(machine())
         await pilot.pause()
         titles = [command.title for command in app.get_system_commands(app.screen)]
-        assert {"Quit", "Help", "Pause", "Theme", "Demo", "Keys", "Screenshot", "Forward"} <= set(titles)
+        assert {"Quit", "Help", "Pause", "Theme", "Demo", "Keys", "Save", "Copy", "Forward"} <= set(titles)
         assert len(titles) == len(set(titles)), titles
         assert not {"Maximize", "Minimize"} & set(titles)
         await run_command(pilot, "Pause")
         assert stream.paused
         await pilot.press("enter")
         await pilot.pause()
-        assert "Workloads" not in [command.title for command in app.get_system_commands(app.screen)]
+        titles = [command.title for command in app.get_system_commands(app.screen)]
+        assert {"Workloads", "Zoom in", "Choose", "Back", "Next GPU"} <= set(titles)
+        await run_command(pilot, "Zoom in")
+        await pilot.press("escape")
+        assert isinstance(app.screen, OverviewScreen)
 
 
 # Screenshot and redrawing
@@ -212,16 +267,19 @@ async def test_a_screenshot_is_saved_and_says_where(
     app = app_on(stream)
     async with app.run_test(size=(160, 40), notifications=True) as pilot:
         stream.put(builders.frame())
-        await run_command(pilot, "Screenshot")
+        await run_command(pilot, "Save")
         await until(pilot, lambda: bool(app._notifications))
         (file,) = folder.glob("gpumon-*.svg")
-        assert [notification.message for notification in app._notifications] == [f"Saved {file}"]
+        text = file.with_suffix(".txt")
+        assert [notification.message for notification in app._notifications] == [f"Saved {file} and {text.name}"]
         assert "train.py" in file.read_text()
+        assert "train.py" in text.read_text()
+        assert "Palette" not in text.read_text().splitlines()[0], "it has closed"
 
 
 def test_a_screenshot_that_cannot_be_saved_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert isinstance(save_screenshot("<svg/>", "x.svg", tmp_path / "file"), OSError)
+    assert isinstance(save_screen("<svg/>", "text", "x", tmp_path / "file"), OSError)
 
 
 async def test_ctrl_l_draws_every_line_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,4 +295,4 @@ async def test_ctrl_l_draws_every_line_again(monkeypatch: pytest.MonkeyPatch) ->
         await pilot.press("ctrl+l")
         await pilot.pause()
         text = "".join(update.render_segments(app.console) for update in updates if update is not None)
-        assert [word for word in ("H200", "train.py", "node7", "Quit") if word not in text] == []
+        assert [word for word in ("H200", "python", "Owner", "Quit") if word not in text] == []

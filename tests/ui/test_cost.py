@@ -10,13 +10,18 @@ from textual.drivers.headless_driver import HeadlessDriver
 from textual.pilot import Pilot
 
 from gpumon.core.model import CallCost, Sweep
-from gpumon.present.cost import call_heading, call_line, call_note, call_rows, cost_entries
+from gpumon.present.cost import CALL_COLUMNS, CallRow, call_note, call_rows, cost_entries
+from gpumon.present.paint.line import plain
+from gpumon.present.paint.table import fit_columns, row_line
+from gpumon.present.table_state import visible_columns
 from gpumon.session import app_session as session_module
 from gpumon.session.costs import CallCosts, CostSample, ProcessCost, collectors, measure, process_cost
 from gpumon.session.frame_session import FrameSession
+from gpumon.session.table_memory import TableState
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.cost import CostScreen
-from gpumon.ui.terminal import counting, sent_bytes
+from gpumon.ui.terminal import batching, sent_bytes
+from gpumon.ui.widgets.line_table import LineTable
 from tests import builders
 from tests.frames import machine
 from tests.ui.fakes import FakeLive, app_on, screen_text
@@ -124,7 +129,7 @@ def test_calls_stand_in_the_order_of_the_time_that_they_took_lately() -> None:
     assert power.share == pytest.approx(0.02)
     assert power.mean_seconds == pytest.approx(0.0025)
     assert (init.per_second, init.share, init.mean_seconds) == (0.0, 0.0, 0.9), "not called lately: values of before"
-    lines = ["".join(text for text, _ in call_line(row, 80)).split() for row in (power, clock, init)]
+    lines = [cells(row) for row in (power, clock, init)]
     assert lines == [
         ["DeviceGetPowerUsage", "8.0", "2.50", "ms", "12.0", "ms", "2.0%"],
         ["DeviceGetClockInfo", "16", "1.25", "µs", "9.00", "µs", "0.002%"],
@@ -139,15 +144,12 @@ def test_a_first_look_and_a_new_collector_have_no_rates_yet(before: CallCosts) -
     assert rows[POWER].per_second is None
     assert rows[POWER].share is None
     assert rows[POWER].mean_seconds == pytest.approx(0.3 / 160)
-    assert "–" in "".join(text for text, _ in call_line(rows[POWER], 80))
+    assert "–" in cells(rows[POWER])
 
 
-@pytest.mark.parametrize("width", [20, 60, 80, 120, 160])
-def test_the_columns_of_the_calls_stand_below_their_headings(width: int) -> None:
-    above = "".join(text for text, _ in call_heading(width)).rstrip()
-    row = "".join(text for text, _ in call_line(call_rows(CALLS, CALLS_BEFORE)[0], width))
-    assert len(above) == len(row)
-    assert len(row) < max(width, 50)
+def cells(row: CallRow) -> list[str]:
+    """The words of a row of the table of calls."""
+    return plain(row_line(fit_columns(visible_columns(CALL_COLUMNS, TableState()), 78), row)).split()
 
 
 async def test_calls_are_counted_while_the_screen_is_open_and_no_longer() -> None:
@@ -157,7 +159,7 @@ async def test_calls_are_counted_while_the_screen_is_open_and_no_longer() -> Non
         stream.put(machine())
         await pilot.pause()
         assert stream.demands[-1:] == [False]
-        await pilot.press("c")
+        await pilot.press("C")
         await pilot.pause()
         assert stream.demands[-1:] == [True]
         assert re.search(r"Driver calls +–", screen_text(app))
@@ -165,11 +167,18 @@ async def test_calls_are_counted_while_the_screen_is_open_and_no_longer() -> Non
         await pilot.pause()
         stream.put(machine(sweep=Sweep(0.001, 72, 0, 0, CALLS.calls), monotonic_seconds=110.0))
         await pilot.pause()
-        await pilot.press("end")
+        await pilot.press("tab", "end")
         await pilot.pause()
         assert "DeviceGetPowerUsage" in screen_text(app)
         assert "InitWithFlags" in screen_text(app)
         assert "nvmlInitWithFlags: 1 call since" in screen_text(app)
+        await pilot.press("s", "slash", *"mean<1s max>0", "enter")
+        await pilot.pause()
+        assert [row.key for row in app.screen.query_one("#calls", LineTable).rows] == [CLOCK, POWER, INIT]
+        await pilot.press("shift+tab", "shift+tab")
+        await pilot.pause()
+        assert "Driver calls since the collector started" not in screen_text(app)
+        assert "nvmlInitWithFlags: 1 call since" not in screen_text(app)
         await pilot.press("escape")
         await pilot.pause()
         assert stream.demands[-1:] == [False]
@@ -192,29 +201,36 @@ async def test_the_driver_counts_what_it_sends() -> None:
 
     app = GpumonApp(FakeLive())
     assert sent_bytes(app) is None
-    driver = counting(Driver)(app)
+    driver = batching(Driver)(app)
     app._driver = driver
     driver.write("héllo")
     driver.write("\x1b[2J")
     assert sent_bytes(app) == 10
     assert sent == ["héllo", "\x1b[2J"]
+    update = ("\x1b[?2026h", "changed", "\x1b[1;1H", "\x1b[?2026l")
+    for part in update:
+        driver.write(part)
+    assert sent[2:] == ["".join(update)], "one write for each update"
+    assert sent_bytes(app) == 10 + len("".join(update))
+    driver.write("next")
+    assert sent[3:] == ["next"]
 
 
-async def test_it_opens_with_c_and_by_the_palette_and_goes_away() -> None:
+async def test_it_opens_with_its_key_and_by_the_palette_and_goes_away() -> None:
     stream = FakeLive()
     app = app_on(stream)
     async with app.run_test(size=(120, 30)) as pilot:
         stream.put(machine())
-        await pilot.press("c")
+        await pilot.press("C")
         await pilot.pause()
         assert any(isinstance(screen, CostScreen) for screen in app.screen_stack)
         assert re.search(r"NVML calls +36 ", screen_text(app))
         await pilot.press("escape")
         await pilot.pause()
         assert "Cost" in {command.title for command in app.get_system_commands(app.screen)}
-        await pilot.press("c", "c")
+        await pilot.press("C", "C", "escape")
         await pilot.pause()
-        assert app.screen.query("#devices"), "c opens it and closes it"
+        assert app.screen.query("#devices"), "it opens once"
 
 
 def test_picture_of_the_costs(snap_compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +240,7 @@ def test_picture_of_the_costs(snap_compare: Compare, monkeypatch: pytest.MonkeyP
     stream.put(machine())
 
     async def press(pilot: Pilot[Any]) -> None:
-        await pilot.press("c")
+        await pilot.press("C")
         await pilot.pause()
         stream.put(machine())
         await pilot.pause()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ from textual.pilot import Pilot
 
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import DeviceState, Frame
+from gpumon.present.paint.area import GUTTER
+from gpumon.present.paint.line import Role
 from gpumon.ui.app import GpumonApp
+from gpumon.ui.screens.chart_choices import MetricChoiceScreen
 from gpumon.ui.screens.device import DeviceScreen
-from gpumon.ui.screens.metric_choice import MetricChoiceScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
@@ -81,7 +84,7 @@ async def test_charts_axis_throttling_events_and_figures(size: tuple[int, int]) 
         assert re.search(r"(too hot|power cap).* │ .*▄", text)
         assert re.search(r"events │.*!.*!", text)
         assert re.search(r"State +ok", text)
-        assert sum(line.count("⠑") + line.count("⡇") for line in screen_lines(app)) > 0
+        assert sum(line.count("⣿") for line in screen_lines(app)) > 100
 
 
 async def test_every_figure_has_its_limit_its_source_or_its_reason() -> None:
@@ -98,7 +101,7 @@ async def test_every_figure_has_its_limit_its_source_or_its_reason() -> None:
         assert any(re.search(r"^Event +.* ago +responds again", row) for row in rows)
 
 
-async def test_zoom_scroll_and_back_to_now() -> None:
+async def test_zoom_a_cursor_in_time_and_back_to_now() -> None:
     stream = FakeLive()
     app = app_on(stream)
     async with app.run_test(size=(113, 40)) as pilot:
@@ -109,28 +112,82 @@ async def test_zoom_scroll_and_back_to_now() -> None:
             await pilot.press(key)
             await pilot.pause()
             assert f" {width}/col" in screen_text(app)
-        await pilot.press("z", "z", "left")
+        await pilot.press("z", "z", "left", "left", "left")
         await pilot.pause()
-        held = screen_lines(app)
-        assert "now┴" not in screen_text(app)
+        assert re.search(r"2s ago, \d\d:\d\d:\d\d ▲", screen_text(app))
+        assert re.search(r"GPU utilization   \d+ % ", screen_text(app))
         assert " n Now" in screen_text(app)
+        charts = [line for line in screen_lines(app) if "┤" in line or " │" in line]
         for second in range(500, 505):
             stream.put(training(second))
             await pilot.pause()
-        charts = [line for line in held if "┤" in line or " │" in line]
         assert [line for line in screen_lines(app) if "┤" in line or " │" in line] == charts, "it stands still"
+        assert re.search(r"7s ago, \d\d:\d\d:\d\d ▲", screen_text(app))
         await pilot.press("n")
         await pilot.pause()
         assert "now┴" in screen_text(app)
         assert " n Now" not in screen_text(app)
-        for _ in range(40):
-            app.simulate_key("left")
+        for _ in range(60):
+            app.simulate_key("shift+left")
         await pilot.pause()
-        assert "nothing was measured" not in screen_text(app), "it does not scroll out of history"
-        for _ in range(40):
-            app.simulate_key("right")
+        assert "▲ 8m 24s ago, " in screen_text(app), "the oldest values, no further"
+        for _ in range(60):
+            app.simulate_key("shift+right")
         await pilot.pause()
-        assert "now┴" in screen_text(app)
+        assert re.search(r"─0s ago, \d\d:\d\d:\d\d ▲\n", screen_text(app).replace(" \n", "\n"))
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "now┴" in screen_text(app), "escape removes the cursor first"
+        await pilot.press("escape")
+        assert isinstance(app.screen, OverviewScreen)
+
+
+async def test_a_click_on_a_chart_sets_the_cursor() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(113, 40)) as pilot:
+        filled(stream, 500)
+        screen = await opened(app, pilot)
+        await pilot.click("#charts", offset=(5, 3))
+        assert screen.time_view.cursor is None, "the scale is no time"
+        await pilot.click("#charts", offset=(GUTTER + 89, 3))
+        await pilot.pause()
+        assert "21s ago, " in screen_text(app)
+        await pilot.click("#details", offset=(30, 2))
+        assert screen.time_view.cursor_index == 89
+
+
+def pair(second: int) -> Frame:
+    """Two GPUs, of which one idles."""
+    one = training(second).devices[0]
+    return builders.frame(
+        devices=(one, builders.device(1, readings={"utilization_gpu_percent": 5, "power_watts": 100.0})),
+        monotonic_seconds=BEGAN + second,
+    )
+
+
+async def test_the_next_gpu_in_place_and_several_in_one_chart() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        stream.put(*map(pair, range(60)))
+        screen = await opened(app, pilot)
+        for key, number in (("right", 1), ("right", 0), ("left", 1)):
+            await pilot.press(f"{key}_square_bracket")
+            await pilot.pause()
+            assert f" GPU {number}  H200" in screen_lines(app)[1]
+        await pilot.press("o")
+        await pilot.pause()
+        assert "1 of at most 8" in screen_text(app), "this GPU is chosen"
+        await pilot.press("enter", "escape")
+        await pilot.pause()
+        assert re.search(r"GPU utilization  ━ GPU 0 \d+ %  ━ GPU 1 5 %", screen_text(app))
+        assert re.search(r"Power  ━ GPU 0 [\d.]+ W  ━ GPU 1 100.0 W", screen_text(app))
+        roles = {span.role for line in screen.query_one("#charts", TextLines)._lines for span in line}
+        assert {Role.SERIES_1, Role.SERIES_2} <= roles
+        await pilot.press("o", "enter", "escape")
+        await pilot.pause()
+        assert "GPU utilization  5 %" in screen_text(app), "one GPU alone has its area back"
 
 
 async def test_metrics_are_chosen_from_a_list() -> None:
@@ -140,11 +197,11 @@ async def test_metrics_are_chosen_from_a_list() -> None:
         filled(stream, 60)
         screen = await opened(app, pilot)
         before = screen.charts[0]
-        await pilot.press("m")
+        await pilot.press("c")
         await pilot.pause()
         assert isinstance(app.screen, MetricChoiceScreen)
         names = list(METRICS)
-        table = app.screen.query_one("#metrics", LineTable)
+        table = app.screen.query_one("#choices", LineTable)
         for name in ("power_watts", "temperature_celsius", "clock_sm_hertz", "clock_memory_hertz"):
             table.cursor = names.index(name)
             await pilot.press("enter")
@@ -198,19 +255,32 @@ async def test_a_pause_holds_the_charts_and_a_rewind_forgets_them() -> None:
 async def test_somebody_looks_only_while_the_screen_is_there() -> None:
     stream = FakeLook()
     app = app_on(stream)
+    other = builders.device(1).key
+
+    def two_gpus(second: int) -> Frame:
+        frame = training(second)
+        return replace(frame, devices=(*frame.devices, builders.device(1)))
+
     async with app.run_test(size=(120, 40)) as pilot:
-        stream.put(training(0))
-        await opened(app, pilot)
-        assert stream.looks[-1] == {KEY}
-        await pilot.press("question_mark")
-        stream.put(training(1))
+        for second in (0, 1):
+            stream.put(two_gpus(second))
+            await pilot.pause()
+        assert stream.looks[-1] == {KEY}, "the overview shows its selected GPU"
+        app.push_screen(DeviceScreen(other))
         await pilot.pause()
-        assert stream.looks[-1] == {KEY}, "the help does not hide it for good"
+        assert stream.looks[-1] == {KEY, other}
+        await pilot.press("question_mark")
+        stream.put(two_gpus(2))
+        await pilot.pause()
+        assert stream.looks[-1] == {KEY, other}, "the help does not hide it for good"
         await pilot.press("escape", "escape")
-        stream.put(training(2))
+        stream.put(two_gpus(3))
         await pilot.pause()
         assert isinstance(app.screen, OverviewScreen)
-        assert stream.looks[-1] == set()
+        assert stream.looks[-1] == {KEY}
+        await pilot.press("down")
+        await pilot.pause()
+        assert stream.looks[-1] == {other}, "only the selected GPU"
 
 
 @pytest.mark.parametrize("size", [(60, 10), (20, 5), (8, 3), (300, 100), (40, 12)])
@@ -221,7 +291,7 @@ async def test_every_size(size: tuple[int, int]) -> None:
         filled(stream, 60)
         await opened(app, pilot)
         await pilot.resize_terminal(*size)
-        await pilot.press("x", "left", "m", "escape", "n")
+        await pilot.press("x", "left", "c", "escape", "n", "o", "escape", "left", "escape")
         stream.put(training(61))
         await pilot.pause()
         assert isinstance(app.screen, DeviceScreen)
@@ -271,7 +341,7 @@ def test_picture_of_the_choice_of_metrics(snap_compare: Compare) -> None:
     filled(stream, 60)
 
     async def press(pilot: Pilot[Any]) -> None:
-        await pilot.press("enter", "m")
+        await pilot.press("enter", "c")
         await pilot.pause()
 
     assert snap_compare(app_on(stream), terminal_size=(100, 30), run_before=press)

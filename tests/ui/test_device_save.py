@@ -123,7 +123,7 @@ async def test_the_screen_saves_the_metrics_and_the_time_that_it_shows() -> None
     async with app.run_test(size=(100, 40)) as pilot:
         filled(stream)
         await opened(app, pilot)
-        await pilot.press("z", "s")
+        await pilot.press("z", "S")
         said = await notification(app, pilot)
         assert said.startswith("Saved /")
         lines = read(Path(said.removeprefix("Saved ")))
@@ -143,11 +143,11 @@ async def test_after_scrolling_back_it_saves_what_is_in_sight_then() -> None:
     async with app.run_test(size=(100, 40)) as pilot:
         filled(stream)
         await opened(app, pilot)
-        await pilot.press("z", "s")
+        await pilot.press("z", "S")
         now = read(Path((await notification(app, pilot)).removeprefix("Saved ")))
-        await pilot.press("left", "s")
+        await pilot.press("left", *["shift+left"] * 9, "S")
         before = read(Path((await notification(app, pilot, 2)).removeprefix("Saved ")))
-        assert float(before[-1]["time_seconds"]) == float(now[-1]["time_seconds"]) - 87 // 4
+        assert float(before[-1]["time_seconds"]) == float(now[-1]["time_seconds"]) - (90 + 87 // 4 - 86)
         assert len(before) == len(now)
 
 
@@ -157,7 +157,7 @@ async def test_a_gpu_that_was_never_read_is_a_table_without_values() -> None:
     async with app.run_test(size=(100, 40)) as pilot:
         stream.put(training(0, state=DeviceState.LOST, age_seconds=None))
         await opened(app, pilot)
-        await pilot.press("s")
+        await pilot.press("S")
         lines = read(Path((await notification(app, pilot)).removeprefix("Saved ")))
         assert not any(line[POWER] for line in lines)
 
@@ -172,5 +172,5 @@ async def test_that_it_cannot_be_saved_is_told(monkeypatch: pytest.MonkeyPatch) 
     async with app.run_test(size=(100, 40)) as pilot:
         filled(stream, 10)
         await opened(app, pilot)
-        await pilot.press("s")
+        await pilot.press("S")
         assert "Read-only file system" in await notification(app, pilot)

@@ -20,7 +20,7 @@ from tests.ui.training import Training
 
 async def opened_dialog(training: Training, pilot: Pilot[Any]) -> EmptyCacheDialog:
     await training.open(pilot)
-    await pilot.press("e")
+    await pilot.press("E")
     await pilot.pause()
     assert isinstance(training.app.screen, EmptyCacheDialog)
     return training.app.screen
@@ -36,12 +36,12 @@ async def test_the_dialog_says_what_comes_back_and_cancels_by_default(training: 
             assert words in text
         await pilot.press("enter")
         assert isinstance(training.app.screen, MemoryScreen)
-        await pilot.press("e", "escape", "e", "n")
+        await pilot.press("E", "escape", "E", "escape")
         assert isinstance(training.app.screen, MemoryScreen)
         assert training.watcher.asked == []
 
 
-@pytest.mark.parametrize("keys", [["q"], ["ctrl+c"], ["y", "q"]])
+@pytest.mark.parametrize("keys", [["q"], ["ctrl+c"], ["down", "enter", "q"]])
 async def test_the_keys_that_quit_work_in_the_dialog(training: Training, keys: list[str]) -> None:
     async with training.app.run_test(size=(100, 30)) as pilot:
         await opened_dialog(training, pilot)
@@ -49,7 +49,7 @@ async def test_the_keys_that_quit_work_in_the_dialog(training: Training, keys: l
         assert training.app._exit
 
 
-@pytest.mark.parametrize("keys", [["y"], ["right", "enter"]])
+@pytest.mark.parametrize("keys", [["tab", "enter"], ["down", "enter"]])
 async def test_it_shows_what_came_back_by_both_accounts(training: Training, keys: list[str]) -> None:
     async with training.app.run_test(size=(100, 30)) as pilot:
         dialog = await opened_dialog(training, pilot)
@@ -57,7 +57,7 @@ async def test_it_shows_what_came_back_by_both_accounts(training: Training, keys
         await pilot.pause()
         assert training.watcher.asked == [(PID, RequestKind.EMPTY_CACHE, {})]
         assert "empty_cache() requested" in screen_text(training.app)
-        await pilot.press("y")
+        await pilot.press("down", "up")
         assert len(training.watcher.asked) == 1, "it is asked once"
         before = statistics(reserved_bytes=31 * GIB, allocated_bytes=20 * GIB)
         after = statistics(reserved_bytes=27 * GIB, allocated_bytes=20 * GIB, active_bytes=20 * GIB)
@@ -78,19 +78,19 @@ async def test_a_process_of_another_user_one_that_has_gone_and_one_that_fails(tr
     async with training.app.run_test(size=(100, 30)) as pilot:
         await training.open(pilot)
         training.app.session.probes.is_own = lambda _: False
-        await pilot.press("e")
+        await pilot.press("E")
         await pilot.pause()
         assert ["belongs to another user" in shown.message for shown in training.app._notifications] == [True]
         assert isinstance(training.app.screen, MemoryScreen)
         training.app.session.probes.is_own = lambda _: True
-        await pilot.press("e", "y")
+        await pilot.press("E", "tab", "enter")
         training.watcher.answer(problem=Problem(ProblemCode.UNKNOWN, "RuntimeError: captured"))
         await pilot.pause()
         assert "The cache was not emptied. RuntimeError: captured" in screen_text(training.app)
-        await pilot.press("escape", "e")
+        await pilot.press("escape", "E")
         training.watcher.inbox.put(silent(probe(PID, statistics())))
         training.app.session.probes.drain()
-        await pilot.press("y")
+        await pilot.press("tab", "enter")
         await pilot.pause()
         assert "PID 4000 has exited" in screen_text(training.app)
         assert len(training.watcher.asked) == 1
@@ -99,7 +99,7 @@ async def test_a_process_of_another_user_one_that_has_gone_and_one_that_fails(tr
 async def test_figures_from_before_the_answer_do_not_tell_what_came_back(training: Training) -> None:
     async with training.app.run_test(size=(100, 30)) as pilot:
         dialog = await opened_dialog(training, pilot)
-        await pilot.press("y")
+        await pilot.press("tab", "enter")
         training.watcher.answer(EmptyCacheResult((statistics(),), (statistics(reserved_bytes=50 * GIB),), 0.1))
         await pilot.pause()
         later = training.seconds + 1
@@ -120,7 +120,7 @@ async def test_figures_from_before_the_answer_do_not_tell_what_came_back(trainin
 async def test_a_process_that_does_not_answer_may_do_it_yet(training: Training) -> None:
     async with training.app.run_test(size=(100, 30)) as pilot:
         await opened_dialog(training, pilot)
-        await pilot.press("y")
+        await pilot.press("tab", "enter")
         training.watcher.answer(problem=Problem(ProblemCode.UNRESPONSIVE, "It has not answered."))
         await pilot.pause()
         assert "No result yet. It has not answered." in screen_text(training.app)
@@ -131,5 +131,17 @@ async def test_what_is_asked_and_the_buttons_are_in_sight_on_a_small_screen(trai
         await opened_dialog(training, pilot)
         text = screen_text(training.app)
         assert "Have PID 4000 rank 0 call torch.cuda.empty_cache()?" in text
-        assert "Cancel (n)" in text
-        assert "Empty the cache (y)" in text
+        assert "Cancel" in text
+        assert "Empty the cache" in text
+
+
+async def test_read_only_does_not_offer_it(training: Training) -> None:
+    training.app.session.is_read_only = True
+    async with training.app.run_test(size=(100, 30)) as pilot:
+        await training.open(pilot)
+        offered = {active.binding.id for active in training.app.screen.active_bindings.values() if active.enabled}
+        assert "memory.empty-cache" not in offered
+        await pilot.press("E")
+        await pilot.pause()
+        assert isinstance(training.app.screen, MemoryScreen)
+        assert training.watcher.asked == []

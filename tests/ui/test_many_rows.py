@@ -36,6 +36,7 @@ async def test_of_thousands_of_processes_those_in_sight_are_drawn(monkeypatch: p
     app = app_on(stream)
     async with app.run_test(size=(160, 50)) as pilot:
         stream.put(crowded(0))
+        await pilot.press("g")
         await pilot.pause()
         drawn.clear()
         stream.put(crowded(1))

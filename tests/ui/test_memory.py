@@ -1,15 +1,17 @@
 """The memory screen: parts of a GPU's memory, the history of a process, and its probes."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
 from gpumon.core.allocator import EmptyCacheResult, ProbeState
-from gpumon.core.model import Switch
+from gpumon.core.model import Device, Switch
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.probe.messages import SegmentMap
+from gpumon.operations.torch_processes import GpuOwners, owners_of
+from gpumon.probe.messages import Probe, SegmentMap
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.memory import MemoryScreen
@@ -33,16 +35,16 @@ async def test_every_part_has_its_size_its_share_and_its_words(training: Trainin
         rows = rows_of(screen)
         assert screen.parts_bytes == builders.READINGS["memory_total_bytes"]
         for label, size_text in (
-            ("▞ driver", "629 MiB"),
-            ("PID 4000 rank 0", "32.0 GiB"),
-            ("  ▄ context and libraries", "1.00 GiB"),
-            ("  █ tensors", r"2\d.\d GiB"),
-            ("  ▓ waiting for stream", "512 MiB"),
-            ("  ░ cached", r"[\d.]+ GiB"),
-            ("  ▚ fragmented", r"[\d.]+ GiB"),
-            ("▒ PID 5000", "12.0 GiB"),
-            ("? unattributed", "9.00 MiB"),
-            ("· free", "95.8 GiB"),
+            (" ▞ driver", "629 MiB"),
+            ("A  PID 4000 rank 0", "32.0 GiB"),
+            (" ▄   context and libraries", "1.00 GiB"),
+            (" █   tensors", r"2\d.\d GiB"),
+            (" ▓   waiting for stream", "512 MiB"),
+            (" ░   cached", r"[\d.]+ GiB"),
+            (" ▚   fragmented", r"[\d.]+ GiB"),
+            ("B▓ PID 5000", "12.0 GiB"),
+            (" ? unattributed", "9.00 MiB"),
+            (" · free", "95.8 GiB"),
         ):
             assert any(re.match(rf"{re.escape(label)} +{size_text} +[\d.]+% ", row) for row in rows), (label, rows)
         assert re.search(r"44\.\d GiB of 140 GiB in use +95\.8 GiB free", screen_text(training.app))
@@ -70,6 +72,42 @@ async def test_nothing_changed_and_nothing_is_drawn(training: Training) -> None:
         assert [spy.regions for spy in spies] == [[]] * len(spies)
 
 
+async def test_the_bar_follows_the_cursor(training: Training) -> None:
+    async with training.app.run_test(size=(120, 40)) as pilot:
+        screen = await training.open(pilot)
+        bar = screen.query_one("#bar", TextLines)
+        put_cursor(screen, "PID 5000")
+        await pilot.pause()
+        assert re.search(r"▔+ B PID 5000 12\.0 GiB", screen_text(training.app))
+        put_cursor(screen, "tensors")
+        await pilot.pause()
+        assert re.search(r"▔+ A PID 4000 rank 0 32\.0 GiB", screen_text(training.app))
+        put_cursor(screen, "free")
+        await pilot.pause()
+        assert "▔" not in screen_text(training.app)
+        await pilot.resize_terminal(60, 10)
+        await pilot.pause()
+        assert bar.size.height == 1
+        assert sum("GiB" in line or "MiB" in line for line in screen_lines(training.app)) >= 3, "rows have room"
+
+
+async def test_processes_are_matched_with_probes_once_for_each_draw(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def count(device: Device, probes: Mapping[int, Probe]) -> GpuOwners:
+        calls.append(device.key)
+        return owners_of(device, probes)
+
+    async with training.app.run_test(size=(120, 40)) as pilot:
+        await training.open(pilot)
+        monkeypatch.setattr("gpumon.operations.memory.owners_of", count)
+        monkeypatch.setattr("gpumon.operations.torch_processes.owners_of", count)
+        training.app.draw()
+        assert len(calls) == 1
+
+
 async def test_the_chart_moves_on_by_whole_columns(training: Training) -> None:
     async with training.app.run_test(size=(160, 50)) as pilot:
         screen = await training.open(pilot, 21)
@@ -89,17 +127,17 @@ async def test_the_chart_moves_on_by_whole_columns(training: Training) -> None:
 async def test_it_opens_for_the_gpu_under_the_cursor_and_goes_to_the_next(training: Training) -> None:
     async with training.app.run_test(size=(120, 40)) as pilot:
         await training.open(pilot)
-        assert " Memory of GPU 0  H200" in screen_lines(training.app)[0]
-        for key, number in (("right", 1), ("right", 0), ("left", 1), ("tab", 0), ("shift+tab", 1)):
+        assert " Memory of GPU 0  H200" in screen_lines(training.app)[1]
+        for key, number in (("right_square_bracket", 1), ("right_square_bracket", 0), ("left_square_bracket", 1)):
             await pilot.press(key)
             await pilot.pause()
-            assert f" Memory of GPU {number}  H200" in screen_lines(training.app)[0]
+            assert f" Memory of GPU {number}  H200" in screen_lines(training.app)[1]
         assert "No process with a probe holds memory of this GPU." in screen_text(training.app)
-        assert "s Segments" not in screen_text(training.app)
+        assert "⏎ Segments" not in screen_text(training.app)
         assert re.search(r"Memory used  [\d.]+ GiB of 140 GiB", screen_text(training.app))
-        await pilot.press("escape", "down")
-        await training.press(pilot)
-        assert " Memory of GPU 1  H200" in screen_lines(training.app)[0]
+        await pilot.press("escape")
+        await training.press(pilot, "3")
+        assert " Memory of GPU 1  H200" in screen_lines(training.app)[1]
 
 
 async def test_it_opens_from_a_gpu_and_from_a_process(training: Training) -> None:
@@ -108,28 +146,28 @@ async def test_it_opens_from_a_gpu_and_from_a_process(training: Training) -> Non
         await pilot.pause()
         await pilot.press("enter")
         assert isinstance(training.app.screen, DeviceScreen)
-        await training.press(pilot, "M")
-        await pilot.press("escape", "escape")
+        await training.press(pilot, "m")
+        await pilot.press("escape", "g")
         for row, number in enumerate((0, 0, 1)):
             assert isinstance(training.app.screen, OverviewScreen)
             training.app.screen.query_one("#processes", LineTable).focus()
             training.app.screen.query_one("#processes", LineTable).cursor = row
             await training.press(pilot)
-            assert f" Memory of GPU {number}  H200" in screen_lines(training.app)[0]
+            assert f" Memory of GPU {number}  H200" in screen_lines(training.app)[1]
             await pilot.press("escape", "enter")
             await training.press(pilot)
-            assert f" Memory of GPU {number}  H200" in screen_lines(training.app)[0]
-            await pilot.press("escape", "escape")
+            assert f" Memory of GPU {number}  H200" in screen_lines(training.app)[1]
+            await pilot.press("escape")
 
 
 async def test_keys_act_on_no_other_process_than_the_one_under_the_cursor(training: Training) -> None:
     async with training.app.run_test(size=(120, 40)) as pilot:
         screen = await training.open(pilot)
-        assert "s Segments e Empty" in screen_text(training.app)
+        assert re.search("⏎ Segments +E Empty", screen_text(training.app))
         put_cursor(screen, "PID 5000")
         await pilot.pause()
         assert "Segments" not in screen_text(training.app)
-        await pilot.press("e", "s")
+        await pilot.press("E", "enter")
         assert training.watcher.asked == []
         assert "PID 4000 rank 0  ⣿ allocated" in screen_text(training.app), "its history stays"
 
@@ -151,7 +189,7 @@ async def test_without_a_gpu_the_key_says_so(training: Training) -> None:
         training.stream.put(builders.frame(devices=()))
         await pilot.pause()
         await pilot.press("m")
-        assert [shown.message for shown in training.app._notifications] == ["No GPU is selected."]
+        assert [shown.message for shown in training.app._notifications] == ["No GPU to show."]
         assert isinstance(training.app.screen, OverviewScreen)
 
 
@@ -219,7 +257,7 @@ async def test_old_figures_say_their_age_and_a_probe_that_has_gone_leaves(traini
         await pilot.pause()
         training.app.draw()
         await pilot.pause()
-        assert "▒ PID 4000 " in screen_text(training.app)
+        assert "A▒ PID 4000 " in screen_text(training.app)
         assert "gpumon watch" in screen_text(training.app)
 
 
@@ -269,13 +307,13 @@ async def test_the_course_marks_the_peak_retries_and_out_of_memory(training: Tra
         marks = next(line for line in screen_lines(training.app) if "out of memory" in line)
         assert marks.count("R") == 2
         assert "▲ peak 46.0 GiB" in marks
-        before = screen_lines(training.app)
+        before = screen_lines(training.app)[1:]
         await pilot.press("z")
         await pilot.pause()
         assert "1 s/col" in screen_text(training.app)
         await pilot.press("x")
         await pilot.pause()
-        assert screen_lines(training.app) == before
+        assert screen_lines(training.app)[1:] == before
 
 
 # Anything at all
@@ -286,10 +324,10 @@ async def test_every_size(training: Training, size: tuple[int, int]) -> None:
     async with training.app.run_test(size=(120, 40)) as pilot:
         await training.open(pilot)
         await pilot.resize_terminal(*size)
-        await pilot.press("down", "down", "s")
+        await pilot.press("down", "down", "enter")
         training.watcher.answer(SegmentMap(segments(), is_cut=False, seconds=0.0))
         await pilot.pause()
-        await pilot.press("m", "escape", "escape", "e", "n", "right", "left")
+        await pilot.press("v", "escape", "escape", "E", "escape", "right_square_bracket", "left_square_bracket")
         await pilot.pause()
         assert isinstance(training.app.screen, MemoryScreen)
 
@@ -313,13 +351,13 @@ async def test_hostile_text_is_inert(training: Training) -> None:
             put_cursor(screen, words)
             await pilot.pause()
             assert "[bold red]" in screen_text(training.app)
-        await pilot.press("g", "s")
+        await pilot.press("home", "enter")
         training.watcher.answer(problem=Problem(ProblemCode.UNKNOWN, safe))
-        await pilot.press("m")
+        await pilot.press("v")
         training.watcher.answer(safe)
         await pilot.pause()
         assert "[bold red]" in screen_text(training.app)
-        await pilot.press("escape", "escape", "e", "y")
+        await pilot.press("escape", "escape", "E", "tab", "enter")
         training.watcher.answer(problem=Problem(ProblemCode.UNKNOWN, safe))
         await pilot.pause()
         assert "[bold red]" in screen_text(training.app)
@@ -361,17 +399,17 @@ def test_picture_of_a_gpu_without_a_probe(snap_compare: Compare, size: tuple[int
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 def test_picture_of_the_segments(snap_compare: Compare, training: Training, size: tuple[int, int]) -> None:
-    app, press = pictured(training, "s", answer=SegmentMap(segments(), is_cut=False, seconds=0.008))
+    app, press = pictured(training, "enter", answer=SegmentMap(segments(), is_cut=False, seconds=0.008))
     assert snap_compare(app, terminal_size=size, run_before=press)
 
 
 def test_picture_of_the_question(snap_compare: Compare, training: Training) -> None:
-    app, press = pictured(training, "e")
+    app, press = pictured(training, "E")
     assert snap_compare(app, terminal_size=(80, 24), run_before=press)
 
 
 def test_picture_of_what_came_back(snap_compare: Compare, training: Training) -> None:
     before = statistics(reserved_bytes=60 * GIB)
     after = statistics(reserved_bytes=48 * GIB)
-    app, press = pictured(training, "e", "y", answer=EmptyCacheResult((before,), (after,), 0.31))
+    app, press = pictured(training, "E", "tab", "enter", answer=EmptyCacheResult((before,), (after,), 0.31))
     assert snap_compare(app, terminal_size=(80, 24), run_before=press)

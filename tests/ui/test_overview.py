@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from textual.events import Resize
 from textual.geometry import Size
+from textual.widgets import TextArea
 
 from gpumon.core.model import DeviceState
 from gpumon.core.problems import Problem, ProblemCode
@@ -27,7 +28,7 @@ async def test_no_driver_is_explained_and_gpumon_starts_once_there_is_one() -> N
         stream.put(builders.frame(devices=(), driver_version=None, problems={"driver": NO_DRIVER}))
         await pilot.pause()
         shown = screen_text(app)
-        for words in (NO_DRIVER.reason, NO_DRIVER.remedy, "starts as soon as the driver responds", "Press d"):
+        for words in (NO_DRIVER.reason, NO_DRIVER.remedy, "as soon as the driver responds", "play the demo"):
             assert words in shown
         explanation = Refreshes(app.screen.query_one("#explanation"))
         stream.put(builders.frame(devices=(), driver_version=None, problems={"driver": NO_DRIVER}))
@@ -39,17 +40,18 @@ async def test_no_driver_is_explained_and_gpumon_starts_once_there_is_one() -> N
         assert NO_DRIVER.reason not in screen_text(app)
 
 
-async def test_where_keys_are_typed_in_the_title_offers_none() -> None:
+async def test_a_digit_is_text_where_text_is_typed() -> None:
     stream = FakeLive()
     app = app_on(stream)
     async with app.run_test(size=(120, 40)) as pilot:
         stream.put(builders.frame(devices=(builders.device(throttle_reasons=("hw_thermal_slowdown",)),)))
         await pilot.pause()
-        assert "! 1 alert (a)" in screen_text(app)
-        await pilot.press("e")
+        assert "6 Alerts ●1" in screen_lines(app)[0]
+        await pilot.press("7", "6")
         await pilot.pause()
-        assert "! 1 alert " in screen_text(app)
-        assert "(a)" not in screen_text(app).splitlines()[0]
+        assert "7 Explain" in screen_lines(app)[0]
+        assert "[6]" not in screen_text(app)
+        assert app.screen.query_one(TextArea).text == "6", "a digit is text here"
 
 
 async def test_a_driver_that_goes_away_leaves_the_rows_and_says_so() -> None:
@@ -87,8 +89,8 @@ async def test_trouble_of_the_stream_stands_above_all_else() -> None:
         stream.problem = Problem(ProblemCode.COLLECTOR_DIED, "The collector ended: SIGSEGV.", "The next one starts.")
         stream.inbox.ring()
         await pilot.pause()
-        assert screen_lines(app)[1].startswith(" ! The collector ended: SIGSEGV. The next one starts.")
-        assert "more)" in screen_lines(app)[3]
+        assert screen_lines(app)[3].startswith(" ! The collector ended: SIGSEGV. The next one starts.")
+        assert "more)" in screen_lines(app)[5]
 
 
 async def test_silence_makes_every_row_old() -> None:
@@ -142,12 +144,16 @@ async def test_every_size_of_terminal_and_machine(gpus: int, size: tuple[int, in
             assert "too" in shown
             assert "H200" not in shown
         else:
-            assert re.search(r"▸ +0 ", shown)
-            await pilot.press("G", "tab", "G")
-            shown = screen_text(app)
-            assert re.search(rf"^ +{gpus - 1} .*\d%", shown, re.MULTILINE)
-            assert f" {4000 + gpus - 1} ada" in shown
-        await pilot.press("enter", "down", "escape", "question_mark", "escape", "g", "G")
+            await pilot.press(*(["v"] if gpus > 16 else []))
+            await pilot.pause()
+            assert re.search(r"^▸0 .*\d%", screen_text(app), re.MULTILINE)
+            await pilot.press("end")
+            await pilot.pause()
+            assert re.search(rf"^▸{gpus - 1} .*\d%", screen_text(app), re.MULTILINE)
+            await pilot.press("g", "tab", "end")
+            await pilot.pause()
+            assert f" {4000 + gpus - 1} ada" in screen_text(app)
+        await pilot.press("enter", "down", "escape", "question_mark", "escape", "home", "end")
 
 
 async def test_a_storm_of_sizes_ends_in_the_last_one() -> None:
@@ -191,8 +197,8 @@ async def test_a_hidden_overview_takes_the_new_size() -> None:
         await pilot.pause()
         lines = screen_lines(app)
         assert len(lines) == 24
-        assert lines[0].rstrip().endswith("x1")
-        assert sum(" ada " in line for line in lines) == 8
+        assert " x1 " in lines[0]
+        assert sum(line.startswith((f" {index}  ", f"▸{index}  ")) for line in lines for index in range(8)) == 8
 
 
 async def test_every_gpu_has_a_line_as_long_as_there_is_room() -> None:
@@ -202,15 +208,74 @@ async def test_every_gpu_has_a_line_as_long_as_there_is_room() -> None:
         stream.put(machine(8))
         await pilot.pause()
         assert app.screen.query_one("#devices", LineTable).size.height == 8
-        assert app.screen.query_one("#processes", LineTable).size.height >= 8
         stream.put(later(machine(64), 1.0))
+        await pilot.press("v", "g")
         await pilot.pause()
+        assert app.screen.query_one("#devices", LineTable).size.height >= 8
         assert app.screen.query_one("#processes", LineTable).size.height >= 3
-        idle = tuple(builders.device(index, processes=()) for index in range(64))
-        stream.put(builders.frame(devices=idle, monotonic_seconds=102.0))
+
+
+async def test_the_processes_are_those_of_the_selected_gpu_or_of_all() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 30)) as pilot:
+        stream.put(machine(4))
+        await pilot.press("down", "down")
         await pilot.pause()
-        assert app.screen.query_one("#devices", LineTable).size.height == 18
-        assert "node7" in screen_lines(app)[-2]
+        shown = screen_text(app)
+        assert "Processes on GPU 2" in shown
+        assert "1 of 4" in shown
+        assert " 4002 ada" in shown
+        assert " 4001 ada" not in shown
+        await pilot.press("g")
+        await pilot.pause()
+        assert "Processes on all GPUs" in screen_text(app)
+        assert " 4001 ada" in screen_text(app)
+
+
+async def test_a_gpu_without_processes_says_so() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 30)) as pilot:
+        stream.put(builders.frame(devices=(builders.device(0, processes=()),)))
+        await pilot.pause()
+        assert "No process uses GPU 0." in screen_text(app)
+        stream.put(later(machine(1), 1.0))
+        await pilot.pause()
+        assert "No process" not in screen_text(app)
+        assert " 4000 ada" in screen_text(app)
+
+
+async def test_the_expensive_values_are_read_for_the_selected_gpu_alone() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 30)) as pilot:
+        stream.put(machine(4))
+        await pilot.press("down")
+        await pilot.pause()
+        assert app.screen.demand.device_keys == {builders.device(1).key}  # type: ignore[attr-defined]
+
+
+async def test_many_gpus_are_a_map_in_which_one_is_selected() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(80, 24)) as pilot:
+        stream.put(machine(64))
+        await pilot.pause()
+        assert "64 GPUs by utilization  ▸0 " in screen_text(app)
+        await pilot.press("down", "j")
+        await pilot.pause()
+        assert "▸16 " in screen_text(app)
+        assert "Processes on GPU 16" in screen_text(app)
+        await pilot.press("s")
+        await pilot.pause()
+        assert "64 GPUs by memory" in screen_text(app)
+        await pilot.press("v")
+        await pilot.pause()
+        assert re.search(r"^▸16 .*\d%", screen_text(app), re.MULTILINE), "the table has the same GPU selected"
+        await pilot.press("v", "enter")
+        await pilot.pause()
+        assert "GPU 16" in screen_text(app)
 
 
 # Without colors
@@ -222,9 +287,20 @@ async def test_what_is_wrong_can_be_read_without_colours() -> None:
     async with app.run_test(size=(160, 40)) as pilot:
         stream.put(troubled())
         await pilot.pause()
+        await pilot.press("g")
+        await pilot.pause()
         shown = screen_text(app)
         assert len(screen_lines(app)) == 40
-        rows = ("▸", "LOST", "UNRESPONSIVE 12s", "!too hot", "!91°", " 5x8 ", "! unattributed: no visible process owns")
+        lost = "LOST: The GPU has fallen off the bus → 6 shows what to do"
+        rows = (
+            "▸",
+            lost,
+            "UNRESPONSIVE 12s → 6",
+            "!too hot",
+            "!91°",
+            " 5x8 ",
+            "! unattributed: no visible process owns",
+        )
         for words in (*rows, " ! GPU 1 is lost"):
             assert words in shown
 
@@ -234,6 +310,7 @@ async def test_the_mouse_scrolls() -> None:
     app = app_on(stream)
     async with app.run_test(size=(80, 24)) as pilot:
         stream.put(machine(256))
+        await pilot.press("v")
         await pilot.pause()
         table = app.screen.query_one("#devices", LineTable)
         table.post_message(_wheel(table))

@@ -17,7 +17,7 @@ from tests.ui.training import SUMMARY, Training
 
 async def opened_segments(training: Training, pilot: Pilot[Any]) -> SegmentsScreen:
     await training.open(pilot)
-    await pilot.press("s")
+    await pilot.press("enter")
     await pilot.pause()
     assert isinstance(training.app.screen, SegmentsScreen)
     return training.app.screen
@@ -67,7 +67,7 @@ async def test_segments_that_were_cut_refused_or_that_do_not_come(training: Trai
 async def test_the_summary_in_full(training: Training) -> None:
     async with training.app.run_test(size=(120, 40)) as pilot:
         await opened_segments(training, pilot)
-        await pilot.press("m")
+        await pilot.press("v")
         await pilot.pause()
         assert isinstance(training.app.screen, AllocatorSummaryScreen)
         assert training.watcher.asked[-1] == (PID, RequestKind.SUMMARY, {"ordinal": 0})

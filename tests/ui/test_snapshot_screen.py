@@ -18,8 +18,8 @@ from gpumon.present.snapshot_chart import HistoryAxis, chart_lines
 from gpumon.present.snapshot_view import View
 from gpumon.snapshots.model import Snapshot
 from gpumon.snapshots.reader import Progress
+from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.snapshot import SnapshotScreen
-from gpumon.ui.screens.snapshot_help import SnapshotHelpScreen
 from gpumon.ui.screens.snapshot_reading import SnapshotReadingScreen, progress_lines
 from gpumon.ui.snapshot_app import SnapshotApp
 from gpumon.ui.widgets.line_table import LineTable
@@ -138,7 +138,7 @@ async def test_an_empty_table_says_why() -> None:
     app = shown(real(), real())
     async with app.run_test(size=(80, 24)) as pilot:
         assert "No stack has changed." in text(app)
-        await pilot.press("p")
+        await pilot.press("v")
         assert "No stack has changed" not in text(app)
         await pilot.press("slash", "z", "z", "z")
         await pilot.pause()
@@ -156,7 +156,7 @@ async def test_blocks_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     app = shown(real())
     async with app.run_test(size=(80, 24)) as pilot:
         monkeypatch.setattr(SegmentLayout, "__init__", count)
-        await pilot.press("down", "enter", "i", "e", "p", "slash", "s", "t", "e", "p")
+        await pilot.press("down", "enter", "i", "v", "slash", "s", "t", "e", "p")
         await pilot.pause()
     assert not counted
 
@@ -172,20 +172,6 @@ async def test_a_frame_opens_down_to_where_it_parts() -> None:
         assert len(rows(app)) > before
         await pilot.press("enter")
         assert len(rows(app)) == before
-        await pilot.press("right")
-        opened = len(rows(app))
-        await pilot.press("right", "down", "down", "left", "left", "left", "left")
-        assert len(rows(app)) <= opened
-
-
-async def test_left_goes_to_the_frame_above() -> None:
-    app = shown(real())
-    async with app.run_test(size=(120, 40)) as pilot:
-        assert rows(app)[0].split()[-2] == "<module>"
-        await pilot.press("down", "down")
-        assert table(app).cursor == 2
-        await pilot.press("left")
-        assert table(app).cursor == 0
 
 
 async def test_the_frame_under_the_cursor_is_named_in_full() -> None:
@@ -200,9 +186,9 @@ async def test_every_view() -> None:
     async with app.run_test(size=(160, 50)) as pilot:
         screen = app.screen
         assert isinstance(screen, SnapshotScreen)
-        assert screen.view_state.view is View.DIFFERENCE
-        for key, view in {"e": View.NOW, "p": View.PEAK, "a": View.EVER, "s": View.SEGMENTS}.items():
-            await pilot.press(key)
+        assert "[difference]" in text(app)
+        for view in (View.NOW, View.PEAK, View.EVER, View.SEGMENTS):
+            await pilot.press("v")
             await pilot.pause()
             assert screen.view_state.view is view
             assert f"[{view.value}]" in text(app)
@@ -210,7 +196,8 @@ async def test_every_view() -> None:
             assert table(app).cursor == 0
         assert "fragmentation 94%" in text(app)
         assert not {"enter", "i", "slash"} & set(keys(app))
-        await pilot.press("d", "down", "enter", "x", "v")
+        await pilot.press("v", "down", "enter", "u", "right_square_bracket")
+        assert "[difference]" in text(app)
 
 
 async def test_search_and_leave_it() -> None:
@@ -246,16 +233,18 @@ async def test_devices() -> None:
         assert "cuda:0" in text(app)
         assert "! Out of memory once, last" in text(app)
         assert "✗" in text(app)
-        await pilot.press("v")
+        await pilot.press("right_square_bracket")
         await pilot.pause()
         assert "cuda:1  1.00 GiB in 1 block" in text(app)
         assert "No history was recorded" in text(app)
         assert "at the peak" not in text(app)
-        await pilot.press("p")
+        await pilot.press("v")
         assert "at the peak" not in text(app)
+        await pilot.press("left_square_bracket")
+        assert "cuda:0" in text(app)
     app = shown(real())
     async with app.run_test() as pilot:
-        assert "v" not in keys(app)
+        assert "right_square_bracket" not in keys(app)
 
 
 async def test_names_are_data() -> None:
@@ -269,22 +258,22 @@ async def test_the_chart_over_time() -> None:
     app = shown(real())
     async with app.run_test(size=(120, 40)) as pilot:
         assert "5,054 events" in text(app)
-        await pilot.press("x")
+        await pilot.press("u")
         await pilot.pause()
         assert "3.97 s" in text(app)
-        assert "(x: events axis)" in text(app)
+        assert "(u: events axis)" in text(app)
 
 
 async def test_help_theme_and_quit() -> None:
     app = shown(real())
     async with app.run_test(size=(100, 50)) as pilot:
         await pilot.press("question_mark")
-        assert isinstance(app.screen, SnapshotHelpScreen)
+        assert isinstance(app.screen, HelpScreen)
         assert "fragmentation" in text(app)
         await pilot.press("escape")
         assert isinstance(app.screen, SnapshotScreen)
         theme = app.theme
-        await pilot.press("t")
+        await pilot.press("T")
         assert app.theme != theme
         await pilot.press("q")
     assert app.return_code == 0
@@ -293,7 +282,7 @@ async def test_help_theme_and_quit() -> None:
 async def test_a_file_without_anything() -> None:
     app = shown(loaded({"segments": [], "device_traces": []}))
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("e", "p", "s", "i", "v", "x", "enter", "left", "right", "slash", "a", "escape")
+        await pilot.press("v", "i", "left_square_bracket", "right_square_bracket", "u", "enter", "slash", "a", "escape")
         assert "The snapshot is empty" in text(app)
 
 
@@ -301,7 +290,7 @@ async def test_a_file_without_anything() -> None:
 async def test_every_size(size: tuple[int, int]) -> None:
     app = shown(real(), made())
     async with app.run_test(size=size) as pilot:
-        await pilot.press("p", "down", "enter", "s", "d", "x")
+        await pilot.press("v", "v", "down", "enter", "v", "v", "u")
         await pilot.resize_terminal(60, 20)
         await pilot.pause()
         assert max(map(len, lines(app))) <= 60
@@ -366,7 +355,7 @@ def test_progress() -> None:
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 @pytest.mark.parametrize(
     ("name", "pressed"),
-    [("peak", ["down", "enter"]), ("segments", ["s"]), ("search", ["i", "slash", *"drop"]), ("difference", ["d"])],
+    [("peak", ["down", "enter"]), ("segments", ["v", "v"]), ("search", ["i", "slash", *"drop"]), ("difference", [])],
 )
 def test_pictures(snap_compare: Compare, size: tuple[int, int], name: str, pressed: list[str]) -> None:
     async def press(pilot: Pilot[None]) -> None:

@@ -22,6 +22,7 @@ from gpumon.session import workload_controller as controller_module
 from gpumon.session.workload_controller import WorkloadController
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.messages import RunsChanged
+from gpumon.ui.screens.confirm import QuitDialog
 from gpumon.ui.screens.confirm_start import ConfirmStartDialog
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.run import LogScreen, MemorySummaryScreen, RunScreen
@@ -154,7 +155,7 @@ def app_of(pilot: Pilot[Any]) -> GpumonApp:
 
 async def open_form(pilot: Pilot[Any], name: str = "tiny") -> WorkloadForm:
     """From the overview to the form of a workload."""
-    await pilot.press("w")
+    await pilot.press("5")
     await seen(pilot, name)
     await until(pilot, lambda: isinstance(app_of(pilot).session.workloads.interpreter, Interpreter), "an interpreter")
     table = app_of(pilot).screen.query_one("#workloads", LineTable)
@@ -190,7 +191,7 @@ async def test_a_run_from_its_form_to_its_kept_and_compared_result(tiny: Path) -
         await seen(pilot, "25 % done")
         await seen(pilot, "5 laps/s")
         assert "RUNNING" in screen_text(app)
-        await pilot.press("l")
+        await pilot.press("v")
         await seen(pilot, "a line for the log")
         await pilot.press("escape")
         say(tiny, "50")
@@ -213,7 +214,7 @@ async def test_a_run_is_stopped_and_is_cancelled(tiny: Path) -> None:
         await start_tiny(pilot)
         await seen(pilot, "25 % done")
         (entry,) = app.session.workloads.registry.runs
-        await pilot.press("x")
+        await pilot.press("X")
         assert "STOPPING" in screen_text(app) or entry.ended
         await seen(pilot, "CANCELLED")
         assert entry.state.result is not None
@@ -248,8 +249,13 @@ async def test_leaving_gpumon_stops_what_runs(tiny: Path) -> None:
         await start_tiny(pilot)
         await seen(pilot, "25 % done")
         (entry,) = app.session.workloads.registry.runs
-        began = time.monotonic()
         await pilot.press("q")
+        assert isinstance(app.screen, QuitDialog)
+        await pilot.press("enter", "q", "escape")
+        assert isinstance(app.screen, RunScreen), "Cancel has the focus"
+        assert not entry.is_stopping
+        began = time.monotonic()
+        await pilot.press("q", "tab", "enter")
         assert time.monotonic() - began < PATIENCE_SECONDS
     assert entry.job.wait(PATIENCE_SECONDS)
 
@@ -257,13 +263,13 @@ async def test_leaving_gpumon_stops_what_runs(tiny: Path) -> None:
 async def test_the_overview_says_that_a_workload_runs(tiny: Path) -> None:
     stream = FakeLive()
     app = app_on(stream)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with app.run_test(size=(120, 24)) as pilot:
         stream.put(machine())
         await start_tiny(pilot)
         await pilot.press("escape", "escape")
-        await seen(pilot, "gpumon  1 workload running (w)")
+        await seen(pilot, "5 Workloads ▶1")
         say(tiny, "1")
-        await until(pilot, lambda: "workload running" not in screen_text(app))
+        await until(pilot, lambda: "▶1" not in screen_text(app))
 
 
 async def test_an_interpreter_typed_in_is_looked_at_before_the_start(tiny: Path) -> None:
@@ -299,7 +305,7 @@ async def test_without_torch_it_says_why_and_the_list_can_be_read(monkeypatch: p
     monkeypatch.setattr(controller_module, "load_catalogue", load_late)
     app = app_on(FakeLive())
     async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("w")
+        await pilot.press("5")
         assert "Searching for workloads ..." in screen_text(app)
         go_on.set()
         await seen(pilot, "! No Python with torch was found. Name one.")
@@ -312,7 +318,7 @@ async def test_without_torch_it_says_why_and_the_list_can_be_read(monkeypatch: p
 async def test_a_file_that_is_no_workload_says_why() -> None:
     app = app_on(FakeLive())
     async with app.run_test(size=(120, 30), notifications=True) as pilot:
-        await pilot.press("w", "end")
+        await pilot.press("5", "end")
         assert "/workloads/mine.py is not a workload. ImportError: No module named 'numpyy'" in screen_text(app)
         await pilot.press("enter")
         assert isinstance(app.screen, WorkloadsScreen)
@@ -323,9 +329,9 @@ async def test_runs_are_opened_and_stopped_from_the_table() -> None:
     app = app_on(FakeLive())
     app.session.workloads.registry.runs = [runs.live_run()]
     async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("w", "tab", "enter")
+        await pilot.press("5", "tab", "enter")
         assert isinstance(app.screen, RunScreen)
-        await pilot.press("escape", "x")
+        await pilot.press("escape", "X")
         assert app.session.workloads.registry.runs[0].is_stopping
         await seen(pilot, "STOPPING")
 
@@ -336,7 +342,7 @@ async def test_every_verdict_can_be_read(verdict: str) -> None:
     app = app_on(FakeLive())
     app.session.workloads.registry.runs = [runs.ended_run(verdict)]
     async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("w")
+        await pilot.press("5")
         assert verdict.upper() in screen_text(app)
         assert "+1.2 %" in screen_text(app)
         await pilot.press("tab", "enter")
@@ -396,11 +402,11 @@ async def test_choices_go_round() -> None:
     async with app.run_test(size=(100, 40)) as pilot:
         form = await open_form(pilot, "matmul")
         form.query_one("ParameterField #value").focus()
-        await pilot.press("right", "right")
+        await pilot.press("enter", "enter")
         assert "[bf16]" in screen_text(app)
-        await pilot.press("space")
+        await pilot.press("enter")
         assert "[fp32]" in screen_text(app)
-        await pilot.press("left", "down")
+        await pilot.press("left", "right", "enter", "enter", "down")
         assert "[bf16]" in screen_text(app)
         assert "size: Rows of the matrices. 64 to 32768." in screen_text(app)
 
@@ -429,7 +435,7 @@ async def test_a_workload_that_needs_a_gpu_says_so() -> None:
 
 
 @pytest.mark.usefixtures("shelf")
-@pytest.mark.parametrize("keys", [["w"], ["w", "enter"], ["w", "tab", "enter"], ["w", "tab", "enter", "l"]])
+@pytest.mark.parametrize("keys", [["5"], ["5", "enter"], ["5", "tab", "enter"], ["5", "tab", "enter", "v"]])
 async def test_the_same_again_refreshes_nothing(keys: list[str]) -> None:
     stream = FakeLive()
     app = app_on(stream)
@@ -460,8 +466,10 @@ async def app_that_asks(pilot: Pilot[Any], stream: FakeStream, frame: Frame) -> 
     await pilot.pause()
 
 
-@pytest.mark.parametrize(("key", "begins"), [("y", True), ("n", False), ("escape", False), ("enter", False)])
-async def test_it_asks_before_it_works_beside_others(key: str, begins: bool) -> None:
+@pytest.mark.parametrize(
+    ("keys", "begins"), [(["tab", "enter"], True), (["y", "n", "down", "up", "enter"], False), (["escape"], False)]
+)
+async def test_it_asks_before_it_works_beside_others(keys: list[str], begins: bool) -> None:
     stream = FakeLive()
     app = app_on(stream)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -473,7 +481,7 @@ async def test_it_asks_before_it_works_beside_others(key: str, begins: bool) -> 
         assert "GPU 0  ada  PID 4000  holds 69.3 GiB" in text
         assert "python train.py --config large.yaml" in text
         assert "12.0 GiB of GPU memory, about 20 s" in text
-        await pilot.press(key)
+        await pilot.press(*keys)
         await pilot.pause()
         assert isinstance(app.screen, OverviewScreen)
         assert (entry.state.began_seconds is not None) is begins
@@ -521,12 +529,14 @@ async def test_memory_and_log_in_full() -> None:
     app = app_on(FakeLive())
     app.session.workloads.registry.runs = [runs.live_run()]
     async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("w", "tab", "enter", "m")
-        assert isinstance(app.screen, MemorySummaryScreen)
-        assert "PyTorch CUDA memory summary" in screen_text(app)
-        await pilot.press("escape", "l")
+        await pilot.press("5", "tab", "enter", "v")
         assert isinstance(app.screen, LogScreen)
         assert "! a warning [/] of torch" in screen_text(app)
+        await pilot.press("v")
+        assert isinstance(app.screen, MemorySummaryScreen)
+        assert "PyTorch CUDA memory summary" in screen_text(app)
+        await pilot.press("v")
+        assert isinstance(app.screen, RunScreen)
 
 
 @pytest.mark.usefixtures("shelf")
@@ -534,7 +544,7 @@ async def test_a_run_on_the_cpu_has_no_memory_summary() -> None:
     app = app_on(FakeLive())
     app.session.workloads.registry.runs = [runs.live_run(gpu=None)]
     async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("w", "tab", "enter", "m")
+        await pilot.press("5", "tab", "enter", "v", "v")
         assert isinstance(app.screen, RunScreen)
         assert "256 MiB of host memory" in screen_text(app)
 
@@ -547,7 +557,7 @@ async def test_errors_are_told_with_their_class() -> None:
     runs.report_error(entry, "RuntimeError", "sticky")
     app.session.workloads.registry.runs = [entry]
     async with app.run_test(size=(100, 50)) as pilot:
-        await pilot.press("w", "tab", "enter")
+        await pilot.press("5", "tab", "enter")
         text = screen_text(app)
         assert "OutOfMemoryError (expected: the workload demonstrates it)" in text
         assert "! RuntimeError" in text
@@ -563,7 +573,7 @@ async def test_why_a_workload_is_not_supported_is_shown_once(reason: str, times:
     run.state.apply(JobEnded(3, cancelled=False, reason=""))
     app.session.workloads.registry.runs = [run]
     async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("w", "tab", "enter")
+        await pilot.press("5", "tab", "enter")
         await pilot.pause()
         assert screen_text(app).count("fp8") == times, "one line at the top, and the rest of a longer one in the result"
 
@@ -573,7 +583,7 @@ async def test_a_cancelled_run_is_not_100_percent_done() -> None:
     app = app_on(FakeLive())
     app.session.workloads.registry.runs = [runs.ended_run("cancelled")]
     async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("w", "tab", "enter")
+        await pilot.press("5", "tab", "enter")
         await pilot.pause()
         assert "CANCELLED" in screen_text(app)
         assert "100 %" not in screen_text(app).partition("Live")[0]
@@ -589,7 +599,7 @@ async def test_every_screen_in_every_size(size: tuple[int, int]) -> None:
         run.key = str(number)
     async with app.run_test(size=size) as pilot:
         stream.put(machine())
-        await pilot.press("w")
+        await pilot.press("5")
         assert isinstance(app.screen, WorkloadsScreen)
         await pilot.press("enter")
         assert isinstance(app.screen, WorkloadForm)
@@ -597,14 +607,14 @@ async def test_every_screen_in_every_size(size: tuple[int, int]) -> None:
         for entry in app.session.workloads.registry.runs:
             app.push_screen(RunScreen(entry))
             await pilot.pause()
-            for key in ("l", "m"):
-                await pilot.press(key)
-                if not isinstance(app.screen, RunScreen):
-                    await pilot.press("escape")
+            while True:
+                await pilot.press("v")
+                if isinstance(app.screen, RunScreen):
+                    break
             await pilot.press("escape")
         await app_that_asks(pilot, stream, machine(2))
         await until(pilot, lambda: isinstance(app.screen, ConfirmStartDialog), "the question")
-        await pilot.press("n")
+        await pilot.press("escape")
 
 
 def titles(app: GpumonApp) -> list[str]:
@@ -614,12 +624,11 @@ def titles(app: GpumonApp) -> list[str]:
 @pytest.mark.usefixtures("shelf")
 async def test_keys_and_palette_lead_to_the_workloads() -> None:
     app = app_on(FakeLive())
-    async with app.run_test(size=(80, 24)) as pilot:
-        assert "w Workloads" in screen_text(app)
+    async with app.run_test(size=(120, 24)) as pilot:
+        assert "5 Workloads" in screen_text(app)
         assert "Workloads" in titles(app)
-        await pilot.press("w", "w")
+        await pilot.press("5", "5")
         assert [type(screen) for screen in app.screen_stack[1:]] == [OverviewScreen, WorkloadsScreen]
-        assert "Workloads" not in titles(app)
         await pilot.press("escape")
         assert isinstance(app.screen, OverviewScreen)
 
@@ -627,9 +636,13 @@ async def test_keys_and_palette_lead_to_the_workloads() -> None:
 # Marks
 
 
-async def test_beginning_and_end_are_marked_on_the_strips() -> None:
+@pytest.mark.parametrize(
+    ("columns", "strips"), [({}, 1), ({"devices": ("gpu", "memory", "util-history", "memory-history")}, 2)]
+)
+async def test_beginning_and_end_are_marked_on_the_strips(columns: dict[str, tuple[str, ...]], strips: int) -> None:
     stream = FakeLive()
-    app = app_on(stream)
+    stream.start()
+    app = GpumonApp(stream, columns=columns)
     entry = runs.new_run()
     app.session.workloads.registry.runs = [entry]
     runs.send_plan(entry)
@@ -642,8 +655,8 @@ async def test_beginning_and_end_are_marked_on_the_strips() -> None:
                 entry.state.result, entry.state.end = ended.state.result, ended.state.end
             stream.put(builders.frame(monotonic_seconds=100.0 + 4 * number))
             await pilot.pause()
-        rows = [text for text in screen_text(app).splitlines() if "69.3/140" in text]
-        assert [text.count(MARK) for text in rows] == [4, 0], "begin and end, on both sparklines of its GPU"
+        rows = [text for text in screen_text(app).splitlines() if "69/140G" in text]
+        assert [text.count(MARK) for text in rows] == [2 * strips, 0], "begin and end, on each strip of its GPU"
         places = [place for place, cell in enumerate(rows[0]) if cell == MARK]
         assert places[1] - places[0] == 10
         assert app.session.store.marks(builders.device(0).key, 30) == {10, 20}
@@ -670,11 +683,11 @@ def test_pictures(snap_compare: Compare, screen: str, size: tuple[int, int]) -> 
     entries = {"run": [runs.live_run()], "result": [runs.ended_run()]}.get(
         screen, [runs.live_run(), runs.ended_run("fail")]
     )
-    keys = {"list": ["w"], "form": ["w", "enter", "down", "down", "down", "end", "x"]}
+    keys = {"list": ["5"], "form": ["5", "enter", "down", "down", "down", "end", "x"]}
     app = pictured(*entries)
 
     async def press(pilot: Pilot[Any]) -> None:
-        await pilot.press(*keys.get(screen, ["w", "tab", "enter"]))
+        await pilot.press(*keys.get(screen, ["5", "tab", "enter"]))
         for field in app.screen.query(Input):
             field.cursor_blink = False
         await pilot.pause()

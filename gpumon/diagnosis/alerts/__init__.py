@@ -5,22 +5,40 @@ To add an alert, write its check and its `AlertRule` in the module of its topic:
 """
 
 from gpumon.diagnosis.alerts.activity import has_no_sm_work
-from gpumon.diagnosis.alerts.history import AlertChange, AlertHistory, EndedAlert
+from gpumon.diagnosis.alerts.history import AlertChange, AlertHistory, DeviceFinding, EndedAlert
 from gpumon.diagnosis.alerts.links import is_link_degraded
-from gpumon.diagnosis.alerts.memory import is_much_unattributed, is_unattributed
-from gpumon.diagnosis.alerts.model import Alert, AlertFinding, Evidence, EvidenceItem, Severity, ranges_text
+from gpumon.diagnosis.alerts.memory import (
+    OUT_OF_MEMORY,
+    is_much_unattributed,
+    is_unattributed,
+    oom_finding,
+    oom_subject,
+)
+from gpumon.diagnosis.alerts.model import Alert, AlertFinding, AlertKey, Evidence, EvidenceItem, Severity, ranges_text
 from gpumon.diagnosis.alerts.rule import DEFAULT_THRESHOLDS, AlertRule, Thresholds
-from gpumon.diagnosis.alerts.rules import ALERT_RULES, SkippedRule, check, merged_alerts, skipped_rules
+from gpumon.diagnosis.alerts.rules import (
+    ALERT_RULES,
+    RULE_LABELS,
+    SkippedRule,
+    check,
+    merged_alerts,
+    rule_label,
+    skipped_rules,
+)
 from gpumon.diagnosis.alerts.thermal import is_near_slowdown
 
 __all__ = [
     "ALERT_RULES",
     "DEFAULT_THRESHOLDS",
+    "OUT_OF_MEMORY",
+    "RULE_LABELS",
     "Alert",
     "AlertChange",
     "AlertFinding",
     "AlertHistory",
+    "AlertKey",
     "AlertRule",
+    "DeviceFinding",
     "EndedAlert",
     "Evidence",
     "EvidenceItem",
@@ -34,6 +52,9 @@ __all__ = [
     "is_near_slowdown",
     "is_unattributed",
     "merged_alerts",
+    "oom_finding",
+    "oom_subject",
     "ranges_text",
+    "rule_label",
     "skipped_rules",
 ]

@@ -6,7 +6,7 @@ from typing import Final
 from gpumon.core.model import Device
 from gpumon.core.units import rate_text
 from gpumon.diagnosis.alerts.model import AlertFinding, Severity, evidence_of
-from gpumon.diagnosis.alerts.rule import AlertRule, Thresholds, is_busy
+from gpumon.diagnosis.alerts.rule import BUSY_MARGIN, AlertRule, Thresholds, is_busy
 from gpumon.diagnosis.alerts.tracking import DeviceTracker
 
 _MIN_COPY_BYTES_PER_SECOND: Final = 1e9
@@ -64,6 +64,7 @@ ACTIVITY_RULES: Final = (
         {"busy_without_sm": "are busy, but their SMs have no work"},
         ("sm_activity_percent",),
         clear_seconds=5.0,
+        margins={**BUSY_MARGIN, "sm_idle_percent": 2.0},
         applies=is_busy,
     ),
 )

@@ -25,9 +25,45 @@ _ROWS: Final = (
     "remapped_rows_failure",
 )  # fmt: skip
 _XID: Final = "xid-"
-_CRITICAL_XIDS: Final = frozenset({48, 62, 64, 74, 79, 95, 110, 119, 120, 140, 143, 149, 154, 158, 171, 172})
+_CRITICAL_XIDS: Final = frozenset(
+    {
+        *(
+            46,
+            48,
+            54,
+            57,
+            58,
+            59,
+            61,
+            62,
+            64,
+            74,
+            79,
+            95,
+            109,
+            110,
+            119,
+            120,
+            136,
+            140,
+            143,
+            149,
+            151,
+            154,
+            155,
+            156,
+            158,
+        ),
+        *(167, 169, 171, 172, 173, 175),
+    }
+)
 """The GPU or the host needs a reset before it can be relied on."""
-_HARMLESS_XIDS: Final = frozenset({43, 45, 63, 92, 121})
+_HARMLESS_XIDS: Final = frozenset(
+    {
+        *(37, 38, 43, 44, 45, 56, 63, 66, 67, 92, 93, 106, 107, 121, 141, 152, 153, 160, 162, 163, 164, 165),
+        *(168, 176),
+    }
+)
 """A program was terminated, or the GPU recovered without help."""
 
 
@@ -86,9 +122,7 @@ def _xids(device: Device, tracker: DeviceTracker, _: Thresholds) -> Iterator[Ale
     """Recent Xids."""
     for number, xid in tracker.xids.items():
         times = "" if xid.count == 1 else f", {times_text(xid.count)}"
-        known = _known_xid(number)
-        summary = "" if known is None else known.summary
-        detail = f"GPU {device.index}: {xid_text(number)}{times}. {summary}".rstrip()
+        detail = f"GPU {device.index}: {xid_text(number)}{times}. {_known_xid(number).summary}"
         evidence = (EvidenceItem("Count", xid.count, Unit.COUNT), *evidence_of(device, *_ECC, *_ROWS))
         yield AlertFinding(f"{_XID}{number}", xid_severity(number), detail, xid_action(number), evidence)
 
@@ -101,22 +135,15 @@ def xid_plural(alert_id: str) -> str | None:
 
 
 def xid_action(number: int) -> str:
-    """What to do about an Xid: the first fix of the catalogue, or general advice."""
-    known = _known_xid(number)
-    if known is not None and known.fixes:
-        return f"{known.fixes[0].text} {known.fixes[0].code}".rstrip()
-    severity = xid_severity(number)
-    if severity is Severity.CRITICAL:
-        return "Stop the jobs on the GPU and reset it, or reboot. If the Xid returns, have the board tested."
-    if severity is Severity.INFO:
-        return "Nothing to fix on the GPU. See the log of the program that ran on it."
-    return "See the log of the program that ran on the GPU. compute-sanitizer finds invalid memory accesses."
+    """What to do about an Xid: the first fix of the catalogue."""
+    first = _known_xid(number).fixes[0]
+    return f"{first.text} {first.code}".rstrip()
 
 
-def _known_xid(number: int) -> KnownError | None:
+def _known_xid(number: int) -> KnownError:
     from gpumon.diagnosis.catalogue import BY_ID  # it is slow to import, and Xids are rare
 
-    return BY_ID.get(f"{_XID}{number}")
+    return BY_ID.get(f"{_XID}{number}", BY_ID["xid-other"])
 
 
 def xid_severity(number: int) -> Severity:
@@ -126,7 +153,7 @@ def xid_severity(number: int) -> Severity:
     return Severity.INFO if number in _HARMLESS_XIDS else Severity.WARNING
 
 
-XID_RULE: Final = AlertRule("Errors reported by the driver (Xid)", _xids, {}, clear_seconds=0.0)
+XID_RULE: Final = AlertRule("Errors reported by the driver (Xid)", _xids, {}, hold_seconds=0.0, clear_seconds=0.0)
 ERROR_RULES: Final = (
     AlertRule(
         "Uncorrectable memory errors",
@@ -136,6 +163,7 @@ ERROR_RULES: Final = (
             "ecc_uncorrected_before": "have had uncorrectable memory errors, none of them since the driver was loaded",
         },
         ("ecc_uncorrected_volatile_count",),
+        hold_seconds=0.0,
         clear_seconds=0.0,
     ),
     AlertRule(
@@ -143,6 +171,7 @@ ERROR_RULES: Final = (
         _corrected_rising,
         {"ecc_corrected_rising": "have more and more corrected memory errors"},
         ("ecc_corrected_volatile_count",),
+        hold_seconds=0.0,
         clear_seconds=0.0,
     ),
     AlertRule(
@@ -153,6 +182,7 @@ ERROR_RULES: Final = (
             "remap_pending": "need a reset to remap a bad row of their memory",
         },
         ("remapped_rows_pending", "remapped_rows_failure"),
+        hold_seconds=0.0,
         clear_seconds=0.0,
     ),
 )

@@ -1,12 +1,12 @@
 """Alerts over time: since when each stands, without flicker, and which have ended."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Device, DeviceState, Frame
-from gpumon.diagnosis.alerts.model import Alert, AlertFinding, Severity, make_alert
+from gpumon.diagnosis.alerts.model import Alert, AlertFinding, AlertKey, Severity, make_alert
 from gpumon.diagnosis.alerts.rule import CLEAR_SECONDS, DEFAULT_THRESHOLDS, AlertRule, Thresholds
 from gpumon.diagnosis.alerts.rules import device_findings, host_findings, track, worst_first
 from gpumon.diagnosis.alerts.tracking import DeviceTracker
@@ -21,8 +21,9 @@ _MAX_ENDED: Final = 200
 _FORGET_SECONDS: Final = 600.0
 _MINUTE: Final = 60.0
 
-AlertKey = tuple[str | None, str, str]
-"""Device key, alert id, and subject: what identifies an alert among all that stand at one time."""
+
+DeviceFinding = tuple[Device | None, AlertFinding]
+"""What was found, and on which device; None for the host."""
 
 
 class EndedAlert(NamedTuple):
@@ -50,9 +51,11 @@ class _Standing:
 
     Attributes:
         alert: Its latest state.
-        rule: The rule that raised it; None for alerts of the host.
-        begin_seconds: When the condition was first found, in monotonic seconds.
+        rule: The rule that raised it; None for what is reported from outside the rules.
+        begin_seconds: When the condition was first found, in monotonic seconds; breaks that are shorter than the time
+            in which the alert would end do not count.
         found_seconds: When it was last found.
+        must_not_break: Whether a break before it is shown makes its condition begin again.
         is_shown: Whether it has held for long enough.
     """
 
@@ -60,12 +63,18 @@ class _Standing:
     rule: AlertRule | None
     begin_seconds: float
     found_seconds: float
+    must_not_break: bool
     is_shown: bool = False
 
     @property
     def is_loud(self) -> bool:
         """Whether it is shown, as a warning or critical alert."""
         return self.is_shown and self.alert.severity is not Severity.INFO
+
+    def show_if_held(self, finding: AlertFinding, now: float, *, is_first_frame: bool) -> None:
+        """Show it once its condition has held for long enough; the first frame shows what a one-shot command shows."""
+        hold_seconds = 0.0 if self.rule is None or is_first_frame else self.rule.hold_seconds
+        self.is_shown = self.is_shown or now - self.begin_seconds >= max(hold_seconds, finding.after_seconds)
 
     def keep_seconds(self, device: Device | None, frame: Frame, thresholds: Thresholds) -> float:
         """How long it stands without being found: longer where its rule cannot be checked."""
@@ -76,7 +85,7 @@ class _Standing:
             return 0.0  # what was normal before is of no interest on a GPU that is lost
         if device is None or not self.rule.is_checkable(device, thresholds, has_readings=frame.is_fresh(device)):
             return UNKNOWN_SECONDS if self.is_loud else CLEAR_SECONDS
-        return self.rule.clear_seconds if self.is_shown else 0.0
+        return 0.0 if self.must_not_break and not self.is_shown else self.rule.clear_seconds
 
 
 class AlertHistory:
@@ -97,6 +106,9 @@ class AlertHistory:
         self._trackers: dict[str, DeviceTracker] = {}
         self._standing: dict[AlertKey, _Standing] = {}
         self._latest_seconds: float | None = None
+        self._is_first_frame = False
+        self._has_gap = False
+        """Whether the time since the latest frame is so long that no condition holds across it."""
 
     def clear(self) -> None:
         """Forgets everything."""
@@ -106,21 +118,32 @@ class AlertHistory:
         self._standing.clear()
         self._latest_seconds = None
 
-    def check(self, frame: Frame) -> list[Alert]:
-        """Checks a frame and returns the alerts that stand, worst first. A frame from an earlier time starts over."""
+    def check(self, frame: Frame, reported: Iterable[DeviceFinding] = ()) -> list[Alert]:
+        """Checks a frame. A frame from an earlier time starts over.
+
+        Args:
+            frame: The frame.
+            reported: What is reported from outside the rules, such as by probes; it ends when it is not reported.
+
+        Returns:
+            The alerts that stand, worst first.
+        """
         now = frame.monotonic_seconds
         if self._latest_seconds is not None and now < self._latest_seconds:
             self.clear()
         max_gap = max(MAX_GAP_SECONDS, _MAX_GAP_INTERVALS * frame.interval_seconds)
-        has_gap = self._latest_seconds is not None and now - self._latest_seconds > max_gap
+        self._is_first_frame = self._latest_seconds is None
+        self._has_gap = self._latest_seconds is not None and now - self._latest_seconds > max_gap
         self._latest_seconds = now
         self.changes = []
         current: set[AlertKey] = set()
         for finding in host_findings(frame):
-            current.add(self._record(finding, None, None, frame, has_gap=has_gap))
+            current.add(self._record(finding, None, None, frame))
+        for device, finding in reported:
+            current.add(self._record(finding, device, None, frame))
         if "driver" not in frame.problems:
             for device, rule, finding in self._findings(frame):
-                current.add(self._record(finding, device, rule, frame, has_gap=has_gap))
+                current.add(self._record(finding, device, rule, frame))
         if len(current) < len(self._standing):
             self._end_absent(current, frame)
         return worst_first([standing.alert for standing in self._standing.values() if standing.is_shown])
@@ -128,33 +151,38 @@ class AlertHistory:
     def _findings(self, frame: Frame) -> Iterator[tuple[Device, AlertRule, AlertFinding]]:
         """What the rules find on every device."""
         trackers = track(self._trackers, frame)
+        standing: dict[str | None, list[str]] = {}
+        for key, alert in self._standing.items():
+            if alert.is_shown and alert.rule is not None:
+                standing.setdefault(key[0], []).append(alert.rule.label)
         for device in frame.gpus:
             tracker = trackers[device.key]
             tracker.forget_xids(tracker.now - self.thresholds.xid_minutes * _MINUTE)
             has_readings = frame.is_fresh(device)
-            for rule, finding in device_findings(device, tracker, self.thresholds, has_readings=has_readings):
+            labels = standing.get(device.key, ())
+            for rule, finding in device_findings(
+                device, tracker, self.thresholds, has_readings=has_readings, standing=labels
+            ):
                 yield device, rule, finding
         if len(trackers) > len(frame.devices):
             oldest = frame.monotonic_seconds - _FORGET_SECONDS
-            for key in [key for key, tracker in trackers.items() if tracker.now < oldest]:
-                del trackers[key]
+            for gone in [key for key, tracker in trackers.items() if tracker.now < oldest]:
+                del trackers[gone]
 
-    def _record(
-        self, finding: AlertFinding, device: Device | None, rule: AlertRule | None, frame: Frame, *, has_gap: bool
-    ) -> AlertKey:
+    def _record(self, finding: AlertFinding, device: Device | None, rule: AlertRule | None, frame: Frame) -> AlertKey:
         """Records that a condition was found."""
         now = frame.monotonic_seconds
         key = (None if device is None else device.key, finding.id, finding.subject)
         standing = self._standing.get(key)
-        if standing is None or (has_gap and not standing.is_shown):
+        if standing is None or (self._has_gap and not standing.is_shown):
             alert = make_alert(finding, device, frame.time_seconds - finding.age_seconds)
-            standing = self._standing[key] = _Standing(alert, rule, now, now)
+            standing = self._standing[key] = _Standing(alert, rule, now, now, finding.after_seconds > 0)
         before, was_loud = standing.alert, standing.is_loud
         if before.severity.rank < finding.severity.rank:
             finding = finding._replace(severity=before.severity)
         standing.alert = make_alert(finding, device, before.since_seconds)
         standing.found_seconds = now
-        standing.is_shown = standing.is_shown or now - standing.begin_seconds >= finding.after_seconds
+        standing.show_if_held(finding, now, is_first_frame=self._is_first_frame)
         if standing.is_loud and not was_loud:
             self.changes.append(AlertChange(standing.alert, has_begun=True))
         return key

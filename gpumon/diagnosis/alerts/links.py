@@ -5,7 +5,7 @@ from typing import Final
 
 from gpumon.core.model import Device
 from gpumon.diagnosis.alerts.model import AlertFinding, Severity, evidence_of
-from gpumon.diagnosis.alerts.rule import AlertRule, Thresholds, is_busy
+from gpumon.diagnosis.alerts.rule import BUSY_MARGIN, AlertRule, Thresholds, is_busy
 from gpumon.diagnosis.alerts.tracking import DeviceTracker
 
 _MINUTE: Final = 60.0
@@ -84,12 +84,21 @@ LINK_RULES: Final = (
         _degraded_link,
         {"pcie_degraded": "use a slower PCIe link under load than they support"},
         ("utilization_gpu_percent", "pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max"),
+        margins=BUSY_MARGIN,
     ),
     AlertRule(
         "PCIe replays",
         _replays,
         {"pcie_replays": "have many PCIe replays: packets arrive damaged and are sent again"},
         ("pcie_replay_count",),
+        hold_seconds=0.0,
+        margins={"pcie_replays_per_minute": -2.0},
     ),
-    AlertRule("NVLink links down", _nvlink_down, {"nvlink_down": "have NVLink links down"}, ("nvlink_links_count",)),
+    AlertRule(
+        "NVLink links down",
+        _nvlink_down,
+        {"nvlink_down": "have NVLink links down"},
+        ("nvlink_links_count",),
+        hold_seconds=0.0,
+    ),
 )

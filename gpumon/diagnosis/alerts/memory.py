@@ -5,6 +5,7 @@ from typing import Final
 
 from gpumon.core.metrics import Unit
 from gpumon.core.model import Device, Process
+from gpumon.core.text import safe_text
 from gpumon.core.units import age_text, bytes_text, duration_text
 from gpumon.diagnosis.alerts.model import AlertFinding, EvidenceItem, Severity, evidence_of
 from gpumon.diagnosis.alerts.rule import DEFAULT_THRESHOLDS, AlertRule, Thresholds
@@ -12,6 +13,8 @@ from gpumon.diagnosis.alerts.tracking import TREND_SECONDS, DeviceTracker, Growt
 
 UNATTRIBUTED_FLOOR_BYTES: Final = 64 << 20
 """Less unattributed memory than this is bookkeeping that the driver keeps for each process."""
+OUT_OF_MEMORY: Final = "out_of_memory"
+"""Id of the alert about a process with a probe that ran out of memory."""
 UNATTRIBUTED_FIX: Final = (
     "Find the process that holds it: sudo fuser -v /dev/nvidia*. The process may run in a container or may be exiting."
 )
@@ -102,6 +105,33 @@ def _leak(
     return AlertFinding("memory_leak", severity, detail, action, evidence, f"PID {process.pid}")
 
 
+def oom_subject(pid: int, number: int) -> str:
+    """The subject of the alert about a process that ran out of memory, which distinguishes it from earlier ones."""
+    return f"PID {pid}" if number == 1 else f"PID {pid} #{number}"
+
+
+def oom_finding(device: Device | None, pid: int, number: int, path: str, age_seconds: float) -> AlertFinding:
+    """A process with a probe ran out of memory.
+
+    Args:
+        device: The device whose memory ran out, if it is known.
+        pid: The process.
+        number: Number of the file, counted by the process.
+        path: The file that its probe wrote.
+        age_seconds: How long ago that was.
+    """
+    where = "" if device is None else f" on GPU {device.label}"
+    again = "" if number == 1 else " again"
+    detail = f"PID {pid} ran out of memory{again}{where}."
+    action = (
+        "To see what filled the memory: gpumon explain --oom, or e on the screens Alerts and Memory. "
+        f"File: {safe_text(path)}"
+    )
+    evidence = () if device is None else evidence_of(device, *_EVIDENCE)
+    subject = oom_subject(pid, number)
+    return AlertFinding(OUT_OF_MEMORY, Severity.WARNING, detail, action, evidence, subject, age_seconds=age_seconds)
+
+
 def _process_text(process: Process) -> str:
     """A process by its PID and the name of its program."""
     if process.command is None:
@@ -118,6 +148,7 @@ MEMORY_RULES: Final = (
         {"memory_unattributed": "have unattributed memory: no visible process owns it"},
         ("memory_unattributed_bytes",),
         clear_seconds=5.0,
+        margins={"memory_unattributed_percent": -0.2},
     ),
     AlertRule(
         "Memory in use on an idle GPU",
@@ -125,11 +156,13 @@ MEMORY_RULES: Final = (
         {"idle_memory": "are idle, but their memory is in use"},
         ("utilization_gpu_percent", "memory_used_bytes"),
         clear_seconds=3.0,
+        margins={"idle_percent": 3.0, "idle_memory_gib": -0.1},
     ),
     AlertRule(
         "Process whose memory only grows",
         _leaks,
         {"memory_leak": "each have a process whose memory only grows"},
         ("processes", "memory_free_bytes"),
+        hold_seconds=0.0,
     ),
 )

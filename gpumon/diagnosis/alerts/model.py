@@ -30,6 +30,8 @@ class EvidenceItem(NamedTuple):
 
 
 Evidence = tuple[EvidenceItem, ...]
+AlertKey = tuple[str | None, str, str]
+"""Device key, alert id, and subject: what identifies an alert among all that stand at one time."""
 
 
 class Severity(str, Enum):
@@ -89,6 +91,7 @@ class Alert:
         device_index: NVML's index of that device.
         evidence: The values that led to it.
         subject: The part of the device it concerns, where there may be several, such as a process.
+        is_acknowledged: Whether the user has seen it and wants to hear no more of it while it stands.
     """
 
     id: str
@@ -100,6 +103,17 @@ class Alert:
     device_index: int | None = None
     evidence: Evidence = ()
     subject: str = ""
+    is_acknowledged: bool = False
+
+    @property
+    def key(self) -> AlertKey:
+        """What identifies it among all alerts that stand at one time."""
+        return self.device_key, self.id, self.subject
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether it is counted in the header: above info, and not acknowledged."""
+        return self.severity is not Severity.INFO and not self.is_acknowledged
 
     @property
     def title(self) -> str:

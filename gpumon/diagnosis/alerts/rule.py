@@ -1,7 +1,7 @@
 """What an alert rule is, and the thresholds that the rules compare with."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Final
 
@@ -11,8 +11,12 @@ from gpumon.core.text import safe_text
 from gpumon.diagnosis.alerts.model import AlertFinding
 from gpumon.diagnosis.alerts.tracking import DeviceTracker
 
+HOLD_SECONDS: Final = 3.0
+"""A condition that holds for less time than this is no alert: values near a threshold cross it for single samples."""
 CLEAR_SECONDS: Final = 15.0
 """A condition that is absent for less time than this and then returns is one alert."""
+BUSY_MARGIN: Final = {"busy_percent": -10.0}
+"""Margin of the rules for busy GPUs."""
 _MAX_THRESHOLD: Final = 1e9
 
 
@@ -109,7 +113,10 @@ class AlertRule:
         plurals: The alerts that the rule raises: id, and the clause that follows "GPUs 0-3" when several devices have
             the alert.
         needs: Metrics, or fields of a device, without which the rule cannot be checked.
+        hold_seconds: An alert begins when its condition has been found for this long, with breaks shorter than
+            ``clear_seconds``; 0 for what one sample proves. One-shot commands and the first frame do not wait for it.
         clear_seconds: An alert ends when its condition has been absent for this long.
+        margins: By how much thresholds change while the alert stands, so that a value near one does not end it.
         applies: Whether the condition is possible on a device as it is now.
     """
 
@@ -117,8 +124,17 @@ class AlertRule:
     check: RuleCheck
     plurals: Mapping[str, str]
     needs: tuple[str, ...] = ()
+    hold_seconds: float = HOLD_SECONDS
     clear_seconds: float = CLEAR_SECONDS
+    margins: Mapping[str, float] = field(default_factory=dict)
     applies: Callable[[Device, Thresholds], bool] = _always
+
+    def thresholds_while_standing(self, thresholds: Thresholds) -> Thresholds:
+        """What the rule compares with on a device that has the alert."""
+        if not self.margins:
+            return thresholds
+        changed = {name: max(0.0, getattr(thresholds, name) + change) for name, change in self.margins.items()}
+        return replace(thresholds, **changed)
 
     def is_checkable(self, device: Device, thresholds: Thresholds, *, has_readings: bool) -> bool:
         """Whether the rule can be checked on a device now.

@@ -1,6 +1,6 @@
 """All alert rules, and what they find at one moment."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -10,7 +10,7 @@ from gpumon.core.units import age_text
 from gpumon.diagnosis.alerts.activity import ACTIVITY_RULES
 from gpumon.diagnosis.alerts.errors import ERROR_RULES, XID_RULE, xid_plural
 from gpumon.diagnosis.alerts.links import LINK_RULES
-from gpumon.diagnosis.alerts.memory import MEMORY_RULES
+from gpumon.diagnosis.alerts.memory import MEMORY_RULES, OUT_OF_MEMORY
 from gpumon.diagnosis.alerts.model import Alert, AlertFinding, Severity, make_alert, ranges_text
 from gpumon.diagnosis.alerts.rule import DEFAULT_THRESHOLDS, AlertRule, Thresholds
 from gpumon.diagnosis.alerts.thermal import THERMAL_RULES
@@ -50,6 +50,7 @@ _STATE_RULE: Final = AlertRule(
     "GPU lost, unresponsive, or excluded",
     _not_responding,
     {"gpu_lost": "are lost", "gpu_unresponsive": "do not respond", "gpu_excluded": "are excluded"},
+    hold_seconds=0.0,
     clear_seconds=0.0,
 )
 _RULES_WITHOUT_READINGS: Final = (_STATE_RULE, XID_RULE)
@@ -61,7 +62,13 @@ ALERT_RULES: Final = (
     *ERROR_RULES,
     *ACTIVITY_RULES,
 )
-_PLURALS: Final = {alert_id: clause for rule in ALERT_RULES for alert_id, clause in rule.plurals.items()}
+_PLURALS: Final = {alert_id: clause for rule in ALERT_RULES for alert_id, clause in rule.plurals.items()} | {
+    OUT_OF_MEMORY: "each have a process that ran out of memory"
+}
+RULE_LABELS: Final = {alert_id: rule.label for rule in ALERT_RULES for alert_id in rule.plurals} | {
+    OUT_OF_MEMORY: "Process ran out of memory"
+}
+"""The condition of each alert of a GPU in a few words, by the id of the alert; Xids are not listed one by one."""
 
 
 class SkippedRule(NamedTuple):
@@ -95,7 +102,12 @@ def check(frame: Frame, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> list[Ale
 
 
 def device_findings(
-    device: Device, tracker: DeviceTracker, thresholds: Thresholds, *, has_readings: bool
+    device: Device,
+    tracker: DeviceTracker,
+    thresholds: Thresholds,
+    *,
+    has_readings: bool,
+    standing: Container[str] = (),
 ) -> Iterator[tuple[AlertRule, AlertFinding]]:
     """What the rules find on a device.
 
@@ -104,9 +116,11 @@ def device_findings(
         tracker: What is remembered of it.
         thresholds: What the rules compare with.
         has_readings: Whether its readings belong to this moment; without them only rules that need none are checked.
+        standing: Labels of the rules whose alerts the device has already, for which thresholds have a margin.
     """
     for rule in ALERT_RULES if has_readings else _RULES_WITHOUT_READINGS:
-        for finding in rule.check(device, tracker, thresholds):
+        limits = rule.thresholds_while_standing(thresholds) if rule.label in standing else thresholds
+        for finding in rule.check(device, tracker, limits):
             yield rule, finding
 
 
@@ -164,6 +178,11 @@ def _merged(alerts: Sequence[Alert]) -> Alert:
 def plural_clause(alert_id: str) -> str | None:
     """The clause that follows "GPUs 0-3" when several devices have an alert; None for an alert of the host."""
     return _PLURALS.get(alert_id) or xid_plural(alert_id)
+
+
+def rule_label(alert_id: str) -> str | None:
+    """The condition of an alert in a few words; None for an alert of the host."""
+    return XID_RULE.label if xid_plural(alert_id) else RULE_LABELS.get(alert_id)
 
 
 def skipped_rules(frame: Frame, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> Iterator[SkippedRule]:

@@ -13,7 +13,7 @@ from gpumon.core.throttle_reasons import (
 )
 from gpumon.core.units import megahertz_text
 from gpumon.diagnosis.alerts.model import AlertFinding, Severity, evidence_of
-from gpumon.diagnosis.alerts.rule import AlertRule, Thresholds, is_busy
+from gpumon.diagnosis.alerts.rule import BUSY_MARGIN, AlertRule, Thresholds, is_busy
 from gpumon.diagnosis.alerts.tracking import DeviceTracker
 
 _EVIDENCE: Final = (
@@ -126,23 +126,27 @@ THERMAL_RULES: Final = (
         _clocks_set,
         {"clocks_set": "run at user-set clocks"},
         ("utilization_gpu_percent", "throttle_reasons"),
+        margins=BUSY_MARGIN,
     ),
     AlertRule(
         "Low clock under load",
         _low_clock,
         {"clock_low": "are busy at a low SM clock, and the driver reports no reason"},
         ("utilization_gpu_percent", "throttle_reasons", "clock_sm_hertz", "clock_sm_max_hertz"),
+        margins={**BUSY_MARGIN, "clock_low_percent": 5.0},
     ),
     AlertRule(
         "Near the slowdown temperature",
         _near_slowdown,
         {"temperature_high": "are near their slowdown temperature, or above it"},
         ("temperature_celsius", "temperature_slowdown_celsius"),
+        margins={"temperature_margin_celsius": 2.0},
     ),
     AlertRule(
         "Memory temperature",
         _hot_memory,
         {"temperature_memory_high": "have hot memory"},
         ("temperature_memory_celsius",),
+        margins={"temperature_memory_celsius": -2.0},
     ),
 )

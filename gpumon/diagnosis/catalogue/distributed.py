@@ -40,6 +40,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             name("ncclSystemError"),
+            literal("NCCL Error 2: unhandled system error"),
+            Pattern("Test NCCL failure", r"Test NCCL failure \S{1,60} 'unhandled system error"),
             Pattern("unhandled system error", r"\bunhandled system error(?: \(run with NCCL_DEBUG|, NCCL version)"),
         ),
         causes=(
@@ -48,6 +50,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "A firewall blocks the connection, InfiniBand is misconfigured, or the limit on locked memory is too low.",
         ),
         fixes=(
+            Fix("Read the text after `Last error` and the first line with `NCCL WARN`: they name the failed call."),
             _NCCL_DEBUG,
             Fix(
                 "Give the container more shared memory and locked memory.",
@@ -61,6 +64,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.NCCL_TROUBLESHOOTING, sources.NCCL_VARIABLES),
+        is_echo=True,
     ),
     KnownError(
         id="nccl-cuda",
@@ -70,6 +74,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.UNKNOWN,
         patterns=(
             name("ncclUnhandledCudaError"),
+            literal("NCCL Error 1: unhandled cuda error"),
             Pattern("unhandled cuda error", r"\bunhandled cuda error(?: \(run with NCCL_DEBUG|, NCCL version)"),
             Pattern("Cuda failure", r"\bNCCL WARN Cuda failure (?:(?P<code>\d{1,4}) )?'(?P<reason>[^'\n]{1,100})'"),
         ),
@@ -163,6 +168,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?P<joined>\d{1,6})/(?P<ranks>\d{1,6}) clients joined",
             ),
             Pattern("ailed to recv, got 0 bytes", r"[Ff]ailed to recv, got 0 bytes"),
+            Pattern(
+                "failed on SocketImpl", r"(?P<operation>sendBytes|recvValue|sendVector|recvVector) failed on SocketImpl"
+            ),
             Pattern(
                 "retrieving ncclUniqueId from",
                 r"is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<from_rank>\d{1,6})\]",
@@ -266,6 +274,10 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             Pattern("watchdog got stuck for", r"watchdog got stuck for (?P<seconds>\d{1,9}) seconds"),
             Pattern("atchdog thread terminated with exception", r"[Ww]atchdog thread terminated with exception"),
             literal("failure detected by watchdog at work sequence id"),
+            Pattern(
+                "Observed flight recorder dump signal",
+                r"Observed flight recorder dump signal from (?:another rank|rank (?P<from_rank>\d{1,6}))",
+            ),
         ),
         causes=(
             "A collective timed out, or an earlier CUDA error occurred: the first message above shows which.",
@@ -296,6 +308,9 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             name("ncclInternalError"),
             literal("remote process exited or there was a network error"),
             literal("internal error - please report this issue to the NCCL developers"),
+            Pattern("onnection closed by remote peer", r"(?:socketProgress|Net ?): Connection closed by remote peer"),
+            Pattern("Call to recv from", r"Call to recv from (?P<peer>[\w.:%\[\]-]{1,80}<\d{1,5}>) failed : "),
+            Pattern("Call to send to", r"Call to send to (?P<peer>[\w.:%\[\]-]{1,80}<\d{1,5}>) failed : "),
         ),
         causes=(
             "Another rank failed first: out of memory, an assert, the host's out-of-memory killer.",

@@ -17,6 +17,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.RESET,
         patterns=(
             literal("Driver/library version mismatch"),
+            literal("nvml error: driver/library version mismatch"),
             literal("NVML/RM version mismatch"),
             Pattern(
                 "NVRM: API mismatch",
@@ -64,6 +65,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm IMAGE",
             ),
             Fix(
+                "Or give the container its GPUs through CDI, which systemd does not revoke.",
+                """\
+sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml
+docker run --device nvidia.com/gpu=all IMAGE""",
+            ),
+            Fix(
                 "Or create device links that systemd resolves, once after each boot.",
                 "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
             ),
@@ -81,7 +88,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("NVML Shared Library Not Found"),
             Pattern("Driver Not Loaded", r"(?:^|: )Driver Not Loaded\b"),
             literal("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"),
-            Pattern("libnvidia-ml.so", r"\blibnvidia-ml\.so[\d.]{0,4}: cannot open shared object file"),
+            Pattern(
+                "libnvidia-ml.so",
+                r"(?<!load library failed: )\blibnvidia-ml\.so[\d.]{0,4}: cannot open shared object file",
+            ),
             name("NVMLError_LibraryNotFound"),
             name("NVMLError_DriverNotLoaded"),
         ),
@@ -109,6 +119,29 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=(sources.NVML_ERRORS, sources.CONTAINER_TROUBLESHOOTING),
     ),
     KnownError(
+        id="cuda-stub",
+        section=SECTION,
+        title="CUDA driver is a stub",
+        summary="The program loaded the stub of libcuda from the CUDA toolkit instead of the driver's library.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("CUDA driver is a stub library"),
+            name("CUDA_ERROR_STUB_LIBRARY"),
+            name("cudaErrorStubLibrary"),
+        ),
+        causes=(
+            "LD_LIBRARY_PATH or the build's run path names a folder such as /usr/local/cuda/lib64/stubs.",
+            "The container has no driver libraries, because it was started without --gpus all.",
+        ),
+        fixes=(
+            Fix("Show which libraries are found.", "echo $LD_LIBRARY_PATH; ldconfig -p | grep libcuda.so"),
+            Fix("Remove the folder of the stubs from the path.", "unset LD_LIBRARY_PATH"),
+            Fix("Start the container with the GPUs.", "docker run --gpus all IMAGE"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.CUDA_ERRORS,),
+    ),
+    KnownError(
         id="gpu-lost",
         section=SECTION,
         title="GPU is lost",
@@ -120,6 +153,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "GPU has fallen off the bus",
                 r"NVRM: GPU (?:at )?(?:PCI:)?(?P<bus>[\w:.]{4,20}): GPU has fallen off the bus",
             ),
+            literal("has fallen off the bus and is not responding"),
             Pattern(
                 "Unable to determine the device handle for",
                 r"Unable to determine the device handle for (?:GPU|gpu) ?(?P<bus>[\w:.]{1,20})?",
@@ -152,7 +186,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The driver allows this only for root or for users who were granted the right.",
         context=ContextState.ALIVE,
         patterns=(
-            Pattern("Insufficient Permissions", r"^(?:[\w.]{0,80}NVMLError\w{0,40}: )?Insufficient Permissions$"),
+            Pattern(
+                "Insufficient Permissions",
+                r"^(?:[\w.]{0,80}NVMLError\w{0,40}: )?Insufficient Permissions$",
+                is_case_sensitive=True,
+            ),
             Pattern("Insufficient Permissions", r"initialize NVML: Insufficient Permissions"),
             name("NVMLError_NoPermission"),
             name("ERR_NVGPUCTRPERM"),
@@ -180,7 +218,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="This GPU, its driver or its mode does not support the requested metric or function.",
         context=ContextState.ALIVE,
         patterns=(
-            Pattern("Not Supported", r"^(?:[\w.]{0,80}NVMLError\w{0,40}: )?Not Supported$"),
+            Pattern("Not Supported", r"^(?:[\w.]{0,80}NVMLError\w{0,40}: )?Not Supported$", is_case_sensitive=True),
             name("NVMLError_NotSupported"),
         ),
         causes=(

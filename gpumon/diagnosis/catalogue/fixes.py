@@ -42,6 +42,9 @@ SHOW_VERSIONS: Final = Fix(
     "python -m torch.utils.collect_env",
 )
 
+DRIVER_CUDA_VERSION: Final = Fix(
+    "Check which CUDA version the driver supports.", "nvidia-smi | grep -o -E 'CUDA (UMD )?Version: [0-9.]+'"
+)
 RESTART_PROCESS: Final = Fix("Restart the process or the notebook's kernel: a dead CUDA context cannot be recovered.")
 LIST_PROCESSES: Final = Fix(
     "List the processes that hold GPU memory, then end one of them or choose another GPU.",
@@ -49,7 +52,7 @@ LIST_PROCESSES: Final = Fix(
 )
 FIRST_RANK: Final = Fix("Find the rank that failed first: the earliest error in the logs of all ranks is the cause.")
 BUNDLED_LIBRARIES: Final = Fix(
-    "Make PyTorch load its bundled CUDA libraries instead of the system's.",
+    "If another version is loaded first, make PyTorch load its bundled CUDA libraries instead of the system's.",
     "unset LD_LIBRARY_PATH",
 )
 RESET_GPU: Final = Fix(

@@ -3,7 +3,7 @@
 from typing import Final
 
 from gpumon.diagnosis.catalogue import fixes, sources
-from gpumon.diagnosis.catalogue.wording import CONTEXT_IS_DEAD, NOT_ABOUT_MEMORY, cuda_error, literal, name
+from gpumon.diagnosis.catalogue.wording import CONTEXT_IS_DEAD, NOT_ABOUT_MEMORY, cuda_error, literal, name, not_hip
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 SECTION: Final = "Kernel faults"
@@ -16,8 +16,12 @@ import torch
 print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability())""",
 )
 
-_FITTING_BUILD: Final = Fix(
-    "Install a build of PyTorch for your GPU: Volta and older need CUDA 12.6, Blackwell needs CUDA 12.8 or later.",
+_NEWER_BUILD: Final = Fix(
+    "For Blackwell (compute capability 10.0 and 12.0), install a build for CUDA 12.8 or later.",
+    "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+)
+_OLDER_BUILD: Final = Fix(
+    "For Volta, Pascal and Maxwell, install a build for CUDA 12.6, the last one that supports them.",
     "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126",
 )
 
@@ -32,7 +36,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "], thread: [",
                 r"block: \[\d{1,10},\d{1,10},\d{1,10}\], thread: \[\d{1,5},\d{1,5},\d{1,5}\]"
-                r" Assertion `(?P<assertion>[^`\n]{1,300})",
+                r" Assertion `(?P<assertion>(?!probability tensor contains)[^`\n]{1,300})",
             ),
             literal("device-side assert triggered"),
             name("cudaErrorAssert"),
@@ -72,7 +76,7 @@ assert input_ids.max().item() < model.get_input_embeddings().num_embeddings""",
         summary="A kernel read or wrote an address that does not belong to the process.",
         context=ContextState.DEAD,
         patterns=(
-            literal("an illegal memory access was encountered"),
+            not_hip("an illegal memory access was encountered"),
             name("cudaErrorIllegalAddress"),
             name("CUDA_ERROR_ILLEGAL_ADDRESS"),
         ),
@@ -142,7 +146,7 @@ with torch.cuda.device(tensor.device):
         ),
         context=ContextState.DEAD,
         patterns=(
-            literal("an illegal instruction was encountered"),
+            not_hip("an illegal instruction was encountered"),
             cuda_error("hardware stack error"),
             cuda_error("operation not supported on global/shared address space"),
             cuda_error("invalid program counter"),
@@ -178,7 +182,7 @@ with torch.cuda.device(tensor.device):
         summary="A kernel failed, and CUDA has no more specific error code.",
         context=ContextState.DEAD,
         patterns=(
-            literal("unspecified launch failure"),
+            not_hip("unspecified launch failure"),
             name("cudaErrorLaunchFailure"),
             name("CUDA_ERROR_LAUNCH_FAILED"),
         ),
@@ -217,6 +221,7 @@ with torch.cuda.device(tensor.device):
             ),
             Fix("Stop the desktop and work over SSH.", "sudo systemctl isolate multi-user.target"),
             Fix("Split the work into smaller kernels: smaller tensors, more launches."),
+            Fix("On Windows, raise the limit: set TdrDelay to 60 below HKLM, Control, GraphicsDrivers, and restart."),
             fixes.RESTART_PROCESS,
         ),
         empty_cache=CONTEXT_IS_DEAD,
@@ -258,7 +263,7 @@ with torch.cuda.device(tensor.device):
         summary="The binary contains no code for the architecture of this GPU.",
         context=ContextState.ALIVE,
         patterns=(
-            literal("no kernel image is available for execution on the device"),
+            not_hip("no kernel image is available for execution on the device"),
             cuda_error("invalid device function"),
             name("cudaErrorNoKernelImageForDevice"),
             name("cudaErrorInvalidDeviceFunction"),
@@ -270,7 +275,8 @@ with torch.cuda.device(tensor.device):
         ),
         fixes=(
             _COMPARE_ARCHITECTURES,
-            _FITTING_BUILD,
+            _NEWER_BUILD,
+            _OLDER_BUILD,
             Fix(
                 "Build the extension for your GPU, for example compute capability 8.6.",
                 "TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation --no-cache-dir --force-reinstall PACKAGE",
@@ -285,13 +291,19 @@ with torch.cuda.device(tensor.device):
         section=SECTION,
         title="PyTorch build does not support the GPU",
         summary=(
-            "PyTorch warns that it has no kernels for a GPU of this host; the first operation on that GPU will fail."
+            "PyTorch warns that it has no kernels for a GPU of this host; operations on that GPU then fail with `no "
+            "kernel image is available`."
         ),
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
                 "which is of compute capability (CC)",
-                r"Found GPU(?P<gpu>\d{1,4}) (?P<name>[^\n]{1,100}?) which is of compute capability \(CC\)"
+                r"Found GPU(?P<gpu>\d{1,4})(?! NVIDIA GB10\b) (?P<name>[^\n]{1,100}?) which is of compute capability"
+                r" \(CC\) (?P<capability>\d{1,3}\.\d)",
+            ),
+            Pattern(
+                "which is of cuda capability",
+                r"Found GPU(?P<gpu>\d{1,4})(?! NVIDIA GB10\b) (?P<name>[^\n]{1,100}?) which is of cuda capability"
                 r" (?P<capability>\d{1,3}\.\d)",
             ),
             Pattern(
@@ -306,12 +318,72 @@ with torch.cuda.device(tensor.device):
         ),
         fixes=(
             Fix("Install the build that the warning names, if any."),
-            _FITTING_BUILD,
+            _NEWER_BUILD,
+            _OLDER_BUILD,
             _COMPARE_ARCHITECTURES,
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.SHOW_VERSIONS,),
         sources=(sources.PYTORCH_INSTALL, "https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py"),
+    ),
+    KnownError(
+        id="arch-compatible",
+        section=SECTION,
+        title="GPU newer than this build, but compatible",
+        summary=(
+            "PyTorch warns about the GB10 of a DGX Spark, which runs the build's kernels for compute capability 12.0."
+        ),
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Found GPU",
+                r"Found GPU(?P<gpu>\d{1,4}) (?P<name>NVIDIA GB10) which is of (?:cuda|compute) capability(?: \(CC\))?"
+                r" (?P<capability>\d{1,3}\.\d)",
+            ),
+        ),
+        causes=("The GPU has compute capability 12.1, and the warning compares only with the maximum of the build.",),
+        fixes=(
+            Fix("Ignore the warning if the program works: code for 12.0 also runs on 12.1."),
+            Fix(
+                "To avoid the warning, install a build for CUDA 13.",
+                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+            ),
+            Fix(
+                "Build extensions that report `no kernel image` for this GPU.",
+                "TORCH_CUDA_ARCH_LIST=12.1 pip install --no-build-isolation --no-cache-dir --force-reinstall PACKAGE",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(_COMPARE_ARCHITECTURES,),
+        sources=(sources.PYTORCH_INSTALL, "https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py"),
+        is_echo=True,
+    ),
+    KnownError(
+        id="invalid-argument",
+        section=SECTION,
+        title="Invalid argument",
+        summary="A CUDA call got a value that it does not accept; an earlier asynchronous error may be the cause.",
+        context=ContextState.ALIVE,
+        patterns=(
+            cuda_error("invalid argument"),
+            name("cudaErrorInvalidValue"),
+            name("CUDA_ERROR_INVALID_VALUE"),
+        ),
+        causes=(
+            "A custom kernel or library passes a wrong size, pointer, stream or attribute.",
+            "Memory of one process or GPU was used where it is not mapped, such as pinned memory of another process.",
+            "A kernel requests more dynamic shared memory than the GPU allows per block.",
+            "The driver or a virtual machine does not support the feature, such as memory pools or IPC.",
+        ),
+        fixes=(
+            fixes.LAUNCH_BLOCKING,
+            fixes.CUDA_LOG,
+            fixes.SANITIZER,
+            Fix("Update the package whose call the traceback names."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.CPP_STACKTRACES,),
+        sources=(sources.CUDA_ERRORS,),
     ),
     KnownError(
         id="ptx",
@@ -332,10 +404,8 @@ with torch.cuda.device(tensor.device):
             "The cached kernel is damaged.",
         ),
         fixes=(
-            Fix(
-                "Check which CUDA version the driver supports, and upgrade the driver.",
-                "nvidia-smi | grep 'CUDA Version'",
-            ),
+            fixes.DRIVER_CUDA_VERSION,
+            Fix("Upgrade the driver to one for that CUDA version, and reboot."),
             Fix(
                 "Or install a PyTorch built for that CUDA version or an older one.",
                 "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126",

@@ -23,18 +23,44 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"\.so[\w.]{0,20}): cannot open shared object file",
             ),
             Pattern("undefined symbol: __nvJitLink", r"undefined symbol: (?P<symbol>__nvJitLink\w{1,60})"),
+            Pattern("undefined symbol: nccl", r"undefined symbol: (?P<symbol>nccl\w{1,60})"),
+            Pattern(
+                "undefined symbol: cu",
+                r"undefined symbol: (?P<symbol>cu(?:blas|dnn|sparse|solver|fft|rand|da)\w{1,60})",
+            ),
+            Pattern("Unable to load any of {", r"Unable to load any of \{(?P<library>lib\w{1,40}\.so[\w.]{0,20})"),
+            Pattern(
+                "Could not load library ",
+                r"Could not load library (?P<library>(?:lib)?cu\w{1,40}\.(?:so[\w.]{0,20}|dll))",
+            ),
+            Pattern(
+                "is not found or cannot be loaded",
+                r"Library (?P<library>lib\w{1,40}\.so[\w.]{0,20}) is not found or cannot be loaded",
+            ),
+            Pattern("Could not locate cu", r"Could not locate (?P<library>cu\w{1,40}\.dll)"),
+            Pattern(
+                "Error loading ",
+                r"\[WinError 1(?:26|27|114|455)\] [^\n]{1,200}?Error loading \"?(?P<library>[^\"\n]{1,200}\.dll)",
+            ),
+            Pattern(
+                "is not found or cannot be loaded",
+                r"Library (?P<library>(?:cu|nv)\w{1,40}\.dll) is not found or cannot be loaded",
+            ),
         ),
         causes=(
             "LD_LIBRARY_PATH points to the system's CUDA, which is found before the libraries of the wheels.",
             "A package was built for another major version of CUDA.",
-            "The installation of another package replaced one of NVIDIA's wheels.",
+            "The installation of another package replaced or removed one of NVIDIA's wheels.",
+            "A package such as ctranslate2, ONNX Runtime or TensorRT expects a library that is not installed.",
+            "On Windows, the Visual C++ Redistributable is missing.",
         ),
         fixes=(
-            fixes.BUNDLED_LIBRARIES,
             Fix(
                 "List the installed NVIDIA wheels, and check whether they are compatible.",
                 "pip list | grep -i nvidia; pip check",
             ),
+            Fix("Reinstall PyTorch, which restores its CUDA libraries.", "pip install --force-reinstall torch"),
+            fixes.BUNDLED_LIBRARIES,
             Fix(
                 "Install PyTorch in a new environment.",
                 "python3 -m venv fresh && fresh/bin/pip install torch --index-url https://download.pytorch.org/whl/cu130",
@@ -66,7 +92,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "undefined symbol: _Z",
-                r"\.so: undefined symbol: (?P<symbol>_Z(?:T[ISV])?NK?(?:3c10|2at|5torch|6caffe2)\w{0,300})",
+                r"(?P<library>[\w.+-]{1,100}\.so): undefined symbol:"
+                r" (?P<symbol>_Z(?:T[ISV])?NK?(?:3c10|2at|5torch|6caffe2)\w{0,300})",
             ),
         ),
         causes=(
@@ -104,9 +131,21 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         summary="bitsandbytes did not find its compiled library for PyTorch's CUDA version.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern(
+                "Could not find the bitsandbytes ",
+                r"Could not find the bitsandbytes (?:CUDA|ROCm) binary at \w{0,16}\(?'?(?P<file>[^')\n]{1,200})",
+            ),
+            literal("Could not load bitsandbytes native library"),
+            literal("CUDA SETUP: Required library version not found"),
+            literal("CUDA SETUP: CUDA detection failed"),
             literal("CUDA SETUP ERROR"),
             literal("CUDA VERSION MISMATCH"),
             literal("No compatible CUDA binary found at"),
+            literal("The installed version of bitsandbytes was compiled without GPU support"),
+            Pattern(
+                "bitsandbytes/csrc/",
+                r"Error (?P<reason>[\w ]{1,60}) at line \d{1,6} in file [^\n]{0,160}/bitsandbytes/csrc/",
+            ),
             literal("bitsandbytes native library functionality but it's not available"),
             Pattern("CUDA Setup failed despite", r"CUDA Setup failed despite (?:GPU|CUDA) being available"),
         ),
@@ -192,6 +231,7 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         fixes=(
             Fix("Disable compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
             Fix("Install PyTorch together with its matching Triton.", "pip install --upgrade torch triton"),
+            Fix("On Windows, install the build of Triton for Windows.", "pip install --upgrade triton-windows"),
             Fix(
                 "Or compile with a backend that does not use Triton.",
                 'model = torch.compile(model, backend="aot_eager")',
@@ -215,6 +255,11 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "mismatches the version that was used to compile",
                 r"The detected CUDA version \((?P<toolkit>[\d.]{1,12})\) mismatches the version that was used to"
                 r" compile(?: ?PyTorch \((?P<torch>[\d.]{1,12})\))?",
+            ),
+            Pattern(
+                "does not match the version torch was compiled with",
+                r"Installed CUDA version (?P<toolkit>[\d.]{1,12}) does not match the version torch was compiled with"
+                r" (?P<torch>[\d.]{1,12})",
             ),
         ),
         causes=(

@@ -30,6 +30,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "CUDA out of memory. Tried to allocate",
                 rf"CUDA out of memory\. Tried to allocate {SIZE}(?:\.? \(?GPU (?P<gpu>\d{{1,4}}))?",
             ),
+            Pattern(
+                "Error: CUDA out of memory",
+                r"Error: CUDA out of memory(?!\w|:| occurred when|\. Tried to allocate [\d.]|\. Allocation was"
+                r" preemptively)",
+            ),
         ),
         causes=(
             "One step needs too much memory: batch, sequence length, activations, optimizer state or key-value cache.",
@@ -131,7 +136,12 @@ if too_big:
             "The CUDA driver had no memory left for a context, a kernel's code, a library's handle or pinned memory."
         ),
         context=ContextState.ALIVE,
-        patterns=(cuda_error("out of memory"), name("cudaErrorMemoryAllocation"), name("CUDA_ERROR_OUT_OF_MEMORY")),
+        patterns=(
+            cuda_error("out of memory"),
+            literal("cudaMalloc failed: out of memory"),
+            name("cudaErrorMemoryAllocation"),
+            name("CUDA_ERROR_OUT_OF_MEMORY"),
+        ),
         causes=(
             "The GPU is so full that a context of some hundred MB does not fit: usually other processes fill it.",
             "PyTorch's own cache fills the GPU, and a library requests memory directly from the driver.",
@@ -179,6 +189,10 @@ if too_big:
             Pattern(
                 "would exceed allowed memory",
                 r"Allocation on device (?P<gpu>\d{1,4})\b.{0,20}would exceed allowed memory",
+            ),
+            Pattern(
+                "OutOfMemoryError: Allocation on device",
+                r"OutOfMemoryError: Allocation on device\b(?!.{0,25}would exceed allowed)",
             ),
         ),
         causes=(
@@ -343,14 +357,16 @@ if too_big:
             Pattern(
                 "DataLoader worker (pid",
                 r"DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]{1,200})\)"
-                r" (?:is killed by signal: (?P<signal>\w{1,20}(?: \w{1,20})?)|exited unexpectedly)",
+                r" (?:is killed by signal: (?P<signal>(?!Killed)\w{1,20}(?: \w{1,20})?)|exited unexpectedly)",
             ),
             literal("dataloader's workers are out of shared memory"),
+            literal("Unexpected bus error encountered in worker"),
+            Pattern("unable to write to file </torch_", r"unable to write to file </torch_(?P<file>\w{1,80})"),
         ),
         causes=(
             "Bus error: /dev/shm is full; a container has 64 MB of it by default.",
-            "Killed: the host ran out of memory, and the kernel's out-of-memory killer chose this process.",
             "Segmentation fault: a library that the dataset uses crashed.",
+            "No signal: the dataset called exit, or the host's memory ran out.",
         ),
         fixes=(
             Fix(

@@ -36,12 +36,27 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "to be on GPU (while checking", r"but expected (?:it|them) to be on GPU \(while checking arguments for"
             ),
             literal("or on the same device as the indexed tensor"),
+            Pattern(
+                "for generator but found",
+                r"Expected an? '?(?P<device>\w{1,20})'? device type for generator but found"
+                r" '?(?P<other_device>\w{1,20})",
+            ),
+            Pattern(
+                "tensor from a generator of type",
+                r"Cannot generate a (?P<device>\w{1,20}) tensor from a generator of type (?P<other_device>\w{1,20})",
+            ),
+            literal("cannot be accessed from Triton (cpu tensor?)"),
+            Pattern(
+                "tensors are not at the same device",
+                r"Input and (?:hidden|parameter|bias) tensors are not at the same device",
+            ),
         ),
         causes=(
             "The model was moved to the GPU and a batch was not, or the reverse.",
             "A tensor is created inside forward without a device.",
             "A constant is a plain attribute of the module, which .to() does not move.",
             "The optimizer's state was loaded on the CPU.",
+            "A random generator was created for another device than the tensor.",
         ),
         fixes=(
             Fix("Move the batch to the model's device.", "batch = batch.to(next(model.parameters()).device)"),
@@ -57,6 +72,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Load a checkpoint to the device on which it is used.",
                 "state = torch.load(path, map_location=device, weights_only=True)",
             ),
+            Fix(
+                "Create random generators on the tensor's device.",
+                "generator = torch.Generator(device=device).manual_seed(0)",
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CUDA_NOTES, "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/TensorIterator.cpp"),
@@ -69,8 +88,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
-                "must have the same dtype, but got",
-                r"mat1 and mat2 must have the same dtype, but got (?P<type>\w{1,20}) and (?P<other_type>\w{1,20})",
+                "mat2 must have the same dtype",
+                r"(?:mat1|self) and mat2 must have the same dtype"
+                r"(?:, but got (?P<type>\w{1,20}) and (?P<other_type>\w{1,20}))?",
+            ),
+            Pattern(
+                "Found dtype ",
+                r"Found dtype (?P<other_type>\w{1,20}) but expected (?P<type>\w{1,20})",
             ),
             Pattern(
                 "to have the same dtype, but got",
@@ -118,8 +142,8 @@ def forward(ctx, value):
     KnownError(
         id="shape",
         section=SECTION,
-        title="Shapes cannot be multiplied",
-        summary="The number of columns of the first matrix is not the number of rows of the second.",
+        title="Incompatible shapes",
+        summary="An operator received tensors whose shapes do not fit together.",
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
@@ -127,10 +151,31 @@ def forward(ctx, value):
                 r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d{1,19})x(?P<columns>\d{1,19})"
                 r" and (?P<other_rows>\d{1,19})x(?P<other_columns>\d{1,19})\)",
             ),
+            Pattern(
+                "is invalid for input of size",
+                r"shape '(?P<shape>\[[\d, -]{1,120}\])' is invalid for input of size (?P<elements>\d{1,19})",
+            ),
+            Pattern(
+                "to match target batch_size",
+                r"Expected input batch_size \((?P<rows>\d{1,19})\) to match target batch_size"
+                r" \((?P<other_rows>\d{1,19})\)",
+            ),
+            Pattern(
+                "must match the size of tensor",
+                r"The size of tensor \w \((?P<size>\d{1,19})\) must match the size of tensor \w"
+                r" \((?P<other_size>\d{1,19})\)(?: at non-singleton dimension (?P<dimension>\d{1,3}))?",
+            ),
+            Pattern(
+                "weight of size [",
+                r"Given groups=\d{1,6}, weight of size \[[\d, ]{1,80}\], expected input\[[\d, ]{1,80}\]"
+                r" to have (?P<expected_channels>\d{1,9}) channels, but got (?P<channels>\d{1,9}) channels",
+            ),
         ),
         causes=(
             "A linear layer's in_features is not the last dimension of its input.",
             "The output of a convolution was not flattened, or the images have another size than expected.",
+            "A view or reshape with a fixed size mixes the batch into other dimensions: the batch sizes then differ.",
+            "The data has another number of channels than the first layer, such as gray images for an RGB model.",
         ),
         fixes=(
             Fix("Print the shape before the layer.", "print(hidden.shape, layer)"),
@@ -316,7 +361,12 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         title="cuDNN call failed",
         summary="cuDNN, the library for convolutions and recurrent layers, could not be initialized or failed.",
         context=ContextState.ALIVE,
-        patterns=(Pattern("cuDNN error: CUDNN_STATUS_", r"cuDNN error: (?P<status>CUDNN_STATUS_\w{1,60})"),),
+        patterns=(
+            Pattern(
+                "cuDNN error: CUDNN_STATUS_",
+                r"cuDNN error: (?P<status>CUDNN_STATUS_(?!SUBLIBRARY_VERSION_MISMATCH|VERSION_MISMATCH)\w{1,60})",
+            ),
+        ),
         causes=(
             "No memory is left for the handle or the workspace.",
             "Another version of cuDNN is found first.",
@@ -351,10 +401,12 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
                 r"cuDNN version incompatibility: PyTorch was compiled {1,3}against \((?P<built>[\d, ]{1,20})\)"
                 r"(?: but found runtime version \((?P<found>[\d, ]{1,20})\))?",
             ),
+            Pattern("VERSION_MISMATCH", r"(?P<status>CUDNN_STATUS_(?:SUBLIBRARY_)?VERSION_MISMATCH)\b"),
         ),
         causes=(
             "LD_LIBRARY_PATH points to the system's cuDNN.",
             "Another package requires a different version of NVIDIA's cuDNN wheel.",
+            "SUBLIBRARY: the parts of cuDNN, such as libcudnn_ops and libcudnn_cnn, come from two versions.",
         ),
         fixes=(
             fixes.BUNDLED_LIBRARIES,

@@ -37,4 +37,5 @@ TORCH_COMPILE: Final = "https://docs.pytorch.org/docs/stable/torch.compiler_trou
 TORCH_DISTRIBUTED: Final = "https://docs.pytorch.org/docs/stable/distributed.html"
 TORCH_NCCL_VARIABLES: Final = "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"
 TRITON: Final = "https://github.com/triton-lang/triton"
+VLLM_MEMORY: Final = "https://docs.vllm.ai/en/latest/configuration/conserving_memory/"
 XID_CATALOG: Final = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"

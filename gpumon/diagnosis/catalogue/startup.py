@@ -40,6 +40,86 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=(sources.PYTORCH_INSTALL,),
     ),
     KnownError(
+        id="no-torch",
+        section=SECTION,
+        title="PyTorch is not installed in this environment",
+        summary="The Python that runs the program does not find the torch package.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(literal("No module named 'torch'"),),
+        causes=(
+            "Another Python is used than the one into which PyTorch was installed, such as sudo's or a notebook's.",
+            "A package imports torch while it is built: pip builds in an isolated environment without torch.",
+        ),
+        fixes=(
+            Fix("Check which Python runs, and whether it has torch.", "which python; python -m pip show torch"),
+            Fix("Install PyTorch into this environment.", "python -m pip install torch"),
+            Fix(
+                "If the error occurs while pip builds a package, build it in this environment.",
+                "pip install --no-build-isolation PACKAGE",
+            ),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(sources.PYTORCH_INSTALL,),
+    ),
+    KnownError(
+        id="cuda-unavailable",
+        section=SECTION,
+        title="CUDA is not available",
+        summary="The program requires CUDA, and torch.cuda.is_available() returned False.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("CUDA is not available", r"Error: [^\n]{0,60}?CUDA is not available\b"),
+            Pattern("orch is not able to use GPU", r"(?:Error: |^)Torch is not able to use GPU"),
+            Pattern("Invalid CUDA 'device=", r"Invalid CUDA 'device=(?P<device>[\w,:]{1,20})' requested"),
+            Pattern(
+                "CUDA unavailable, invalid device",
+                r"CUDA unavailable, invalid device (?P<device>[\w,:]{1,20}) requested",
+            ),
+            literal("GPU is required to quantize or run quantize model"),
+            Pattern("CUDA is required but not available", r"CUDA is required but not available"),
+            literal("Expected a cuda device, but got: cpu"),
+            literal("Your device does not support the current version of Torch/CUDA"),
+        ),
+        causes=(
+            "The installed PyTorch is a CPU-only build.",
+            "The process has no GPU: CUDA_VISIBLE_DEVICES, the container, the scheduler, or no driver.",
+            "The driver is older than the CUDA version of the build; a warning before this error reports that.",
+        ),
+        fixes=(
+            Fix(
+                "Check the build and what it finds; None means a CPU build.",
+                "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())'",
+            ),
+            Fix("Check the driver and the variable.", 'nvidia-smi -L; echo "$CUDA_VISIBLE_DEVICES"'),
+            Fix(
+                "For a CPU build, install one with CUDA.",
+                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+            ),
+            Fix("Give the container access to its GPUs.", "docker run --rm --gpus all IMAGE nvidia-smi -L"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=(sources.PYTORCH_INSTALL, sources.CUDA_NOTES),
+    ),
+    KnownError(
+        id="async-argument",
+        section=SECTION,
+        title="Argument async was renamed",
+        summary="The program was written for a PyTorch before 0.4, in which non_blocking was called async.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "got an unexpected keyword argument 'async",
+                r"(?:\w{1,40}\.)?(?P<function>cuda|to|copy_)\(\) got an unexpected keyword argument 'async_?'",
+            ),
+            Pattern(".cuda(async=", r"\.(?P<function>cuda)\(async=(?:True|False)\)"),
+        ),
+        causes=("The name async is a keyword since Python 3.7; PyTorch renamed the argument to non_blocking.",),
+        fixes=(Fix("Rename the argument.", "batch = batch.cuda(non_blocking=True)"),),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/generated/torch.Tensor.cuda.html",),
+    ),
+    KnownError(
         id="no-gpus",
         section=SECTION,
         title="No CUDA GPUs are available",
@@ -257,7 +337,7 @@ if __name__ == "__main__":
         ),
         causes=("A build for CUDA 13 needs driver branch 580 or later, a build for CUDA 12 needs 525 or later.",),
         fixes=(
-            Fix("Check which CUDA version the driver supports.", "nvidia-smi | grep 'CUDA Version'"),
+            fixes.DRIVER_CUDA_VERSION,
             Fix(
                 "Install a PyTorch built for that CUDA version or an older one.",
                 "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126",

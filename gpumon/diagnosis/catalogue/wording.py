@@ -5,10 +5,13 @@ from typing import Final
 
 from gpumon.diagnosis.known import Pattern
 
-SIZE: Final = r"[\d.]{1,16} (?:bytes|[KMGT]iB)"
+SIZE: Final = r"[\d.]{1,16} (?:bytes|[KMGT]i?B)"
 """A size as PyTorch's allocator prints it."""
 
-_ERROR_PREFIX: Final = r"(?:CUDA error|CUDA driver error|Triton Error \[CUDA\]|CUDA failure \d{1,4}|Error \d{1,4}): "
+_ERROR_PREFIX: Final = (
+    r"(?:CUDA error(?: \([^()\n]{1,160}:\d{1,6}\))?"
+    r"|CUDA driver error|Triton Error \[CUDA\]|CUDA failure \d{1,4}|Error \d{1,4}): "
+)
 """What precedes CUDA's error text: PyTorch, its driver API calls, Triton, ONNX Runtime, and cudaGetDeviceCount()."""
 
 NOT_ABOUT_MEMORY: Final = "No effect: this error is not about memory."
@@ -32,3 +35,8 @@ def name(word: str) -> Pattern:
 def cuda_error(text: str) -> Pattern:
     """The text of a CUDA error that could be ordinary prose: it counts only after a prefix such as ``CUDA error:``."""
     return Pattern(text, _ERROR_PREFIX + re.escape(text))
+
+
+def not_hip(text: str) -> Pattern:
+    """A wording that HIP shares with CUDA; after ``HIP error:`` it is an error of an AMD GPU."""
+    return Pattern(text, r"(?<!HIP error: )(?<!ROCm error: )" + re.escape(text))

@@ -45,6 +45,9 @@ _SECRETS: Final = (
     re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
     re.compile(r"(?i)\b[\w-]*(?:token|secret|password|passwd|api_?key)=[^\s\"',&]+"),
 )
+_SECRET_OPTION: Final = re.compile(
+    r"(?i)(?<!\S)(--?[\w-]*(?:token|secret|passw(?:or)?d|credential|api[_-]?key|private[_-]?key)[\w-]*[ =])(?!-)\S+"
+)
 _RANDOM: Final = re.compile(r"(?<![\w+=-])(?=[\w+=-]*\d)(?=[\w+=-]*[a-zA-Z])[\w+=-]{32,}(?![\w+=-])", re.ASCII)
 _UUID: Final = re.compile(r"\b(?:(?:GPU|MIG)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.I)
 _IDENTIFIER: Final = re.compile(r"\b[0-9a-f]{32,}\b", re.I)
@@ -163,6 +166,18 @@ class Redactor:
         except AddressValueError:
             return text
         return text if address.is_loopback or address.is_unspecified else self._numbered(ADDRESS, text)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable with this name may hold a secret: a token, a key, a password."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def without_secrets(text: str) -> str:
+    """A text, such as a command line, with every secret replaced; names and paths stay."""
+    for pattern in _SECRETS:
+        text = pattern.sub(f"<{SECRET}>", text)
+    return _SECRET_OPTION.sub(rf"\1<{SECRET}>", text)
 
 
 def hosts_in(name: str, value: str) -> set[str]:

@@ -1,10 +1,34 @@
 """Bars on one line: a progress bar, the parts of a total, and pointers under a bar."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
+
+from gpumon.present.paint.line import Line, Role, Span, merged
 
 DONE: Final = "█"
 LEFT: Final = "░"
+_MAX_BARS: Final = 4096
+"""Number of cached bars: most values are percent without decimals."""
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+"""Glyph of a cell by the number of eighths that are filled."""
+
+
+@lru_cache(maxsize=_MAX_BARS)
+def fine_bar(share: float | None, width: int, role: Role) -> Line:
+    """A bar in steps of an eighth of a cell. Only nothing is empty, and only everything is full.
+
+    Args:
+        share: Filled share, 0 to 1; None is drawn like 0, and its text says that it is missing.
+        width: Cells of the complete bar.
+        role: Role of the filled part.
+    """
+    cells = 8 * width
+    eighths = round(max(0.0, min(1.0, share or 0.0)) * cells)
+    if share and 0 < share < 1:
+        eighths = max(1, min(cells - 1, eighths))
+    filled = DONE * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+    return merged((Span(filled[:width], role), Span(LEFT * (width - len(filled)), Role.GRID)))
 
 
 class Extent(NamedTuple):
@@ -36,6 +60,14 @@ def extents(sizes: Sequence[float], scale: float, width: int) -> list[Extent]:
         end = min(width, max(end, begin + (size > 0)))
         result.append(Extent(begin, end))
         begin = end
+    last = width
+    if sum(size > 0 for size in sizes) > width:
+        return result
+    for index in range(len(result) - 1, -1, -1):  # small parts at the end take their cell from those before them
+        begin, end = result[index]
+        end = min(end, last)
+        last = begin = max(0, min(begin, end - (sizes[index] > 0)))
+        result[index] = Extent(begin, end)
     return result
 
 

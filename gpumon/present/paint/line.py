@@ -1,7 +1,8 @@
 """A line of a screen as data: spans of text, each with a role. Lines are compared to find which rows changed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
+from functools import lru_cache
 from textwrap import wrap
 from typing import Final, NamedTuple
 
@@ -10,10 +11,14 @@ from rich.cells import cell_len, set_cell_size
 from gpumon.core.text import ELLIPSIS
 
 _MIN_WRAP_WIDTH: Final = 20
+_MAX_WIDTHS: Final = 8192
+"""Number of cached widths: most texts of a screen are those of the frame before."""
 
 
 class Role(Enum):
     """The meaning of a piece of text. A theme gives each role its style; no meaning depends on color alone."""
+
+    __hash__ = object.__hash__  # that of Enum is a call in Python for every lookup of a style or of a cached cell
 
     PLAIN = "plain"
     DIM = "dim"
@@ -21,8 +26,39 @@ class Role(Enum):
     ACCENT = "accent"
     WARNING = "warning"
     ERROR = "error"
+    BRAND = "brand"
+    """The tab of the screen in front, and the name of the program."""
+    GRID = "grid"
+    """Grid lines, axes and the empty part of a bar."""
+    CURSOR = "cursor"
+    """The moment under the cursor of a chart."""
+    LOAD_LOW = "load-low"
+    LOAD_MEDIUM = "load-medium"
+    LOAD_HIGH = "load-high"
     GPU_HISTORY = "gpu-history"
+    """GPU utilization, in every chart."""
     MEMORY_HISTORY = "memory-history"
+    """Device memory, in every chart."""
+    POWER = "power"
+    TEMPERATURE = "temperature"
+    CLOCK = "clock"
+    ACTIVITY = "activity"
+    """SM, tensor and DRAM activity."""
+    LINK = "link"
+    """PCIe and NVLink throughput."""
+    SERIES_1 = "series-1"
+    """One of several processes or GPUs in one bar or chart; always together with a glyph or a label."""
+    SERIES_2 = "series-2"
+    SERIES_3 = "series-3"
+    SERIES_4 = "series-4"
+    SERIES_5 = "series-5"
+    SERIES_6 = "series-6"
+    SERIES_7 = "series-7"
+    SERIES_8 = "series-8"
+
+
+SERIES_ROLES: Final = tuple(role for role in Role if role.value.startswith("series-"))
+"""Roles that distinguish members of a group, in order."""
 
 
 class Span(NamedTuple):
@@ -38,6 +74,11 @@ Line = tuple[Span, ...]
 def line(*parts: str | Span) -> Line:
     """A line of plain strings and spans. Adjacent spans of one role become one, since each style change costs bytes."""
     return merged(part if isinstance(part, Span) else Span(part) for part in parts)
+
+
+def section_heading(text: str, width: int) -> Line:
+    """The heading of a section, over the complete width."""
+    return line(Span(f" {text}".ljust(width), Role.HEADING))
 
 
 def merged(spans: Iterable[Span]) -> Line:
@@ -91,6 +132,7 @@ def wrapped(text: str, width: int, *, breaks_words: bool = True) -> list[str]:
     return lines
 
 
+@lru_cache(maxsize=_MAX_WIDTHS)
 def width_of(text: str) -> int:
     """Cells that a text occupies in a terminal."""
     return len(text) if text.isascii() else cell_len(text)
@@ -101,17 +143,52 @@ def plain(spans: Line) -> str:
     return "".join(span.text for span in spans)
 
 
-def changed_width(before: Line, after: Line) -> int:
-    """Cells from the left up to the last one that differs; 0 for equal lines.
+class CellRange(NamedTuple):
+    """The cells of a line from ``begin`` up to, but not including, ``end``."""
 
-    A line is sent to the terminal from its left end, so cells at the right that are equal need not be sent.
+    begin: int
+    end: int
+
+
+def changed_ranges(before: Line, after: Line) -> list[CellRange]:
+    """The cells of a line that differ from what was there before, from left to right; empty for equal lines.
+
+    Each change of style costs bytes, so what is sent begins and ends at spans: a span that stands where it stood, with
+    the same text and role, need not be sent again.
     """
     if before == after:
-        return 0
-    if [(width_of(text), role) for text, role in before] != [(width_of(text), role) for text, role in after]:
-        return max(width_of(plain(before)), width_of(plain(after)))
-    last = max(index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old != new)
-    old, new = before[last].text, after[last].text
-    if old.isascii() and new.isascii():
-        new = new[: 1 + max(index for index, (one, other) in enumerate(zip(old, new, strict=True)) if one != other)]
-    return width_of(plain(after[:last]) + new)
+        return []
+    old = dict(_placed(before))
+    ranges: list[CellRange] = []
+    end = 0
+    for begin, span in _placed(after):
+        end = begin + width_of(span.text)
+        previous = old.get(begin)
+        if previous == span:
+            continue
+        first, last = (begin, end) if previous is None else _changed_cells(begin, previous, span)
+        if ranges and ranges[-1].end == first:
+            ranges[-1] = CellRange(ranges[-1].begin, last)
+        else:
+            ranges.append(CellRange(first, last))
+    old_end = sum(width_of(span.text) for span in before)
+    if old_end > end:
+        ranges.append(CellRange(end, old_end))
+    return ranges
+
+
+def _placed(spans: Line) -> Iterator[tuple[int, Span]]:
+    """The spans with the cell at which they begin."""
+    begin = 0
+    for span in spans:
+        yield begin, span
+        begin += width_of(span.text)
+
+
+def _changed_cells(begin: int, before: Span, after: Span) -> CellRange:
+    """The cells of a span that changed: those of single characters, where both texts have one cell per character."""
+    old, new, width = before.text, after.text, width_of(after.text)
+    if before.role is not after.role or len(old) != len(new) or not width_of(old) == len(old) == width:
+        return CellRange(begin, begin + width)
+    differing = [index for index, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
+    return CellRange(begin + differing[0], begin + differing[-1] + 1)

@@ -8,6 +8,8 @@ from gpumon.jobs.protocol import VerdictKind
 from gpumon.operations.other_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.bar import progress_bar
+from gpumon.present.paint.line import plain
+from gpumon.present.run_plots import plot_lines
 from gpumon.present.workload_text import change_text, measurement_text, resources_text, share_of_limit, share_text
 
 _BAR_WIDTH: Final = 24
@@ -74,8 +76,13 @@ def explained_text(text: str) -> str:
     return text if error is None else f"{text}\n  {error.title}: {error.summary} (gpumon explain --id {error.id})"
 
 
-def result_lines(run: WorkloadRun) -> list[str]:
-    """The table of metrics, then the verdict with its reason, and why the result was not saved."""
+def result_lines(run: WorkloadRun, width: int = 0) -> list[str]:
+    """The table of metrics, plots, the verdict with its reason, and why the result was not saved.
+
+    Args:
+        run: The run.
+        width: Cells of a line; plots are left out where it is too narrow.
+    """
     result = run.state.result
     if result is None:
         return []
@@ -83,7 +90,7 @@ def result_lines(run: WorkloadRun) -> list[str]:
     lines = [""]
     if result.measurements:
         rows = [_metric_row(metric, changes.get(metric["name"])) for metric in result.measurements]
-        lines += [*_table_lines([_HEADINGS, *rows]), ""]
+        lines += [*_table_lines([_HEADINGS, *rows]), *(plain(row).rstrip() for row in plot_lines(run, width)), ""]
     lines.append(f"{run.request.workload.name}: {_VERDICTS[result.verdict]}. {result.why}")
     if run.problem is not None:
         lines.append(str(run.problem))

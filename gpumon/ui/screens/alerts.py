@@ -1,31 +1,40 @@
 """The alerts screen: what is wrong, since when, the evidence, and what to do."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from gpumon.diagnosis.alerts import Severity
 from gpumon.present.alerts import (
     ALERT_COLUMNS,
     AlertRow,
     alert_rows,
     coverage_lines,
     headline,
+    oom_of,
     pane_lines,
     row_key,
 )
-from gpumon.present.header import title_line
-from gpumon.present.paint.line import Role, Span, line, plain
-from gpumon.present.paint.table import TableRow, fit_columns, headings, row_line
-from gpumon.session.view_state import ViewState
+from gpumon.present.top_line import title_line
+from gpumon.session.view_state import OomNotice, ViewState
+from gpumon.ui.messages import AcknowledgeRequested
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.widgets.footer import Footer
-from gpumon.ui.widgets.line_table import MARGIN, LineTable
+from gpumon.ui.widgets.line_table import LineTable
+from gpumon.ui.widgets.table_view import TableView
 from gpumon.ui.widgets.text_lines import TextLines
 
+_CONDITIONAL_ACTIONS: Final = ("acknowledge", "explain_oom")
+_MIN_HEIGHT_FOR_TITLE: Final = 14
+"""Lower terminals have no title, and no rules that were skipped below alerts."""
 _PANE_SHARE: Final = 0.35
+_OTHER_LINES: Final = 3
+"""Tabs, the line of counts and the footer."""
+_MIN_ROWS: Final = 2
 _MIN_PANE: Final = 4
 _MAX_PANE: Final = 9
 _COVERAGE_SHARE: Final = 0.14
@@ -35,20 +44,27 @@ _COVERAGE_SHARE_WITHOUT_ALERTS: Final = 0.6
 class AlertsScreen(ViewScreen[None]):
     """The alerts that stand, followed by those that have ended."""
 
+    TAB: ClassVar[str] = "Alerts"
     AUTO_FOCUS: ClassVar[str] = "#alerts"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,left,h,a", "app.pop_screen", "Back", id="alerts.back", tooltip="Back to the previous screen"),
+        Binding("a", "acknowledge", "Acknowledge", id="alerts.acknowledge", tooltip="Count it no more while it stands"),
+        Binding(
+            "e", "explain_oom", "Explain", id="alerts.explain-selected", tooltip="Why the process ran out of memory"
+        ),
+        Binding("escape", "app.pop_screen", "Back", id="alerts.back", tooltip="Back to the previous screen"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
-        self._rows: list[AlertRow] = []
+        self._alerts = TableView[AlertRow](LineTable(id="alerts"), row_key)
+        self._ooms: Sequence[OomNotice] = ()
+        self._available: tuple[bool, ...] = ()
 
     def compose(self) -> ComposeResult:
+        yield from self.compose_top()
         yield TextLines(id="title")
         yield TextLines(id="headline")
-        yield TextLines(id="alert-headings")
-        yield LineTable(id="alerts")
+        yield self._alerts
         yield TextLines(id="pane")
         yield TextLines(id="coverage")
         yield Footer()
@@ -56,33 +72,71 @@ class AlertsScreen(ViewScreen[None]):
     def show(self, scene: ViewState) -> None:
         """Draws the alerts."""
         width, height = self.size
-        columns = fit_columns(ALERT_COLUMNS, width - MARGIN - 1)
-        self._rows = alert_rows(scene)
+        rows = alert_rows(scene)
+        self._ooms = scene.probes.ooms
         with self.app.batch_update():
-            self._lines("title").show([title_line("Alerts", "", scene, width)])
+            is_low = height < _MIN_HEIGHT_FOR_TITLE
+            self._lines("title").show([] if is_low else [title_line("Alerts", "", width)])
             self._lines("headline").show([headline(scene.alerts)])
-            heading = " " * MARGIN + plain(headings(columns))
-            self._lines("alert-headings").show([line(Span(heading.ljust(width), Role.HEADING))])
-            rows = [TableRow(row_key(row), row_line(columns, row)) for row in self._rows]
-            self.query_one("#alerts", LineTable).show(rows)
+            self._alerts.show(ALERT_COLUMNS, rows)
             share = _COVERAGE_SHARE if rows else _COVERAGE_SHARE_WITHOUT_ALERTS
-            self._lines("coverage").show(coverage_lines(scene, width, max(1, int(height * share))))
+            coverage_height = min(max(1, int(height * share)), self._room - (self._pane_height if rows else 0))
+            self._lines("coverage").show(coverage_lines(scene, width, max(0, coverage_height)))
             self.show_pane()
 
     @on(LineTable.CursorMoved)
     def show_pane(self) -> None:
         """Shows the details of the alert under the cursor."""
-        cursor = self.query_one("#alerts", LineTable).cursor
-        height = max(_MIN_PANE, min(_MAX_PANE, int(self.size.height * _PANE_SHARE)))
-        selected = self._rows[cursor : cursor + 1]
-        self._lines("pane").show([row for alert in selected for row in pane_lines(alert, self.size.width, height)])
+        selected = self._alerts.selected
+        pane = [] if selected is None else pane_lines(selected, self.size.width, self._pane_height)
+        self._lines("pane").show(pane)
+        available = tuple(bool(self.check_action(action, ())) for action in _CONDITIONAL_ACTIONS)
+        if available != self._available:
+            self._available = available
+            self.refresh_bindings()
 
     @on(LineTable.RowChosen)
     def open_device(self, chosen: LineTable.RowChosen) -> None:
         """Opens the screen of the GPU that the selected alert concerns."""
-        row = next((row for row in self._rows if row_key(row) == chosen.key), None)
+        row = self._alerts.row(chosen.key)
         if row is not None and row.alert.device_key is not None:
             self.app.push_screen(DeviceScreen(row.alert.device_key))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide the keys that do not apply to the selected alert."""
+        if action == "acknowledge":
+            row = self._alerts.selected
+            return row is not None and row.ended_ago_seconds is None and row.alert.severity is not Severity.INFO
+        if action == "explain_oom":
+            return self._oom is not None
+        return super().check_action(action, parameters)
+
+    def action_acknowledge(self) -> None:
+        if self._alerts.selected is not None:
+            self.post_message(AcknowledgeRequested(self._alerts.selected.alert))
+
+    def action_explain_oom(self) -> None:
+        from gpumon.ui.screens.oom import OomScreen  # it imports the error catalogue, which few sessions need
+
+        if self._oom is not None:
+            self.app.push_screen(OomScreen(self._oom))
+
+    @property
+    def _room(self) -> int:
+        """Lines below the table, which has some rows at every height."""
+        title = self.size.height >= _MIN_HEIGHT_FOR_TITLE
+        return self.size.height - _OTHER_LINES - title - self._alerts.frame_height - _MIN_ROWS
+
+    @property
+    def _pane_height(self) -> int:
+        height = min(_MAX_PANE, max(_MIN_PANE, int(self.size.height * _PANE_SHARE)))
+        return max(0, min(height, self._room))
+
+    @property
+    def _oom(self) -> OomNotice | None:
+        """The file about the out-of-memory error that the selected alert reports."""
+        selected = self._alerts.selected
+        return None if selected is None else oom_of(selected.alert, self._ooms)
 
     def _lines(self, name: str) -> TextLines:
         return self.query_one(f"#{name}", TextLines)

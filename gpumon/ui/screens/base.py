@@ -1,16 +1,21 @@
 """Base classes of the screens."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, TypeVar
 
 from textual import events
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen
 
+from gpumon.present.paint.line import plain
 from gpumon.session.app_session import Demand
 from gpumon.session.background import ResultT, run_in_background
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import ViewStateRequested
+from gpumon.ui.widgets.line_table import LineTable
+from gpumon.ui.widgets.text_lines import TextLines
+from gpumon.ui.widgets.top_line import TopLine
 
 DismissT = TypeVar("DismissT")
 
@@ -22,10 +27,23 @@ class BaseScreen(Screen[DismissT]):
     in the queue bring each other back forever.
     """
 
+    IS_TEXT: ClassVar[bool] = False
+    """Whether its table contains one text, which is copied in full."""
+
     def on_resize(self, event: events.Resize) -> None:
         """Drop a size that the terminal had before."""
         if event.size != self.app.size:
             event.prevent_default()
+
+    @property
+    def text_to_copy(self) -> str:
+        """The row under the cursor of the table that has the focus, or else the text of the screen."""
+        table = self.focused
+        if isinstance(table, LineTable) and not self.IS_TEXT:
+            return plain(table.rows[table.cursor].line).strip() if table.cursor < len(table.rows) else ""
+        lines = [row.line for table in self.query(LineTable) for row in table.rows]
+        lines += [line for lines in self.query("VerticalScroll TextLines").results(TextLines) for line in lines.lines]
+        return "\n".join(plain(line).rstrip() for line in lines)
 
     def in_background(self, work: Callable[[], ResultT], then: Callable[[ResultT], None]) -> None:
         """Run ``work`` in a thread, then call ``then`` with its result, unless the screen has closed."""
@@ -36,9 +54,16 @@ class BaseModalScreen(BaseScreen[DismissT], ModalScreen[DismissT]):
     """A dialog. Textual hides the bindings of the app from it, so it has those that apply everywhere itself."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,ctrl+c", "app.quit", "Quit", show=False, id="modal.quit", tooltip="Quit gpumon"),
+        Binding("q", "app.ask_to_quit", "Quit", show=False, id="modal.quit", tooltip="Quit gpumon"),
         Binding("ctrl+l", "app.redraw", "Redraw", show=False, id="modal.redraw", tooltip="Redraw the complete screen"),
     ]
+
+
+def next_key(keys: Sequence[str], key: str | None, step: int) -> str | None:
+    """The key ``step`` places after ``key``, as in a ring; the first one if ``key`` is not among them."""
+    if not keys:
+        return None
+    return keys[(keys.index(key) + step) % len(keys)] if key in keys else keys[0]
 
 
 class ViewScreen(BaseScreen[DismissT]):
@@ -46,6 +71,32 @@ class ViewScreen(BaseScreen[DismissT]):
 
     It sends messages to the app for everything that it wants done.
     """
+
+    TAB: ClassVar[str] = ""
+    """Name of its tab in the top line."""
+    SELECTS_DEVICE: ClassVar[bool] = False
+    """Whether it shows a GPU, or has one selected, and can go to another one."""
+    _top: TopLine | None = None
+
+    @property
+    def device_key(self) -> str | None:
+        """`Device.key` of the GPU that is shown or selected."""
+        return None
+
+    def select_device(self, step: int) -> None:
+        """Go to the GPU that is ``step`` places further; the first one follows the last one."""
+
+    def compose_top(self) -> ComposeResult:
+        """The first line: the tabs, the host and the source; `draw` keeps it up to date."""
+        self._top = TopLine(self.TAB)
+        yield self._top
+
+    def draw(self, state: ViewState, tab_keys: Mapping[str, str]) -> None:
+        """Draw the top line, with the key of each tab, and the rest of the screen."""
+        with self.app.batch_update():
+            if self._top is not None:
+                self._top.show_state(state, tab_keys)
+            self.show(state)
 
     def show(self, state: ViewState) -> None:
         """Draw a state; nothing is sent to the terminal for what has not changed."""

@@ -1,50 +1,21 @@
 """The question before a workload starts whose GPU is in use by other processes, or that asks for confirmation."""
 
-from typing import ClassVar
-
-from textual import on
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
-from textual.widgets import Button, Static
-
 from gpumon.core.units import MISSING, bytes_text, counted
 from gpumon.operations.workload import StartQuestion
 from gpumon.present.workload_text import resources_text
-from gpumon.ui.screens.base import BaseModalScreen
+from gpumon.ui.screens.confirm import ConfirmDialog
 
 
-class ConfirmStartDialog(BaseModalScreen[bool]):
+class ConfirmStartDialog(ConfirmDialog[bool]):
     """Says why gpumon asks, which processes use the GPU, and what the workload will use.
 
     Args:
         question: What the user must confirm.
     """
 
-    AUTO_FOCUS: ClassVar[str] = "#no"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", "Start", id="confirm.yes", tooltip="Start the workload anyway"),
-        Binding("n,escape", "answer(False)", "Cancel", id="confirm.no", tooltip="Do not start the workload"),
-        Binding("left,up", "app.focus_previous", "Previous", show=False, id="confirm.left", tooltip="Previous button"),
-        Binding("right,down", "app.focus_next", "Next", show=False, id="confirm.right", tooltip="Next button"),
-    ]
-
     def __init__(self, question: StartQuestion) -> None:
-        super().__init__()
+        super().__init__(question_text(question), "Start anyway")
         self.run = question.run
-        self._text = question_text(question)
-
-    def compose(self) -> ComposeResult:
-        with VerticalScroll():
-            yield Static(self._text, markup=False)
-            with Horizontal():
-                yield Button("Cancel (n)", id="no", compact=True)
-                yield Button("Start anyway (y)", id="yes", variant="warning", compact=True)
-
-    @on(Button.Pressed)
-    def answer_by_button(self, pressed: Button.Pressed) -> None:
-        """Answer with the button that was pressed."""
-        self.dismiss(pressed.button.id == "yes")
 
     def action_answer(self, confirmed: bool) -> None:
         self.dismiss(confirmed)

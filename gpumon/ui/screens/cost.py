@@ -1,24 +1,31 @@
 """CPU time, memory, terminal output and driver calls of gpumon itself."""
 
-from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from textual import events, on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from gpumon.present.cost import call_heading, call_line, call_note, call_rows, cost_entries, missing_calls_entry
-from gpumon.present.header import title_line
-from gpumon.present.paint.table import TableRow
+from gpumon.present.cost import CALL_COLUMNS, CallRow, call_note, call_rows, cost_entries, missing_calls_entry
+from gpumon.present.top_line import title_line
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
-from gpumon.ui.screens.entries import EntriesScreen, NotedRow
+from gpumon.ui.screens.entries import EntriesScreen
+from gpumon.ui.widgets.line_table import LineTable
+from gpumon.ui.widgets.table_view import TableView
 from gpumon.ui.widgets.text_lines import TextLines
+
+_OTHER_LINES: Final = 5
+"""Tabs, title, the two lines of the note and the footer."""
+_MIN_CALLS: Final = 5
+_MIN_ENTRIES: Final = 2
 
 
 class CostScreen(EntriesScreen[None]):
     """The costs up to now; rates are those of the last seconds."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,left,h,c", "app.pop_screen", "Back", id="cost.back", tooltip="Back to the overview"),
+        Binding("escape", "app.pop_screen", "Back", id="cost.back", tooltip="Back to the previous screen"),
     ]
 
     @property
@@ -26,23 +33,42 @@ class CostScreen(EntriesScreen[None]):
         """Costs are measured, and driver calls are counted, only while a screen shows them."""
         return Demand(costs=True)
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls = TableView[CallRow](LineTable(id="calls", choosable=False), lambda row: row.total.call)
+
+    def compose_below(self) -> ComposeResult:
+        """The table of the driver calls, which are counted since the screen was opened."""
+        yield self._calls
+
     def show(self, state: ViewState) -> None:
         """Draw the costs of a state."""
         if not state.costs:
             return
-        title = title_line("Costs of gpumon", "", state, self.size.width)
+        title = title_line("Costs of gpumon", "", self.size.width)
+        counted = [sample.calls for sample in state.costs if sample.calls.calls]
+        calls = call_rows(counted[-1], counted[0]) if counted else []
+        entries = [*cost_entries(state.costs[-1], state.costs[0], state.frame)]
+        if not counted:
+            entries.append(missing_calls_entry(has_collector=bool(state.costs[-1].collectors)))
         with self.app.batch_update():
             self.query_one("#title", TextLines).show([title])
-            entries = cost_entries(state.costs[-1], state.costs[0], state.frame)
-            self.show_rows([*self.rows_of(entries), *self._calls(state)])
+            self._calls.display = bool(counted)
+            room = self.size.height - _OTHER_LINES
+            call_lines = min(len(calls), _MIN_CALLS) + self._calls.frame_height if counted else 0
+            self.query_one("#details", LineTable).styles.height = max(
+                _MIN_ENTRIES, min(len(entries), room - call_lines)
+            )
+            self._calls.show(CALL_COLUMNS, calls)
+            self.show_entries(entries)
 
-    def _calls(self, state: ViewState) -> Iterator[NotedRow]:
-        """The table of the driver calls, which are counted since the screen was opened."""
-        counted = [sample.calls for sample in state.costs if sample.calls.calls]
-        if not counted:
-            yield from self.rows_of([missing_calls_entry(has_collector=bool(state.costs[-1].collectors))])
-            return
-        width = self.size.width
-        yield TableRow("", call_heading(width)), ""
-        for row in call_rows(counted[-1], counted[0]):
-            yield TableRow(row.total.call, call_line(row, width)), call_note(row)
+    @property
+    def note(self) -> str:
+        """The note of the row under the cursor of the focused table."""
+        row = self._calls.selected
+        return call_note(row) if row is not None and self._calls.table.has_focus else super().note
+
+    @on(events.DescendantFocus)
+    def follow_focus(self) -> None:
+        """Show the note of the table that has the focus now."""
+        self.show_note()

@@ -8,8 +8,8 @@ from textual.binding import Binding, BindingType
 from gpumon.diagnosis.checks import Check
 from gpumon.operations.doctor.examination import DoctorOptions, Examination
 from gpumon.present.doctor import doctor_rows, summary
-from gpumon.present.header import title_line
 from gpumon.present.paint.table import TableRow
+from gpumon.present.top_line import title_line
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
@@ -27,9 +27,10 @@ class DoctorScreen(ViewScreen[None]):
         options: What is examined; everything if None.
     """
 
+    TAB: ClassVar[str] = "Doctor"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,left,h", "app.pop_screen", "Back", id="doctor.back", tooltip="Back to all GPUs"),
-        Binding("r,f5", "again", "Check again", id="doctor.again", tooltip="Run every check again"),
+        Binding("escape", "app.pop_screen", "Back", id="doctor.back", tooltip="Back to all GPUs"),
+        Binding("r", "again", "Check again", id="doctor.run", tooltip="Run every check again"),
     ]
 
     def __init__(self, options: DoctorOptions | None = None) -> None:
@@ -48,6 +49,7 @@ class DoctorScreen(ViewScreen[None]):
         return self._examination is not None and self._examination.is_over
 
     def compose(self) -> ComposeResult:
+        yield from self.compose_top()
         yield TextLines(id="title")
         yield LineTable(id="checks", choosable=False)
         yield Footer()
@@ -67,7 +69,7 @@ class DoctorScreen(ViewScreen[None]):
         title = f"Doctor{'' if scene.is_this_host else ' (this host)'}{'' if is_over else ', running'}"
         rows = doctor_rows(checks, max(1, width - MARGIN - _SCROLL_BAR), is_over=is_over)
         with self.app.batch_update():
-            self.query_one("#title", TextLines).show([title_line(title, summary(checks), scene, width)])
+            self.query_one("#title", TextLines).show([title_line(title, summary(checks), width)])
             self.query_one("#checks", LineTable).show([TableRow(*row) for row in rows])
 
     def action_again(self) -> None:

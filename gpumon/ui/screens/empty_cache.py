@@ -2,12 +2,7 @@
 
 from enum import Enum
 from math import inf
-from typing import ClassVar
 
-from textual import on
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, Static
 
 from gpumon.core.allocator import EmptyCacheResult
@@ -18,7 +13,8 @@ from gpumon.present.empty_cache import failed_text, question_text, requested_tex
 from gpumon.probe.messages import RequestKind
 from gpumon.session.view_state import ProbeRequest, ViewState
 from gpumon.ui.messages import ProbeRequested
-from gpumon.ui.screens.base import BaseModalScreen, ViewScreen
+from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.screens.confirm import ConfirmDialog
 
 
 class Phase(Enum):
@@ -31,7 +27,7 @@ class Phase(Enum):
     DONE = "done"
 
 
-class EmptyCacheDialog(ViewScreen[None], BaseModalScreen[None]):
+class EmptyCacheDialog(ConfirmDialog[None], ViewScreen[None]):
     """Asks the user first, and does nothing before the answer.
 
     Args:
@@ -39,18 +35,11 @@ class EmptyCacheDialog(ViewScreen[None], BaseModalScreen[None]):
         device: The GPU.
     """
 
-    AUTO_FOCUS: ClassVar[str] = "#no"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", "Empty", id="empty.yes", tooltip="Have the process call empty_cache()"),
-        Binding("n,escape", "answer(False)", "Cancel", id="empty.no", tooltip="Change nothing"),
-        Binding("left,up", "app.focus_previous", "Previous", show=False, id="empty.left", tooltip="Previous button"),
-        Binding("right,down", "app.focus_next", "Next", show=False, id="empty.right", tooltip="Next button"),
-    ]
-
     def __init__(self, owner: Owner, device: Device) -> None:
-        super().__init__()
         assert owner.statistics is not None
         assert owner.probe is not None
+        command = (None if owner.process is None else owner.process.command) or ""
+        super().__init__(question_text(owner, owner.statistics, command), "Empty the cache")
         self.phase = Phase.QUESTION
         self._owner = owner
         self._probe = owner.probe
@@ -59,15 +48,6 @@ class EmptyCacheDialog(ViewScreen[None], BaseModalScreen[None]):
         self._request_number = 0
         self._used_before: float | None = None
         self._text = ""
-
-    def compose(self) -> ComposeResult:
-        process = self._owner.process
-        command = (process.command if process is not None else None) or ""
-        with VerticalScroll():
-            yield Static(question_text(self._owner, self._statistics, command), id="text", markup=False)
-            with Horizontal():
-                yield Button("Cancel (n)", id="no", compact=True)
-                yield Button("Empty the cache (y)", id="yes", variant="warning", compact=True)
 
     def show(self, state: ViewState) -> None:
         """Follow the request; the driver's value of the memory in use counts from its first sample after the answer."""
@@ -82,28 +62,17 @@ class EmptyCacheDialog(ViewScreen[None], BaseModalScreen[None]):
             self.phase = Phase.DONE
             self._write(self._outcome(request, used))
 
-    @on(Button.Pressed)
-    def answer_by_button(self, pressed: Button.Pressed) -> None:
-        """Answer with the button that was pressed."""
-        self.action_answer(pressed.button.id == "yes")
-
     def action_answer(self, confirmed: bool) -> None:
         if not confirmed:
             self.dismiss(None)
         elif self.phase is Phase.QUESTION:
             self.phase = Phase.REQUESTED
             self.query_one("#yes").display = False
-            self.query_one("#no", Button).label = "Close (n)"
+            self.query_one("#no", Button).label = "Close"
             self.query_one("#no").focus()
             message = ProbeRequested(self._probe, RequestKind.EMPTY_CACHE)
             self._request_number = message.number
             self.post_message(message)
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Allow one answer to the question."""
-        if action == "answer" and parameters == (True,):
-            return self.phase is Phase.QUESTION
-        return super().check_action(action, parameters)
 
     def _follow(self, request: ProbeRequest, now: float) -> None:
         """Show the state of the request until its answer has arrived."""

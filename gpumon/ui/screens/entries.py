@@ -26,14 +26,20 @@ class EntriesScreen(ViewScreen[ResultT]):
         self._notes: list[str] = []
 
     def compose(self) -> ComposeResult:
+        yield from self.compose_top()
         yield TextLines(id="title")
         yield from self.compose_above()
         yield LineTable(id="details", choosable=False)
+        yield from self.compose_below()
         yield Static(id="note", markup=False)
         yield Footer()
 
     def compose_above(self) -> ComposeResult:
         """The widgets between the title and the table."""
+        return ()
+
+    def compose_below(self) -> ComposeResult:
+        """The widgets between the table and the note."""
         return ()
 
     def show_entries(self, entries: Iterable[Entry]) -> None:
@@ -56,8 +62,12 @@ class EntriesScreen(ViewScreen[ResultT]):
     @on(LineTable.CursorMoved)
     def show_note(self) -> None:
         """Shows the complete note of the row under the cursor, for which the row itself may have no room."""
-        cursor = self.query_one("#details", LineTable).cursor
-        note = self._notes[cursor] if cursor < len(self._notes) else ""
-        static = self.query_one("#note", Static)
+        static, note = self.query_one("#note", Static), self.note
         if static.content != note:
             static.update(note, layout=False)
+
+    @property
+    def note(self) -> str:
+        """The note of the selected row."""
+        cursor = self.query_one("#details", LineTable).cursor
+        return self._notes[cursor] if cursor < len(self._notes) else ""

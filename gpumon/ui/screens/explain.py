@@ -12,8 +12,8 @@ from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Explanation
 from gpumon.operations.evidence import DRIVER_FILES, with_evidence
 from gpumon.present.explain import explanation_lines, hint_lines, reading_lines
-from gpumon.present.header import title_line
 from gpumon.present.paint.table import TableRow
+from gpumon.present.top_line import title_line
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
@@ -34,11 +34,12 @@ class ExplainScreen(ViewScreen[None]):
         title: The title, which names the source of the text.
     """
 
+    TAB: ClassVar[str] = "Explain"
+    IS_TEXT: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", id="explain.back", tooltip="Go back and discard the text"),
-        Binding("tab", "app.focus_next", "Switch", id="explain.next", tooltip="Switch between text and explanation"),
-        Binding("ctrl+n", "clear", "New", id="explain.clear", tooltip="Clear the text, to paste another one"),
-        Binding("ctrl+c", "app.quit", "Quit", show=False, id="explain.quit", tooltip="Quit gpumon", priority=True),
+        Binding("escape", "leave", "Back", id="explain.back", tooltip="Leave the text; again: go back and discard it"),
+        Binding("tab", "app.focus_next", "Switch", id="explain.next-field", tooltip="Between text and explanation"),
+        Binding("ctrl+n", "clear", "New", id="explain.new", tooltip="Clear the text, to paste another one"),
     ]
 
     def __init__(self, text: str = "", title: str = "Explain an error") -> None:
@@ -53,6 +54,7 @@ class ExplainScreen(ViewScreen[None]):
         self._is_collecting_evidence = False
 
     def compose(self) -> ComposeResult:
+        yield from self.compose_top()
         yield TextLines(id="title")
         yield PasteArea(self._initial_text, id="pasted")
         yield LineTable(id="meaning", choosable=False)
@@ -64,7 +66,7 @@ class ExplainScreen(ViewScreen[None]):
         self.query_one("#meaning" if self._initial_text else "#pasted").focus()
         self._read()
 
-    def show(self, scene: ViewState) -> None:
+    def show(self, _: ViewState) -> None:
         """Draws the explanation, or a notice that the text is being read."""
         width = self.size.width
         table = self.query_one("#meaning", LineTable)
@@ -74,7 +76,7 @@ class ExplainScreen(ViewScreen[None]):
         else:
             lines = reading_lines(room) if self._is_reading else hint_lines(room)
         with self.app.batch_update():
-            title = title_line(self._title, "", scene, width, key=self.focused is not self._area)
+            title = title_line(self._title, "", width)
             self.query_one("#title", TextLines).show([title])
             table.show([TableRow(str(number), line) for number, line in enumerate(lines)])
 
@@ -90,6 +92,13 @@ class ExplainScreen(ViewScreen[None]):
         if self.focused is not self._area:
             self._area.text = harmless(event.text)
         self.query_one("#meaning").focus()
+
+    def action_leave(self) -> None:
+        """Leave the text area, whose text contains every letter that is typed, and then the screen."""
+        if self.focused is self._area:
+            self.query_one("#meaning").focus()
+        else:
+            self.app.pop_screen()
 
     def action_clear(self) -> None:
         self._area.text = ""

@@ -1,6 +1,7 @@
 """Help: the keys, as their bindings describe them, and the meaning of columns, words and symbols."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from textwrap import wrap
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -11,6 +12,9 @@ from textual.keys import format_key
 from textual.screen import Screen
 from textual.widgets import Static
 
+from gpumon.present.doc_pages import SCREEN_PAGES
+from gpumon.ui.bindings import SCREEN_BINDINGS
+from gpumon.ui.key_table import footer_rank
 from gpumon.ui.screens.base import BaseModalScreen
 
 _KEYS_WIDTH: Final = 17
@@ -18,11 +22,9 @@ _WIDTH: Final = 75
 """Fits 80 columns with padding and scroll bar."""
 _KEY_NAMES: Final = {"enter": "enter", "escape": "escape", "tab": "tab", "space": "space"}
 
-_TEXTUAL_KEYS: Final = (
-    f"  {'ctrl+p':<{_KEYS_WIDTH}} All commands",
-    f"  {'tab':<{_KEYS_WIDTH}} Next table or field",
-)
-"""Keys that Textual defines."""
+_PALETTE_LINE: Final = f"  {'ctrl+p':<{_KEYS_WIDTH}} All commands"
+_TAB_LINE: Final = f"  {'tab':<{_KEYS_WIDTH}} Next table or field"
+"""Textual defines these keys."""
 
 LEGEND: Final = """\
 A GPU
@@ -76,39 +78,51 @@ class HelpScreen(BaseModalScreen[None]):
     """Keys of the screen below, keys of the app, and the legend.
 
     Args:
-        below: The screen from which the help was opened; None shows the legend only.
+        below: The screen from which the help was opened.
+        legend: The meaning of its columns, words and symbols.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,f1", "dismiss", "Close", id="help.close", tooltip="Close the help"),
+        Binding("escape", "dismiss", "Close", id="help.back", tooltip="Close the help"),
+        Binding("question_mark,f1", "dismiss", "Close", show=False, id="close.help", tooltip="Close the help"),
+        *(replace(item, action=f"app.{item.action}", id=f"help.{item.id}") for item in SCREEN_BINDINGS),
     ]
 
-    def __init__(self, below: Screen[Any] | None = None) -> None:
+    def __init__(self, below: Screen[Any], legend: str = LEGEND) -> None:
         super().__init__()
-        self._text = LEGEND if below is None else help_text(below)
+        self._text = help_text(below, legend)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(self._text, markup=False)
 
 
-def help_text(screen: Screen[Any]) -> str:
-    """The keys of a screen, which must be on top, then those of the app, then the legend."""
+def help_text(screen: Screen[Any], legend: str) -> str:
+    """The keys of a screen, which must be on top, then the screens and the keys of the app, then the legend."""
     app_ids = {binding.id for _, binding in screen.app._bindings}  # noqa: SLF001 - Textual has no public name for it
-    bindings = bindings_of(screen)
-    screen_lines = key_lines(entry for entry in bindings if entry.binding.id not in app_ids)
-    app_lines = key_lines(entry for entry in bindings if entry.binding.id in app_ids)
-    return "\n".join(["KEYS OF THIS SCREEN", *screen_lines, "", "OTHER KEYS", *app_lines, *_TEXTUAL_KEYS, "", LEGEND])
+    screen_ids = {binding.id for binding in SCREEN_BINDINGS}
+    entries = bindings_of(screen)
+    own = [entry for entry in entries if entry.binding.id not in app_ids]
+    tabs = [entry for entry in entries if entry.binding.id in screen_ids]
+    others = [entry for entry in entries if entry not in own and entry not in tabs]
+    lines = ["KEYS OF THIS SCREEN", *key_lines(own), ""]
+    page = SCREEN_PAGES.get(type(screen).__name__)
+    if page is not None:
+        lines += [f"More: {page}", ""]
+    if tabs:
+        lines += ["SCREENS", *key_lines(tabs), ""]
+    textual_lines = [_PALETTE_LINE, _TAB_LINE] if screen.app.ENABLE_COMMAND_PALETTE else [_TAB_LINE]
+    return "\n".join([*lines, "EVERYWHERE", *key_lines(others), *textual_lines, "", legend])
 
 
 def bindings_of(screen: Screen[Any]) -> list[KeyHelp]:
-    """The bindings that apply to a screen, each with all of its keys; those of Textual itself have no id."""
+    """The bindings of a screen by rank, each with all of its keys; those of Textual itself have no id."""
     entries: dict[str, KeyHelp] = {}
     for active in screen.active_bindings.values():
         binding = active.binding
         if binding.id is not None:
             entries.setdefault(binding.id, KeyHelp([], binding)).keys.append(key_text(binding.key))
-    return list(entries.values())
+    return sorted(entries.values(), key=lambda entry: footer_rank(entry.binding))
 
 
 def key_lines(entries: Iterable[KeyHelp]) -> Iterator[str]:

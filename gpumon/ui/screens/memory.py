@@ -8,65 +8,68 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gpumon.core.model import Device, short_product_name
+from gpumon.diagnosis.alerts import OUT_OF_MEMORY, Alert
 from gpumon.operations.memory import Waterfall, waterfall
-from gpumon.operations.torch_processes import Owner, owners_of
-from gpumon.present.device import GUTTER, axis_line, chart_lines
-from gpumon.present.header import title_line
+from gpumon.operations.torch_processes import Owner
+from gpumon.present.chart_lines import axis_line, chart_lines
+from gpumon.present.device import tracks_of
 from gpumon.present.memory import (
     MemoryRow,
-    bar_line,
     headline,
     memory_rows,
     note_lines,
-    oom_line,
+    oom_lines,
     pane_lines,
     table_heading,
 )
+from gpumon.present.memory_bar import MemoryGroup, bar_line, memory_groups, pointer_line
 from gpumon.present.memory_chart import OTHER_LINES, MemoryChart, history_heading, history_lines
 from gpumon.present.metric_chart import MetricChart
+from gpumon.present.paint.area import GUTTER
 from gpumon.present.paint.line import Line
 from gpumon.present.paint.table import TableRow
-from gpumon.present.probe_text import hint_lines
-from gpumon.present.time_axis import ZOOMS, TimeWindow, column_of
+from gpumon.present.probe_text import hint_lines, who_text
+from gpumon.present.time_view import moment_text
+from gpumon.present.top_line import title_line
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import OomNotice, ProbesState, ViewState
-from gpumon.ui.messages import EmptyCacheRequested, ViewStateRequested
-from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.messages import AcknowledgeRequested, EmptyCacheRequested, ViewStateRequested
+from gpumon.ui.screens.base import next_key
+from gpumon.ui.screens.time_screen import TimeScreen
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import MARGIN, LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 
 _OTHER_LINES: Final = 5
-"""Title, headline, bar, headings and footer."""
+"""Tabs, title, headline, headings and footer."""
 _PANE_LINES: Final = 3
+_MIN_HEIGHT_FOR_PANE: Final = 14
+"""Lower terminals have one line for the note."""
 _MIN_CHART: Final = 4
 _MAX_CHART: Final = 24
 _MIN_ROWS: Final = 5
 _MAX_HOLD_INTERVALS: Final = 2.5
-_DEFAULT_ZOOM: Final = ZOOMS.index(2.0)
-_MAX_ZOOM: Final = ZOOMS.index(30.0)
-_CONDITIONAL_ACTIONS: Final = ("segments", "explain_oom")
+_MIN_HEIGHT_FOR_POINTER: Final = 16
+"""Lower terminals have no line for the process under the cursor below the bar."""
+_CONDITIONAL_ACTIONS: Final = ("segments", "explain_oom", "acknowledge")
 
 
-class MemoryScreen(ViewScreen[None]):
+class MemoryScreen(TimeScreen[None]):
     """The memory of a GPU, and keys to the next one.
 
     Args:
         key: The device's key.
     """
 
+    TAB: ClassVar[str] = "Memory"
+    SELECTS_DEVICE: ClassVar[bool] = True
     AUTO_FOCUS: ClassVar[str] = "#parts"
+    CHARTS_ID: ClassVar[str] = "below"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,h,m", "app.pop_screen", "Back", id="memory.back", tooltip="Back to the screen before"),
-        Binding("s", "segments", "Segments", id="memory.segments", tooltip="Map of the process's memory segments"),
-        Binding("e", "empty_cache", "Empty", id="memory.empty", tooltip="Have the process release its PyTorch cache"),
-        Binding("o", "explain_oom", "Explain", id="memory.oom", tooltip="Why a process ran out of memory"),
-        Binding("right", "next(1)", "GPU", id="memory.next", key_display="←/→", tooltip="Next GPU"),
-        Binding("left", "next(-1)", "Previous", id="memory.previous", show=False, tooltip="Previous GPU"),
-        Binding("tab", "next(1)", "Next", id="memory.tab", show=False, tooltip="Next GPU"),
-        Binding("shift+tab", "next(-1)", "Previous", id="memory.back-tab", show=False, tooltip="Previous GPU"),
-        Binding("z", "zoom(-1)", "Zoom", id="memory.zoom-in", key_display="z/x", tooltip="Zoom in: less time"),
-        Binding("x", "zoom(1)", "Out", id="memory.zoom-out", show=False, tooltip="Zoom out: more time"),
+        Binding("enter", "segments", "Segments", id="memory.open", tooltip="Map of the process's memory segments"),
+        Binding("E", "empty_cache", "Empty", id="memory.empty-cache", tooltip="Have the process release its cache"),
+        Binding("e", "explain_oom", "Explain", id="memory.explain-selected", tooltip="Why a process ran out of memory"),
+        Binding("a", "acknowledge", "Acknowledge", id="memory.acknowledge", tooltip="Dismiss the message above"),
     ]
 
     def __init__(self, key: str) -> None:
@@ -78,12 +81,15 @@ class MemoryScreen(ViewScreen[None]):
         """Whether the keys act on it: the cursor is not on a process without statistics."""
         self.parts_bytes = 0
         """The sum of all parts."""
+        self._ooms: list[OomNotice] = []
+        """The out-of-memory errors of this GPU, the newest last."""
+        self._oom_alerts: list[Alert] = []
+        """Those of them that the user has not acknowledged."""
         self._state: ViewState | None = None
         self._device: Device | None = None
         self._rows: list[MemoryRow] = []
         self._process_chart = MemoryChart()
         self._gpu_chart = MetricChart("memory_used_bytes")
-        self._zoom = _DEFAULT_ZOOM
         self._available: tuple[bool, ...] = ()
 
     @property
@@ -92,6 +98,7 @@ class MemoryScreen(ViewScreen[None]):
         return Demand(probes=True)
 
     def compose(self) -> ComposeResult:
+        yield from self.compose_top()
         yield TextLines(id="title")
         yield TextLines(id="headline")
         yield TextLines(id="notes")
@@ -110,10 +117,10 @@ class MemoryScreen(ViewScreen[None]):
         self._device = device = device or self._device
         with self.app.batch_update():
             if device is None:
-                self._lines("title").show([title_line("This GPU is gone", "", state, self.size.width)])
+                self._lines("title").show([title_line("This GPU is gone", "", self.size.width)])
                 return
             name = f"Memory of GPU {device.label}  {short_product_name(device.name)}{gone}"
-            self._lines("title").show([title_line(name, "", state, self.size.width)])
+            self._lines("title").show([title_line(name, "", self.size.width)])
             self._show_memory(state, device)
         available = tuple(bool(self.check_action(action, ())) for action in _CONDITIONAL_ACTIONS)
         if available != self._available:
@@ -123,21 +130,26 @@ class MemoryScreen(ViewScreen[None]):
     def _show_memory(self, state: ViewState, device: Device) -> None:
         probes = state.probes
         fall = waterfall(device, probes.probes)
-        owners = {owner.pid: owner for owner in owners_of(device, probes.probes).owners}
+        owners = {owner.pid: owner for owner in fall.owners}
         width = self.size.width
-        notes = _notes(fall, probes, width)
+        row_width = width - MARGIN - 1
+        self._ooms = [notice for notice in probes.ooms if notice.device_key == self.key]
+        self._oom_alerts = [alert for alert in state.alerts if self._is_new_oom(alert)]
+        notes = _notes(fall, self._oom_alerts, probes, width)
         self._lines("notes").show(notes)
         can_draw = fall.problem is None
         self.parts_bytes = sum(part.bytes for part in fall.parts)
         self._lines("headline").show([headline(fall, width)] if can_draw else [])
-        self._lines("bar").show([bar_line(fall, width)] if can_draw else [])
-        self._lines("parts-heading").show([table_heading(width, fall.total_bytes)] if can_draw else [])
-        self._rows = list(memory_rows(fall, owners, probes.probes, probes.now_monotonic, width - MARGIN - 1))
+        self._lines("parts-heading").show([table_heading(width, fall.total_bytes, row_width)] if can_draw else [])
+        groups = memory_groups(fall, width)
+        self._rows = list(memory_rows(fall, groups, probes.probes, probes.now_monotonic, row_width))
         table = self.query_one("#parts", LineTable)
         table.show([TableRow(row.key, row.line) for row in self._rows])
         self.chosen = self._choose(owners)
+        bar = self._bar(fall, groups) if can_draw else []
+        self._lines("bar").show(bar)
         self._show_pane()
-        height = self.size.height - _OTHER_LINES - _PANE_LINES - len(notes)
+        height = self.size.height - _OTHER_LINES - self._pane_lines - len(notes) - len(bar)
         below = self._below(state, device, height)
         self._lines("below").show(below)
         table.styles.height = max(1, min(len(self._rows), height - len(below)))
@@ -148,23 +160,41 @@ class MemoryScreen(ViewScreen[None]):
         if self._state is not None:
             self.show(self._state)
 
+    def _is_new_oom(self, alert: Alert) -> bool:
+        """Whether an alert reports that this GPU's memory ran out, and the user has not acknowledged it."""
+        return alert.id == OUT_OF_MEMORY and alert.device_key == self.key and not alert.is_acknowledged
+
     @property
-    def _ooms(self) -> Sequence[OomNotice]:
-        return () if self._state is None else self._state.probes.ooms
+    def _cursor_pid(self) -> int | None:
+        """The process under the cursor."""
+        cursor = self.query_one("#parts", LineTable).cursor
+        return self._rows[cursor].pid if cursor < len(self._rows) else None
+
+    def _bar(self, fall: Waterfall, groups: Sequence[MemoryGroup]) -> list[Line]:
+        """The bar, and below it the process under the cursor."""
+        width, pid = self.size.width, self._cursor_pid
+        bar = bar_line(groups, fall.total_bytes, width, pid)
+        if self.size.height < _MIN_HEIGHT_FOR_POINTER or not fall.owners:
+            return [bar]
+        who = next((who_text(owner) for owner in fall.owners if owner.pid == pid), "")
+        return [bar, pointer_line(groups, fall.total_bytes, width, pid, who)]
 
     def _choose(self, owners: Mapping[int, Owner]) -> Owner | None:
-        cursor = self.query_one("#parts", LineTable).cursor
-        pid = self._rows[cursor].pid if cursor < len(self._rows) else None
+        pid = self._cursor_pid
         probed = {owner.pid: owner for owner in owners.values() if owner.statistics is not None}
         self.is_chosen = bool(probed) and (pid is None or pid in probed)
         before = None if self.chosen is None else probed.get(self.chosen.pid)
         largest = max(probed.values(), key=_reserved_bytes, default=None)
         return probed.get(pid or 0) or before or largest
 
+    @property
+    def _pane_lines(self) -> int:
+        return _PANE_LINES if self.size.height >= _MIN_HEIGHT_FOR_PANE else 1
+
     def _show_pane(self) -> None:
         cursor = self.query_one("#parts", LineTable).cursor
         note = self._rows[cursor].note if cursor < len(self._rows) else ""
-        self._lines("pane").show(pane_lines(note, self.size.width, _PANE_LINES) if self._rows else [])
+        self._lines("pane").show(pane_lines(note, self.size.width, self._pane_lines) if self._rows else [])
 
     def _below(self, state: ViewState, device: Device, height: int) -> list[Line]:
         """The history of the chosen process; else how to add a probe, and the history of the GPU; as far as it fits."""
@@ -174,37 +204,47 @@ class MemoryScreen(ViewScreen[None]):
         chart_height = min(_MAX_CHART, height - len(hints) - OTHER_LINES - rows)
         if chart_height < _MIN_CHART or width <= 2 * GUTTER:
             return hints if height - len(hints) >= min(len(self._rows), _MIN_ROWS) else []
-        seconds = ZOOMS[self._zoom]
         now, interval = state.frame.monotonic_seconds, state.frame.interval_seconds
-        window = TimeWindow(column_of(now, seconds), width - GUTTER, seconds)
+        device_history = state.store.of_device(self.key)
+        first = None if device_history is None else device_history.timeline.first_seconds
+        window = self.time_view.window(now, first, width - GUTTER, state.store.history_seconds)
+        cursor, moment = self.time_view.cursor_index, ""
+        if self.time_view.cursor is not None:
+            moment = moment_text(self.time_view.cursor * window.column_seconds, state.frame)
         history = None if owner is None else probes.histories.get((owner.pid, self.key))
         if owner is not None and history is not None:
-            self._process_chart.draw(history, window, chart_height, _MAX_HOLD_INTERVALS * max(1.0, interval))
-            return [history_heading(owner, width), *history_lines(self._process_chart, window, now)]
-        device_history = state.store.of_device(self.key)
-        timeline = None if device_history is None else device_history.timeline
-        self._gpu_chart.draw(timeline, device, window, chart_height, interval)
-        return [*hints, *chart_lines(self._gpu_chart, 1, device, width), axis_line(window, now)]
+            chart, held_seconds = self._process_chart, _MAX_HOLD_INTERVALS * max(1.0, interval)
+            chart.draw(history, window, chart_height, held_seconds, cursor)
+            heading = history_heading(owner, chart, width, cursor)
+            return [heading, *history_lines(chart, window, now, cursor, moment)]
+        tracks = tracks_of(device, (), state.store)
+        self._gpu_chart.draw(tracks, window, chart_height, interval, cursor)
+        lines = chart_lines(self._gpu_chart, tracks, width, cursor)
+        return [*hints, *lines, axis_line(window, now, cursor, moment)]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the keys that do not apply to the process under the cursor."""
+        if action == "empty_cache" and self._state is not None and self._state.is_read_only:
+            return False
         if action in {"segments", "empty_cache"}:
             return self.is_chosen
         if action == "explain_oom":
             return bool(self._ooms)
+        if action == "acknowledge":
+            return bool(self._oom_alerts)
         return super().check_action(action, parameters)
 
-    def action_next(self, steps: int) -> None:
-        """Go to another GPU, in the order of the overview."""
-        keys = [] if self._state is None else [device.key for device in self._state.frame.devices]
-        if keys:
-            index = keys.index(self.key) + steps if self.key in keys else 0
-            self.key, self._device = keys[index % len(keys)], None
-            self.post_message(ViewStateRequested())
+    @property
+    def device_key(self) -> str:
+        """The device."""
+        return self.key
 
-    def action_zoom(self, steps: int) -> None:
-        self._zoom = max(0, min(_MAX_ZOOM, self._zoom + steps))
-        self.post_message(ViewStateRequested())
+    def select_device(self, step: int) -> None:
+        """Show another GPU in place."""
+        if self._state is not None:
+            keys = [device.key for device in self._state.frame.devices]
+            self.key, self._device = next_key(keys, self.key, step) or self.key, None
+            self.post_message(ViewStateRequested())
 
     def action_segments(self) -> None:
         from gpumon.ui.screens.segments import SegmentsScreen  # few sessions need it
@@ -220,17 +260,22 @@ class MemoryScreen(ViewScreen[None]):
         from gpumon.ui.screens.oom import OomScreen  # it imports the error catalogue, which few sessions need
 
         if self._ooms:
-            self.app.push_screen(OomScreen(self._ooms[-1]))
+            of_cursor = [notice for notice in self._ooms if notice.pid == self._cursor_pid]
+            self.app.push_screen(OomScreen((of_cursor or self._ooms)[-1]))
+
+    def action_acknowledge(self) -> None:
+        for alert in self._oom_alerts:
+            self.post_message(AcknowledgeRequested(alert))
 
     def _lines(self, name: str) -> TextLines:
         return self.query_one(f"#{name}", TextLines)
 
 
-def _notes(fall: Waterfall, probes: ProbesState, width: int) -> list[Line]:
+def _notes(fall: Waterfall, ooms: Sequence[Alert], probes: ProbesState, width: int) -> list[Line]:
     """Notes above the bar: why there is none, what could not be matched, and that a process ran out of memory."""
     notes = [str(fall.problem)] if fall.problem is not None else list(fall.notes)
     notes += map(str, probes.problems)
-    return [*(oom_line(notice, width) for notice in probes.ooms[-1:]), *note_lines(notes, width)]
+    return [*oom_lines(ooms, width), *note_lines(notes, width)]
 
 
 def _reserved_bytes(owner: Owner) -> int:

@@ -12,9 +12,9 @@ from gpumon.diagnosis.explanation import Explanation
 from gpumon.diagnosis.source import log_pieces, open_log
 from gpumon.operations.evidence import DRIVER_FILES, with_evidence
 from gpumon.present.explain import explanation_lines, reading_lines
-from gpumon.present.header import title_line
 from gpumon.present.paint.line import Line, Role, Span, line, wrapped
 from gpumon.present.paint.table import TableRow
+from gpumon.present.top_line import title_line
 from gpumon.session.view_state import OomNotice, ViewState
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
@@ -32,9 +32,11 @@ class OomScreen(ViewScreen[None]):
         event: Which process ran out of memory, and its file.
     """
 
+    TAB: ClassVar[str] = "Memory"
+    IS_TEXT: ClassVar[bool] = True
     AUTO_FOCUS: ClassVar[str] = "#meaning"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,left,h,o", "app.pop_screen", "Back", id="oom.back", tooltip="Back to the GPU's memory"),
+        Binding("escape", "app.pop_screen", "Back", id="oom.back", tooltip="Back to the previous screen"),
     ]
 
     def __init__(self, event: OomNotice) -> None:
@@ -44,6 +46,7 @@ class OomScreen(ViewScreen[None]):
         self._event = event
 
     def compose(self) -> ComposeResult:
+        yield from self.compose_top()
         yield TextLines(id="title")
         yield LineTable(id="meaning", choosable=False)
         yield Footer()
@@ -54,10 +57,10 @@ class OomScreen(ViewScreen[None]):
         path = self._event.path
         self.in_background(lambda: explain_file(path), self._show_outcome)
 
-    def show(self, scene: ViewState) -> None:
+    def show(self, _: ViewState) -> None:
         """Draws the explanation, or that the file is being read."""
         room = max(1, self.size.width - 2)
-        title = title_line(f"Why PID {self._event.pid} ran out of memory", "", scene, self.size.width)
+        title = title_line(f"Why PID {self._event.pid} ran out of memory", "", self.size.width)
         with self.app.batch_update():
             self.query_one("#title", TextLines).show([title])
             rows = [TableRow(str(number), row) for number, row in enumerate(self._lines(room))]

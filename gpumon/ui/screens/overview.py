@@ -1,83 +1,136 @@
-"""One row for each GPU, their processes, the host, and the most severe alerts."""
+"""One row for each GPU, the chart of the selected one, processes, the host, and the most severe alerts."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import ClassVar, Final
 
 from textual import events, on
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.widgets import Static
 
-from gpumon.core.model import Host
-from gpumon.core.problems import Problem
-from gpumon.present.device_table import DEVICE_COLUMNS, device_rows
-from gpumon.present.header import banner, host_line, running_text, title_line, totals_text, versions_text
-from gpumon.present.paint.line import Line, Role, Span, plain
-from gpumon.present.paint.table import LazyRow, PlacedColumn, RowT, TableRow, fit_columns, headings, row_line
-from gpumon.present.process_table import PROCESS_COLUMNS, process_key, process_line, process_rows
+from gpumon.core.model import Device
+from gpumon.operations.torch_processes import largest_allocator
+from gpumon.present.device_table import DeviceRow, device_rows, notable_state
+from gpumon.present.first_run import first_run_lines, tour_line
+from gpumon.present.header import banner
+from gpumon.present.heat_map import heat_map_height
+from gpumon.present.overview_chart import ChartSection, chart_section
+from gpumon.present.overview_plan import HEAT_MAP_FROM, OverviewPlan, plan_overview
+from gpumon.present.overview_table import overview_columns, overview_line
+from gpumon.present.paint.line import Line
+from gpumon.present.process_table import (
+    ProcessRow,
+    no_process_line,
+    process_columns,
+    process_count,
+    process_key,
+    process_line,
+    process_rows,
+    scope_line,
+)
+from gpumon.present.totals import totals_lines
+from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
+from gpumon.ui.messages import SignalRequested, ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
-from gpumon.ui.screens.device import DeviceScreen
-from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.widgets.footer import Footer
-from gpumon.ui.widgets.line_table import MARGIN, LineTable
+from gpumon.ui.widgets.heat_map_view import HeatMapView
+from gpumon.ui.widgets.line_table import LineTable
+from gpumon.ui.widgets.table_view import TableView
 from gpumon.ui.widgets.text_lines import TextLines
 
 MIN_WIDTH: Final = 60
 MIN_HEIGHT: Final = 10
 _MAX_BANNER_LINES: Final = 3
+_SLOW_SECONDS: Final = 2.0
+"""The totals, the chart and the values next to it are drawn at this pace: as many lines as the tables have."""
 _MIN_HEIGHT_FOR_BANNER: Final = 20
 """Lower terminals show one alert only."""
-_MAX_DEVICE_SHARE: Final = 0.6
-_MIN_PROCESS_ROWS: Final = 3
-_OTHER_LINES: Final = 5
-"""Title, two headings, the host and the footer."""
 
 
 class OverviewScreen(ViewScreen[None]):
     """The first screen."""
 
+    TAB: ClassVar[str] = "GPUs"
+    SELECTS_DEVICE: ClassVar[bool] = True
     AUTO_FOCUS: ClassVar[str] = "#devices"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("g", "scope", "Scope", id="overview.scope", tooltip="Processes of the selected GPU, or of all GPUs"),
+        Binding("K", "signal", "Signal", id="overview.signal", tooltip="Send a signal to the selected process"),
+        Binding("v", "view", "View", id="overview.view", tooltip="Many GPUs as a map or as a table"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shows_all = False
+        """Whether the process table has the processes of all GPUs."""
+        self._is_read_only = False
+        self._has_many = False
+        """Whether there are enough devices for a map."""
+        self._selected_key: str | None = None
+        """The device whose chart and processes are shown."""
+        self._drawn: tuple[tuple[object, ...], ChartSection] | None = None
+        """The chart, and what it was drawn for."""
+        self._drawn_totals: tuple[tuple[object, ...], Sequence[Line]] | None = None
+        """The totals, and what they were drawn for."""
+        self._wants_table = False
+        """Whether many GPUs are shown as a table anyway."""
+        self._devices: TableView[DeviceRow] = TableView(
+            LineTable(id="devices"), lambda row: row.device.key, overview_line
+        )
+        self._processes: TableView[ProcessRow] = TableView(LineTable(id="processes"), process_key, process_line)
+        self._map = HeatMapView(id="heat-map")
 
     def compose(self) -> ComposeResult:
-        yield TextLines(id="title")
+        yield from self.compose_top()
+        yield TextLines(id="totals")
         yield TextLines(id="banner")
-        yield TextLines(id="device-headings")
-        yield LineTable(id="devices")
-        yield TextLines(id="process-headings")
-        yield LineTable(id="processes")
-        yield Static(id="explanation", markup=False)
+        yield self._devices
+        yield self._map
+        yield TextLines(id="chart-heading")
+        with Horizontal(id="chart-section"):
+            yield TextLines(id="chart")
+            yield TextLines(id="panel")
+        yield TextLines(id="scope")
+        yield TextLines(id="nothing")
+        yield self._processes
+        yield TextLines(id="explanation")
         yield Static(id="too-small", markup=False)
-        yield TextLines(id="host")
         yield Footer()
 
     @property
+    def demand(self) -> Demand:
+        """The values of the selected device that stand next to the chart and in the process table."""
+        key = self.key
+        return Demand(device_keys=frozenset() if key is None else frozenset({key}))
+
+    @property
     def key(self) -> str | None:
-        """The device under the cursor, or the device of the process under the cursor; None while there is none."""
-        table = self._table("processes" if self.focused is self._table("processes") else "devices")
-        chosen = table.rows[table.cursor].key if table.cursor < len(table.rows) else None
-        return chosen.rpartition("/")[0] if chosen is not None and table.id == "processes" else chosen
+        """The selected device: that of the process under the cursor, or that under the cursor; None without any."""
+        process = self._processes.selected
+        if self._shows_all and process is not None and self.focused is self._processes.table:
+            return process.device.key
+        if self.has_class("heat-map"):
+            return self._map.selected
+        device = self._devices.selected
+        return None if device is None else device.device.key
 
     def show(self, state: ViewState) -> None:
         """Draw a state."""
         if self.has_class("too-small"):
             return
-        frame = state.frame
-        with self.app.batch_update():
-            what = f"gpumon  {running_text(state.workloads.running_count)}{versions_text(frame)}"
-            title = title_line(what, totals_text(frame), state, self.size.width)
-            self._lines("title").show([title])
-            alerts = self._banner(state)
-            self._lines("banner").show(alerts)
-            self._lines("host").show([] if frame.host == Host() else [host_line(frame)])
-            problem = None if frame.devices else frame.problems.get("driver")
-            self.set_class(problem is not None, "nothing-to-show")
-            if problem is not None:
-                self._write("explanation", explanation(problem))
-            else:
-                self._show_tables(state, height=self.size.height - _OTHER_LINES - len(alerts))
-                if self.focused is None:  # hidden tables lose the focus, and come back with the next refresh
-                    self.call_after_refresh(self._table("devices").focus)
+        frame, self._is_read_only = state.frame, state.is_read_only
+        alerts = self._banner(state)
+        self._lines("banner").show(alerts)
+        problem = None if frame.devices else frame.problems.get("driver")
+        self.set_class(problem is not None, "nothing-to-show")
+        if problem is not None:
+            self._lines("explanation").show(first_run_lines(problem, *self.size))
+            return
+        self._show_devices(state, len(alerts))
+        if self.focused is None:  # hidden tables lose the focus, and come back with the next refresh
+            self.call_after_refresh(self._device_widget.focus)
 
     def on_resize(self, _: events.Resize) -> None:
         """Show the terminal's size in place of the tables if there is no room for them."""
@@ -88,37 +141,168 @@ class OverviewScreen(ViewScreen[None]):
             text = f"{width}x{height} is too small: gpumon needs {MIN_WIDTH}x{MIN_HEIGHT}"
             self._write("too-small", text)
 
+    @on(LineTable.CursorMoved)
+    def follow_cursor(self) -> None:
+        """Draw the chart and the processes of the GPU that is selected now, if it is another one."""
+        if self.key != self._selected_key:
+            self.post_message(ViewStateRequested())
+
+    @on(HeatMapView.SelectionMoved)
+    def follow_map(self) -> None:
+        """Draw the map, and the GPU that is selected in it now."""
+        self.post_message(ViewStateRequested())
+
     @on(LineTable.RowChosen, "#devices")
-    def open_device(self, chosen: LineTable.RowChosen) -> None:
+    @on(HeatMapView.DeviceChosen)
+    def open_device(self, chosen: LineTable.RowChosen | HeatMapView.DeviceChosen) -> None:
         """Show the chosen device over time, with all of its values."""
-        self.app.push_screen(DeviceScreen(chosen.key))
+        self._open_device(chosen.key)
 
     @on(LineTable.RowChosen, "#processes")
     def open_process(self, chosen: LineTable.RowChosen) -> None:
         """Show all values of the chosen process; the row of unattributed memory opens its device."""
-        device_key, _, pid = chosen.key.rpartition("/")
-        self.app.push_screen(ProcessScreen(device_key, int(pid)) if pid else DeviceScreen(device_key))
+        from gpumon.ui.screens.process import ProcessScreen  # late: the first values must not wait for it
 
-    def _show_tables(self, state: ViewState, height: int) -> None:
-        frame = state.frame
-        width = self.size.width - MARGIN - 1  # one cell for the scroll bar, so that nothing moves when it appears
-        columns = fit_columns(DEVICE_COLUMNS, width)
-        devices = [TableRow(row.device.key, row_line(columns, row)) for row in device_rows(state)]
-        process_columns = fit_columns(PROCESS_COLUMNS, width)
-        processes = [
-            LazyRow(process_key(row), partial(process_line, process_columns, row)) for row in process_rows(frame)
-        ]
-        table = self._table("devices")
-        table.styles.height = _device_height(len(devices), len(processes), height)
-        self._lines("device-headings").show([_heading(columns, self.size.width)])
-        table.show(devices)
-        self._lines("process-headings").show([_heading(process_columns, self.size.width)])
-        self._table("processes").show(processes)
+        device_key, _, pid = chosen.key.rpartition("/")
+        if pid:
+            self.app.push_screen(ProcessScreen(device_key, int(pid)))
+        else:
+            self._open_device(device_key)
+
+    def _open_device(self, key: str) -> None:
+        from gpumon.ui.screens.device import DeviceScreen  # late: the first values must not wait for it
+
+        self.app.push_screen(DeviceScreen(key))
+
+    @property
+    def device_key(self) -> str | None:
+        """The selected device."""
+        return self.key
+
+    def select_device(self, step: int) -> None:
+        """Select the GPU that is ``step`` places further; the first one follows the last one."""
+        table = self._devices.table
+        if self.has_class("heat-map"):
+            self._map.select(step)
+        elif table.rows:
+            table.cursor = (table.cursor + step) % len(table.rows)
+
+    def show_device(self, key: str) -> None:
+        """Select a GPU, if it is listed; both views select the same one."""
+        table = self._devices.table
+        self._map.selected = key
+        table.cursor = next((index for index, row in enumerate(table.rows) if row.key == key), table.cursor)
+
+    def action_scope(self) -> None:
+        self._shows_all = not self._shows_all
+        self.post_message(ViewStateRequested())
+
+    def action_signal(self) -> None:
+        row = self._processes.selected
+        if row is not None and row.process is not None:
+            self.post_message(SignalRequested([row.process]))
+
+    def action_view(self) -> None:
+        self._wants_table = not self._wants_table
+        self.post_message(ViewStateRequested())
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide the keys that have nothing to change: too few GPUs for a map, no process under the cursor."""
+        if action == "view":
+            return self._has_many
+        if action == "signal":
+            return self.focused is self._processes.table and not self._is_read_only
+        return super().check_action(action, parameters)
+
+    @property
+    def _device_widget(self) -> LineTable | HeatMapView:
+        return self._map if self.has_class("heat-map") else self._devices.table
+
+    def _show_devices(self, state: ViewState, banner_lines: int) -> None:
+        """Show everything that is about devices, in the lines that the plan gives to each part."""
+        frame, width = state.frame, self.size.width
+        rows = device_rows(state)
+        key = self.key
+        is_other_view = self._choose_view(len(rows))
+        selected = next((row for row in rows if row.device.key == key), rows[0] if rows else None)
+        self._selected_key = None if selected is None else selected.device.key
+        scope = None if self._shows_all or selected is None else selected.device
+        processes = process_rows(frame, state.probes.probes, scope)
+        height = self.size.height
+        wanted = heat_map_height(rows, width, height // 2) if self.has_class("heat-map") else len(rows)
+        plan = plan_overview(height, wanted, len(processes), banner_lines, gpus=len(frame.gpus))
+        if is_other_view:
+            self._map.selected = key
+        self._lines("totals").show(self._totals(state, rows, plan.totals))
+        if self.has_class("heat-map"):
+            self._map.show_map(rows, width, plan.devices + 1)
+        else:
+            self._devices.styles.height = plan.devices + self._devices.frame_height
+            self._devices.show(overview_columns(frame.devices, width), rows)
+        if is_other_view and key is not None:
+            self.show_device(key)
+        self._show_chart(state, selected, plan.chart)
+        self._show_processes(processes, process_count(frame), scope, plan)
+
+    def _totals(self, state: ViewState, rows: Sequence[DeviceRow], max_lines: int) -> Sequence[Line]:
+        """The totals, which are drawn again at another pace than the table, or as soon as a GPU falls silent."""
+        frame, width = state.frame, self.size.width
+        silent = bool(state.silence_seconds), sum(map(frame.is_fresh, frame.gpus))
+        drawn_for = width, max_lines, len(rows), silent, frame.monotonic_seconds // _SLOW_SECONDS
+        if self._drawn_totals is None or self._drawn_totals[0] != drawn_for:
+            self._drawn_totals = drawn_for, totals_lines(state, rows, width, max_lines)
+        return self._drawn_totals[1]
+
+    def _show_chart(self, state: ViewState, selected: DeviceRow | None, height: int) -> None:
+        section = None if not height or selected is None else self._chart_section(state, selected, height)
+        self._lines("chart-heading").show([] if section is None else [section.heading])
+        self._lines("chart").show([] if section is None else section.chart)
+        self._lines("panel").show([] if section is None else section.panel)
+
+    def _chart_section(self, state: ViewState, selected: DeviceRow, height: int) -> ChartSection:
+        """The chart and the values next to it, which are drawn again at another pace than the table."""
+        device = selected.device
+        drawn_for = (
+            device.key,
+            notable_state(selected),
+            self.size.width,
+            height,
+            state.frame.monotonic_seconds // _SLOW_SECONDS,
+        )
+        if self._drawn is None or self._drawn[0] != drawn_for:
+            torch = largest_allocator(device, state.probes.probes)
+            self._drawn = drawn_for, chart_section(selected, state.store, self.size.width, height, torch)
+        return self._drawn[1]
+
+    def _show_processes(self, rows: Sequence[ProcessRow], total: int, scope: Device | None, plan: OverviewPlan) -> None:
+        """Show the processes of a device, or of all of them."""
+        heading = [scope_line(scope, len(rows), total, self.size.width)]
+        self._lines("scope").show(heading if plan.has_scope else [])
+        self._processes.show(process_columns(has_torch=any(row.torch is not None for row in rows)), rows)
+        self._lines("nothing").show([] if rows else [no_process_line(scope)])
+        self._processes.display = bool(rows)
+
+    def _choose_view(self, devices: int) -> bool:
+        """Show many devices as a map, unless the user wants a table; return whether the view has changed."""
+        has_many = devices >= HEAT_MAP_FROM
+        if has_many != self._has_many:
+            self._has_many = has_many
+            self.refresh_bindings()
+        is_map = has_many and not self._wants_table
+        if is_map == self.has_class("heat-map"):
+            return False
+        had_focus = self.focused is self._device_widget
+        self.set_class(is_map, "heat-map")
+        if had_focus:
+            self.call_after_refresh(self._device_widget.focus)
+        return True
 
     def _banner(self, state: ViewState) -> list[Line]:
         max_lines = _MAX_BANNER_LINES if self.size.height >= _MIN_HEIGHT_FOR_BANNER else 1
         shown = [alert for alert in state.alerts if state.frame.devices or alert.id != "driver"]
-        return banner(shown, self.size.width, max_lines, state.frame.time_seconds)
+        tour = [tour_line(state.frame, self.size.width)] if state.has_tour and state.frame.devices else []
+        alerts = banner(shown, self.size.width, max_lines - len(tour), state.frame.time_seconds)
+        return [*tour, *alerts]
 
     def _write(self, name: str, text: str) -> None:
         static = self.query_one(f"#{name}", Static)
@@ -127,28 +311,3 @@ class OverviewScreen(ViewScreen[None]):
 
     def _lines(self, name: str) -> TextLines:
         return self.query_one(f"#{name}", TextLines)
-
-    def _table(self, name: str) -> LineTable:
-        return self.query_one(f"#{name}", LineTable)
-
-
-def _device_height(devices: int, processes: int, height: int) -> int:
-    """Lines for the devices: as many as they need, as long as some lines are left for the processes."""
-    process_height = max(1, min(processes, max(_MIN_PROCESS_ROWS, int(height * (1 - _MAX_DEVICE_SHARE)))))
-    return max(1, min(devices, height - process_height))
-
-
-def _heading(columns: Sequence[PlacedColumn[RowT]], width: int) -> Line:
-    """The headings across the complete width, so that they divide the screen."""
-    text = " " * MARGIN + plain(headings(columns))
-    return (Span(text.ljust(width), Role.HEADING),)
-
-
-def explanation(problem: Problem) -> str:
-    """The text in place of the tables when there is no GPU."""
-    return (
-        f"No GPU to show.\n\n{problem.reason}\n\n{problem.remedy}\n\n"
-        "gpumon keeps trying and starts as soon as the driver responds.\n"
-        "Press d to play a recording of a host with eight GPUs,\n"
-        "w to run workloads on the CPU, q to quit."
-    )

@@ -1,14 +1,31 @@
-"""Every value of one process: its meaning, or why it is missing."""
+"""One process: charts of its recent values, every value with its meaning, what started it, and what it waits for."""
 
-from typing import ClassVar
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import ClassVar, Final
 
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from gpumon.present.entries import LABEL_WIDTH, VALUE_WIDTH, process_entries
-from gpumon.present.header import title_line
+from gpumon.core.model import Process
+from gpumon.core.units import bytes_text
+from gpumon.operations.process_details import ProcessDetails, read_details
+from gpumon.operations.process_origin import ProcessOrigin
+from gpumon.present.entries import LABEL_WIDTH, VALUE_WIDTH, Entry, process_entries
+from gpumon.present.process_details import chart_lines, details_entries, origin_entries, started_entry
+from gpumon.present.process_table import process_rows
+from gpumon.present.top_line import title_line
+from gpumon.session.app_session import Demand
+from gpumon.session.process_registry import identity_of
 from gpumon.session.view_state import ViewState
+from gpumon.ui.messages import SignalRequested, ViewStateRequested
+from gpumon.ui.screens.base import next_key
 from gpumon.ui.screens.entries import EntriesScreen
 from gpumon.ui.widgets.text_lines import TextLines
+
+_READ_SECONDS: Final = 2.0
+"""Time between two reads of /proc."""
 
 
 class ProcessScreen(EntriesScreen[None]):
@@ -19,8 +36,11 @@ class ProcessScreen(EntriesScreen[None]):
         pid: The process.
     """
 
+    TAB: ClassVar[str] = "Processes"
+    SELECTS_DEVICE: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,left,h", "app.pop_screen", "Back", id="process.back", tooltip="Back to the overview"),
+        Binding("K", "signal", "Signal", id="process.signal", tooltip="Send a signal to the process; asks first"),
+        Binding("escape", "app.pop_screen", "Back", id="process.back", tooltip="Back to the previous screen"),
     ]
 
     def __init__(self, key: str, pid: int) -> None:
@@ -28,20 +48,101 @@ class ProcessScreen(EntriesScreen[None]):
         self.key = key
         self._pid = pid
         self._title = f"PID {pid}"
+        self._keys: list[str] = []
+        """The devices that the process uses."""
+        self._process: Process | None = None
+        self._is_read_only = False
+        self._details: ProcessDetails | None = None
+        self._is_reading = False
+        self._read_at = 0.0
+
+    def compose_above(self) -> ComposeResult:
+        yield TextLines(id="charts")
+
+    @property
+    def demand(self) -> Demand:
+        """Values that are expensive to read, and what started the process."""
+        return Demand(device_keys=frozenset({self.key}), processes=True)
+
+    @property
+    def device_key(self) -> str:
+        """The device."""
+        return self.key
+
+    def select_device(self, step: int) -> None:
+        """Show the process on another GPU that it uses."""
+        self.key = next_key(self._keys, self.key, step) or self.key
+        self.post_message(ViewStateRequested())
 
     def show(self, state: ViewState) -> None:
         """Draw the process; once it has exited, its last values."""
         device = next((device for device in state.frame.devices if device.key == self.key), None)
+        self._keys = [
+            device.key
+            for device in state.frame.devices
+            if any(process.pid == self._pid for process in device.processes or ())
+        ]
+        self._set_read_only(is_read_only=state.is_read_only)
         process = None
         if device is not None:
             process = next((process for process in device.processes or () if process.pid == self._pid), None)
             self._title = f"PID {self._pid} on GPU {device.label}"
+        self._process = process
         with self.app.batch_update():
             exited = "  has exited; last values" if process is None else ""
-            title = title_line(f"{self._title}{exited}", "", state, self.size.width)
+            title = title_line(f"{self._title}{exited}", "", self.size.width)
             self.query_one("#title", TextLines).show([title])
-            if process is not None:
-                self.show_entries(process_entries(process, self._value_width))
+            if process is not None and device is not None:
+                self._read_details(state, process)
+                history = state.processes.histories.get((*identity_of(process), self.key))
+                charts = chart_lines(history, device, self.size.width, self.size.height)
+                self.query_one("#charts", TextLines).show(charts)
+                self.show_entries(self._entries(state, process))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide the key for signals if gpumon is read-only, or the process has exited."""
+        if action == "signal":
+            return not self._is_read_only
+        return super().check_action(action, parameters)
+
+    def action_signal(self) -> None:
+        if self._process is not None:
+            self.post_message(SignalRequested([self._process]))
+
+    def _entries(self, state: ViewState, process: Process) -> Iterator[Entry]:
+        yield from process_entries(process, self._value_width)
+        if process.age_seconds is not None:
+            yield started_entry(state.frame.time_seconds - process.age_seconds)
+        rows = process_rows(state.frame, state.probes.probes)
+        torch = next((row.torch for row in rows if row.process is process and row.torch is not None), None)
+        if torch is not None:
+            allocated, reserved = bytes_text(torch.allocated_bytes), bytes_text(torch.reserved_bytes)
+            yield "PyTorch", f"{allocated} allocated, {reserved} reserved", "As its caching allocator counts."
+        if not state.is_this_host or process.start_ticks is None:
+            return
+        origin = state.processes.origins.get(identity_of(process), ProcessOrigin())
+        yield from origin_entries(origin)
+        if self._details is not None:
+            yield from details_entries(self._details, origin, state.frame.devices)
+
+    def _read_details(self, state: ViewState, process: Process) -> None:
+        """Read what /proc shows of a process of this host, from time to time, in a thread."""
+        now = time.monotonic()
+        is_due = self._details is None or now - self._read_at >= _READ_SECONDS
+        if state.is_this_host and process.start_ticks is not None and is_due and not self._is_reading:
+            self._is_reading, self._read_at = True, now
+            self.in_background(partial(read_details, process.pid, process.start_ticks), self._take_details)
+
+    def _take_details(self, details: ProcessDetails) -> None:
+        has_opened = self._details is None
+        self._details, self._is_reading = details, False
+        if has_opened:
+            self.post_message(ViewStateRequested())
+
+    def _set_read_only(self, *, is_read_only: bool) -> None:
+        if is_read_only != self._is_read_only:
+            self._is_read_only = is_read_only
+            self.refresh_bindings()
 
     @property
     def _value_width(self) -> int:

@@ -8,10 +8,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
 from gpumon.operations.workload import WorkloadRun
-from gpumon.present.header import title_line
 from gpumon.present.paint.line import Role, Span, line
 from gpumon.present.paint.table import TableRow
 from gpumon.present.run import body_lines, explainable_text, head_lines, title_text
+from gpumon.present.top_line import title_line
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import RestartRequested, StopRequested
 from gpumon.ui.screens.base import ViewScreen
@@ -20,7 +20,7 @@ from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 
 _SCROLL_BAR: Final = 1
-_CONDITIONAL_ACTIONS: Final = ("stop", "repeat", "explain", "memory")
+_CONDITIONAL_ACTIONS: Final = ("stop", "repeat", "explain")
 _BOTTOM: Final = 1 << 30
 
 
@@ -31,14 +31,14 @@ class RunScreen(ViewScreen[None]):
         run: The run; its state in each `ViewState` is the same object.
     """
 
+    TAB: ClassVar[str] = "Workloads"
     AUTO_FOCUS: ClassVar[str] = "#body"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,left,h", "app.pop_screen", "Back", id="run.back", tooltip="Back; the workload continues"),
-        Binding("x", "stop", "Stop", id="run.stop", tooltip="Stop the workload; it ends within five seconds"),
-        Binding("r", "repeat", "Run again", id="run.again", tooltip="Run it again with the same parameters"),
-        Binding("e,enter", "explain", "Explain", id="run.explain", tooltip="What its errors mean, and how to fix them"),
-        Binding("m", "memory", "Memory", id="run.memory", tooltip="The complete torch.cuda.memory_summary()"),
-        Binding("l", "log", "Log", id="run.log", tooltip="Output of the workload"),
+        Binding("escape", "app.pop_screen", "Back", id="run.back", tooltip="Back; the workload continues"),
+        Binding("X", "stop", "Stop", id="run.stop", tooltip="Stop the workload; it ends within five seconds"),
+        Binding("r", "repeat", "Run again", id="run.run", tooltip="Run it again with the same parameters"),
+        Binding("e", "explain", "Explain", id="run.explain-selected", tooltip="What its errors mean; how to fix them"),
+        Binding("v", "next_view", "Log", id="run.view", tooltip="Next view: the log, then the memory summary"),
     ]
 
     def __init__(self, run: WorkloadRun) -> None:
@@ -47,6 +47,7 @@ class RunScreen(ViewScreen[None]):
         self._available: tuple[bool, ...] = ()
 
     def compose(self) -> ComposeResult:
+        yield from self.compose_top()
         yield TextLines(id="title")
         yield TextLines(id="head")
         with VerticalScroll(id="body"):
@@ -57,7 +58,7 @@ class RunScreen(ViewScreen[None]):
         """Draw the run as it is now, also while the screen is paused."""
         run, width, now = self._shown_run, self.size.width, state.workloads.now_seconds
         with self.app.batch_update():
-            self.query_one("#title", TextLines).show([title_line(title_text(run), "", state, width)])
+            self.query_one("#title", TextLines).show([title_line(title_text(run), "", width)])
             self.query_one("#head", TextLines).show(head_lines(run, now, width))
             self.query_one("#lines", TextLines).show(body_lines(run, now, max(1, width - _SCROLL_BAR)))
         available = tuple(bool(self.check_action(action, ())) for action in _CONDITIONAL_ACTIONS)
@@ -73,8 +74,6 @@ class RunScreen(ViewScreen[None]):
             return self._shown_run.ended
         if action == "explain":
             return bool(explainable_text(self._shown_run))
-        if action == "memory":
-            return self._shown_run.state.memory_summary is not None
         return super().check_action(action, parameters)
 
     def action_stop(self) -> None:
@@ -89,26 +88,26 @@ class RunScreen(ViewScreen[None]):
         title = f"Errors of {title_text(self._shown_run)}"
         self.app.push_screen(ExplainScreen(explainable_text(self._shown_run), title))
 
-    def action_memory(self) -> None:
-        self.app.push_screen(MemorySummaryScreen(self._shown_run))
-
-    def action_log(self) -> None:
+    def action_next_view(self) -> None:
         self.app.push_screen(LogScreen(self._shown_run))
 
 
 class RunTextScreen(ViewScreen[None]):
-    """Long text of a run that scrolls.
+    """Long text of a run that scrolls, one of the views of the run.
 
     Args:
         run: The run.
     """
 
+    TAB: ClassVar[str] = "Workloads"
+    IS_TEXT: ClassVar[bool] = True
     NAME: ClassVar[str] = ""
     NO_TEXT: ClassVar[str] = ""
     FOLLOWS: ClassVar[bool] = False
     """Whether new lines are added at the end."""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,left,h", "app.pop_screen", "Back", id="run-text.back", tooltip="Back to the run"),
+        Binding("escape", "app.pop_screen", "Back", id="run-text.back", tooltip="Back to the run"),
+        Binding("v", "next_view", "Next view", id="run-text.view", tooltip="Next view of the run"),
     ]
 
     def __init__(self, run: WorkloadRun) -> None:
@@ -116,18 +115,22 @@ class RunTextScreen(ViewScreen[None]):
         self._shown_run = run
 
     def compose(self) -> ComposeResult:
+        yield from self.compose_top()
         yield TextLines(id="title")
         yield LineTable(id="lines", choosable=False)
         yield Footer()
+
+    def action_next_view(self) -> None:
+        self.app.pop_screen()
 
     def rows(self, width: int) -> Iterator[TableRow]:
         """The text in lines of a width."""
         raise NotImplementedError
 
-    def show(self, state: ViewState) -> None:
+    def show(self, _: ViewState) -> None:
         """Draw the text; a reader at its end stays there when lines are added."""
         title = f"{self.NAME} of {title_text(self._shown_run)}"
-        self.query_one("#title", TextLines).show([title_line(title, "", state, self.size.width)])
+        self.query_one("#title", TextLines).show([title_line(title, "", self.size.width)])
         table = self.query_one("#lines", LineTable)
         at_end = table.cursor == len(table.rows) - 1
         rows = list(self.rows(max(1, self.size.width - 2))) or [TableRow("", line(Span(self.NO_TEXT, Role.DIM)))]
@@ -142,6 +145,12 @@ class LogScreen(RunTextScreen):
     NAME = "Log"
     NO_TEXT = "The workload has printed nothing."
     FOLLOWS = True
+
+    def action_next_view(self) -> None:
+        if self._shown_run.state.memory_summary is None:
+            self.app.pop_screen()
+        else:
+            self.app.switch_screen(MemorySummaryScreen(self._shown_run))
 
     def rows(self, width: int) -> Iterator[TableRow]:
         room = max(1, width - 2)

@@ -9,11 +9,11 @@ from gpumon.core.holes import SegmentLayout
 from gpumon.core.model import Device
 from gpumon.core.units import duration_text, short_time_text
 from gpumon.operations.torch_processes import Owner
-from gpumon.present.header import title_line
 from gpumon.present.paint.line import Line, Role, Span, cut, line
 from gpumon.present.paint.table import LazyRow, TableRow
 from gpumon.present.probe_text import waiting_text, who_text
 from gpumon.present.segments import heading_line, segment_rows, summary_lines
+from gpumon.present.top_line import title_line
 from gpumon.probe.messages import Answer, RequestKind, SegmentMap
 from gpumon.session.view_state import ProbeRequest, ProbesState, ViewState
 from gpumon.ui.messages import ProbeRequested
@@ -32,8 +32,9 @@ class ProbeAnswerScreen(ViewScreen[None]):
         owner: The process, with the statistics of its allocator for the GPU.
     """
 
+    TAB: ClassVar[str] = "Memory"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "refresh_answer", "Read again", id="probe.read", tooltip="Read it again from the process"),
+        Binding("r", "refresh_answer", "Read again", id="probe.run", tooltip="Read it again from the process"),
     ]
 
     def __init__(self, owner: Owner) -> None:
@@ -80,8 +81,8 @@ class SegmentsScreen(ProbeAnswerScreen):
 
     AUTO_FOCUS: ClassVar[str] = "#segments"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,left,h,s", "app.pop_screen", "Back", id="segments.back", tooltip="Back to the GPU's memory"),
-        Binding("m", "summary", "Summary", id="segments.summary", tooltip="The complete memory_summary()"),
+        Binding("escape", "app.pop_screen", "Back", id="segments.back", tooltip="Back to the GPU's memory"),
+        Binding("v", "summary", "Summary", id="segments.view", tooltip="Next view: the complete memory_summary()"),
     ]
 
     def __init__(self, owner: Owner, device: Device) -> None:
@@ -95,6 +96,7 @@ class SegmentsScreen(ProbeAnswerScreen):
         self._rows_for: tuple[SegmentLayout | None, int] = (None, 0)
 
     def compose(self) -> ComposeResult:
+        yield from self.compose_top()
         yield TextLines(id="title")
         yield TextLines(id="state")
         yield TextLines(id="summary")
@@ -117,7 +119,7 @@ class SegmentsScreen(ProbeAnswerScreen):
                 self._layout = SegmentLayout(self._map.segments, self._ordinal)
         layout = self._layout
         with self.app.batch_update():
-            self._lines("title").show([title_line(self._title, "", state, width)])
+            self._lines("title").show([title_line(self._title, "", width)])
             self._lines("state").show([self._state_line(request, state.probes.clock_monotonic)])
             self._lines("summary").show([] if layout is None else summary_lines(layout, width))
             self._lines("segments-heading").show([] if layout is None else [heading_line(width)])
@@ -160,8 +162,10 @@ class AllocatorSummaryScreen(ProbeAnswerScreen):
     """
 
     AUTO_FOCUS: ClassVar[str] = "#lines"
+    IS_TEXT: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,left,h,m", "app.pop_screen", "Back", id="summary.back", tooltip="Back to the segments"),
+        Binding("escape", "app.pop_screen", "Back", id="summary.back", tooltip="Back to the segments"),
+        Binding("v", "app.pop_screen", "Segments", id="summary.view", tooltip="Next view: the map of the segments"),
     ]
 
     def __init__(self, owner: Owner) -> None:
@@ -169,6 +173,7 @@ class AllocatorSummaryScreen(ProbeAnswerScreen):
         self._text = ""
 
     def compose(self) -> ComposeResult:
+        yield from self.compose_top()
         yield TextLines(id="title")
         yield LineTable(id="lines", choosable=False)
         yield Footer()
@@ -188,7 +193,7 @@ class AllocatorSummaryScreen(ProbeAnswerScreen):
             text, role = f"! {answer.problem}", Role.WARNING
         elif not text and request is not None:
             text, role = waiting_text(state.probes.clock_monotonic - request.requested_monotonic), Role.DIM
-        title = title_line(f"memory_summary() of {who_text(self._owner)}", "", state, self.size.width)
+        title = title_line(f"memory_summary() of {who_text(self._owner)}", "", self.size.width)
         rows = [TableRow(str(number), line(Span(row, role))) for number, row in enumerate(text.splitlines())]
         with self.app.batch_update():
             self.query_one("#title", TextLines).show([title])

@@ -13,7 +13,7 @@ from gpumon.core.units import bytes_text
 from gpumon.present import segments
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
 from gpumon.present.snapshot import totals_lines
-from gpumon.present.snapshot_chart import chart_lines
+from gpumon.present.snapshot_chart import chart_columns, chart_lines
 from gpumon.present.snapshot_tree import TreeRow, heading_line, tree_rows
 from gpumon.present.snapshot_view import SnapshotViewState, View
 from gpumon.snapshots.model import DeviceMemory, History, Snapshot
@@ -34,7 +34,7 @@ class _TreeTable(LineTable, inherit_bindings=True):
     """A table whose rows can be opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,space", "choose", "Open", id="table.turn", tooltip="Open or close a frame"),
+        Binding("enter", "choose", "Open", id="tree.open", tooltip="Open or close a frame"),
     ]
     can_open = True
     """Whether the current view has rows that can be opened."""
@@ -48,8 +48,8 @@ class _SearchField(Input):
     """The input of the search text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Go to results", id="search.done", tooltip="Go to the matching stacks"),
-        Binding("escape", "screen.leave_search", "Clear", id="search.leave", tooltip="Clear the search"),
+        Binding("enter", "submit", "Go to results", id="search.open", tooltip="Go to the matching stacks"),
+        Binding("escape", "screen.leave_search", "Clear", id="search.back", tooltip="Clear the search"),
     ]
 
 
@@ -63,28 +63,29 @@ class SnapshotScreen(BaseScreen[None]):
 
     AUTO_FOCUS: ClassVar[str] = "#rows"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "search", "Find", id="snapshot.search", tooltip="Search for a text in the stacks"),
-        Binding("e", "show_view('NOW')", "End", id="snapshot.now", tooltip="Memory allocated at the end"),
-        Binding("p", "show_view('PEAK')", "Peak", id="snapshot.peak", tooltip="Memory allocated at the peak"),
-        Binding("a", "show_view('EVER')", "Total", id="snapshot.ever", tooltip="All allocations of the history"),
-        Binding("s", "show_view('SEGMENTS')", "Segments", id="snapshot.segments", tooltip="Segments and their holes"),
-        Binding("d", "show_view('DIFFERENCE')", "Diff", id="snapshot.difference", tooltip="Changes between two files"),
+        Binding("slash", "search", "Find", id="snapshot.filter", tooltip="Search for a text in the stacks"),
+        Binding("v", "next_view", "View", id="snapshot.view", tooltip="Next view: end, peak, total, segments, changes"),
         Binding("i", "invert", "Invert", id="snapshot.invert", tooltip="Start at the other end of the stacks"),
+        Binding("u", "axis", "Axis", id="snapshot.axis", tooltip="Switch the chart between time and events"),
         Binding(
-            "x",
-            "axis",
-            "Axis",
+            "left_square_bracket",
+            "device(-1)",
+            "GPU",
+            id="snapshot.previous-gpu",
+            key_display="[ ]",
+            tooltip="Previous GPU of the snapshot",
+        ),
+        Binding(
+            "right_square_bracket",
+            "device(1)",
+            "GPU",
             show=False,
-            id="snapshot.axis",
-            tooltip="Switch the chart between time and events",
+            id="snapshot.next-gpu",
+            tooltip="Next GPU of the snapshot",
         ),
-        Binding("v", "device", "GPU", id="snapshot.device", tooltip="Next GPU"),
-        Binding("right,l", "open", "Open", show=False, id="snapshot.open", tooltip="Open a frame"),
-        Binding(
-            "left,h", "close", "Close", show=False, id="snapshot.close", tooltip="Close a frame, or go to its parent"
-        ),
-        Binding("escape", "leave_search", "Back", show=False, id="snapshot.back", tooltip="Clear the search"),
-        Binding("ctrl+c", "app.quit", "Quit", show=False, id="snapshot.quit", tooltip="Quit gpumon", priority=True),
+        Binding("left", "time(-1)", "Time", id="snapshot.earlier", key_display="←/→", tooltip="Cursor back in time"),
+        Binding("right", "time(1)", "Later", id="snapshot.later", show=False, tooltip="Cursor forward in time"),
+        Binding("escape", "back", "Back", show=False, id="snapshot.back", tooltip="Remove the cursor; else the search"),
     ]
 
     def __init__(self, snapshot: Snapshot, earlier: Snapshot | None = None) -> None:
@@ -136,7 +137,8 @@ class SnapshotScreen(BaseScreen[None]):
     def _chart(self, history: History | None, width: int, height: int) -> list[Line]:
         if history is None or height < _MIN_CHART_SCREEN_HEIGHT:
             return []
-        return chart_lines(history, self.view_state.axis, width, min(_MAX_CHART_HEIGHT, height // _CHART_FRACTION))
+        rows = min(_MAX_CHART_HEIGHT, height // _CHART_FRACTION)
+        return chart_lines(history, self.view_state.axis, width, rows, self.view_state.cursor)
 
     def _draw_rows(self, width: int) -> None:
         table, room = self.query_one("#rows", LineTable), max(1, width - MARGIN - _SCROLL_BAR)
@@ -187,47 +189,51 @@ class SnapshotScreen(BaseScreen[None]):
         search.add_class("-shown")
         search.focus()
 
+    def on_click(self, event: events.Click) -> None:
+        """Set the cursor where the chart was clicked."""
+        columns = chart_columns(self.size.width)
+        column = event.screen_x - (self.size.width - columns)
+        if event.widget is self._lines("course") and column >= 0:
+            self.view_state.point(column, columns)
+            self.draw()
+
+    def action_time(self, steps: int) -> None:
+        self.view_state.move_cursor(steps, max(1, chart_columns(self.size.width)))
+        self.draw()
+
+    def action_back(self) -> None:
+        if self.view_state.cursor is None:
+            self.action_leave_search()
+        else:
+            self.view_state.cursor = None
+            self.draw()
+
     def action_leave_search(self) -> None:
         search = self.query_one(_SearchField)
         search.remove_class("-shown")
         search.value = ""
         self.query_one("#rows").focus()
 
-    def action_show_view(self, name: str) -> None:
-        self.view_state.view = View[name]
+    def action_next_view(self) -> None:
+        self.view_state.next_view()
         self._show_from_top()
 
     def action_invert(self) -> None:
         self.view_state.innermost_first = not self.view_state.innermost_first
         self._show_from_top()
 
-    def action_device(self) -> None:
-        self.view_state.next_device()
+    def action_device(self, step: int) -> None:
+        self.view_state.select_device(step)
         self._show_from_top()
 
     def action_axis(self) -> None:
         self.view_state.next_axis()
         self.draw()
 
-    def action_open(self) -> None:
-        row = self._row
-        if row is not None and not row.is_open:
-            self.view_state.tree.open(row.node)
-            self.draw()
-
-    def action_close(self) -> None:
-        row = self._row
-        if row is None or self.view_state.tree.close(row.node):
-            self.draw()
-            return
-        table = self.query_one("#rows", LineTable)
-        parent = next((index for index, other in enumerate(self._rows) if other.node.key == row.parent), table.cursor)
-        table.action_move(parent - table.cursor)
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the keys of views that the file does not have."""
-        if action == "show_view":
-            return View[str(parameters[0])] in self.view_state.views
+        """Hide the keys without a use for the file or the view."""
+        if action == "next_view":
+            return len(self.view_state.views) > 1
         if action == "device":
             return len(self.view_state.snapshot.devices) > 1
         if action in {"search", "invert"}:

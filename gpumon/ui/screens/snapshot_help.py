@@ -1,29 +1,9 @@
-"""The help of the snapshot screen: its keys and terms."""
+"""The terms of the snapshot screen, which its help explains."""
 
 from typing import Final
 
-from textual.app import ComposeResult
-from textual.containers import VerticalScroll
-from textual.widgets import Static
-
-from gpumon.ui.screens.help import HelpScreen
-
-HELP: Final = """\
+SNAPSHOT_LEGEND: Final = """\
 A memory snapshot of PyTorch: who allocated what.
-
-KEYS
-  enter  right   open a frame; left closes it, or goes to its parent
-  i              start at the other end of the stacks: at the frame that
-                 allocates, or at the start of the program
-  /              search for a text in the stacks; escape clears it
-  e              memory allocated at the end, when the file was written
-  p              memory allocated at the peak of the history
-  a              all allocations of the history
-  s              the segments, as maps of their blocks
-  d              the changes between two files
-  x              switch the chart between events and time
-  v              next GPU
-  t  q           theme; quit
 
 TERMS
   allocated      held by tensors, as requested; PyTorch rounds each request
@@ -40,11 +20,3 @@ TERMS
                  pass
   ▼ ✗            the peak; an out-of-memory error
 """
-
-
-class SnapshotHelpScreen(HelpScreen):
-    """The help text, in the layout of `HelpScreen`."""
-
-    def compose(self) -> ComposeResult:
-        with VerticalScroll():
-            yield Static(HELP, markup=False)

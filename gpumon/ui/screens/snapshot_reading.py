@@ -37,7 +37,7 @@ class SnapshotReadingScreen(BaseScreen[None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,ctrl+c", "app.quit", "Cancel", id="reading.quit", tooltip="Cancel reading and quit"),
+        Binding("escape", "app.quit", "Cancel", id="reading.back", tooltip="Cancel reading and quit"),
     ]
 
     class ReaderChanged(Message):

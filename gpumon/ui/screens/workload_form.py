@@ -14,7 +14,7 @@ from gpumon.jobs.interpreter import Interpreter
 from gpumon.jobs.parameters import Value
 from gpumon.operations.run_target import CPU, RunTarget
 from gpumon.present.device_choices import cpu_choice, gpu_choices
-from gpumon.present.header import title_line
+from gpumon.present.top_line import title_line
 from gpumon.session.view_state import ViewState
 from gpumon.session.workload_controller import search_interpreter
 from gpumon.ui.messages import StartRequest, StartRequested
@@ -28,7 +28,7 @@ _PYTHON_HELP: Final = (
     "installed there."
 )
 _CPU_HELP: Final = "Only the CPU: GPUs are available while gpumon shows this host live and its driver responds."
-_DEVICE_HELP: Final = "space selects a device. If you select several GPUs, each gets a separate run."
+_DEVICE_HELP: Final = "enter selects a device. If you select several GPUs, each gets a separate run."
 _START_HELP: Final = "Starts the workload. gpumon asks first if the GPU is in use by other processes."
 
 
@@ -40,13 +40,13 @@ class WorkloadForm(ViewScreen[int]):
         state: The newest state.
     """
 
+    TAB: ClassVar[str] = "Workloads"
     AUTO_FOCUS: ClassVar[str] = "Tick"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back", id="form.back", tooltip="Back without starting anything"),
         Binding("f5,ctrl+s", "start", "Start", id="form.start", tooltip="Start the workload", priority=True),
-        Binding("down", "app.focus_next", "Next", show=False, id="form.next", tooltip="Next field"),
-        Binding("up", "app.focus_previous", "Previous", show=False, id="form.previous", tooltip="Previous field"),
-        Binding("ctrl+c", "app.quit", "Quit", show=False, id="form.quit", tooltip="Quit gpumon", priority=True),
+        Binding("down", "app.focus_next", "Next", show=False, id="form.down", tooltip="Next field"),
+        Binding("up", "app.focus_previous", "Previous", show=False, id="form.up", tooltip="Previous field"),
     ]
 
     def __init__(self, workload: WorkloadInfo, state: ViewState) -> None:
@@ -60,6 +60,7 @@ class WorkloadForm(ViewScreen[int]):
         self._is_checking = False
 
     def compose(self) -> ComposeResult:
+        yield from self.compose_top()
         yield TextLines(id="title")
         with VerticalScroll(id="fields", can_focus=False):
             yield Static("Device", classes="section", markup=False)
@@ -96,8 +97,7 @@ class WorkloadForm(ViewScreen[int]):
     def show(self, state: ViewState) -> None:
         """Draw what changes while the form is open: free memory, and devices that become free."""
         title = f"{self._workload.name}  {self._workload.purpose}"
-        is_typing = isinstance(self.focused, Input)
-        self.query_one("#title", TextLines).show([title_line(title, "", state, self.size.width, key=not is_typing)])
+        self.query_one("#title", TextLines).show([title_line(title, "", self.size.width)])
         self._interpreter = state.workloads.interpreter
         runs = state.workloads.runs
         choices = {choice.key: choice for choice in gpu_choices(state.frame.devices, runs)}
@@ -109,7 +109,7 @@ class WorkloadForm(ViewScreen[int]):
         self.check()
 
     @on(Tick.Toggled)
-    def select_device(self, toggled: Tick.Toggled) -> None:
+    def toggle_device(self, toggled: Tick.Toggled) -> None:
         """Select a device: several GPUs together, or the CPU, whose defaults differ, alone."""
         number = int(str(toggled.tick.id).removeprefix("device-"))
         if toggled.ticked:

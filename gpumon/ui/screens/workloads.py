@@ -10,9 +10,9 @@ from textual.widgets import Static
 from gpumon.core.problems import Problem
 from gpumon.jobs.catalogue import BrokenWorkload
 from gpumon.operations.workload import WorkloadRun
-from gpumon.present.header import title_line
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, plain
-from gpumon.present.paint.table import TableRow, fit_columns, headings, row_line
+from gpumon.present.paint.table import fit_columns, headings, row_line
+from gpumon.present.top_line import title_line
 from gpumon.present.workloads import (
     EARLIER_COLUMNS,
     RUN_COLUMNS,
@@ -31,10 +31,11 @@ from gpumon.ui.screens.run import RunScreen
 from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import MARGIN, LineTable
+from gpumon.ui.widgets.table_view import TableView
 from gpumon.ui.widgets.text_lines import TextLines
 
-_OTHER_LINES: Final = 5
-"""Title, the line of the interpreter, two headings and the footer."""
+_OTHER_LINES: Final = 4
+"""Tabs, title, the line of the interpreter and the footer."""
 _NOTE_LINES: Final = 2
 _MIN_HEIGHT_FOR_NOTE: Final = 16
 _MIN_RUN_ROWS: Final = 3
@@ -45,32 +46,34 @@ class _OpeningTable(LineTable, inherit_bindings=True):
     """A table whose rows open another screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "Open", id="table.open", tooltip="Open the workload's form, or the run"),
+        Binding("enter", "choose", "Open", id="workloads-table.open", tooltip="Open the workload's form, or the run"),
     ]
 
 
 class WorkloadsScreen(ViewScreen[None]):
     """The list of workloads and the table of runs."""
 
+    TAB: ClassVar[str] = "Workloads"
     AUTO_FOCUS: ClassVar[str] = "#workloads"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,left,h", "app.pop_screen", "Back", id="workloads.back", tooltip="Back to the overview"),
-        Binding("x", "stop", "Stop", id="workloads.stop", tooltip="Stop the run under the cursor"),
+        Binding("escape", "app.pop_screen", "Back", id="workloads.back", tooltip="Back to the overview"),
+        Binding("X", "stop", "Stop", id="workloads.stop", tooltip="Stop the run under the cursor"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self._state: ViewState | None = None
         self._can_stop: bool | None = None
+        self._catalogue = TableView[WorkloadRow](_OpeningTable(id="workloads"), workload_key)
+        self._runs = TableView[RunRow](_OpeningTable(id="runs"), lambda row: row.run.key)
 
     def compose(self) -> ComposeResult:
+        yield from self.compose_top()
         yield TextLines(id="title")
         yield TextLines(id="interpreter")
-        yield TextLines(id="workload-headings")
-        yield _OpeningTable(id="workloads")
+        yield self._catalogue
         yield Static(id="note", markup=False)
-        yield TextLines(id="run-headings")
-        yield _OpeningTable(id="runs")
+        yield self._runs
         yield TextLines(id="earlier")
         yield Footer()
 
@@ -84,7 +87,7 @@ class WorkloadsScreen(ViewScreen[None]):
         self._state = state
         running = state.workloads.running_count
         with self.app.batch_update():
-            title = title_line("Workloads", f"{running} running" if running else "", state, self.size.width)
+            title = title_line("Workloads", f"{running} running" if running else "", self.size.width)
             self._lines("title").show([title])
             self._lines("interpreter").show([_interpreter_line(state.workloads, self.size.width)])
             self._show_tables(state.workloads)
@@ -93,8 +96,8 @@ class WorkloadsScreen(ViewScreen[None]):
     @on(LineTable.CursorMoved)
     def show_note(self) -> None:
         """Show the complete text about the workload under the cursor, and whether the run can be stopped."""
-        rows, cursor = self._rows, self._table("workloads").cursor
-        note = workload_note(rows[cursor]) if cursor < len(rows) else ""
+        row = self._catalogue.selected
+        note = "" if row is None else workload_note(row)
         static = self.query_one("#note", Static)
         if static.content != note:
             static.update(note, layout=False)
@@ -106,7 +109,7 @@ class WorkloadsScreen(ViewScreen[None]):
     @on(LineTable.RowChosen, "#workloads")
     def open_form(self, chosen: LineTable.RowChosen) -> None:
         """Open the form of the chosen workload."""
-        row = next((row for row in self._rows if workload_key(row) == chosen.key), None)
+        row = self._catalogue.row(chosen.key)
         if row is None or self._state is None:
             return
         if isinstance(row, BrokenWorkload):
@@ -135,27 +138,22 @@ class WorkloadsScreen(ViewScreen[None]):
     def _focus_runs(self, started_count: int | None) -> None:
         """Focus the table if several runs were started: the screen of a single one opens."""
         if started_count is not None and started_count > 1:
-            self._table("runs").focus()
+            self._runs.table.focus()
 
     def _show_tables(self, state: WorkloadsState) -> None:
-        width = self.size.width - MARGIN - 1
-        columns = fit_columns(WORKLOAD_COLUMNS, width)
-        workloads = [TableRow(workload_key(row), row_line(columns, row)) for row in self._rows]
-        if state.catalogue is None:
-            workloads = [TableRow("", line(Span("Searching for workloads ...", Role.DIM)))]
-        self._lines("workload-headings").show([self._heading(plain(headings(columns)))])
-        run_columns = fit_columns(RUN_COLUMNS, width)
-        runs = [TableRow(run.key, row_line(run_columns, RunRow(run, state.now_seconds))) for run in state.runs]
-        self._lines("run-headings").show([self._heading(plain(headings(run_columns)))])
+        workloads = [] if state.catalogue is None else workload_rows(state.catalogue)
+        runs = [RunRow(run, state.now_seconds) for run in state.runs]
         has_note = self.size.height >= _MIN_HEIGHT_FOR_NOTE
         self.query_one("#note").display = has_note
         height = self.size.height - _OTHER_LINES - (_NOTE_LINES if has_note else 0)
+        height -= self._catalogue.frame_height + self._runs.frame_height
         workload_height = max(1, min(len(workloads), height - _MIN_RUN_ROWS))
         earlier = self._earlier_lines(state, height - workload_height - max(1, len(runs)) - 1)
-        self._table("workloads").styles.height = workload_height
-        self._table("workloads").show(workloads)
-        self._table("runs").styles.height = max(1, len(runs)) + 1 if earlier else "1fr"
-        self._table("runs").show(runs)
+        self._catalogue.styles.height = workload_height + self._catalogue.frame_height
+        is_searching = state.catalogue is None
+        self._catalogue.show(WORKLOAD_COLUMNS, workloads, "Searching for workloads ..." if is_searching else "")
+        self._runs.styles.height = max(1, len(runs)) + 1 + self._runs.frame_height if earlier else "1fr"
+        self._runs.show(RUN_COLUMNS, runs)
         self._lines("earlier").show(earlier)
 
     def _earlier_lines(self, state: WorkloadsState, height: int) -> list[Line]:
@@ -167,31 +165,20 @@ class WorkloadsScreen(ViewScreen[None]):
         lines = [line(Span(" " * MARGIN, Role.DIM), *row_line(columns, row)) for row in rows]
         return [self._heading(plain(headings(columns))), *lines]
 
-    @property
-    def _rows(self) -> list[WorkloadRow]:
-        catalogue = None if self._state is None else self._state.workloads.catalogue
-        return [] if catalogue is None else workload_rows(catalogue)
-
     def _run(self, key: str) -> WorkloadRun | None:
         return None if self._state is None else self._state.workloads.run(key)
 
     @property
     def _stoppable_run(self) -> WorkloadRun | None:
         """The run under the cursor, unless it has ended."""
-        if not self.is_mounted:
-            return None
-        table = self._table("runs")
-        run = self._run(table.rows[table.cursor].key) if table.cursor < len(table.rows) else None
-        return None if run is None or run.ended else run
+        row = self._runs.selected
+        return None if row is None or row.run.ended else row.run
 
     def _heading(self, text: str) -> Line:
         return (Span((" " * MARGIN + text).ljust(self.size.width), Role.HEADING),)
 
     def _lines(self, name: str) -> TextLines:
         return self.query_one(f"#{name}", TextLines)
-
-    def _table(self, name: str) -> LineTable:
-        return self.query_one(f"#{name}", LineTable)
 
 
 def _interpreter_line(state: WorkloadsState, width: int) -> Line:

@@ -4,32 +4,39 @@ It works with live values of this host or with a recording, and presses only key
 """
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from gpumon.diagnosis.checks import Check, Status, document
 from gpumon.operations.doctor.examination import DoctorOptions
+from gpumon.present.palette import Palette
 from gpumon.streams.base import Stream
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.selftest import keys, screens
-from gpumon.ui.selftest.walk import Step, Walk
+from gpumon.ui.selftest.tour import recording_step
+from gpumon.ui.selftest.walk import Pictures, Step, Walk
 
-__all__ = ["Check", "Status", "document", "selftest"]
+__all__ = ["Check", "Pictures", "Status", "document", "selftest"]
 
 TIMEOUT_SECONDS: Final = 40.0
+MOVIE_SECONDS: Final = 40.0
 STEPS: Final[tuple[tuple[str, Step], ...]] = (
     ("values", screens.values),
     ("overview", screens.overview),
     ("device", screens.device),
     ("memory", screens.memory),
     ("process", screens.process),
+    ("processes", screens.processes),
     ("cost", screens.cost),
+    ("topology", screens.topology),
     ("alerts", screens.alerts),
     ("help", screens.help_page),
     ("explain", screens.explain),
     ("doctor", screens.doctor),
     ("workloads", screens.workloads),
     ("palette", screens.palette),
+    ("digits", keys.digits),
     ("pause", keys.pause),
     ("pace", keys.pace),
     ("seek", keys.seek),
@@ -38,31 +45,44 @@ STEPS: Final[tuple[tuple[str, Step], ...]] = (
 )
 
 
-async def selftest(stream: Stream, size: tuple[int, int], theme: str, pictures: Path | None) -> list[Check]:
-    """Run all checks; ends within `TIMEOUT_SECONDS`, whatever hangs.
+async def selftest(
+    stream: Stream,
+    size: tuple[int, int],
+    theme: str,
+    pictures: Pictures | None,
+    user_palettes: Sequence[Palette] = (),
+    *,
+    movie: Path | None = None,
+) -> list[Check]:
+    """Run all checks; ends within `TIMEOUT_SECONDS`, whatever hangs, or `MOVIE_SECONDS` later with a movie.
 
     Args:
         stream: Source of the frames; started by the caller, closed at the end.
         size: Columns and rows.
         theme: Theme of the app.
-        pictures: Folder for a picture of each screen, or None.
+        pictures: Where to save pictures of which screens, or None.
+        user_palettes: The colors of the user's themes.
+        movie: File for a moving picture of a tour, or None.
     """
-    app = GpumonApp(stream, theme=theme)
+    app = GpumonApp(stream, theme=theme, user_palettes=user_palettes)
     app.doctor_options = DoctorOptions(tests_gpus=False)
     walk = Walk(app, stream, size, pictures)
+    steps, deadline = STEPS, TIMEOUT_SECONDS
+    if movie is not None:
+        steps, deadline = (*STEPS, ("movie", recording_step(movie))), TIMEOUT_SECONDS + MOVIE_SECONDS
     try:
-        await asyncio.wait_for(_run(walk), TIMEOUT_SECONDS)
+        await asyncio.wait_for(_run(walk, steps), deadline)
     except asyncio.TimeoutError:
-        walk.checks.append(Check("deadline", Status.FAIL, f"not finished after {TIMEOUT_SECONDS:.0f} s"))
+        walk.checks.append(Check("deadline", Status.FAIL, f"not finished after {deadline:.0f} s"))
     finally:
         app.session.close()
     return walk.checks
 
 
-async def _run(walk: Walk) -> None:
+async def _run(walk: Walk, steps: Sequence[tuple[str, Step]]) -> None:
     """Run every step in turn; a failed step does not end the selftest, but nothing can be checked without frames."""
     async with walk.running():
         await walk.check("frames", screens.frames)
         if walk.checks[-1].status is Status.OK:
-            for name, step in STEPS:
+            for name, step in steps:
                 await walk.check(name, step)

@@ -2,8 +2,13 @@
 
 from typing import Final
 
+from textual.widgets import TextArea
+
 from gpumon.diagnosis.checks import FailedError, SkippedError
+from gpumon.present.palette import BUILT_IN
+from gpumon.present.top_line import TABS
 from gpumon.streams.base import Adjustable, Seekable
+from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.selftest.walk import Walk
 
@@ -18,6 +23,22 @@ async def pause(walk: Walk) -> str:
     if not is_paused or walk.app.session.shown.is_paused:
         raise FailedError("space does not pause and resume")
     return "paused and resumed"
+
+
+async def digits(walk: Walk) -> str:
+    """Each digit opens its screen in place of the one before, and esc leads back to the overview."""
+    for tab in TABS:
+        await walk.pilot.press(tab.key)
+        await walk.pilot.pause(0.05)
+        screen = walk.app.screen
+        if not isinstance(screen, ViewScreen) or tab.name != screen.TAB:
+            raise FailedError(f"{tab.key} opened {type(screen).__name__}")
+        if isinstance(screen.focused, TextArea):
+            await walk.pilot.press("escape")  # a text area takes digits as text
+    await walk.pilot.press("escape")
+    await walk.pilot.pause(0.05)
+    walk.expect(OverviewScreen)
+    return " ".join(tab.key for tab in TABS)
 
 
 async def pace(walk: Walk) -> str:
@@ -43,11 +64,11 @@ async def seek(walk: Walk) -> str:
 async def themes(walk: Walk) -> str:
     """The key for themes switches to each of them."""
     seen = [walk.app.theme]
-    for _ in range(3):
-        await walk.pilot.press("t")
+    for _ in BUILT_IN:
+        await walk.pilot.press("T")
         seen.append(walk.app.theme)
-    if len(set(seen)) != 3 or seen[0] != seen[-1]:
-        raise FailedError(f"t switched to {', '.join(seen)}")
+    if set(seen) != set(BUILT_IN) or seen[0] != seen[-1]:
+        raise FailedError(f"T switched to {', '.join(seen)}")
     return ", ".join(seen[:-1])
 
 

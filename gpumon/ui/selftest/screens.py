@@ -16,14 +16,16 @@ from gpumon.jobs.parameters import ParameterKind
 from gpumon.operations.memory import waterfall
 from gpumon.present.explain import SAMPLE
 from gpumon.ui.screens.alerts import AlertsScreen
+from gpumon.ui.screens.chart_choices import MetricChoiceScreen
 from gpumon.ui.screens.cost import CostScreen
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.doctor import DoctorScreen
 from gpumon.ui.screens.explain import ExplainScreen
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.memory import MemoryScreen
-from gpumon.ui.screens.metric_choice import MetricChoiceScreen
 from gpumon.ui.screens.process import ProcessScreen
+from gpumon.ui.screens.processes import ProcessesScreen
+from gpumon.ui.screens.topology import TopologyScreen
 from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.screens.workloads import WorkloadsScreen
 from gpumon.ui.selftest.walk import Walk
@@ -34,7 +36,7 @@ FIRST_FRAMES_SECONDS: Final = 15.0
 _LOADING_SECONDS: Final = 12.0
 _DOCTOR_SECONDS: Final = 8.0
 _PALETTE_SECONDS: Final = 3.0
-SCREEN_NAMES: Final = ("memory", "workloads", "alerts", "explain", "doctor", "help", "cost")
+SCREEN_NAMES: Final = ("processes", "memory", "workloads", "alerts", "explain", "doctor", "help", "topology", "cost")
 """Every screen that an action of the app opens, by the name of the action."""
 
 
@@ -72,6 +74,7 @@ async def values(walk: Walk) -> str:
 
 async def overview(walk: Walk) -> str:
     """Every GPU has a row."""
+    await walk.pilot.press("escape")  # ends the tour of the demo
     await walk.save("overview")
     rows = walk.table("devices").rows
     if len(rows) != len(walk.frame.devices):
@@ -84,14 +87,14 @@ async def device(walk: Walk) -> str:
     walk.table("devices").cursor = _most_active(walk)
     async with walk.opened("enter", DeviceScreen, "device-chart") as screen:
         await walk.pilot.press("x", "left", "n", "z")
-        async with walk.opened("m", MetricChoiceScreen, "metrics"):
+        async with walk.opened("c", MetricChoiceScreen, "metrics"):
             pass
         rows = screen.query_one("#details", LineTable).rows
         if len(rows) < len(METRICS):
             raise FailedError(f"{len(rows)} rows for {len(METRICS)} metrics")
         shown = next(device for device in walk.frame.devices if device.key == screen.key)
         drawn = [chart for chart in screen.charts if chart.rows and shown.get(chart.metric) is not None]
-        empty = [chart.metric for chart in drawn if not any(chart.columns)]
+        empty = [chart.metric for chart in drawn if chart.summary is None]
         if empty:
             raise FailedError(f"the chart of {', '.join(empty)} has no points")
         return f"{len(drawn)} charts with points, {len(rows)} rows"
@@ -99,8 +102,9 @@ async def device(walk: Walk) -> str:
 
 async def memory(walk: Walk) -> str:
     """Every byte of a GPU is part of a row."""
-    walk.table("devices").cursor = _most_active(walk)
-    async with walk.opened("m", MemoryScreen, "memory") as screen:
+    used = [device.get("memory_used_bytes") or 0 for device in walk.frame.devices]
+    walk.table("devices").cursor = used.index(max(used))
+    async with walk.opened("3", MemoryScreen, "memory") as screen:
         device = next((device for device in walk.frame.devices if device.key == screen.key), None)
         if device is None or waterfall(device, {}).problem is not None:
             raise SkippedError("this GPU does not report its memory")
@@ -123,18 +127,39 @@ async def process(walk: Walk) -> str:
         walk.table("devices").focus()
 
 
+async def processes(walk: Walk) -> str:
+    """Every process of every GPU has a row, and the rows can be grouped."""
+    async with walk.opened("2", ProcessesScreen, "processes") as screen:
+        count = sum(len(device.processes or ()) for device in walk.frame.devices)
+        shown = [row for row in screen.query_one("#all-processes", LineTable).rows if row.key.rpartition("/")[2]]
+        if len(shown) != count:
+            raise FailedError(f"{len(shown)} rows for {count} processes")
+        await walk.pilot.press("t", "t", "t", "t")
+        return f"{len(shown)} rows"
+
+
 async def cost(walk: Walk) -> str:
     """The costs of gpumon have rows."""
-    async with walk.opened("c", CostScreen, "cost") as screen:
+    async with walk.opened("C", CostScreen, "cost") as screen:
         rows = screen.query_one("#details", LineTable).rows
         if not rows:
             raise FailedError("no costs")
         return f"{len(rows)} rows"
 
 
+async def topology(walk: Walk) -> str:
+    """The connections of the GPUs are read, or there is a reason."""
+    async with walk.opened("L", TopologyScreen, "topology") as screen:
+        await walk.wait(lambda: screen.result is not None, _LOADING_SECONDS)
+        await walk.save("topology")
+        if screen.result is None:
+            raise FailedError("the topology was not read")
+        return f"{len(screen.query_one('#topology', LineTable).rows)} lines"
+
+
 async def alerts(walk: Walk) -> str:
     """Every alert has a row."""
-    async with walk.opened("a", AlertsScreen, "alerts") as screen:
+    async with walk.opened("6", AlertsScreen, "alerts") as screen:
         walk.app.redraw()
         state = walk.app.session.view_state()
         rows = screen.query_one("#alerts", LineTable).rows
@@ -151,7 +176,7 @@ async def help_page(walk: Walk) -> str:
 
 async def explain(walk: Walk) -> str:
     """A pasted error is explained."""
-    async with walk.opened("e", ExplainScreen, "explain") as screen:
+    async with walk.opened("7", ExplainScreen, "explain") as screen:
         walk.app.post_message(Paste(SAMPLE))
         await walk.wait(lambda: screen.explanation is not None, _LOADING_SECONDS)
         cause = None if screen.explanation is None else screen.explanation.cause
@@ -163,7 +188,7 @@ async def explain(walk: Walk) -> str:
 
 async def doctor(walk: Walk) -> str:
     """The checks appear, whatever their results are on this host."""
-    async with walk.opened("r", DoctorScreen, "doctor") as screen:
+    async with walk.opened("8", DoctorScreen, "doctor") as screen:
         await walk.wait(lambda: screen.is_over, _DOCTOR_SECONDS)
         await walk.save("doctor")
         shown = {row.key for row in screen.query_one("#checks", LineTable).rows}
@@ -175,7 +200,7 @@ async def doctor(walk: Walk) -> str:
 
 async def workloads(walk: Walk) -> str:
     """The list and a form open, and the form rejects an invalid value; nothing is started."""
-    async with walk.opened("w", WorkloadsScreen, "workloads") as screen:
+    async with walk.opened("5", WorkloadsScreen, "workloads") as screen:
         controller = walk.app.session.workloads
         await walk.wait(lambda: controller.catalogue is not None, _LOADING_SECONDS)
         catalogue = controller.catalogue
@@ -232,12 +257,12 @@ def _first_with_numbers(catalogue: Catalogue) -> int:
 
 
 def _most_active(walk: Walk) -> int:
-    """Row of the GPU whose utilization has changed most."""
+    """Row of the GPU whose power has changed most: its charts have the most to show."""
     spans = [_span(walk, device.key) for device in walk.frame.devices]
     return spans.index(max(spans))
 
 
 def _span(walk: Walk, key: str) -> float:
-    history = walk.app.session.store.history(key, "utilization_gpu_percent", HISTORY_BUCKETS)
+    history = walk.app.session.store.history(key, "power_watts", HISTORY_BUCKETS)
     known = [value for value in history if value is not None]
     return max(known, default=0.0) - min(known, default=0.0)

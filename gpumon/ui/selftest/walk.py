@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from textual.pilot import Pilot
 from textual.screen import Screen
@@ -21,6 +21,18 @@ ScreenT = TypeVar("ScreenT", bound=Screen[Any])
 _POLL_SECONDS = 0.1
 
 
+class Pictures(NamedTuple):
+    """Pictures to save.
+
+    Attributes:
+        folder: Where.
+        names: Of which screens; of all of them if empty.
+    """
+
+    folder: Path
+    names: tuple[str, ...] = ()
+
+
 class Walk:
     """One run of the selftest.
 
@@ -28,7 +40,7 @@ class Walk:
         app: The app.
         stream: Source of its frames.
         size: Columns and rows.
-        pictures: Folder for a picture of each screen, or None.
+        pictures: Where to save pictures of which screens, or None.
 
     Attributes:
         checks: The results.
@@ -37,7 +49,7 @@ class Walk:
 
     pilot: Pilot[None]
 
-    def __init__(self, app: GpumonApp, stream: Stream, size: tuple[int, int], pictures: Path | None) -> None:
+    def __init__(self, app: GpumonApp, stream: Stream, size: tuple[int, int], pictures: Pictures | None) -> None:
         self.app = app
         self.stream = stream
         self.size = size
@@ -101,8 +113,8 @@ class Walk:
     async def save(self, name: str) -> None:
         """Save a picture, if there is a folder for pictures."""
         await self.pilot.pause(0.2)
-        if self._pictures is not None:
-            (self._pictures / f"{name}.svg").write_text(self.app.export_screenshot(), encoding="utf-8")
+        if self._pictures is not None and (not self._pictures.names or name in self._pictures.names):
+            (self._pictures.folder / f"{name}.svg").write_text(self.app.export_screenshot(), encoding="utf-8")
 
 
 Step = Callable[[Walk], Awaitable[str]]

@@ -24,8 +24,7 @@ class Choice(Static, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,space,enter", "turn(1)", "Next", show=False, id="choice.next", tooltip="Next choice"),
-        Binding("left", "turn(-1)", "Previous", show=False, id="choice.previous", tooltip="Previous choice"),
+        Binding("enter", "turn", "Change", id="choice.open", tooltip="Next choice"),
     ]
     DEFAULT_CSS = "Choice { height: auto; width: 1fr; }"
 
@@ -43,13 +42,13 @@ class Choice(Static, can_focus=True):
         self.value = value
         self.update("  ".join(f"[{choice}]" if choice == value else f" {choice} " for choice in self._choices))
 
-    def action_turn(self, steps: int) -> None:
+    def action_turn(self) -> None:
         index = self._choices.index(self.value) if self.value in self._choices else -1
-        self.choose(self._choices[(index + steps) % len(self._choices)])
+        self.choose(self._choices[(index + 1) % len(self._choices)])
         self.post_message(self.Chosen())
 
     def on_click(self, _: events.Click) -> None:
-        self.action_turn(1)
+        self.action_turn()
 
 
 class Tick(Static, can_focus=True):
@@ -61,7 +60,7 @@ class Tick(Static, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space,enter", "turn", "Select", show=False, id="tick.toggle", tooltip="Select, or clear"),
+        Binding("enter", "turn", "Select", id="tick.open", tooltip="Select, or clear"),
     ]
     DEFAULT_CSS = "Tick { height: 1; width: 1fr; }"
 

@@ -1,6 +1,5 @@
-"""The keys that can be used now, in one line: complete entries only, the first ones where there is no room for all."""
+"""The keys that can be used now, in one line: at most six of the screen in front, and those that apply everywhere."""
 
-from collections.abc import Iterator
 from typing import ClassVar, Final, NamedTuple
 
 from rich.cells import cell_len
@@ -11,24 +10,29 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-_ALWAYS_SHOWN: Final = ("help",)
-"""Actions that have room before all others."""
-_SPACES: Final = (3, 1)
-"""Cells between entries: where all of them have room, and otherwise."""
+from gpumon.ui.key_table import footer_rank, is_palette, meaning_of
+
+MAX_KEYS: Final = 6
+"""Of the screen, and of the app."""
+_EVERYWHERE: Final = {"back"}
+"""Meanings that stand with the keys of the app, whichever screen defines them."""
+_SEPARATOR: Final = "│"
+_SPACES: Final = (3, 2, 1)
+"""Cells between entries: as many as have room."""
 
 
 class FooterEntry(NamedTuple):
     """A key and its label.
 
     Attributes:
-        action: The action of its binding.
+        rank: Its rank: where room is short, the highest one is left out first.
         key: The key to simulate on a click.
         display: The key as it is shown.
         label: The description of the binding.
         enabled: Whether the key can be used now.
     """
 
-    action: str
+    rank: int
     key: str
     display: str
     label: str
@@ -41,7 +45,7 @@ class FooterEntry(NamedTuple):
 
 
 class Footer(Widget, can_focus=False):
-    """The bindings of the screen in the order of their definition: those of the focused widget, the screen, the app."""
+    """The keys of the screen in front and of its focused widget by rank, then those of the app."""
 
     ALLOW_SELECT = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {"footer--key", "footer--label", "footer--disabled"}
@@ -56,6 +60,8 @@ class Footer(Widget, can_focus=False):
         super().__init__()
         self._shown: list[tuple[int, FooterEntry]] = []
         """Entries with their first cell."""
+        self._separator: int | None = None
+        """Cell of the line between the keys of the screen and those of the app."""
 
     def on_mount(self) -> None:
         """Follow the bindings of the screen."""
@@ -79,6 +85,10 @@ class Footer(Widget, can_focus=False):
         segments, end = [], 0
         background = self.rich_style
         for start, entry in self._shown if y == 0 else ():
+            if self._separator is not None and end <= self._separator < start:
+                segments.append(Segment(" " * (self._separator - end), background))
+                segments.append(Segment(_SEPARATOR, background + self._style("disabled")))
+                end = self._separator + 1
             key, label = (self._style("key"), self._style("label")) if entry.enabled else (self._style("disabled"),) * 2
             segments.append(Segment(" " * (start - end), background))
             segments.append(Segment(entry.display, background + key))
@@ -95,42 +105,53 @@ class Footer(Widget, can_focus=False):
 
     def _arrange(self) -> None:
         """Place the entries; nothing is sent to the terminal unless they change."""
-        entries = list(self._entries())
+        front, everywhere = self._entries()
+        width = self.size.width
         for space in _SPACES:
-            shown = _placed(entries, space)
-            if _end(shown) <= self.size.width:
+            shown, separator = _placed(front, everywhere, space)
+            if _end(shown) <= width:
                 break
-        droppable = [entry for entry in entries if entry.action not in _ALWAYS_SHOWN]
-        while _end(shown) > self.size.width and droppable:
-            entries.remove(droppable.pop())
-            shown = _placed(entries, _SPACES[-1])
-        if shown != self._shown:
-            self._shown = shown
+        while _end(shown) > width and front + everywhere:
+            last = max([*front, *everywhere], key=lambda entry: entry.rank)
+            (front if last in front else everywhere).remove(last)
+            shown, separator = _placed(front, everywhere, _SPACES[-1])
+        if (shown, separator) != (self._shown, self._separator):
+            self._shown, self._separator = shown, separator
             self.refresh()
 
-    def _entries(self) -> Iterator[FooterEntry]:
-        """One entry for each action that is shown, then the command palette."""
+    def _entries(self) -> tuple[list[FooterEntry], list[FooterEntry]]:
+        """The entries of the screen, and those that apply everywhere, each by rank."""
         app = self.app
-        actions = set()
-        active = self.screen.active_bindings
-        for _, binding, enabled, _ in active.values():
-            if binding.show and binding.action not in actions:
-                actions.add(binding.action)
-                display = app.get_key_display(binding)
-                yield FooterEntry(binding.action, binding.key, display, binding.description, enabled)
-        palette = active.get(app.COMMAND_PALETTE_BINDING)
-        if palette is not None and app.ENABLE_COMMAND_PALETTE:
-            display = app.get_key_display(palette.binding)
-            yield FooterEntry(palette.binding.action, palette.binding.key, display, "Palette", palette.enabled)
+        ranked: dict[str, tuple[bool, FooterEntry]] = {}
+        for node, binding, enabled, _ in self.screen.active_bindings.values():
+            if binding.action in ranked or not (binding.show or (is_palette(binding) and app.ENABLE_COMMAND_PALETTE)):
+                continue
+            label = "Palette" if is_palette(binding) else binding.description
+            entry = FooterEntry(footer_rank(binding), binding.key, app.get_key_display(binding), label, enabled)
+            is_everywhere = node is app or meaning_of(binding.id or "") in _EVERYWHERE
+            ranked[binding.action] = is_everywhere, entry
+        entries = sorted(ranked.values(), key=lambda item: item[1].rank)
+        front = [entry for is_everywhere, entry in entries if not is_everywhere]
+        everywhere = [entry for is_everywhere, entry in entries if is_everywhere]
+        return front[:MAX_KEYS], everywhere[:MAX_KEYS]
 
 
-def _placed(entries: list[FooterEntry], space: int) -> list[tuple[int, FooterEntry]]:
-    """Entries with their first cell."""
+def _placed(
+    front: list[FooterEntry], everywhere: list[FooterEntry], space: int
+) -> tuple[list[tuple[int, FooterEntry]], int | None]:
+    """Entries with their first cell, and the cell of the line between both kinds, if there are both."""
     placed, start = [], 1
-    for entry in entries:
+    separator = None
+    for entry in front:
         placed.append((start, entry))
         start += entry.width + space
-    return placed
+    if front and everywhere:
+        separator = start
+        start += 1 + space
+    for entry in everywhere:
+        placed.append((start, entry))
+        start += entry.width + space
+    return placed, separator
 
 
 def _end(placed: list[tuple[int, FooterEntry]]) -> int:

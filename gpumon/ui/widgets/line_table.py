@@ -1,14 +1,12 @@
 """A table of ready-made lines that sends bytes only for rows that changed.
 
-Textual renders and sends a complete dirty region, and trims it at the right but not at the left. Therefore rows are
-compared here, and a row is sent from its left end to the last cell that changed. Cells that rarely change belong to
-the right.
+Rows are compared here, and only the spans of a row that changed are sent: Textual sends a dirty region of a line from
+the beginning of the span in which the region begins.
 """
 
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
@@ -17,8 +15,8 @@ from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from gpumon.present.paint.line import Role, Span, changed_width, merged
-from gpumon.present.paint.table import LazyRow, TableRow
+from gpumon.present.paint.line import Role, Span, changed_ranges, merged
+from gpumon.present.paint.table import LazyRow, LazyRows, TableRow
 from gpumon.ui.widgets.role_styles import ROLE_CLASSES, RoleStyles
 
 MARGIN = 1
@@ -42,13 +40,13 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
         Binding("down,j", "move(1)", "Down", show=False, id="table.down", tooltip="Cursor down"),
         Binding("pageup", "page(-1)", "Page up", show=False, id="table.page-up", tooltip="One page up"),
         Binding("pagedown", "page(1)", "Page down", show=False, id="table.page-down", tooltip="One page down"),
-        Binding("g,home", "move(-1000000)", "Top", show=False, id="table.top", tooltip="First row"),
-        Binding("G,end", "move(1000000)", "Bottom", show=False, id="table.bottom", tooltip="Last row"),
-        Binding("enter", "choose", "Details", id="table.choose", tooltip="All values of the row, and their meaning"),
+        Binding("home", "move(-1000000)", "Top", show=False, id="table.top", tooltip="First row"),
+        Binding("end", "move(1000000)", "Bottom", show=False, id="table.bottom", tooltip="Last row"),
+        Binding("enter", "choose", "Details", id="table.open", tooltip="All values of the row, and their meaning"),
     ]
 
     class CursorMoved(Message):
-        """The cursor has moved to another row."""
+        """The cursor has moved, or another row has come under it."""
 
     class RowChosen(Message):
         """The user has chosen a row with a key or with a double click."""
@@ -81,9 +79,9 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
             return
         top = self.scroll_offset.y
         for row in range(top, min(top + self.size.height, len(rows))):
-            width = changed_width(before[row].line, self.rows[row].line)
-            if width:
-                self.refresh(Region(0, row - top, min(MARGIN + width, self.size.width), 1))
+            ranges = changed_ranges(before[row].line, self.rows[row].line)
+            if ranges:
+                self.refresh(*(Region(begin + MARGIN, row - top, end - begin, 1) for begin, end in ranges))
 
     def render_line(self, y: int) -> Strip:
         row = y + self.scroll_offset.y
@@ -94,17 +92,24 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
         if not (self.has_focus and row == self.cursor):
             margin = Span(" " * MARGIN, line[0].role if line else Role.PLAIN)
             return self._role_styles.strip(merged((margin, *line)), width)
-        overlay = Style(bgcolor=self.get_component_rich_style("line-table--cursor").bgcolor, bold=True)
+        overlay = self._role_styles.overlay("line-table--cursor")
         return self._role_styles.strip((Span(_CURSOR_MARK, Role.ACCENT), *line), width, overlay)
 
     def notify_style_update(self) -> None:
         self._role_styles.clear()
         super().notify_style_update()
 
+    def on_resize(self, _: events.Resize) -> None:
+        """Keep the cursor in sight."""
+        self.call_after_refresh(self._scroll_to_cursor)
+
+    def _scroll_to_cursor(self) -> None:
+        self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False, force=True)
+
     def watch_cursor(self, before: int, after: int) -> None:
         self.refresh_line(before)
         self.refresh_line(after)
-        self.scroll_to_region(Region(0, after, 1, 1), animate=False, force=True)
+        self._scroll_to_cursor()
         self.post_message(self.CursorMoved())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -135,9 +140,29 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
         self.refresh_line(self.cursor)
 
     def _follow_cursor(self, before: Sequence[TableRow | LazyRow]) -> None:
-        """Keep the cursor on the row with its key, or at its position once that row is gone."""
+        """Keep the cursor on the row with its key, or at its position once that row is gone.
+
+        A cursor at the top of rows that do not all fit stays there: otherwise the view would jump wherever the first
+        row of a sorted table went.
+        """
         key = before[self.cursor].key if self.cursor < len(before) else None
         if self.cursor < len(self.rows) and self.rows[self.cursor].key == key:
             return
-        index = next((index for index, row in enumerate(self.rows) if row.key == key), None)
-        self.cursor = index if index is not None else max(0, min(self.cursor, len(self.rows) - 1))
+        index = self.cursor
+        if index or len(self.rows) <= self.size.height:
+            same = None if key is None else _index_of(self.rows, key)
+            index = index if same is None else same
+        index = max(0, min(index, len(self.rows) - 1))
+        if index == self.cursor and (before or self.rows):
+            self.call_next(self._announce_row)  # later: a message made now counts as sent, and stops, at the caller
+        self.cursor = index
+
+    def _announce_row(self) -> None:
+        self.post_message(self.CursorMoved())
+
+
+def _index_of(rows: Sequence[TableRow | LazyRow], key: str) -> int | None:
+    """The position of the row with a key; None if there is none."""
+    if isinstance(rows, LazyRows):
+        return rows.index_of(key)
+    return next((index for index, row in enumerate(rows) if row.key == key), None)

@@ -30,6 +30,14 @@ class RoleStyles:
         segments = [Segment(text, self._style(role, overlay)) for text, role in line]
         return Strip(segments).adjust_cell_length(width, self._style(Role.PLAIN, overlay))
 
+    def overlay(self, component: str) -> Style:
+        """The background and the text style of a component, to apply on top of the styles of roles.
+
+        Where the component is reversed, its own colors replace those of the roles, which would become backgrounds.
+        """
+        style = self._widget.get_component_rich_style(component)
+        return style + Style(dim=False) if style.reverse else Style(bgcolor=style.bgcolor, bold=style.bold)
+
     def _style(self, role: Role, overlay: Style | None) -> Style:
         style = self._styles.get(role)
         if style is None:

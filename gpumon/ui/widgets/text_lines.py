@@ -7,7 +7,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gpumon.present.paint.line import Line
+from gpumon.present.paint.line import Line, changed_ranges
 from gpumon.ui.widgets.role_styles import ROLE_CLASSES, RoleStyles
 
 
@@ -17,10 +17,15 @@ class TextLines(Widget):
     COMPONENT_CLASSES: ClassVar[set[str]] = set(ROLE_CLASSES)
     DEFAULT_CSS = "TextLines { height: 1; width: 1fr; &.-empty { display: none; } }"
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name for it
-        super().__init__(id=id, classes="-empty")
+    def __init__(self, *, id: str | None = None, classes: str = "") -> None:  # noqa: A002 - Textual's name for it
+        super().__init__(id=id, classes=f"-empty {classes}")
         self._lines: list[Line] = []
         self._role_styles = RoleStyles(self)
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        """The lines that are shown."""
+        return self._lines
 
     def show(self, lines: Sequence[Line]) -> None:
         """Replace the lines."""
@@ -30,10 +35,13 @@ class TextLines(Widget):
             self.set_class(not lines, "-empty")
             self.refresh(layout=True)
             return
-        width = self.size.width
-        changed = [row for row, (old, new) in enumerate(zip(before, lines, strict=True)) if old != new]
+        changed = [
+            Region(begin, row, end - begin, 1)
+            for row, (old, new) in enumerate(zip(before, lines, strict=True))
+            for begin, end in changed_ranges(old, new)
+        ]
         if changed:
-            self.refresh(*(Region(0, row, width, 1) for row in changed))
+            self.refresh(*changed)
 
     def render_line(self, y: int) -> Strip:
         line = self._lines[y] if y < len(self._lines) else ()

@@ -1,0 +1,328 @@
+"""Reads how the GPUs are connected, once: each value with one driver call, and no call waits for another GPU's.
+
+A worker makes the calls one after the other. A call that does not return within `CALL_SECONDS` is left behind with its
+worker; its GPU is not queried again, and the next worker goes on with the rest.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import fields as fields_of
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from gpumon.collect import nvml
+from gpumon.collect.attributes import IdentityQueries
+from gpumon.collect.calls import Abandoned, CallsInFlight
+from gpumon.collect.device import IDENTITY_CALLS, bus_id
+from gpumon.collect.nvml import Handle, Nvml, NvmlError, ReadingError
+from gpumon.collect.nvml_session import start_problem
+from gpumon.collect.pci_paths import NO_NODE, max_lanes, network_cards, numa_node, sysfs_bus_id
+from gpumon.collect.readers import Field, Value, read_fields
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.text import safe_text
+from gpumon.core.topology import GpuPair, LinkedGpu, NvLink, P2PStatus, PathLevel, Topology
+
+CALL_SECONDS: Final = 1.0
+TOTAL_SECONDS: Final = 6.0
+_TICK_SECONDS: Final = 0.02
+_WORD_BITS: Final = 64
+_IDENTITY: Final = ("uuid", "pci_bus_id", "name")
+_GPU_FIELDS: Final = tuple(item.name for item in fields_of(LinkedGpu) if item.name not in {"index", "problems"})
+_MEGA: Final = 1_000_000
+_NO_DEVICES: Final = Problem(ProblemCode.NO_DEVICES, "The NVIDIA driver is loaded but reports no GPU.")
+_NO_LANES: Final = Problem(ProblemCode.NOT_FOUND, "The kernel does not report the lanes of this GPU.")
+_HIDDEN_DOMAIN: Final = "FFFFFFFF:"
+"""PCI domain of an NVSwitch that a virtual machine does not have on its bus."""
+_HIDDEN_REMOTE: Final = Problem(ProblemCode.NOT_FOUND, "The NVSwitch is not on the PCI bus of this host.")
+_LINK_DOWN: Final = Problem(ProblemCode.NOT_FOUND, "The link is down.")
+_LINK_FIELDS: Final = (
+    ("is_up", nvml.FIELD_NVLINK_STATE),
+    ("bytes_per_second", nvml.FIELD_NVLINK_SPEED),
+    ("replay_count", nvml.FIELD_NVLINK_REPLAYS),
+    ("recovery_count", nvml.FIELD_NVLINK_RECOVERIES),
+    ("crc_count", nvml.FIELD_NVLINK_CRC_ERRORS),
+)
+_PCIE_CALLS: Final = (
+    ("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
+    ("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
+    ("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
+    ("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
+)
+_LEVELS: Final = {
+    nvml.TOPOLOGY_INTERNAL: PathLevel.INTERNAL,
+    nvml.TOPOLOGY_SINGLE: PathLevel.PIX,
+    nvml.TOPOLOGY_MULTIPLE: PathLevel.PXB,
+    nvml.TOPOLOGY_HOSTBRIDGE: PathLevel.PHB,
+    nvml.TOPOLOGY_NODE: PathLevel.NODE,
+    nvml.TOPOLOGY_SYSTEM: PathLevel.SYS,
+}
+_P2P: Final = tuple(P2PStatus)
+"""In the order of NVML's enumeration."""
+
+
+class _Task(NamedTuple):
+    """Calls for one GPU or one pair: ``fail`` stores the reason if they do not return."""
+
+    run: Callable[[], None]
+    fail: Callable[[Problem], None]
+    indices: tuple[int, ...] = ()
+
+
+class TopologyReader:
+    """Reads the connections of all GPUs.
+
+    Args:
+        api: The choke point.
+        in_flight: The calls in flight, the same object that ``api`` uses.
+        sys: Where sysfs is mounted.
+        call_seconds: A call that takes longer is left behind.
+        total_seconds: After this time, what is missing stays missing.
+    """
+
+    def __init__(
+        self,
+        api: Nvml,
+        in_flight: CallsInFlight,
+        sys: Path = Path("/sys"),
+        call_seconds: float = CALL_SECONDS,
+        total_seconds: float = TOTAL_SECONDS,
+    ) -> None:
+        self._api = api
+        self._in_flight = in_flight
+        self._sys = sys
+        self._call_seconds = call_seconds
+        self._total_seconds = total_seconds
+        self._handles: dict[int, Handle] = {}
+        self._gpus: dict[int, LinkedGpu] = {}
+        self._pairs: dict[tuple[int, int], GpuPair] = {}
+        self._unusable: dict[int, Problem] = {}
+        self._problems: dict[str, Problem] = {}
+        self._todo = deque([_Task(self._open, self._fail_driver)])
+        self._current: _Task | None = None
+        self._done = threading.Event()
+
+    def read(self) -> Topology:
+        """The connections; what the driver does not return in time is missing, with the reason."""
+        deadline = self._in_flight.clock() + self._total_seconds
+        worker = self._start_worker()
+        while not self._done.wait(_TICK_SECONDS):
+            now = self._in_flight.clock()
+            call = self._in_flight.of_thread(worker.ident)
+            is_late = now >= deadline
+            if call is None or not (is_late or now - call.started >= self._call_seconds):
+                continue
+            if worker.ident is None or not self._in_flight.abandon(worker.ident, call):
+                continue
+            problem = Problem(
+                ProblemCode.UNRESPONSIVE,
+                f"The driver does not respond: {call.call} has not returned for {now - call.started:.0f} s.",
+                "Check the kernel log for an Xid (dmesg | grep -i xid).",
+            )
+            self._give_up(problem, everything=is_late)
+            if is_late:
+                break
+            worker = self._start_worker()
+        gpus = tuple(self._gpus[index] for index in sorted(self._gpus))
+        bus_ids = {gpu.index: sysfs_bus_id(gpu.pci_bus_id) for gpu in gpus if gpu.pci_bus_id is not None}
+        pairs = tuple(_with_nvlinks(self._pairs[ends], self._gpus) for ends in sorted(self._pairs))
+        return Topology(gpus, pairs, network_cards(self._sys, bus_ids), self._problems)
+
+    def _start_worker(self) -> threading.Thread:
+        worker = threading.Thread(target=self._work, name="gpumon-topology", daemon=True)
+        worker.start()
+        return worker
+
+    def _work(self) -> None:
+        try:
+            while self._todo:
+                self._current = task = self._todo.popleft()
+                problem = next((self._unusable[index] for index in task.indices if index in self._unusable), None)
+                if problem is not None:
+                    task.fail(problem)
+                    continue
+                try:
+                    task.run()
+                except NvmlError as error:
+                    task.fail(error.problem)
+                except Exception as error:  # noqa: BLE001 - the rest can still be read, and the reader waits for the end
+                    reason = f"gpumon failed to read this: {type(error).__name__}: {safe_text(str(error), 100)}."
+                    task.fail(Problem(ProblemCode.UNKNOWN, reason))
+        except Abandoned:
+            return
+        self._done.set()
+
+    def _give_up(self, problem: Problem, *, everything: bool) -> None:
+        """Store the reason for the task of an abandoned worker, and for all others if there is no time left."""
+        task = self._current
+        assert task is not None
+        task.fail(problem)
+        if len(task.indices) == 1:
+            self._unusable[task.indices[0]] = problem
+        while everything and self._todo:
+            self._todo.popleft().fail(problem)
+
+    def _fail_driver(self, problem: Problem) -> None:
+        self._problems["driver"] = problem
+
+    def _open(self) -> None:
+        try:
+            self._api.call("nvmlInitWithFlags", nvml.INIT_FLAG_NO_GPUS)
+        except NvmlError as error:
+            if error.problem.code is not ProblemCode.DRIVER_TOO_OLD:
+                self._problems["driver"] = start_problem(error)
+                return
+            self._api.call("nvmlInit")
+        count = self._api.call("nvmlDeviceGetCount")
+        if not count:
+            self._problems["driver"] = _NO_DEVICES
+        self._gpus = {index: LinkedGpu(index) for index in range(count)}
+        self._pairs = {(one, other): GpuPair(one, other) for one in range(count) for other in range(one + 1, count)}
+        self._todo += [_Task(partial(self._read_gpu, i), partial(self._fail_gpu, i), (i,)) for i in self._gpus]
+        self._todo += [_Task(partial(self._read_pair, e), partial(self._fail_pair, e), e) for e in self._pairs]
+
+    def _read_gpu(self, index: int) -> None:
+        handle = self._handles[index] = self._api.call("nvmlDeviceGetHandleByIndex", index)
+        queries = IdentityQueries(self._api, handle)
+        values: dict[str, Any] = {
+            field: queries.query(field, call, convert) for field, call, convert in IDENTITY_CALLS if field in _IDENTITY
+        }
+        values |= {field: queries.query(field, call, int) for field, call in _PCIE_CALLS}
+        values["memory_numa_node"] = queries.query("memory_numa_node", "nvmlDeviceGetNumaNodeId", int)
+        words = max(1, -(-(os.cpu_count() or 1) // _WORD_BITS))
+        values["cpus"] = queries.query("cpus", "nvmlDeviceGetCpuAffinity", _cpu_list, words)
+        problems = queries.problems
+        if values["pci_bus_id"] is not None:
+            device = self._sys / "bus/pci/devices" / sysfs_bus_id(values["pci_bus_id"])
+            values |= {"numa_node": numa_node(device), "pcie_width_gpu": max_lanes(device)}
+        for field, problem in (("numa_node", NO_NODE), ("pcie_width_gpu", _NO_LANES)):
+            if values.get(field) is None:
+                problems[field] = problem
+        self._gpus[index] = LinkedGpu(index, **values, problems=problems)
+        links = self._read_links(handle)
+        if isinstance(links, Problem):
+            self._gpus[index] = replace(self._gpus[index], problems={**problems, "links": links})
+        else:
+            self._gpus[index] = replace(self._gpus[index], links=links)
+
+    def _fail_gpu(self, index: int, problem: Problem) -> None:
+        """Give the reason for what was not read of a GPU."""
+        if index not in self._handles:
+            self._unusable[index] = problem
+        gpu = self._gpus[index]
+        missing = [field for field in _GPU_FIELDS if getattr(gpu, field) is None and field not in gpu.problems]
+        self._gpus[index] = replace(gpu, problems={**gpu.problems, **dict.fromkeys(missing, problem)})
+
+    def _read_links(self, handle: Handle) -> tuple[NvLink, ...] | Problem:
+        """The NVLinks that a GPU has, or why they are unknown."""
+        fields = [Field(number, link) for link in range(nvml.MAX_NVLINK_LINKS) for _, number in _LINK_FIELDS]
+        try:
+            values = read_fields(self._api, handle, fields)
+        except ReadingError as error:
+            return error.problem
+        size = len(_LINK_FIELDS)
+        by_link = [values[size * link : size * (link + 1)] for link in range(nvml.MAX_NVLINK_LINKS)]
+        links = [
+            self._read_link(handle, number, answers)
+            for number, answers in enumerate(by_link)
+            if not (isinstance(answers[0], Problem) and isinstance(answers[1], Problem))
+        ]
+        first = by_link[0][0]
+        return tuple(links) if links else first if isinstance(first, Problem) else ()
+
+    def _read_link(self, handle: Handle, number: int, answers: Sequence[Value]) -> NvLink:
+        values: dict[str, Any] = {}
+        problems: dict[str, Problem] = {}
+        for (field, _), answer in zip(_LINK_FIELDS, answers, strict=True):
+            if isinstance(answer, Problem):
+                problems[field] = answer
+            else:
+                values[field] = int(answer)
+        speed = values.get("bytes_per_second")
+        state = values.get("is_up", speed)  # some drivers report the rate only
+        if state is not None:
+            values["is_up"] = state > 0
+            problems.pop("is_up", None)
+        if speed is not None:
+            values["bytes_per_second"] = speed * _MEGA
+        if values["is_up"]:
+            try:
+                remote = bus_id(self._api.call("nvmlDeviceGetNvLinkRemotePciInfo", handle, number))
+            except ReadingError as error:
+                problems["remote_bus_id"] = error.problem
+            else:
+                if remote.startswith(_HIDDEN_DOMAIN):
+                    problems["remote_bus_id"] = _HIDDEN_REMOTE
+                else:
+                    values["remote_bus_id"] = remote
+        else:
+            problems["remote_bus_id"] = _LINK_DOWN
+        return NvLink(number, **values, problems=problems)
+
+    def _read_pair(self, ends: tuple[int, int]) -> None:
+        handles = tuple(self._handles[index] for index in ends)
+        values: dict[str, Any] = {}
+        problems: dict[str, Problem] = {}
+        for field, read in (("level", self._read_level), ("p2p", self._read_p2p)):
+            try:
+                values[field] = read(handles)
+            except ReadingError as error:
+                problems[field] = error.problem
+        self._pairs[ends] = GpuPair(*ends, **values, problems=problems)
+
+    def _fail_pair(self, ends: tuple[int, int], problem: Problem) -> None:
+        self._pairs[ends] = GpuPair(*ends, problems={"level": problem, "p2p": problem})
+
+    def _read_level(self, handles: tuple[Handle, ...]) -> PathLevel:
+        number = self._api.call("nvmlDeviceGetTopologyCommonAncestor", *handles)
+        if number not in _LEVELS:
+            raise _unknown(number)
+        return _LEVELS[number]
+
+    def _read_p2p(self, handles: tuple[Handle, ...]) -> P2PStatus:
+        number: int = self._api.call("nvmlDeviceGetP2PStatus", *handles, nvml.P2P_READ)
+        if not 0 <= number < len(_P2P):
+            raise _unknown(number)
+        return _P2P[number]
+
+
+def _unknown(number: int) -> ReadingError:
+    reason = f"The driver returned {number}, which gpumon does not know."
+    return ReadingError(Problem(ProblemCode.INVALID_VALUE, reason))
+
+
+def _cpu_list(words: Iterable[int]) -> str:
+    """The processors of a bit mask, as in ``0-55,112-167``; empty for none."""
+    mask = sum(word << (_WORD_BITS * position) for position, word in enumerate(words))
+    ranges: list[list[int]] = []
+    for cpu in range(mask.bit_length()):
+        if not mask >> cpu & 1:
+            continue
+        if ranges and ranges[-1][1] == cpu - 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def _with_nvlinks(pair: GpuPair, gpus: dict[int, LinkedGpu]) -> GpuPair:
+    """The pair with the number of its NVLinks: those that end at the other GPU, or those to an NVSwitch."""
+    first, second = gpus[pair.first], gpus[pair.second]
+    unknown = next((gpu.problems.get("links") for gpu in (first, second) if gpu.links is None), None)
+    if unknown is not None:
+        is_none = unknown.code is ProblemCode.NOT_SUPPORTED
+        return replace(pair, nvlinks=0) if is_none else replace(pair, problems={**pair.problems, "nvlinks": unknown})
+    direct = _links_to(first, {sysfs_bus_id(second.pci_bus_id or "")})
+    if direct:
+        return replace(pair, nvlinks=direct)
+    every_gpu = {sysfs_bus_id(gpu.pci_bus_id) for gpu in gpus.values() if gpu.pci_bus_id is not None}
+    return replace(pair, nvlinks=min(_links_to(gpu, every_gpu, elsewhere=True) for gpu in (first, second)))
+
+
+def _links_to(gpu: LinkedGpu, bus_ids: Collection[str], *, elsewhere: bool = False) -> int:
+    """The active links of a GPU to devices with these bus IDs; with ``elsewhere``, to all others: to NVSwitches."""
+    remotes = [link.remote_bus_id for link in gpu.links or () if link.is_up]
+    return sum(((remote is not None and sysfs_bus_id(remote) in bus_ids) is not elsewhere) for remote in remotes)

@@ -1,0 +1,252 @@
+"""Errors of containers that are started with GPUs: Docker, Podman, Kubernetes, WSL.
+
+The wordings are from reports of Docker, Podman and the NVIDIA Container Toolkit from 2017 to 2026.
+"""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.wording import NO_CONTEXT_YET, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "Containers"
+
+_TRY: Final = Fix("Test with a small image.", "docker run --rm --gpus all ubuntu nvidia-smi")
+_REGISTER: Final = Fix(
+    "Make the NVIDIA runtime known to Docker.",
+    "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
+)
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="docker-no-gpu-driver",
+        section=SECTION,
+        title="Docker cannot provide GPUs",
+        summary="Docker was asked for GPUs and does not know the NVIDIA Container Toolkit.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "could not select device driver",
+                r"could not select device driver (?:\\?\"(?P<driver>\w{0,20})\\?\" )?with capabilities:",
+            ),
+            Pattern("nknown or invalid runtime name: nvidia", r"[Uu]nknown or invalid runtime name: nvidia"),
+            Pattern("nknown runtime specified nvidia", r"[Uu]nknown runtime specified nvidia"),
+            literal('no runtime for "nvidia" is configured'),
+        ),
+        causes=(
+            "The NVIDIA Container Toolkit is not installed on the host.",
+            "It was installed, and Docker was not configured or not restarted.",
+            "Docker was installed as a snap, or runs rootless or in Docker Desktop for Linux, without access to it.",
+        ),
+        fixes=(
+            Fix(
+                "Install the toolkit; its repository must be set up first, as its installation guide describes.",
+                "sudo apt-get install -y nvidia-container-toolkit",
+            ),
+            _REGISTER,
+            _TRY,
+            Fix("If Docker is a snap, replace it by Docker's own package.", "which docker; sudo snap remove docker"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(sources.CONTAINER_TOOLKIT, "https://github.com/NVIDIA/nvidia-docker/issues/1034"),
+    ),
+    KnownError(
+        id="container-cuda-requirement",
+        section=SECTION,
+        title="Container image needs a newer driver",
+        summary="The image declares a CUDA version that the host's driver does not support, so it is not started.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "unsatisfied condition: ",
+                r"unsatisfied condition: (?P<requirement>(?:cuda|driver|brand|arch) ?[<>=]{1,2} ?[\w.]{1,16})",
+            ),
+        ),
+        causes=("The host's driver is older than the CUDA version of the image.",),
+        fixes=(
+            fixes.DRIVER_CUDA_VERSION,
+            Fix("Upgrade the host's driver; in WSL, the Windows driver.", "sudo ubuntu-drivers install"),
+            Fix(
+                "Or use an image with an older CUDA version.",
+                "docker run --rm --gpus all nvidia/cuda:12.6.3-base-ubuntu24.04 nvidia-smi",
+            ),
+            Fix(
+                "If the driver supports it by minor version compatibility, skip the check.",
+                "docker run --rm --gpus all -e NVIDIA_DISABLE_REQUIRE=1 IMAGE nvidia-smi",
+            ),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(
+            sources.CONTAINER_TROUBLESHOOTING,
+            sources.CUDA_COMPATIBILITY,
+            "https://github.com/NVIDIA/nvidia-container-toolkit/issues/152",
+        ),
+    ),
+    KnownError(
+        id="container-wsl",
+        section=SECTION,
+        title="WSL has no GPU",
+        summary="The Windows host gives its WSL or Docker Desktop no GPU.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("WSL environment detected but no adapters were found"),
+            literal("GPU access blocked by the operating system"),
+        ),
+        causes=(
+            "The Windows driver is missing, too old, or was updated while WSL was running.",
+            "The distribution runs under WSL 1, or Docker Desktop does not use WSL 2.",
+            "The computer has no NVIDIA GPU, or the session may not use it (remote desktop, a sandbox).",
+        ),
+        fixes=(
+            Fix("Restart WSL, in PowerShell.", "wsl --shutdown"),
+            Fix("Install the current NVIDIA driver in Windows, and none in WSL; check it in both.", "nvidia-smi"),
+            Fix("Update WSL, and check that the distribution has version 2.", "wsl --update; wsl -l -v"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=("https://docs.nvidia.com/cuda/wsl-user-guide/index.html", sources.CONTAINER_TROUBLESHOOTING),
+    ),
+    KnownError(
+        id="container-cli",
+        section=SECTION,
+        title="NVIDIA container runtime failed",
+        summary="The hook that puts the GPUs into the container failed; the text after its name is the reason.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "nvidia-container-cli: device error:",
+                r"nvidia-container-cli: device error: (?P<device>[^\n:]{1,80}): unknown device",
+            ),
+            Pattern(
+                "nvidia-container-cli: device error:",
+                r"nvidia-container-cli: device error: (?P<reason>unknown device[^\n]{0,80})",
+            ),
+            Pattern(
+                "nvidia-container-cli: mount error:",
+                r"nvidia-container-cli: mount error: (?P<reason>[^\n]{1,120})",
+            ),
+            Pattern(
+                "nvidia-container-cli: ldcache error:",
+                r"nvidia-container-cli: ldcache error: (?P<reason>[^\n]{1,120})",
+            ),
+            Pattern(
+                "nvidia-container-cli: container error:",
+                r"nvidia-container-cli: container error: (?P<reason>[^\n]{1,120})",
+            ),
+            Pattern(
+                "nvidia-container-cli: detection error:",
+                r"nvidia-container-cli: detection error: (?P<reason>[^\n]{1,120})",
+            ),
+            Pattern(
+                "nvidia-container-cli: initialization error:",
+                r"nvidia-container-cli: initialization error: (?P<reason>driver (?:rpc )?error[^\n]{0,80}"
+                r"|load library failed: libnvidia-ml\.so|nvml error: driver not loaded"
+                r"|nvml error: insufficient permissions|cuda error[^\n]{0,80})",
+            ),
+        ),
+        causes=(
+            "Unknown device: NVIDIA_VISIBLE_DEVICES or --gpus names a GPU that the host does not have.",
+            "Driver not loaded, libnvidia-ml.so: the host has no working driver, or Docker is a snap.",
+            "Mount error with device rules: in LXC or rootless containers, the hook may not change control groups.",
+            "Mount error, file exists: the image was committed in a container with GPUs, and contains driver files.",
+            "Ldcache error: the configured path of ldconfig does not exist on this distribution.",
+        ),
+        fixes=(
+            Fix("Check that the driver works on the host, and which GPUs it has.", "nvidia-smi -L"),
+            Fix(
+                "Request the GPUs by an index or UUID of that list.",
+                "docker run --rm --gpus device=0 IMAGE nvidia-smi -L",
+            ),
+            Fix(
+                "In LXC or a rootless container, leave control groups alone.",
+                "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=true --in-place",
+            ),
+            Fix(
+                "For ldconfig.real, let the toolkit write a configuration for this distribution.",
+                "sudo apt-get purge -y nvidia-container-toolkit && sudo apt-get install -y nvidia-container-toolkit",
+            ),
+            Fix(
+                "Or use CDI instead of the hook.",
+                "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && docker run --device"
+                " nvidia.com/gpu=all IMAGE",
+            ),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        see_more=(Fix("Show each step of the hook.", "sudo nvidia-container-cli -k -d /dev/tty info"),),
+        sources=(sources.CONTAINER_TROUBLESHOOTING,),
+    ),
+    KnownError(
+        id="container-cdi",
+        section=SECTION,
+        title="CDI device not found",
+        summary="The container asks for a GPU by its CDI name, and no CDI specification on this host defines it.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("nresolvable CDI devices", r"unresolvable CDI devices (?P<device>\S{1,120})"),
+            Pattern("failed to discover GPU vendor from CDI", r"failed to discover GPU vendor from CDI"),
+            Pattern("failed to stat CDI host device", r"failed to stat CDI host device (?P<device>\S{1,80})"),
+        ),
+        causes=(
+            "The specification was not generated, or is older than a change of the driver or of the GPUs.",
+            "It is in a folder that a rootless Docker or Podman does not read.",
+            "In Kubernetes, the GPU operator's toolkit did not write it.",
+        ),
+        fixes=(
+            Fix("Generate the specification.", "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"),
+            Fix("Check which names exist.", "nvidia-ctk cdi list"),
+            Fix("Use one of them.", "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(
+            "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html",
+            "https://github.com/NVIDIA/nvidia-container-toolkit/issues/434",
+        ),
+    ),
+    KnownError(
+        id="container-no-driver",
+        section=SECTION,
+        title="Container runs without GPUs",
+        summary="NVIDIA's image found no driver inside the container: it was started without GPUs.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(literal("The NVIDIA Driver was not detected."),),
+        causes=(
+            "The container was started without --gpus, or the toolkit is not installed.",
+            "In Kubernetes, the pod requests no nvidia.com/gpu, or its runtime class is not nvidia.",
+        ),
+        fixes=(
+            Fix("Start the container with GPUs.", "docker run --rm --gpus all IMAGE nvidia-smi"),
+            _REGISTER,
+            Fix("In Compose, reserve the GPUs for the service: `deploy.resources.reservations.devices`."),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(sources.CONTAINER_TOOLKIT,),
+    ),
+    KnownError(
+        id="k8s-no-gpu",
+        section=SECTION,
+        title="No node has a free GPU",
+        summary="Kubernetes cannot place the pod: no node has as many free GPUs as it requests.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("nsufficient nvidia.com/gpu", r"(?P<nodes>\d{1,5}) Insufficient nvidia\.com/gpu"),
+            Pattern(
+                "requested number of devices unavailable for nvidia.com",
+                r"requested number of devices unavailable for nvidia\.com/(?P<resource>[\w.-]{1,40})",
+            ),
+        ),
+        causes=(
+            "Other pods hold the GPUs.",
+            "The device plugin does not run on the node, or the driver there does not work: it then reports no GPU.",
+            "The pod requests more GPUs than any one node has.",
+        ),
+        fixes=(
+            Fix(
+                "Compare what the nodes offer with what is in use.",
+                "kubectl describe nodes | grep -A 10 -E 'Allocatable|Allocated'",
+            ),
+            Fix("Find the pods that use GPUs.", "kubectl get pods -A -o wide | grep -i gpu"),
+            Fix("Check the device plugin.", "kubectl get pods -A | grep -i nvidia"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=("https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",),
+    ),
+)

@@ -1,0 +1,231 @@
+"""Errors of the host: memory that ran out, processes that a signal ended, and the reports of launchers about them."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "Host and launcher"
+
+_NOT_GPU_MEMORY: Final = "No effect: host memory ran out, not GPU memory."
+
+_KERNEL_KILLS: Final = Fix(
+    "Check which process the kernel killed, when, and how much memory the process had.",
+    "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'",
+)
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="host-oom",
+        section=SECTION,
+        title="Host out of memory",
+        summary="The host, the container or the job reached its memory limit, and the kernel killed a process.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Out of memory: Killed process",
+                r"Out of memory: Killed process (?P<pid>\d{1,10}) \((?P<process>[^)\n]{1,40})\)",
+            ),
+            Pattern(
+                "Memory cgroup out of memory: Kill",
+                r"Memory cgroup out of memory: Kill(?:ed)? process (?P<pid>\d{1,10}) \((?P<process>[^)\n]{1,40})\)",
+            ),
+            Pattern("oom-kill:constraint=", r"oom-kill:constraint=(?P<constraint>\w{1,40})"),
+            Pattern(
+                "kill event",
+                r"etected (?P<kills>\d{1,6}) oom[_-]kill event(?:s|\(s\))? in (?:StepId|step)"
+                r" ?=?(?P<step>[\w.+]{1,40})",
+            ),
+            Pattern("OOMKilled", r"\bOOMKilled\b"),
+            Pattern(
+                "is killed by signal: Killed",
+                r"DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]{1,200})\) is killed by signal: Killed",
+            ),
+            Pattern("exits with return code = -9", r"exits with return code = -9\b"),
+            Pattern("Signal 9 (SIGKILL)", r"Signal 9 \(SIGKILL\) received by PID (?P<pid>\d{1,10})"),
+            Pattern("exitcode", r"exitcode {0,3}: -9\b"),
+            Pattern("died with <Signals.SIGKILL: 9>", r"died with <Signals\.SIGKILL: 9>"),
+            Pattern("returned non-zero exit status 137", r"returned non-zero exit status 137\b"),
+            Pattern("Killed", r"^Killed$"),
+            Pattern("Killed ", r": line \d{1,6}: {1,4}(?P<pid>\d{1,10}) Killed {2}"),
+            literal("Task was killed due to the node running low on memory"),
+            Pattern(
+                "DefaultCPUAllocator: ",
+                r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory): you tried to allocate"
+                r" (?P<requested>\d{1,20}) bytes",
+            ),
+            Pattern(": Out Of Memory", r"srun: error: [^\n]{1,80}: task \d{1,6}: Out Of Memory"),
+        ),
+        causes=(
+            "Every DataLoader worker and every rank holds its own copy of the data set or of the model.",
+            "A checkpoint is loaded by every rank at once into host memory, or the model is loaded before it is moved.",
+            "Memory grows from step to step: a list of results, a Python object per sample, cached batches.",
+            "The container's or the job's limit is lower than the host's memory.",
+            "A person or the scheduler sent SIGKILL; then the kernel log has no entry about memory.",
+        ),
+        fixes=(
+            _KERNEL_KILLS,
+            Fix(
+                "Request more memory for the job or the container.",
+                "srun --mem=256G python train.py",
+            ),
+            Fix(
+                "Use fewer workers with a smaller prefetch factor.",
+                "loader = DataLoader(dataset, num_workers=2, prefetch_factor=2)",
+            ),
+            Fix(
+                "Load checkpoints without a second copy, from a memory-mapped file.",
+                'state = torch.load(path, map_location="cpu", mmap=True, weights_only=True)',
+            ),
+            Fix(
+                "Show the limit and the usage of the job.",
+                "free -h; cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.peak",
+            ),
+        ),
+        empty_cache=_NOT_GPU_MEMORY,
+        see_more=(
+            Fix("On Slurm, show how much memory the job used.", "sacct -j JOBID --format=JobID,State,MaxRSS,ReqMem"),
+        ),
+        sources=(
+            sources.DATA_LOADING,
+            "https://docs.kernel.org/admin-guide/cgroup-v2.html",
+            "https://slurm.schedmd.com/sacct.html",
+        ),
+    ),
+    KnownError(
+        id="worker-crashed",
+        section=SECTION,
+        title="Process crashed",
+        summary="A process of the job was ended by a fault in native code, not by a Python exception.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Signal 11 (SIGSEGV)", r"Signal (?P<signal>11) \(SIGSEGV\) received by PID (?P<pid>\d{1,10})"),
+            Pattern("Signal 6 (SIGABRT)", r"Signal (?P<signal>6) \(SIGABRT\) received by PID (?P<pid>\d{1,10})"),
+            Pattern("Signal 7 (SIGBUS)", r"Signal (?P<signal>7) \(SIGBUS\) received by PID (?P<pid>\d{1,10})"),
+            Pattern("Signal 8 (SIGFPE)", r"Signal (?P<signal>8) \(SIGFPE\) received by PID (?P<pid>\d{1,10})"),
+            Pattern("exitcode", r"exitcode {0,3}: (?P<exitcode>-(?:4|6|7|8|11))\b"),
+            Pattern("exits with return code = -", r"exits with return code = (?P<exitcode>-(?:4|6|7|8|11))\b"),
+            Pattern("Fatal Python error:", r"Fatal Python error: (?P<reason>Segmentation fault|Aborted|Bus error)"),
+            Pattern(
+                "died with <Signals.SIG", r"died with <Signals\.(?P<signal>SIG(?:SEGV|ABRT|BUS|ILL|FPE)): \d{1,2}>"
+            ),
+            Pattern(
+                "(core dumped)",
+                r"(?P<reason>Segmentation fault|Bus error|Illegal instruction|Floating point exception) {1,20}"
+                r"\(core dumped\)",
+            ),
+            Pattern("returned non-zero exit status 139", r"returned non-zero exit status 139\b"),
+        ),
+        causes=(
+            "Signal 11: an extension, a driver library or a data library accessed invalid memory.",
+            "Signal 6: native code called abort: the lines before contain a failed check or a C++ exception.",
+            "Signal 7: shared memory (/dev/shm) or a memory-mapped file on a full or lost file system.",
+            "Signal 8: an integer division by zero. Signal 4: a library was built for another CPU.",
+        ),
+        fixes=(
+            Fix("Read the lines before the report: the last message of that rank is often the reason."),
+            Fix("Print the Python stack of the crash.", "PYTHONFAULTHANDLER=1 torchrun --nproc-per-node=gpu train.py"),
+            Fix("For a bus error, check the space in shared memory.", "df -h /dev/shm"),
+            Fix("Show the native stack.", "gdb -batch -ex run -ex bt --args python train.py"),
+            Fix("Update or reinstall the extension that the stack names."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.KERNEL_LOG,),
+        sources=("https://docs.python.org/3/library/faulthandler.html", sources.TORCHRUN),
+    ),
+    KnownError(
+        id="signal-ended",
+        section=SECTION,
+        title="Job was ended from outside",
+        summary="A signal ended the processes: the terminal was closed, or the scheduler or a user ended the job.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "got signal: ",
+                r"Process \d{1,10} got signal: (?P<signal>1|2|15|SIGHUP|SIGINT|SIGTERM)\b",
+            ),
+            Pattern(
+                "death signal, shutting down workers",
+                r"Received (?P<signal>[\w.]{1,30}) death signal, shutting down workers",
+            ),
+            Pattern("Signal 15 (SIGTERM)", r"Signal (?P<signal>15) \(SIGTERM\) received by PID (?P<pid>\d{1,10})"),
+            Pattern("(SIGHUP) received by PID", r"Signal (?P<signal>1) \(SIGHUP\) received by PID (?P<pid>\d{1,10})"),
+            Pattern("exitcode", r"exitcode {0,3}: (?P<exitcode>-(?:1|2|15))\b"),
+            Pattern(
+                "CANCELLED AT ",
+                r"\*\*\* (?:STEP|JOB) (?P<job>[\w.+]{1,40}) ON \S{1,80} CANCELLED AT \S{1,30}"
+                r"(?: DUE TO (?P<reason>[A-Z ]{1,40}))?",
+            ),
+        ),
+        causes=(
+            "Signal 1: the terminal or the SSH connection from which the job was started was closed.",
+            "Signal 15: the scheduler ended or preempted the job, the time limit was reached, or torchrun stopped it.",
+            "Signal 2: ctrl+c.",
+        ),
+        fixes=(
+            Fix(
+                "Start long jobs so that they survive the terminal.",
+                "tmux new -s train 'torchrun --nproc-per-node=gpu train.py'",
+            ),
+            Fix(
+                "Ask the scheduler why the job ended.", "sacct -j JOBID --format=JobID,State,Elapsed,Timelimit,ExitCode"
+            ),
+            Fix(
+                "Save a checkpoint when the scheduler announces the end.",
+                """\
+import signal
+
+signal.signal(signal.SIGTERM, lambda *_: save_checkpoint())""",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.TORCHRUN, "https://slurm.schedmd.com/sbatch.html"),
+        is_echo=True,
+    ),
+    KnownError(
+        id="elastic-failure",
+        section=SECTION,
+        title="torchrun: a rank failed",
+        summary="A process failed, and torchrun ended the others; the error of the first failed rank is the cause.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("torch.distributed.elastic.multiprocessing.errors.ChildFailedError"),
+            Pattern(
+                "ailed (exitcode: ",
+                r"failed \(exitcode: (?P<exitcode>[1-9]\d{0,2})\) local_rank: (?P<local_rank>\d{1,4})",
+            ),
+            Pattern("Root Cause (first observed failure)", r"Root Cause \(first observed failure\)"),
+            Pattern(
+                "To enable traceback see",
+                r"To enable traceback see: https://pytorch\.org/docs/stable/elastic/errors\.html",
+            ),
+        ),
+        causes=(
+            "A rank raised an exception; its traceback stands earlier in the log, and `Root Cause` names the rank.",
+            "A rank was killed; the exit code is then negative: -9 is usually host memory, -11 a crash.",
+        ),
+        fixes=(
+            Fix(
+                "Read `rank`, `exitcode` and `error_file` below `Root Cause`, and the last lines of that rank.",
+                "grep -n -A 8 'Root Cause' torchrun.log",
+            ),
+            Fix(
+                "Let torchrun record the exception of the first failed rank.",
+                """\
+from torch.distributed.elastic.multiprocessing.errors import record
+
+@record
+def main():
+    train()""",
+            ),
+            Fix(
+                "Write one log file per rank.",
+                "torchrun --nproc-per-node=gpu --log-dir logs --redirects 3 --tee 3 train.py",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/elastic/errors.html", sources.TORCHRUN),
+        is_echo=True,
+    ),
+)

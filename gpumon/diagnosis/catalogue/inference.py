@@ -1,0 +1,185 @@
+"""Errors of programs that run models: llama.cpp, Ollama, ComfyUI and Stable Diffusion."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import fixes
+from gpumon.diagnosis.catalogue.wording import NO_CONTEXT_YET, NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "llama.cpp, Ollama and ComfyUI"
+
+_LLAMA: Final = "https://github.com/ggml-org/llama.cpp/blob/master/docs/build.md"
+_OLLAMA: Final = "https://docs.ollama.com/troubleshooting"
+_OLLAMA_LOG: Final = Fix("Read the log of Ollama from its start.", "journalctl -u ollama --no-pager -n 200")
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="llama-memory",
+        section=SECTION,
+        title="llama.cpp: model or context does not fit",
+        summary="The model's weights, its context (KV cache) or its compute buffers do not fit into the GPU's memory.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "failed to allocate CUDA",
+                r"failed to allocate (?P<device>CUDA\d{0,2}) buffer of size (?P<bytes>\d{1,20})",
+            ),
+            Pattern("unable to allocate CUDA", r"unable to allocate (?P<device>CUDA(?:\d{1,2}|_Host)) buffer"),
+            literal("unable to allocate backend buffer"),
+            literal("failed to allocate compute buffers"),
+            literal("failed to allocate compute pp buffers"),
+            literal("failed to allocate buffer for kv cache"),
+            Pattern(
+                "model requires more ",
+                r"model requires more (?:system|GPU) memory(?: \((?P<required>[\d.]{1,8} \w{2,4})\))?",
+            ),
+        ),
+        causes=(
+            "Too many layers are on the GPU, or the context is too long.",
+            "With several GPUs, the first one holds more than its share.",
+            "Another program uses the GPU.",
+        ),
+        fixes=(
+            Fix(
+                "Put fewer layers on the GPU, and use a shorter context.", "llama-server -m MODEL.gguf -ngl 20 -c 8192"
+            ),
+            Fix(
+                "Quantize the context, which halves it.",
+                "llama-server -m MODEL.gguf -fa on --cache-type-k q8_0 --cache-type-v q8_0",
+            ),
+            Fix(
+                "For mixtures of experts, keep the experts in host memory.",
+                "llama-server -m MODEL.gguf -ngl 99 --n-cpu-moe 30",
+            ),
+            Fix(
+                "With Ollama, use a shorter context.",
+                "OLLAMA_CONTEXT_LENGTH=8192 OLLAMA_FLASH_ATTENTION=1 ollama serve",
+            ),
+            fixes.LIST_PROCESSES,
+        ),
+        empty_cache="No effect: the memory is not PyTorch's.",
+        sources=(_LLAMA, "https://github.com/ggml-org/llama.cpp/issues/20431"),
+    ),
+    KnownError(
+        id="llama-init",
+        section=SECTION,
+        title="llama.cpp or Ollama: CUDA could not be initialized",
+        summary="CUDA could not be initialized, and the model runs on the CPU, which is many times slower.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "ggml_cuda_init: failed to initialize",
+                r"ggml_cuda_init: failed to initialize (?:CUDA|ROCm)(?:: (?P<reason>[^\n]{1,100}))?",
+            ),
+            Pattern(
+                "nable to load ",
+                r"[Uu]nable to load (?:cudart )?(?:cuda|CUDA)(?: \w{1,12})? (?:driver |management )?library",
+            ),
+            literal("no compatible GPUs were discovered"),
+            literal("No NVIDIA GPU detected. Ollama will run in CPU-only mode"),
+            literal("your nvidia driver is too old or missing"),
+            literal("no usable GPU found, --gpu-layers option will be ignored"),
+            literal("compiled without GPU offload support"),
+            Pattern("failure during GPU discovery", r"failure during GPU discovery"),
+            Pattern("VRAM usage didn't recover", r"[Gg][Pp][Uu] VRAM usage didn't recover within timeout"),
+        ),
+        causes=(
+            "The driver is older than the CUDA version of the build.",
+            "Unknown error: the nvidia_uvm module is in a bad state, often after a suspend.",
+            "No device: the container or the service has no access to the GPU.",
+            "The build has no support for CUDA.",
+        ),
+        fixes=(
+            fixes.DRIVER_CUDA_VERSION,
+            fixes.RELOAD_UVM,
+            Fix("Check whether a container sees the GPU.", "docker run --rm --gpus all ubuntu nvidia-smi"),
+            _OLLAMA_LOG,
+            Fix(
+                "Build llama.cpp with CUDA.",
+                "bash -c 'cmake -B build -DGGML_CUDA=ON && cmake --build build --config Release -j'",
+            ),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(_LLAMA, _OLLAMA),
+    ),
+    KnownError(
+        id="llama-arch",
+        section=SECTION,
+        title="llama.cpp: not built for this GPU",
+        summary="This build of llama.cpp has no kernels for the compute capability of this GPU.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern(
+                "no device code compatible with CUDA arch",
+                r"no device code compatible with CUDA arch (?P<capability>\d{2,4})",
+            ),
+        ),
+        causes=("The build lists other architectures than that of this GPU.",),
+        fixes=(
+            Fix(
+                "Build for this GPU.",
+                "bash -c 'cmake -B build -DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native && cmake --build build -j'",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_LLAMA,),
+    ),
+    KnownError(
+        id="llama-runner",
+        section=SECTION,
+        title="Ollama: the runner ended",
+        summary="The process in which Ollama runs the model ended; its message or the log says why.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "llama runner process has terminated", r"llama runner process has terminated: (?P<reason>[^\n]{1,100})"
+            ),
+            Pattern(
+                "llama runner process no longer running",
+                r"llama runner process no longer running: (?P<reason>-?\d{1,6})",
+            ),
+            literal("timed out waiting for llama runner to start"),
+            Pattern("model runner has unexpectedly stopped", r"model runner has unexpectedly stopped"),
+        ),
+        causes=(
+            "The GPU's memory or host memory ran out.",
+            "The driver is too old, or the build has no kernels for the GPU.",
+            "The file of the model is damaged or needs a newer Ollama.",
+        ),
+        fixes=(
+            _OLLAMA_LOG,
+            Fix("Update Ollama.", "bash -c 'curl -fsSL https://ollama.com/install.sh | sh'"),
+            Fix("Try a shorter context.", "OLLAMA_CONTEXT_LENGTH=4096 ollama serve"),
+            Fix("Try without the GPU, to see whether the GPU is the cause.", "CUDA_VISIBLE_DEVICES=-1 ollama serve"),
+        ),
+        empty_cache="No effect: the memory is not PyTorch's.",
+        sources=(_OLLAMA,),
+        is_echo=True,
+    ),
+    KnownError(
+        id="llama-cuda",
+        section=SECTION,
+        title="llama.cpp: a CUDA call failed",
+        summary="A CUDA call of llama.cpp failed, and the program ended; the line before contains CUDA's reason.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern("ggml-cuda", r"ggml-cuda(?:/ggml-cuda)?\.cu:\d{1,6}: (?:CUDA|ROCm) error"),
+            Pattern(
+                "current device:",
+                r"current device: (?P<gpu>\d{1,3}), in function (?P<function>\w{1,60}) at \S{1,200}ggml-cuda",
+            ),
+        ),
+        causes=("A bug in a kernel, an unstable GPU, or memory that ran out.",),
+        fixes=(
+            Fix("Read the line with `CUDA error:`, and explain it."),
+            Fix(
+                "Update llama.cpp; try without flash attention and CUDA graphs.",
+                "GGML_CUDA_DISABLE_GRAPHS=1 llama-server -m MODEL.gguf -fa off",
+            ),
+            fixes.KERNEL_LOG,
+        ),
+        empty_cache="No effect: the memory is not PyTorch's.",
+        sources=(_LLAMA,),
+        is_echo=True,
+    ),
+)

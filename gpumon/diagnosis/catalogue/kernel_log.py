@@ -1,0 +1,522 @@
+"""Lines of the kernel log that are not Xids: the start of the driver, firmware, PCIe errors and NVSwitches."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.wording import BELOW_PYTORCH, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "Kernel log of the driver"
+
+_BUS: Final = r"(?P<bus>[\da-fA-F:.]{7,20})"
+_FIRST_LINES: Final = Fix(
+    "Read the first lines of the driver in the kernel log: they name the step that failed.",
+    "sudo dmesg -T | grep -i -E 'nvrm|nvidia|gsp' | head -40",
+)
+_POWER_CYCLE: Final = Fix(
+    "Power the host off, wait a minute and start it again: a reboot does not reset every part of a GPU.",
+    "sudo ipmitool chassis power cycle",
+)
+_REINSTALL: Final = Fix(
+    "Reinstall the driver, so that the modules, the firmware and the libraries have one version, and reboot.",
+    "sudo apt-get install --reinstall nvidia-driver-580-open && sudo reboot",
+)
+_OPEN_MODULES: Final = Fix(
+    "Install the open kernel modules, which Blackwell and newer GPUs require.",
+    "sudo apt-get install nvidia-driver-580-open && sudo reboot",
+)
+_SEATING: Final = Fix("Reseat the card and its cables, or try another slot; check risers and the power supply.")
+_VENDOR: Final = Fix("If the error stays, collect a report for the vendor.", "sudo nvidia-bug-report.sh")
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="gpu-init-failed",
+        section=SECTION,
+        title="GPU could not be initialized",
+        summary="The driver is loaded and could not start a GPU; programs and nvidia-smi do not see that GPU.",
+        context=ContextState.RESET,
+        patterns=(
+            Pattern("RmInitAdapter failed", rf"(?:GPU {_BUS}: )?RmInitAdapter failed! \((?P<code>[\da-fx:]{{3,40}})\)"),
+            Pattern(
+                "rm_init_adapter failed", r"rm_init_adapter failed(?: for device bearing|, device) minor number \d{1,4}"
+            ),
+            Pattern("failed, bailing out", r"RmInitAdapter: \w{1,40}(?:\(\))? failed, bailing out"),
+            Pattern("Cannot attach gpu", r"osInitNvMapping: \*\*\* Cannot attach gpu"),
+        ),
+        causes=(
+            "The GPU was left in a bad state by a crash, a failed reset or a pass-through to a virtual machine.",
+            "The firmware files of the driver are missing or have another version.",
+            "A GPU for which this kind of kernel module is not made: Blackwell needs the open modules.",
+            "The card is failing, or has too little power.",
+        ),
+        fixes=(_FIRST_LINES, _POWER_CYCLE, _REINSTALL, _OPEN_MODULES, _SEATING, _VENDOR),
+        empty_cache=BELOW_PYTORCH,
+        sources=(
+            sources.XID_CATALOG,
+            "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/789",
+        ),
+    ),
+    KnownError(
+        id="gsp-firmware",
+        section=SECTION,
+        title="Firmware of the GPU could not be started",
+        summary="The driver could not load or start the firmware that runs on the GPU's system processor (GSP).",
+        context=ContextState.RESET,
+        patterns=(
+            literal("Cannot initialize GSP firmware RM"),
+            Pattern(
+                "irect firmware load for nvidia/",
+                r"irect firmware load for (?P<file>nvidia/[\w./-]{1,60}) failed with error (?P<code>-?\d{1,4})",
+            ),
+            Pattern("gsp_ga10x.bin failed with error", r"gsp_ga10x\.bin failed with error (?P<code>-?\d{1,4})"),
+            Pattern("gsp_tu10x.bin failed with error", r"gsp_tu10x\.bin failed with error (?P<code>-?\d{1,4})"),
+            literal("failed to wait for GFW boot complete"),
+            literal("unexpected WPR2 already up"),
+            literal("GSP-FMC reported an error while attempting to boot GSP"),
+            Pattern("kgspInitRm", r"kgspInitRm_IMPL: (?P<reason>[^\n]{1,80})"),
+        ),
+        causes=(
+            "Error -2: the firmware files are not installed, or not in the initial RAM disk of this kernel.",
+            "The modules and the firmware have different versions after an upgrade.",
+            "GFW boot: the GPU itself did not start: power, seating, or a failing card.",
+            "WPR2 already up: the GPU is in a bad state after a crash, and needs a power cycle.",
+        ),
+        fixes=(
+            Fix(
+                "Check that the firmware of the loaded version exists.",
+                "modinfo -F version nvidia; ls /lib/firmware/nvidia",
+            ),
+            _REINSTALL,
+            Fix("Rebuild the initial RAM disk.", "sudo update-initramfs -u -k all && sudo reboot"),
+            _POWER_CYCLE,
+            _SEATING,
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/789",),
+    ),
+    KnownError(
+        id="gsp-timeout",
+        section=SECTION,
+        title="Firmware of the GPU does not respond",
+        summary="The firmware of the GPU (GSP) does not answer the driver; Xid 119 or 120 usually stands next to it.",
+        context=ContextState.RESET,
+        patterns=(
+            Pattern("eartbeat timed out", r"NVRM: \w{1,40}: [^\n]{0,40}?[Hh]eartbeat timed out"),
+            Pattern(
+                "waiting for RPC response from",
+                r"NVRM: Timeout after \d{1,5}s of waiting for RPC response from GPU\d{1,3} GSP",
+            ),
+            Pattern("GSP RPC buffer contains", r"GPU\d{0,3} GSP RPC buffer contains function"),
+            Pattern("RPC history (CPU ->", r"GPU\d{1,3} RPC history \(CPU -> GSP\)"),
+            Pattern("kgspHealthCheck", r"kgspHealthCheck_TU102: \*{2,60} GSP-CrashCat Report"),
+        ),
+        causes=("A bug in the firmware or the driver.", "The GPU is failing, or has lost power or its PCIe link."),
+        fixes=(
+            fixes.RESET_GPU,
+            Fix("If the reset fails, power the host off and on.", "sudo ipmitool chassis power cycle"),
+            Fix("If the error returns, upgrade the driver."),
+            _VENDOR,
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=(sources.XID_CATALOG,),
+        is_echo=True,
+    ),
+    KnownError(
+        id="gpu-unsupported",
+        section=SECTION,
+        title="Driver does not support this GPU",
+        summary="The installed kernel modules do not support this GPU: too old, too new, or of the other kind.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "is not supported by open", r"NVRM: installed in this (?:vGPU host )?system is not supported by open"
+            ),
+            Pattern("is not supported by the", r"NVRM: installed in this system is not supported by the"),
+            Pattern(
+                "requires use of the NVIDIA open kernel modules", r"requires use of the NVIDIA open kernel modules"
+            ),
+            Pattern("ignoring the legacy GPU", rf"NVRM: ignoring the legacy GPU {_BUS}"),
+            Pattern(
+                "supported through the NVIDIA",
+                r"supported through the NVIDIA (?P<legacy>\d{3}[.\w]{0,8}) Legacy",
+            ),
+        ),
+        causes=(
+            "Open modules need Turing or newer; Maxwell, Pascal and Volta need the proprietary ones.",
+            "Blackwell and newer GPUs need the open modules.",
+            "From driver 590 on, Maxwell, Pascal and Volta are no longer supported; 580 is the last branch.",
+        ),
+        fixes=(
+            Fix("Show the GPU and the kind of the loaded module.", "lspci -nn -d 10de:; modinfo -F license nvidia"),
+            _OPEN_MODULES,
+            Fix(
+                "For Maxwell, Pascal and Volta, install the proprietary modules of branch 580.",
+                "sudo apt-get install nvidia-driver-580 && sudo reboot",
+            ),
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=("https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",),
+    ),
+    KnownError(
+        id="driver-probe",
+        section=SECTION,
+        title="Driver found no GPU that it can use",
+        summary="The kernel module was loaded and took no GPU: another driver holds it, or it did not start.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "NVIDIA probe routine",
+                r"NVRM: The NVIDIA probe routine (?:was not called|failed) for (?P<devices>\d{1,3}) device",
+            ),
+            Pattern(
+                "NVRM: None of the NVIDIA devices were", r"NVRM: None of the NVIDIA devices were (?:probed|initialized)"
+            ),
+            Pattern(
+                "NVRM: No NVIDIA ",
+                r"NVRM: No NVIDIA (?:GPU found|PCI devices found|devices probed|graphics adapter found)",
+            ),
+        ),
+        causes=(
+            "The nouveau driver or vfio-pci holds the GPU.",
+            "The GPU could not be started; earlier lines say why.",
+            "The GPU is not connected, or the virtual machine got none.",
+        ),
+        fixes=(
+            Fix("Show which driver holds the GPU.", "lspci -nnk -d 10de:"),
+            _FIRST_LINES,
+            Fix(
+                "If nouveau holds it, keep nouveau from loading.",
+                """\
+echo 'blacklist nouveau' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf
+sudo update-initramfs -u && sudo reboot""",
+            ),
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=("https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",),
+        is_echo=True,
+    ),
+    KnownError(
+        id="module-load",
+        section=SECTION,
+        title="Kernel module of the driver cannot be loaded",
+        summary="The kernel refused the module of the driver, or the module was not built for this kernel.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "could not insert 'nvidia",
+                r"could not insert '(?P<module>nvidia\w{0,12})': (?P<reason>[A-Z][^\n]{1,60})",
+            ),
+            Pattern(
+                "Module nvidia",
+                r"Module (?P<module>nvidia[\w-]{0,12}) not found in directory (?P<folder>\S{1,60})",
+            ),
+            Pattern(
+                "version magic",
+                r"nvidia\w{0,12}: version magic '(?P<module>[^'\n]{1,80})' should be '(?P<kernel>[^'\n]{1,80})'",
+            ),
+            Pattern(
+                "Unable to load the kernel module",
+                r"Unable to load the kernel module '(?P<module>nvidia[\w-]{0,12})\.ko'",
+            ),
+            Pattern("Unknown symbol", r"nvidia(?:_\w{1,12})?: Unknown symbol (?P<symbol>\w{1,60})"),
+            Pattern(
+                "Bad return status for module build",
+                r"Bad return status for module build on kernel: (?P<kernel>\S{1,60})",
+            ),
+        ),
+        causes=(
+            "Key was rejected by service: Secure Boot is on, and the signature of the module is not enrolled.",
+            "No such device: no GPU that this module supports; Exec format error: built for another kernel.",
+            "The kernel was upgraded, and DKMS did not build the module: headers or a fitting compiler are missing.",
+        ),
+        fixes=(
+            Fix(
+                "Show whether the module is built and whether Secure Boot is on.",
+                "sudo dkms status; sudo mokutil --sb-state",
+            ),
+            Fix(
+                "Build the module for the running kernel.",
+                'sudo apt-get install -y "linux-headers-$(uname -r)" && sudo dkms autoinstall',
+            ),
+            Fix(
+                "With Secure Boot, enroll the key of DKMS and confirm it at the next boot.",
+                "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der && sudo reboot",
+            ),
+            Fix("Read why the build failed.", "sudo tail -n 50 /var/lib/dkms/nvidia/*/build/make.log"),
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=("https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",),
+    ),
+    KnownError(
+        id="pcie-bar",
+        section=SECTION,
+        title="GPU has no room in the address space",
+        summary="The firmware of the host gave the GPU no addresses for its memory, so the driver cannot use it.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("This PCI I/O region assigned to your NVIDIA device is invalid"),
+            Pattern("NVRM: BAR", rf"NVRM: BAR(?P<bar>\d) is 0M @ 0x0 \(PCI:{_BUS}\)"),
+            Pattern(
+                "allocate resized BAR",
+                r"NVRM: No address space to allocate resized BAR1",
+            ),
+        ),
+        causes=(
+            "Above 4G decoding is off in the host's firmware, or the virtual machine's PCI window is too small.",
+            "Too many large devices for the address space.",
+        ),
+        fixes=(
+            Fix("Turn on Above 4G Decoding in the host's firmware (BIOS), and update the firmware."),
+            Fix(
+                "Or let the kernel assign the addresses again.",
+                """\
+echo 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX pci=realloc"' | sudo tee -a /etc/default/grub
+sudo update-grub && sudo reboot""",
+            ),
+            Fix("Show the regions of the GPU.", "lspci -vv -d 10de: | grep -i region"),
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=("https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",),
+    ),
+    KnownError(
+        id="gpu-power-state",
+        section=SECTION,
+        title="GPU does not wake up",
+        summary="The GPU was asked to leave a power-saving state and did not answer; it is no longer on the bus.",
+        context=ContextState.RESET,
+        patterns=(
+            Pattern(
+                "change power state from D3",
+                rf"(?:nvidia|vfio-pci|pci) {_BUS}: (?:Unable to|can't) change power state from D3(?:cold|hot) to D0"
+                r"(?:,? \(?(?P<reason>[\w ]{1,40})\)?)?",
+            ),
+        ),
+        causes=(
+            "The slot or the card lost power, or the PCIe link did not come up.",
+            "A power-saving function of the laptop, the firmware or a virtual machine switched the GPU off.",
+        ),
+        fixes=(
+            Fix("Power the host off and on.", "sudo ipmitool chassis power cycle"),
+            Fix(
+                "Keep the GPU out of power-saving states.",
+                "echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-power.conf",
+            ),
+            Fix("Turn off the power saving of the PCIe links: kernel parameter `pcie_aspm=off`."),
+            _SEATING,
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=("https://github.com/kata-containers/kata-containers/issues/11708",),
+    ),
+    KnownError(
+        id="pcie-fatal",
+        section=SECTION,
+        title="Uncorrectable PCIe error",
+        summary="The PCIe link of the GPU, or of the port above it, had an error that could not be corrected.",
+        context=ContextState.RESET,
+        patterns=(
+            Pattern(
+                "PCIe Bus Error: severity=Uncorrect",
+                rf"(?:nvidia|pcieport) {_BUS}:(?: AER:)? PCIe Bus Error: severity=Uncorrect(?:ed|able)"
+                r" \((?P<severity>Non-Fatal|Fatal)\), type=(?P<type>[\w ]{1,24})",
+            ),
+            Pattern("no error_detected callback", rf"nvidia {_BUS}: AER: can't recover \(no error_detected callback\)"),
+            Pattern("AER: device recovery failed", rf"(?:nvidia|pcieport) {_BUS}: AER: device recovery failed"),
+        ),
+        causes=(
+            "The seating of the card, a riser, a retimer or the slot.",
+            "The power supply or a power cable.",
+            "A device other than a GPU: the address in the message shows which.",
+        ),
+        fixes=(
+            Fix("Show which device has the address in the message.", "lspci -tv"),
+            _SEATING,
+            fixes.LOWER_POWER,
+            Fix("Update the host's firmware (BIOS)."),
+            _VENDOR,
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=("https://docs.kernel.org/PCI/pcieaer-howto.html",),
+    ),
+    KnownError(
+        id="pcie-corrected",
+        section=SECTION,
+        title="Corrected PCIe errors of a GPU",
+        summary="The PCIe link of a GPU had errors that were corrected; many of them make transfers slow.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "PCIe Bus Error: severity=Correct",
+                rf"nvidia {_BUS}:(?: AER:)? PCIe Bus Error: severity=Correct(?:ed|able), type=(?P<type>[\w ]{{1,24}})",
+            ),
+        ),
+        causes=("The seating of the card, a riser, a retimer or the slot.", "Power saving of the link (ASPM)."),
+        fixes=(
+            Fix("Count them, and check the link under load.", "nvidia-smi -q | grep -i -A 3 -E 'replay|link width'"),
+            _SEATING,
+            Fix("If power saving is the cause, add the kernel parameter `pcie_aspm=off`."),
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=("https://docs.kernel.org/PCI/pcieaer-howto.html",),
+    ),
+    KnownError(
+        id="sxid-fatal",
+        section=SECTION,
+        title="NVSwitch error, fatal",
+        summary="An NVSwitch reported a fatal error; the programs on the GPUs that it connects end with Xid 74 or 45.",
+        context=ContextState.RESET,
+        patterns=(
+            Pattern(
+                "SXid (PCI:",
+                rf"nvidia-(?P<switch>nvswitch\d{{1,3}}): SXid \(PCI:{_BUS}\): (?P<number>\d{{5}}), Fatal"
+                r"(?:, Link (?P<link>\d{1,3}))?",
+            ),
+        ),
+        causes=(
+            "A link between the switch and a GPU failed, or the GPU at its other end failed or was reset.",
+            "A fault in the switch.",
+        ),
+        fixes=(
+            Fix("Reset all GPUs and switches together, after all programs have ended.", "sudo nvidia-smi --gpu-reset"),
+            Fix("Restart the Fabric Manager.", "sudo systemctl restart nvidia-fabricmanager"),
+            Fix("If the error returns, reboot the host.", "sudo reboot"),
+            fixes.LINK_STATE,
+            _VENDOR,
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=(sources.FABRIC_MANAGER,),
+    ),
+    KnownError(
+        id="sxid-nonfatal",
+        section=SECTION,
+        title="NVSwitch event",
+        summary="An NVSwitch reported an event that is not fatal, or details of one; programs continue.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "SXid (PCI:",
+                rf"nvidia-(?P<switch>nvswitch\d{{1,3}}): SXid \(PCI:{_BUS}\): (?P<number>\d{{5}}),"
+                r" (?:Non-fatal|Severity \d|Data|Other)",
+            ),
+        ),
+        causes=("A bit error that was corrected, or a link that was retrained.", "A GPU was reset."),
+        fixes=(
+            Fix("Let programs continue, unless a fatal SXid or an Xid of a GPU stands next to it."),
+            Fix("Look for both.", "sudo dmesg -T | grep -E 'SXid|Xid'"),
+            fixes.LINK_STATE,
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=(sources.FABRIC_MANAGER,),
+        is_echo=True,
+    ),
+    KnownError(
+        id="fabric-manager",
+        section=SECTION,
+        title="Fabric Manager does not run",
+        summary="The service that connects GPUs over NVSwitches does not run, so CUDA cannot be initialized.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "ailed to start",
+                r"[Ff]ailed to start (?:nvidia-fabricmanager\.service|[^\n]{0,30}?[Ff]abric [Mm]anager)",
+            ),
+            Pattern(
+                "fabricmanager.service", r"nvidia-fabricmanager\.service: (?:Failed with result|Main process exited)"
+            ),
+            Pattern(
+                "GPU driver interface version",
+                r"NVIDIA GPU driver interface version (?P<driver>[\d.]{3,20}) don'?t match",
+            ),
+            Pattern(
+                "NV_WARN_NOTHING_TO_DO",
+                r"request to query NVSwitch device information[^\n]{0,80}?NV_WARN_NOTHING_TO_DO",
+            ),
+        ),
+        causes=(
+            "The versions of the Fabric Manager and of the driver differ; they must be equal.",
+            "NV_WARN_NOTHING_TO_DO: this host has no NVSwitch that it manages, so the service is not needed.",
+            "On NVLink 5 systems, the packages nvlsm and infiniband-diags are missing.",
+        ),
+        fixes=(
+            Fix("Compare the versions.", "nv-fabricmanager --version; cat /sys/module/nvidia/version"),
+            Fix("Install the version of the driver.", "sudo apt-get install nvidia-fabricmanager-580"),
+            Fix(
+                "Start it, and read why it fails.",
+                "sudo systemctl restart nvidia-fabricmanager; journalctl -u nvidia-fabricmanager -n 50",
+            ),
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=(sources.FABRIC_MANAGER,),
+    ),
+    KnownError(
+        id="nvrm-no-memory",
+        section=SECTION,
+        title="Driver: an allocation failed",
+        summary="The kernel module could not allocate memory for a program; usually the GPU's memory was full.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("NV_ERR_NO_MEMORY", r"NVRM: [^\n]{1,120}?NV_ERR_NO_MEMORY"),
+            Pattern("Check failed: Out of memory", r"NVRM: \w{1,40}: Check failed: Out of memory"),
+        ),
+        causes=(
+            "A program used all memory of the GPU; its own log has an out-of-memory error.",
+            "Host memory is short.",
+        ),
+        fixes=(
+            Fix("Take no action on the driver; look at the program's log.", "nvidia-smi"),
+            fixes.LIST_PROCESSES,
+        ),
+        empty_cache="Helps if PyTorch's cache holds memory that another program or library needs.",
+        sources=("https://github.com/NVIDIA/open-gpu-kernel-modules",),
+        is_echo=True,
+    ),
+    KnownError(
+        id="gpu-progress",
+        section=SECTION,
+        title="GPU makes no progress",
+        summary="The display driver waits for the GPU, which hangs; an Xid usually stands next to it.",
+        context=ContextState.RESET,
+        patterns=(
+            Pattern(
+                "Error while waiting for GPU progress",
+                r"nvidia-modeset: ERROR: [^\n]{1,24}?Error while waiting for GPU progress",
+            ),
+        ),
+        causes=("An earlier Xid, a hang of the firmware, or a GPU that is no longer on the bus.",),
+        fixes=(fixes.KERNEL_LOG, Fix("Reboot; if that hangs, power the host off and on.", "sudo reboot"), _VENDOR),
+        empty_cache=BELOW_PYTORCH,
+        sources=(sources.XID_CATALOG,),
+        is_echo=True,
+    ),
+    KnownError(
+        id="peermem-context",
+        section=SECTION,
+        title="GPUDirect RDMA: process ended",
+        summary="A process ended while a network card still used its GPU memory; this is a consequence, not a fault.",
+        context=ContextState.ALIVE,
+        patterns=(literal("ERROR detected invalid context, skipping further processing"),),
+        causes=("The process crashed or was killed; its own log contains the cause.",),
+        fixes=(Fix("Take no action on the driver; find the error of the process."), fixes.KERNEL_LOG),
+        empty_cache=BELOW_PYTORCH,
+        sources=("https://docs.nvidia.com/cuda/gpudirect-rdma/",),
+        is_echo=True,
+    ),
+    KnownError(
+        id="gpu-crash-report",
+        section=SECTION,
+        title="Driver recorded a crash",
+        summary="The driver saved a record after an error of the GPU; the Xid before it is the cause.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            literal("NVRM: A GPU crash dump has been created"),
+            Pattern(
+                "krcRcAndNotifyAllChannels",
+                r"krcRcAndNotifyAllChannels_IMPL: RC all channels for critical error (?P<number>\d{1,4})",
+            ),
+        ),
+        causes=("An earlier Xid.",),
+        fixes=(fixes.KERNEL_LOG, Fix("Collect a report for the vendor.", "sudo nvidia-bug-report.sh")),
+        empty_cache=BELOW_PYTORCH,
+        sources=(sources.XID_CATALOG,),
+        is_echo=True,
+    ),
+)

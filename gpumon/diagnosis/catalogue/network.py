@@ -1,0 +1,443 @@
+"""Errors of NCCL's network: InfiniBand and RoCE, socket interfaces, and ranks that do not fit together."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "NCCL's network"
+
+_PEER: Final = r"(?P<peer>[\w.:%\[\]-]{1,80})<(?P<port>\d{1,5})>"
+"""An address as NCCL prints it."""
+
+_NETWORK_LOG: Final = Fix(
+    "Show which interfaces and network cards NCCL uses on every host.",
+    "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET torchrun --nproc-per-node=gpu train.py",
+)
+_INTERFACE: Final = Fix(
+    "Name the interface over which the hosts reach each other; `ip -br addr` lists them.",
+    "NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0 torchrun --nproc-per-node=gpu train.py",
+)
+_LINKS: Final = Fix("Check the state and the link layer of the network cards.", "ibstat; ibv_devinfo; rdma link")
+_WITHOUT_IB: Final = Fix(
+    "To confirm that InfiniBand or RoCE is the cause, use TCP instead, which is slower.",
+    "NCCL_IB_DISABLE=1 torchrun --nproc-per-node=gpu train.py",
+)
+_GID: Final = Fix(
+    "On RoCE, let NCCL choose the index of the address; it must be one of RoCE v2.",
+    "unset NCCL_IB_GID_INDEX; show_gids",
+)
+_BANDWIDTH_TEST: Final = Fix("Test the link between the two hosts without NCCL.", "ib_write_bw -d mlx5_0 HOST")
+_SAME_VERSION: Final = Fix(
+    "Compare the versions on all hosts.",
+    "python -c 'import torch; print(torch.__version__, torch.cuda.nccl.version())'",
+)
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="nccl-ib-retry",
+        section=SECTION,
+        title="InfiniBand: the other host did not answer",
+        summary="A network card sent data to another host over InfiniBand or RoCE and got no acknowledgment in time.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern(
+                "Got completion from peer",
+                rf"Got completion from peer {_PEER} with (?:status=|error )(?:IBV_WC_RETRY_EXC_ERR\()?(?P<status>12)\b",
+            ),
+            Pattern(
+                "Got completion from peer",
+                rf"Got completion from peer {_PEER} with (?:status=|error )"
+                r"(?:IBV_WC_RNR_RETRY_EXC_ERR\()?(?P<status>13)\b",
+            ),
+        ),
+        causes=(
+            "The two cards cannot reach each other: another rail or subnet, a wrong GID, a firewall, or a route.",
+            "A link went down or has many errors; the switch drops packets (on RoCE: PFC and ECN are not set up).",
+            "The process at the other end was killed or hangs; its log contains the cause.",
+        ),
+        fixes=(
+            Fix("Look at the log of the peer that the message names: a rank that was killed comes first."),
+            _LINKS,
+            _GID,
+            Fix(
+                "If the cards of one host cannot reach all cards of the other, stay on one rail.",
+                "NCCL_CROSS_NIC=0 torchrun --nproc-per-node=gpu train.py",
+            ),
+            _BANDWIDTH_TEST,
+            Fix(
+                "On a busy fabric, wait longer.",
+                "NCCL_IB_TIMEOUT=22 NCCL_IB_RETRY_CNT=7 torchrun --nproc-per-node=gpu train.py",
+            ),
+            _WITHOUT_IB,
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(_NETWORK_LOG,),
+        sources=(sources.NCCL_TROUBLESHOOTING, sources.NCCL_VARIABLES, "https://github.com/NVIDIA/nccl/issues/1405"),
+    ),
+    KnownError(
+        id="nccl-ib-completion",
+        section=SECTION,
+        title="InfiniBand: a transfer failed",
+        summary="A transfer over InfiniBand or RoCE ended with an error; the status in the message is the reason.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern(
+                "Got completion from peer",
+                rf"Got completion from peer {_PEER} with (?:status=|error )"
+                r"(?:IBV_WC_\w{1,24}\()?(?P<status>(?!1[23]\b)\d{1,2})\b",
+            ),
+        ),
+        causes=(
+            "Status 5 (flushed): another transfer on the connection failed before; its message is the cause.",
+            "Status 4 or 10 (protection, remote access): memory that is not registered; GPUDirect RDMA does not work.",
+            "Status 1 or 9 (length, invalid request): the ranks called different collectives or sizes.",
+        ),
+        fixes=(
+            fixes.FIRST_RANK,
+            Fix(
+                "To confirm that GPUDirect RDMA is the cause, disable it.",
+                "NCCL_NET_GDR_LEVEL=LOC torchrun --nproc-per-node=gpu train.py",
+            ),
+            Fix("Check whether the module for GPUDirect RDMA is loaded.", "lsmod | grep nvidia_peermem"),
+            _LINKS,
+            _WITHOUT_IB,
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(_NETWORK_LOG,),
+        sources=(sources.NCCL_TROUBLESHOOTING, sources.NCCL_VARIABLES),
+    ),
+    KnownError(
+        id="nccl-ib-connect",
+        section=SECTION,
+        title="InfiniBand: no connection",
+        summary="NCCL could not connect two network cards over InfiniBand or RoCE.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Call to ibv_modify_qp failed",
+                r"Call to ibv_modify_qp failed with (?:error )?(?P<code>\d{1,3} )?(?P<reason>[^,\n]{1,60})",
+            ),
+            Pattern(
+                "Attempted to connect incompatible devices",
+                r"Attempted to connect incompatible devices: [^\n]{1,200}?Try selecting NICs of only one link type",
+            ),
+            Pattern("device is incompatible with", r"NET/IB : Remote \w{1,20} device is incompatible with"),
+            Pattern(
+                "ncclIbRoceGetVersionNum", r"\b(?:open|read) failed in ncclIbRoceGetVersionNum: (?P<reason>[^\n]{1,60})"
+            ),
+        ),
+        causes=(
+            "Network is unreachable, connection timed out: the cards are on different rails, subnets or VLANs.",
+            "Invalid argument: NCCL_IB_GID_INDEX names an address that does not exist.",
+            "No such device: the address of the card is missing in the container or the virtual machine.",
+            "The host has both InfiniBand and Ethernet cards, and NCCL paired one of each.",
+        ),
+        fixes=(
+            _GID,
+            Fix(
+                "Use only the cards that are on the same fabric.",
+                "NCCL_IB_HCA=mlx5_0,mlx5_1 torchrun --nproc-per-node=gpu train.py",
+            ),
+            Fix(
+                "If the rails are not connected to each other, stay on one rail.",
+                "NCCL_CROSS_NIC=0 torchrun --nproc-per-node=gpu train.py",
+            ),
+            Fix(
+                "In a container, use the host's network and its InfiniBand devices.",
+                "docker run --gpus all --network=host --device=/dev/infiniband --ulimit memlock=-1 IMAGE",
+            ),
+            _LINKS,
+            _WITHOUT_IB,
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(_NETWORK_LOG,),
+        sources=(sources.NCCL_VARIABLES, "https://github.com/NVIDIA/nccl/issues/925"),
+    ),
+    KnownError(
+        id="nccl-ib-memory",
+        section=SECTION,
+        title="InfiniBand: memory could not be registered",
+        summary="The network card could not lock or register memory, or create a queue for it.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Call to ibv_",
+                r"Call to ibv_(?P<call>reg_mr\w{0,12}|create_cq|create_qp|alloc_pd|reg_dmabuf_mr) failed"
+                r"(?: with error (?P<reason>[^\n]{1,60}))?",
+            ),
+        ),
+        causes=(
+            "The limit on locked memory is low: `ulimit -l` must be unlimited for the process.",
+            "Bad address, invalid argument: GPUDirect RDMA does not work, for example without nvidia_peermem.",
+            "The card has run out of queues or memory regions: many processes or communicators.",
+        ),
+        fixes=(
+            Fix("Show the limit of this shell.", "ulimit -l"),
+            Fix(
+                "Remove the limit for a container.",
+                "docker run --gpus all --ulimit memlock=-1 --ulimit stack=67108864 --device=/dev/infiniband IMAGE",
+            ),
+            Fix(
+                "Remove it for a Slurm job, on every node.",
+                """\
+sudo mkdir -p /etc/systemd/system/slurmd.service.d
+printf '[Service]\\nLimitMEMLOCK=infinity\\n' | sudo tee /etc/systemd/system/slurmd.service.d/memlock.conf
+sudo systemctl daemon-reload && sudo systemctl restart slurmd""",
+            ),
+            Fix("Load the module for GPUDirect RDMA.", "sudo modprobe nvidia_peermem"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.NCCL_TROUBLESHOOTING, sources.NCCL_VARIABLES),
+    ),
+    KnownError(
+        id="nccl-ib-event",
+        section=SECTION,
+        title="InfiniBand: the card reported a fatal event",
+        summary="The network card reported a fatal event while the job was running; the connection over it is lost.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern(
+                "async fatal event",
+                r"NET/IB : (?P<card>[\w-]{1,32}):(?P<card_port>\d{1,3}) (?:Got )?async fatal event[^\n:]{0,120}: "
+                r"(?P<event>[^\n]{1,80})",
+            ),
+            Pattern(
+                "communicator encountered a fatal error (",
+                r"communicator encountered a fatal error \(detected in \w{1,60}\)",
+            ),
+        ),
+        causes=(
+            "The card or its firmware failed, or a request was invalid.",
+            "Rarely the host's memory or the PCIe link.",
+        ),
+        fixes=(
+            Fix("Check the kernel log for errors of the card.", "sudo dmesg -T | grep -i -E 'mlx5|infiniband|aer'"),
+            _LINKS,
+            Fix("Exclude the card until it is repaired.", "NCCL_IB_HCA=^mlx5_0 torchrun --nproc-per-node=gpu train.py"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.NCCL_VARIABLES,),
+    ),
+    KnownError(
+        id="nccl-ib-link",
+        section=SECTION,
+        title="InfiniBand: a link changed",
+        summary="A network card lost its link or its address while the job was running; transfers may fail next.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "async event",
+                r"NET/IB : (?P<card>[\w-]{1,32}):(?P<card_port>\d{1,3}) Got (?:non-fatal )?async event ?: "
+                r"(?P<event>(?!client reregistration|device state)[^\n(]{1,60})",
+            ),
+            Pattern("event : port error", r"NET/IB : Got async event : port error"),
+            Pattern("GID table changed", r"NET/IB : (?P<card>[\w-]{1,32}):\d{1,3} GID table changed"),
+        ),
+        causes=("A cable, a port of the switch, or a restart of the switch.", "A change of the network configuration."),
+        fixes=(
+            Fix("Check the error counters and the state of the port.", "ibstat; mlxlink -d mlx5_0 -m -c"),
+            Fix("Check the kernel log for the link.", "sudo dmesg -T | grep -i -E 'mlx5|link is'"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.NCCL_VARIABLES,),
+        is_echo=True,
+    ),
+    KnownError(
+        id="nccl-no-interface",
+        section=SECTION,
+        title="NCCL: no network interface",
+        summary="NCCL found no usable network interface, or none that matches NCCL_SOCKET_IFNAME.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("socket interface found", r"Bootstrap : no socket interface found"),
+            Pattern("usable listening interface found", r"NET/Socket : No usable listening interface found"),
+            Pattern("NET/Socket : no interface found", r"NET/Socket : no interface found"),
+            Pattern(
+                "verify NCCL_OOB_NET_IFNAME",
+                r"no device found (?:matching|after excluding) [^\n]{0,80}?, verify NCCL_OOB_NET_IFNAME",
+            ),
+            Pattern(
+                "interface found in the same subnet as",
+                rf"No interface found in the same subnet as remote address {_PEER}",
+            ),
+            Pattern("Unable to find address for", r"Unable to find address for: (?P<interface>\S{1,40})"),
+            Pattern("unsupported gloo device", r"makeDeviceFor(?:Interface|Hostname)\(\): unsupported gloo device"),
+        ),
+        causes=(
+            "NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME names an interface of another host, such as ens5 or ib0.",
+            "The interface is down or has no address, for example in a container.",
+        ),
+        fixes=(
+            Fix("List the interfaces and their addresses on every host.", "ip -br addr"),
+            _INTERFACE,
+            Fix("Or let NCCL choose.", "unset NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME"),
+            Fix(
+                "Exclude the interfaces of Docker and the loopback interface.",
+                "NCCL_SOCKET_IFNAME=^docker,lo torchrun --nproc-per-node=gpu train.py",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(_NETWORK_LOG,),
+        sources=(sources.NCCL_VARIABLES,),
+    ),
+    KnownError(
+        id="nccl-connect",
+        section=SECTION,
+        title="NCCL: another host cannot be reached",
+        summary="NCCL could not open a connection to another rank at the address in the message.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "onnect to",
+                rf"\b(?:Net|\w{{6,40}}) ?: [Cc]onnect to {_PEER} (?:failed : |returned \d{{0,4}}\(?)"
+                r"(?P<reason>[^\n,)]{1,60})",
+            ),
+            Pattern(
+                "exceeded error retry count",
+                r": connect returned (?P<reason>[^\n,]{1,60}), exceeded error retry count",
+            ),
+            Pattern("socketStartConnect: exceeded", r"socketStartConnect: exceeded (?:retries|timeouts) \(\d{1,12}\)"),
+            Pattern("socketPollConnect: exceeded", r"socketPollConnect: exceeded (?:retries|timeouts) \(\d{1,12}\)"),
+            Pattern(
+                "ocketPollConnect",
+                rf"ocketPollConnect to {_PEER} failed with error (?P<reason>[^\n]{{1,60}})",
+            ),
+            Pattern(
+                "is neither AF_INET(",
+                r"connecting to address [^\n]{0,80}?with family \d{1,8} is neither AF_INET\(\d{1,3}\) nor AF_INET6",
+            ),
+        ),
+        causes=(
+            "NCCL chose an interface over which the hosts cannot reach each other, such as docker0.",
+            "A firewall or a security group blocks the ports, which NCCL chooses at random.",
+            "Connection refused: the other rank has already ended; its log contains the cause.",
+        ),
+        fixes=(
+            _INTERFACE,
+            fixes.FIRST_RANK,
+            Fix("Allow all TCP traffic between the hosts of the job; check one port.", "nc -vz HOST 29500"),
+            _NETWORK_LOG,
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.NCCL_VARIABLES, sources.NCCL_TROUBLESHOOTING),
+    ),
+    KnownError(
+        id="nccl-version-mismatch",
+        section=SECTION,
+        title="NCCL: versions or jobs are mixed",
+        summary="The ranks use different versions of NCCL, or ranks of two jobs met at the same address.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "ismatched NCCL version",
+                r"Mismatched NCCL version detected : rank (?P<rank>\d{1,6}) version (?P<version>\d{1,6})"
+                r" rank (?P<other_rank>\d{1,6}) version (?P<other_version>\d{1,6})",
+            ),
+            Pattern(
+                "Message truncated : received", r"Message truncated : received [\d,]{1,20} bytes instead of [\d,]{1,20}"
+            ),
+            Pattern("Bootstrap Root : mismatch in", r"Bootstrap Root : mismatch in (?:rank count|info) from procs"),
+            Pattern(
+                "has already checked in",
+                r"Bootstrap Root : rank (?P<rank>\d{1,6}) of \d{1,6} ranks has already checked in",
+            ),
+            Pattern("socketFinalizeAccept", rf"socketFinalizeAccept(?: from {_PEER})?: wrong (?:magic|type)"),
+        ),
+        causes=(
+            "The hosts or containers have different builds of PyTorch or NCCL; a library in LD_LIBRARY_PATH wins.",
+            "An earlier run still uses the port, or two jobs have the same NCCL_COMM_ID.",
+            "Two processes have the same rank.",
+        ),
+        fixes=(
+            _SAME_VERSION,
+            Fix(
+                "Show which library is loaded.",
+                "python -c 'import torch; torch.cuda.nccl.version()'; ldconfig -p | grep nccl",
+            ),
+            Fix("End processes of an earlier run on every host.", "ps aux | grep torchrun"),
+            Fix("Check that every process has its own RANK.", "env | grep -E 'RANK|WORLD_SIZE|MASTER'"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.NCCL_TROUBLESHOOTING,),
+    ),
+    KnownError(
+        id="nccl-mismatch",
+        section=SECTION,
+        title="NCCL: the ranks call different collectives",
+        summary="NCCL detected that the ranks do not call the same collectives in the same order.",
+        context=ContextState.DEAD,
+        patterns=(literal("this may be caused by a collective mismatch around rank"),),
+        causes=(
+            "A branch that only some ranks take: saving, evaluating, or skipping a batch.",
+            "Uneven data: one rank has fewer batches.",
+        ),
+        fixes=(
+            Fix(
+                "Check that all ranks call the same collectives with the same shapes.",
+                "TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun --nproc-per-node=gpu train.py",
+            ),
+            Fix("Give every rank the same number of batches.", "sampler = DistributedSampler(dataset, drop_last=True)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.TORCH_DISTRIBUTED,),
+    ),
+    KnownError(
+        id="nccl-shm",
+        section=SECTION,
+        title="NCCL: no shared memory",
+        summary="NCCL could not create its buffers in shared memory (/dev/shm).",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("while creating shared memory segment", r"while creating shared memory segment (?P<file>\S{1,80})"),
+            Pattern("failed to create shared memory file", r"failed to create shared memory file (?P<file>\S{1,80})"),
+            Pattern("shm/nccl-", r"ailed to extend (?P<file>/dev/shm/nccl-\w{1,40}) to (?P<bytes>\d{1,20}) bytes"),
+        ),
+        causes=(
+            "Shared memory is too small: a container has 64 MB of it by default.",
+            "Files of an earlier run that was killed are still there.",
+        ),
+        fixes=(
+            Fix(
+                "Give the container more shared memory.",
+                "docker run --gpus all --shm-size=16g --ulimit memlock=-1 IMAGE",
+            ),
+            Fix("Check its size, and remove files of runs that have ended.", "df -h /dev/shm; rm -i /dev/shm/nccl-*"),
+            Fix(
+                "On Kubernetes, mount a memory volume at /dev/shm.",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.NCCL_TROUBLESHOOTING,),
+    ),
+    KnownError(
+        id="nccl-topology",
+        section=SECTION,
+        title="NCCL: the topology could not be read",
+        summary="NCCL could not find a GPU, a CPU or a path between GPUs in the description of the hardware.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("Could not find real path of", r"Could not find real path of (?P<path>\S{1,120})"),
+            Pattern("could not find CPU numa ID", r"GetXmlFromCpu : could not find CPU numa ID"),
+            Pattern(
+                "Failed to CUDA ",
+                r"Failed to CUDA (?:host alloc|calloc(?: async)?|malloc) (?P<bytes>\d{1,20}) bytes",
+            ),
+        ),
+        causes=(
+            "A container or a virtual machine hides /sys from NCCL.",
+            "NCCL_TOPO_FILE describes another machine.",
+            "Failed to allocate: the GPU has no room for NCCL's buffers.",
+        ),
+        fixes=(
+            Fix("Compare what the driver reports.", "nvidia-smi topo -m"),
+            Fix("Remove a topology file of another machine.", "unset NCCL_TOPO_FILE NCCL_GRAPH_FILE"),
+            fixes.MEMORY_FOR_LIBRARIES,
+        ),
+        empty_cache="Helps only if the GPU has no room for NCCL's buffers, which are outside PyTorch's cache.",
+        see_more=(_NETWORK_LOG,),
+        sources=(sources.NCCL_VARIABLES,),
+        is_echo=True,
+    ),
+)

@@ -1,0 +1,196 @@
+"""Errors of AMD GPUs: HIP, MIOpen and the amdgpu driver. They get no advice for NVIDIA GPUs."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, SIZE, literal, name
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "AMD GPUs (ROCm)"
+
+_HIP: Final = "https://rocm.docs.amd.com/projects/HIP/en/latest/reference/error_codes.html"
+_INSTALL: Final = "https://rocm.docs.amd.com/projects/install-on-linux/en/latest/reference/system-requirements.html"
+
+_ARCHITECTURES: Final = Fix(
+    "Compare the architecture of the GPU with those that this build supports.",
+    """\
+rocminfo | grep -m 4 gfx
+python -c 'import torch; print(torch.version.hip, torch.cuda.get_arch_list())'""",
+)
+_SERIALIZE: Final = Fix(
+    "Run again with serialized kernels, so that the traceback points at the operation that failed.",
+    "AMD_SERIALIZE_KERNEL=3 python train.py",
+)
+_KERNEL_LOG: Final = Fix("Check the kernel log of the driver.", "sudo dmesg -T | grep -i amdgpu")
+_MEMORY: Final = Fix("Show what uses the memory of the GPU.", "rocm-smi --showmeminfo vram --showpids")
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="rocm-oom",
+        section=SECTION,
+        title="AMD GPU: out of memory",
+        summary="The memory of the AMD GPU is full.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("HIP out of memory", rf"HIP out of memory(?:\. Tried to allocate (?P<size>{SIZE}))?"),
+            Pattern("HIP error: out of memory", r"HIP error: out of memory"),
+            name("hipErrorOutOfMemory"),
+        ),
+        causes=("The model, its activations and its optimizer need more memory than the GPU has.", "Other processes."),
+        fixes=(
+            Fix(
+                "Use a smaller batch, or a shorter sequence or resolution.",
+                "loader = DataLoader(dataset, batch_size=1)",
+            ),
+            _MEMORY,
+            Fix("Reduce fragmentation.", "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py"),
+        ),
+        empty_cache="Frees nothing more here: the allocator has already emptied its cache.",
+        sources=("https://docs.pytorch.org/docs/stable/notes/hip.html",),
+    ),
+    KnownError(
+        id="rocm-no-binary",
+        section=SECTION,
+        title="AMD GPU: no kernel for this architecture",
+        summary="PyTorch, or a library that it uses, has no kernels for the architecture of this AMD GPU.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern("nvalid device function", r"HIP error: [Ii]nvalid device function"),
+            name("hipErrorNoBinaryForGpu"),
+            name("hipErrorInvalidDeviceFunction"),
+            Pattern(
+                "Cannot read ",
+                r"rocBLAS error: Cannot read \S{1,160}TensileLibrary\w{0,24}\.\w{2,8}"
+                r"(?:: [^\n]{1,60}? for GPU arch : (?P<arch>gfx\w{2,8}))?",
+            ),
+            Pattern("HIP error: no kernel image", r"HIP error: no kernel image is available"),
+            Pattern(
+                "ggml was not compiled with support",
+                r"ggml was not compiled with support for this arch(?:itecture)?",
+            ),
+        ),
+        causes=(
+            "The GPU is not in the list of architectures of this build: many consumer GPUs and APUs are not.",
+            "The build is for an older ROCm than the GPU needs.",
+        ),
+        fixes=(
+            _ARCHITECTURES,
+            Fix(
+                "Install a build for a newer ROCm; AMD also offers builds for single architectures.",
+                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/rocm6.4",
+            ),
+            Fix(
+                "If a close relative is supported, pretend to be it: 10.3.0 for RDNA 2, 11.0.0 for RDNA 3.",
+                "HSA_OVERRIDE_GFX_VERSION=11.0.0 python train.py",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_INSTALL, "https://github.com/pytorch/pytorch/issues/164346"),
+    ),
+    KnownError(
+        id="rocm-no-gpu",
+        section=SECTION,
+        title="AMD GPU: none can be used",
+        summary="ROCm found no AMD GPU that this process may use.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("No HIP GPUs are available", r"No HIP GPUs are available"),
+            Pattern("HIP error: no ROCm-capable device", r"HIP error: no ROCm-capable device is detected"),
+            name("hipErrorNoDevice"),
+            Pattern("ROCk module is NOT loaded", r"ROCk module is NOT loaded"),
+            Pattern("Unable to open /dev/kfd", r"Unable to open /dev/kfd(?: read-write)?: (?P<reason>[^\n]{1,60})"),
+        ),
+        causes=(
+            "The user is not in the groups render and video.",
+            "The container was started without /dev/kfd and /dev/dri.",
+            "The amdgpu driver is not loaded, or HIP_VISIBLE_DEVICES hides the GPU.",
+        ),
+        fixes=(
+            Fix("Check whether ROCm sees the GPU.", "rocminfo; ls -l /dev/kfd /dev/dri"),
+            Fix("Join the groups, then log in again.", 'sudo usermod -aG render,video "$USER"'),
+            Fix(
+                "Give the container the devices.",
+                "docker run --device=/dev/kfd --device=/dev/dri --group-add video --group-add render IMAGE",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_INSTALL,),
+    ),
+    KnownError(
+        id="rocm-miopen",
+        section=SECTION,
+        title="AMD GPU: MIOpen failed",
+        summary="AMD's library for convolutions failed: it could not compile a kernel or found no fitting one.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("MIOpen Error:", r"MIOpen Error: (?P<reason>[^\n]{1,160})"),
+            Pattern("miopenStatus", r"\b(?P<status>miopenStatus[A-Z][A-Za-z]{3,20})\b"),
+        ),
+        causes=(
+            "The kernel's compiler or its database for this architecture is missing.",
+            "The cache in ~/.cache/miopen is damaged or cannot be written.",
+            "The memory of the GPU is full.",
+        ),
+        fixes=(
+            Fix("Remove the cache of compiled kernels.", "rm -r ~/.cache/miopen ~/.config/miopen"),
+            Fix("Search less and faster.", "MIOPEN_FIND_MODE=FAST python train.py"),
+            Fix("Show what MIOpen does.", "MIOPEN_ENABLE_LOGGING=1 MIOPEN_LOG_LEVEL=6 python train.py"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://rocm.docs.amd.com/projects/MIOpen/en/latest/",),
+    ),
+    KnownError(
+        id="rocm-fault",
+        section=SECTION,
+        title="AMD GPU: memory access fault or hang",
+        summary="A kernel on the AMD GPU accessed invalid memory or hung, and the process was ended.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern(
+                "Memory access fault by GPU node",
+                r"Memory access fault by GPU node-(?P<node>\d{1,3}) \(Agent handle: \w{1,24}\) on address"
+                r" (?P<address>0x[\da-f]{1,16})"
+                r"(?:\. Reason: (?P<reason>[^\n.]{1,80}))?",
+            ),
+            Pattern("HW Exception by GPU node", r"HW Exception by GPU node-(?P<node>\d{1,3}) [^\n]{1,60}? reason ?:"),
+            Pattern("HSA_STATUS_ERROR_", r"\b(?P<status>HSA_STATUS_ERROR_[A-Z_]{4,40})\b"),
+            Pattern("amdgpu: ring ", r"amdgpu: ring [\w.]{1,20} timeout"),
+            Pattern("amdgpu: GPU reset", r"amdgpu: GPU reset(?: begin|\(\d{1,4}\) (?:failed|succeeded))"),
+        ),
+        causes=(
+            "A bug in a kernel, or an index out of range.",
+            "HSA_OVERRIDE_GFX_VERSION selects kernels that do not fit the GPU.",
+            "The driver, or unstable clocks or power.",
+        ),
+        fixes=(
+            Fix("Remove the override, if it is set.", "unset HSA_OVERRIDE_GFX_VERSION"),
+            _SERIALIZE,
+            _KERNEL_LOG,
+            Fix("Update ROCm, the kernel and the firmware of the GPU."),
+        ),
+        empty_cache="Cannot help: the process can no longer use the GPU.",
+        sources=(_HIP,),
+    ),
+    KnownError(
+        id="rocm-hip",
+        section=SECTION,
+        title="AMD GPU: HIP error",
+        summary="A call of HIP, AMD's counterpart of CUDA, failed; the text after the colon is the reason.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "HIP error:",
+                r"HIP error: "
+                r"(?P<reason>(?!out of memory|[Ii]nvalid device function|no kernel image|no ROCm-capable)[^\n]{1,100})",
+            ),
+            Pattern("ROCm error:", r"ROCm error: (?P<reason>[^\n]{1,100})"),
+            name("hipErrorLaunchFailure"),
+            name("hipErrorIllegalAddress"),
+            literal("HIP kernel errors might be asynchronously reported"),
+            Pattern("HIPBLAS_STATUS_", r"\b(?P<status>HIPBLAS_STATUS_[A-Z_]{4,24})\b"),
+        ),
+        causes=("An earlier kernel failed: HIP reports errors later than they occur.", "The driver or the hardware."),
+        fixes=(_SERIALIZE, _ARCHITECTURES, _KERNEL_LOG),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_HIP, "https://docs.pytorch.org/docs/stable/notes/hip.html"),
+    ),
+)

@@ -1,0 +1,397 @@
+"""Errors of compilers and of packages that were built for another PyTorch or GPU.
+
+The wordings are from the sources of PyTorch 2.13 and Triton 3.9, and from reports of older versions.
+"""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import sources
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "Compilers and packages"
+
+_NVCC_MANUAL: Final = "https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/index.html"
+_HOST_COMPILERS: Final = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/index.html"
+_VISION_VERSIONS: Final = "https://github.com/pytorch/vision#installation"
+
+_MATCHING: Final = Fix(
+    "Install the three packages together, so that their versions match.",
+    "pip install --force-reinstall torch torchvision torchaudio --index-url https://download.pytorch.org/whl/cu130",
+)
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="toolkit-old",
+        section=SECTION,
+        title="CUDA compiler does not know this GPU",
+        summary="The compiler (nvcc or ptxas) is older than the GPU, or so new that it no longer supports the GPU.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "is not defined for option 'gpu-name'",
+                r"Value '(?P<capability>sm_\d{2,3}[af]?)' is not defined for option 'gpu-name'",
+            ),
+            Pattern(
+                "nsupported gpu architecture 'compute_",
+                r"Unsupported gpu architecture 'compute_(?P<capability>\d{2,3}[af]?)'",
+            ),
+            Pattern("Unknown CUDA arch (", r"Unknown CUDA arch \((?P<capability>[\w.+]{1,12})\) or GPU not supported"),
+            literal("Internal Triton PTX codegen error"),
+            Pattern("`ptxas` failed with error code", r"`ptxas` failed with error code (?P<code>\d{1,3})"),
+            Pattern(
+                "is not a recognized processor for this target",
+                r"'(?P<capability>sm_\d{2,3}[af]?)' is not a recognized processor for this target",
+            ),
+        ),
+        causes=(
+            "Blackwell (sm_100, sm_120) needs CUDA 12.8 or later, sm_103 and sm_121 need 12.9 or later.",
+            "CUDA 13 no longer compiles for Maxwell, Pascal and Volta (sm_50 to sm_70).",
+            "An old nvcc or ptxas is found first, such as that of the distribution in /usr/bin.",
+        ),
+        fixes=(
+            Fix("Check which compiler is found, and its version.", "which -a nvcc ptxas; nvcc --version"),
+            Fix(
+                "Let Triton use the ptxas of a newer toolkit.",
+                "export TRITON_PTXAS_PATH=/usr/local/cuda-13.0/bin/ptxas",
+            ),
+            Fix("Or upgrade PyTorch, which brings a newer Triton and ptxas.", "pip install --upgrade torch"),
+            Fix(
+                "To build an extension, select a newer toolkit and only the GPU of this host.",
+                "export CUDA_HOME=/usr/local/cuda-13.0 PATH=/usr/local/cuda-13.0/bin:$PATH TORCH_CUDA_ARCH_LIST=12.0",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(Fix("Show the capability of the GPU.", "nvidia-smi --query-gpu=name,compute_cap --format=csv"),),
+        sources=(
+            _NVCC_MANUAL,
+            "https://github.com/triton-lang/triton/blob/main/third_party/nvidia/backend/compiler.py",
+        ),
+    ),
+    KnownError(
+        id="host-compiler",
+        section=SECTION,
+        title="C++ compiler not supported by the CUDA toolkit",
+        summary="The CUDA toolkit checks the version of the host's compiler, and this one is newer than it supports.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "unsupported GNU version! gcc versions later than",
+                r"unsupported GNU version! gcc versions later than (?P<newest>\d{1,3}) are not supported",
+            ),
+            Pattern(
+                "unsupported clang version!",
+                r"unsupported clang version! clang version must be less than (?P<limit>\d{1,3})",
+            ),
+            Pattern(
+                "nsupported Microsoft Visual Studio version!",
+                r"unsupported Microsoft Visual Studio version! Only the versions between (?P<years>[^\n]{1,60})",
+            ),
+            Pattern(
+                "maximum required version by CUDA",
+                r"The current installed version of \S{1,80} \((?P<version>[\d.]{1,12})\) is greater than the"
+                r" maximum required"
+                r" version by CUDA (?P<toolkit>[\d.]{1,8})",
+            ),
+        ),
+        causes=("The distribution's compiler is newer than the CUDA toolkit.",),
+        fixes=(
+            Fix(
+                "Install an older compiler, and use it for the build.",
+                "sudo apt-get install -y gcc-13 g++-13 && export CC=gcc-13 CXX=g++-13 NVCC_PREPEND_FLAGS='-ccbin"
+                " g++-13'",
+            ),
+            Fix("Or use a newer CUDA toolkit of the same major version."),
+            Fix("Or skip the check, at your own risk.", "export NVCC_PREPEND_FLAGS=-allow-unsupported-compiler"),
+            Fix("Or install a wheel that is already compiled.", "pip install --only-binary :all: PACKAGE"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_HOST_COMPILERS, sources.CPP_EXTENSIONS),
+    ),
+    KnownError(
+        id="compiler-missing",
+        section=SECTION,
+        title="Compiler or header missing",
+        summary=(
+            "Code is compiled while the program runs or while pip builds, and a compiler, header or library is missing."
+        ),
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Python.h: No such file or directory", r"fatal error: Python\.h: No such file or directory"),
+            Pattern(
+                ": No such file or directory",
+                r"fatal error: (?P<header>cuda(?:_\w{1,30})?\.h|cusparse\.h|cublas_v2\.h|cusolverDn\.h|cudnn\.h|nccl\.h"
+                r"|curand\w{0,10}\.h|nvToolsExt\.h|nv/target): No such file or directory",
+            ),
+            Pattern(
+                "cannot find -l", r"cannot find -l(?P<library>cuda(?:rt)?|cufile|cublas|cudnn|curand|nvrtc|nccl)\b"
+            ),
+            Pattern("libcuda.so cannot found!", r"libcuda\.so cannot found!"),
+            literal("Ninja is required to load C++ extensions"),
+            Pattern(
+                "No working C++ compiler found in",
+                r"No working C\+\+ compiler found in torch\._inductor\.config\.cpp\.cxx",
+            ),
+            Pattern("Compiler: cl is not found", r"Compiler: (?P<compiler>cl) is not found"),
+            Pattern("nvcc not found at", r"nvcc not found at '(?P<path>[^'\n]{1,200})'"),
+            literal("MSVC is required to load C++ extensions"),
+            literal("Error checking compiler version for cl"),
+        ),
+        causes=(
+            "The image is a runtime image, without compiler and headers.",
+            "Python.h: the headers of this Python are not installed.",
+            "Library cuda: the driver's libcuda.so.1 exists, but not the name libcuda.so that the linker searches.",
+            "On Windows, Visual Studio's Build Tools are missing, or the terminal is not theirs.",
+        ),
+        fixes=(
+            Fix(
+                "Install a compiler, ninja, and the headers of this Python.",
+                "sudo apt-get install -y build-essential python3-dev ninja-build",
+            ),
+            Fix(
+                "For libcuda, let the linker find the stub or the driver's library.",
+                "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH",
+            ),
+            Fix("For CUDA headers, use a devel image, or install the toolkit.", "conda install -c nvidia cuda-toolkit"),
+            Fix(
+                "On Windows, install the Build Tools with C++, and start from their terminal.",
+                "winget install Microsoft.VisualStudio.2022.BuildTools",
+            ),
+            Fix("Or do without compilation in PyTorch.", "TORCHDYNAMO_DISABLE=1 python train.py"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.CPP_EXTENSIONS, sources.TORCH_COMPILE, sources.TRITON),
+    ),
+    KnownError(
+        id="extension-build",
+        section=SECTION,
+        title="Extension could not be compiled",
+        summary="The compiler reported an error while it built an extension; its message stands above.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("Error compiling objects for extension"),
+            Pattern(
+                "detected in the compilation of",
+                r"\d{1,5} errors? detected in the compilation of \"(?P<file>[^\"\n]{0,200}/csrc/[^\"\n]{1,100}\.cu)\"",
+            ),
+            Pattern("Error building extension '", r"Error building extension '(?P<extension>[\w.-]{1,80})'"),
+            Pattern(
+                "['ninja', '-v'",
+                r"Command '\['ninja', '-v'[^\n]{0,40}\]' returned non-zero exit status (?P<status>\d{1,3})",
+            ),
+            Pattern(
+                "nvcc' failed with exit",
+                r"error: command '[^'\n]{1,120}nvcc' failed with exit (?:code|status) (?P<status>\d{1,3})",
+            ),
+            Pattern(
+                "Failed building wheel for ",
+                r"Failed building wheel for (?P<extension>flash[-_]attn|xformers|mamba[-_]ssm|causal[-_]conv1d|apex"
+                r"|deepspeed|bitsandbytes|auto[-_]gptq|vllm|torch[-_]scatter|detectron2|gptqmodel)",
+            ),
+        ),
+        causes=(
+            "The build ran out of host memory: the kernel then kills nvcc, which prints no reason.",
+            "PyTorch, the CUDA toolkit and the compiler do not fit together.",
+            "The extension's source does not support this version of PyTorch.",
+        ),
+        fixes=(
+            Fix("Find the first `error:` or `fatal` above this message.", "grep -n -m 5 -E '(error|fatal)' build.log"),
+            Fix(
+                "Install a wheel that is already compiled, if there is one.", "pip install --only-binary :all: PACKAGE"
+            ),
+            Fix("Compile with fewer jobs, if memory ran out.", "MAX_JOBS=2 pip install --no-build-isolation PACKAGE"),
+            Fix(
+                "Compile only for this host's GPU.", "TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation PACKAGE"
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.CPP_EXTENSIONS, "https://github.com/Dao-AILab/flash-attention#installation-and-features"),
+        is_echo=True,
+    ),
+    KnownError(
+        id="torchvision-mismatch",
+        section=SECTION,
+        title="torchvision or torchaudio does not match PyTorch",
+        summary="The package was built for another version of PyTorch or without CUDA, so its operators are missing.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("operator torchvision::nms does not exist"),
+            Pattern(
+                "Could not run 'torchvision::",
+                r"Could not run 'torchvision::(?P<operator>\w{1,40})' with arguments from the"
+                r" '(?P<backend>\w{1,20})' backend",
+            ),
+            literal("partially initialized module 'torchvision' has no attribute 'extension'"),
+            Pattern(
+                "Detected that PyTorch and ",
+                r"Detected that PyTorch and (?P<package>torchvision|TorchAudio|torchaudio) were compiled with"
+                r" different CUDA"
+                r" (?:major )?versions",
+            ),
+            literal(
+                "Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision versions are"
+                " incompatible"
+            ),
+        ),
+        causes=(
+            "PyTorch was upgraded without torchvision, or the reverse.",
+            "One of them comes from the CPU index and the other from a CUDA index.",
+        ),
+        fixes=(
+            _MATCHING,
+            Fix(
+                "Check the versions; both must end in the same suffix.",
+                "pip list | grep -i -E '^(torch|torchvision|torchaudio) '",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_VISION_VERSIONS, sources.PYTORCH_INSTALL),
+    ),
+    KnownError(
+        id="xformers-mismatch",
+        section=SECTION,
+        title="xFormers does not match PyTorch",
+        summary="The compiled part of xFormers was built for another PyTorch, Python or CUDA, and was not loaded.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("xFormers can't load C++/CUDA extensions"),
+            Pattern("xFormers was built for:", r"xFormers was built for:"),
+        ),
+        causes=("PyTorch was upgraded after xFormers was installed, or the wheel belongs to another CUDA version.",),
+        fixes=(
+            Fix(
+                "Install both together from the same index.",
+                "pip install --upgrade torch xformers --index-url https://download.pytorch.org/whl/cu130",
+            ),
+            Fix("Or remove it: most programs then use PyTorch's own attention.", "pip uninstall -y xformers"),
+            Fix("Show what is missing.", "python -m xformers.info"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/facebookresearch/xformers#installing-xformers",),
+    ),
+    KnownError(
+        id="xformers-operator",
+        section=SECTION,
+        title="xFormers: no attention kernel for these inputs",
+        summary="None of xFormers' kernels supports the device, type, shape or bias of these tensors.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "No operator found for `memory_efficient_attention",
+                r"No operator found for `(?P<operator>memory_efficient_attention\w{0,30})` with inputs",
+            ),
+        ),
+        causes=(
+            "This build has no kernels for the GPU or none for CUDA at all; the lines below state the reason.",
+            "The tensors are on the CPU or in float32, or the head size is not supported.",
+        ),
+        fixes=(
+            Fix("Read the reasons below: one for each kernel."),
+            Fix(
+                "Install a build for this PyTorch and GPU.",
+                "pip install --upgrade torch xformers --index-url https://download.pytorch.org/whl/cu130",
+            ),
+            Fix(
+                "Or use PyTorch's attention instead.",
+                "output = torch.nn.functional.scaled_dot_product_attention(query, key, value)",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(Fix("Show which kernels are available.", "python -m xformers.info"),),
+        sources=("https://github.com/facebookresearch/xformers/blob/main/xformers/ops/fmha/dispatch.py",),
+    ),
+    KnownError(
+        id="triton-missing",
+        section=SECTION,
+        title="Triton is not installed or finds no GPU",
+        summary="The program needs Triton, which is missing, does not match, or sees no GPU driver.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("No module named 'triton'"),
+            Pattern(
+                "active drivers (",
+                r"(?P<drivers>\d) active drivers \(\[[^\n]{0,80}\]\)\. There should only be one",
+            ),
+            literal("PassManager::run failed"),
+            literal("Could not find an active GPU backend"),
+            Pattern(
+                "' from 'triton.compiler.compiler'",
+                r"cannot import name '(?P<name>triton_key|AttrsDescriptor)' from 'triton\.compiler\.compiler'",
+            ),
+            literal("DLL load failed while importing libtriton"),
+        ),
+        causes=(
+            "On Windows and macOS, PyTorch installs no Triton.",
+            "0 active drivers: the process sees no GPU, such as in a container without GPUs.",
+            "Triton was upgraded independently of PyTorch, or the GPU is too old for its kernels.",
+        ),
+        fixes=(
+            Fix("On Windows, install its build of Triton.", "pip install --upgrade triton-windows"),
+            Fix("On Linux, install the Triton that belongs to PyTorch.", "pip install --force-reinstall torch"),
+            Fix("Check that the process sees a GPU.", "python -c 'import torch; print(torch.cuda.is_available())'"),
+            Fix("Or do without compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.TRITON, "https://github.com/woct0rdho/triton-windows"),
+    ),
+    KnownError(
+        id="triton-compile",
+        section=SECTION,
+        title="Triton kernel could not be compiled",
+        summary="Triton rejected the source of a kernel; the lines after this one show the place and the reason.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "triton.compiler.errors.CompilationError",
+                r"triton\.compiler\.errors\.CompilationError: at (?P<line>\d{1,6}):(?P<column>\d{1,4})",
+            ),
+        ),
+        causes=(
+            "The kernel was written for another version of Triton.",
+            "The GPU does not support a type or an instruction of the kernel, such as float8 before Ada.",
+        ),
+        fixes=(
+            Fix("Read the last line of the message, which is the reason."),
+            Fix(
+                "Install the package with the kernel in the version that fits this Triton.",
+                "pip list | grep -i -E 'torch|triton'",
+            ),
+            Fix(
+                "Or use an implementation without Triton, if the package has one.",
+                "TORCHDYNAMO_DISABLE=1 python train.py",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.TRITON,),
+        is_echo=True,
+    ),
+    KnownError(
+        id="numpy-missing",
+        section=SECTION,
+        title="NumPy is missing or incompatible",
+        summary="PyTorch finds no NumPy, or was built for NumPy 1 while NumPy 2 is installed.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Numpy is not available", r"RuntimeError: Numpy is not available"),
+            literal("A module that was compiled using NumPy 1.x cannot be run in"),
+            Pattern(
+                "numpy.dtype size changed, may indicate",
+                r"numpy\.dtype size changed, may indicate binary incompatibility",
+            ),
+            literal("Failed to initialize NumPy: "),
+        ),
+        causes=("PyTorch before 2.3 and other compiled packages do not support NumPy 2.", "NumPy is not installed."),
+        fixes=(
+            Fix("For PyTorch before 2.3, install NumPy 1.", "pip install 'numpy<2'"),
+            Fix(
+                "Otherwise upgrade the package that the traceback names, or install NumPy.",
+                "pip install --upgrade numpy torch",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://numpy.org/doc/stable/numpy_2_0_migration_guide.html",
+            "https://github.com/pytorch/pytorch/issues/107302",
+        ),
+    ),
+)

@@ -1,0 +1,310 @@
+"""Errors of the training step: autograd, gradient scaling, types, and indices.
+
+Most wordings are reproduced with PyTorch 2.13; they have hardly changed since 1.13.
+"""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "Training step"
+
+_AUTOGRAD: Final = "https://docs.pytorch.org/docs/stable/notes/autograd.html"
+_AMP_EXAMPLES: Final = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="graph-freed",
+        section=SECTION,
+        title="Backward through the same graph twice",
+        summary="The graph is freed by backward, and a second backward pass reached a part of it again.",
+        context=ContextState.ALIVE,
+        patterns=(literal("Trying to backward through the graph a second time"),),
+        causes=(
+            "A tensor of the previous step is still part of the graph: a hidden state, a running sum of losses.",
+            "Two losses share a part of the graph, and backward is called for each.",
+        ),
+        fixes=(
+            Fix("Detach what is kept from step to step.", "hidden = hidden.detach()"),
+            Fix("Add the losses, and call backward once.", "(first_loss + second_loss).backward()"),
+            Fix("Add up the value of a loss, not its graph.", "total += loss.item()"),
+            Fix("Only if both passes are intended, keep the graph.", "loss.backward(retain_graph=True)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_AUTOGRAD,),
+    ),
+    KnownError(
+        id="inplace-modified",
+        section=SECTION,
+        title="Tensor was changed before its gradient was computed",
+        summary="An operation in place changed a value that backward needs.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "has been modified by an inplace operation",
+                r"one of the variables needed for gradient computation has been modified by an inplace operation"
+                r"(?:: \[torch\.(?P<type>[\w.]{1,40}) \[(?P<shape>[\d, ]{0,60})\]\])?",
+            ),
+            literal("a leaf Variable that requires grad is being used in an in-place operation"),
+            literal("a view of a leaf Variable that requires grad is being used in an in-place operation"),
+        ),
+        causes=(
+            "An operator such as +=, relu_ or an assignment to a slice changed the tensor.",
+            "An optimizer step between two backward passes changed the weights.",
+            "With DDP, buffers are broadcast before each forward, and forward was called twice before backward.",
+        ),
+        fixes=(
+            Fix(
+                "Find the operation; its stack is printed before the error.", "torch.autograd.set_detect_anomaly(True)"
+            ),
+            Fix("Write the result to a new tensor.", "hidden = hidden + residual"),
+            Fix("With several optimizers, compute all gradients before the first step."),
+            Fix(
+                "With DDP, do not broadcast buffers.", "model = DistributedDataParallel(model, broadcast_buffers=False)"
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_AUTOGRAD,),
+    ),
+    KnownError(
+        id="no-gradient",
+        section=SECTION,
+        title="Loss has no gradient",
+        summary="No parameter that is trained took part in computing the loss.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "does not require grad and does not have a grad_fn",
+                r"element (?P<element>\d{1,6}) of tensors does not require grad and does not have a grad_fn",
+            ),
+            literal("None of the inputs have requires_grad=True. Gradients will be None"),
+            literal("optimizer got an empty parameter list"),
+        ),
+        causes=(
+            "All parameters are frozen; with LoRA and gradient checkpointing, the inputs do not require gradients.",
+            "The loss was computed under no_grad, with detach(), .item() or NumPy.",
+        ),
+        fixes=(
+            Fix(
+                "Check what is trained.", "print([name for name, p in model.named_parameters() if p.requires_grad][:5])"
+            ),
+            Fix(
+                "With LoRA and gradient checkpointing, let the inputs require gradients.",
+                "model.enable_input_require_grads()",
+            ),
+            Fix(
+                "Use checkpointing without reentrance.",
+                'model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})',
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_AUTOGRAD, "https://huggingface.co/docs/peft/developer_guides/troubleshooting"),
+    ),
+    KnownError(
+        id="scaler-fp16",
+        section=SECTION,
+        title="Gradient scaling with float16 weights",
+        summary="The trained weights are float16; gradient scaling needs float32 weights, which autocast converts.",
+        context=ContextState.ALIVE,
+        patterns=(literal("Attempting to unscale FP16 gradients"),),
+        causes=("The model was loaded in half precision, and the trainer uses fp16 as well.",),
+        fixes=(
+            Fix(
+                "Load the model in float32, and keep fp16 of the trainer.",
+                "model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)",
+            ),
+            Fix(
+                "Or train in bfloat16, which needs no scaling.", "arguments = TrainingArguments(bf16=True, fp16=False)"
+            ),
+            Fix(
+                "With adapters, only the adapter must be float32.",
+                "for parameter in model.parameters():\n    if parameter.requires_grad:\n        parameter.data ="
+                " parameter.data.float()",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.AMP, "https://huggingface.co/docs/peft/developer_guides/troubleshooting"),
+    ),
+    KnownError(
+        id="scaler-order",
+        section=SECTION,
+        title="Gradient scaler used in the wrong order",
+        summary="The scaler's step found no scaled gradients, or unscaled them twice.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("No inf checks were recorded for this optimizer"),
+            literal("unscale_() has already been called on this optimizer since the last update()"),
+            literal("unscale_() is being called after step()"),
+            literal("step() has already been called since the last update()"),
+        ),
+        causes=(
+            "The loss was not scaled, or no parameter of the optimizer got a gradient.",
+            "Gradients are clipped or accumulated in more than one place.",
+        ),
+        fixes=(
+            Fix(
+                "Keep to this order.",
+                """\
+scaler.scale(loss).backward()
+scaler.unscale_(optimizer)
+torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+scaler.step(optimizer)
+scaler.update()
+optimizer.zero_grad()""",
+            ),
+            Fix(
+                "Check that the parameters get gradients.", "print(sum(p.grad is not None for p in model.parameters()))"
+            ),
+            Fix(
+                "Or train in bfloat16, without a scaler.",
+                'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = model(batch)',
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_AMP_EXAMPLES,),
+    ),
+    KnownError(
+        id="mixed-precision-cpu",
+        section=SECTION,
+        title="Mixed precision without a GPU",
+        summary="Training in float16 needs a GPU, and the process uses the CPU.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("fp16 mixed precision requires a ", r"fp16 mixed precision requires a (?:GPU|device in)"),
+            Pattern(
+                "can only be used on CUDA devices",
+                r"FP16 [Mm]ixed precision training [^\n]{0,160}?can only be used on CUDA devices",
+            ),
+            literal("User provided device_type of 'cuda', but CUDA is not available. Disabling"),
+        ),
+        causes=("PyTorch is a CPU-only build, the process sees no GPU, or the device was set to the CPU.",),
+        fixes=(
+            Fix(
+                "Check what PyTorch sees.",
+                "python -c 'import torch; print(torch.version.cuda, torch.cuda.device_count())'",
+            ),
+            Fix(
+                "Install a build with CUDA.",
+                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+            ),
+            Fix(
+                "Or train on the CPU in float32 or bfloat16.", "arguments = TrainingArguments(fp16=False, use_cpu=True)"
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.AMP, "https://github.com/huggingface/accelerate/blob/main/src/accelerate/accelerator.py"),
+    ),
+    KnownError(
+        id="type-unsupported",
+        section=SECTION,
+        title="Operator does not support this type",
+        summary="PyTorch has no kernel of this operator for this type on this device.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                '" not implemented for ',
+                r"\"(?P<operator>[\w: ]{1,80})\" not implemented for '(?P<type>\w{1,30})'",
+            ),
+        ),
+        causes=(
+            (
+                "A name with cpu, or addmm_impl_cpu_: the model runs on the CPU in half precision, which it does not"
+                " support."
+            ),
+            "The type is Float8: it is only for storage and matrix products.",
+            "The type is Long, Int or Bool: an index or a label was used as a value.",
+        ),
+        fixes=(
+            Fix("If a GPU is there, move the model and the inputs to it.", 'model = model.to("cuda")'),
+            Fix("On the CPU, use float32 or bfloat16.", "model = model.float()"),
+            Fix("Convert this tensor for this operation.", "output = operation(value.float())"),
+            Fix("Upgrade PyTorch, which supports more types.", "pip install --upgrade torch"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.AMP,),
+    ),
+    KnownError(
+        id="operator-device",
+        section=SECTION,
+        title="Operator not available on this device",
+        summary="This operator has no kernel for this device or layout in the installed packages.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "with arguments from the '",
+                r"Could not run '(?P<operator>(?!torchvision::)[\w:.]{1,80})' with arguments from the"
+                r" '(?P<backend>\w{1,40})'"
+                r" backend",
+            ),
+        ),
+        causes=(
+            "CUDA: the package with the operator was built without CUDA, or the model is quantized for the CPU.",
+            "CUDA: PyTorch is a CPU-only build, and a TorchScript file contains the device.",
+            "SparseCUDA: the operator does not support sparse tensors.",
+        ),
+        fixes=(
+            Fix("Read in the message for which backends the operator is available."),
+            Fix(
+                "Install the package's build with CUDA, which must match PyTorch.", "pip list | grep -i -E 'torch|cuda'"
+            ),
+            Fix("Or run this part on the CPU.", "output = layer.cpu()(value.cpu()).to(device)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(Fix("Show versions and build.", "python -m torch.utils.collect_env"),),
+        sources=(sources.PYTORCH_INSTALL,),
+    ),
+    KnownError(
+        id="index-range",
+        section=SECTION,
+        title="Index or label out of range",
+        summary="An index is not less than the size of the table: on a GPU, the same error is a device-side assert.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("index out of range in self", r"IndexError: index out of range in self"),
+            Pattern(" is out of bounds.", r"IndexError: Target (?P<target>-?\d{1,19}) is out of bounds\."),
+        ),
+        causes=(
+            (
+                "Embedding: a token or position is not less than num_embeddings; the tokenizer has more tokens than"
+                " the model."
+            ),
+            "Loss: labels start at 1, or there are more classes than outputs; padding is not ignore_index.",
+        ),
+        fixes=(
+            Fix(
+                "Compare the values with the sizes.",
+                "print(tokens.min(), tokens.max(), model.get_input_embeddings().num_embeddings)",
+            ),
+            Fix("Extend the model for new tokens.", "model.resize_token_embeddings(len(tokenizer))"),
+            Fix("Check the labels before the loss.", "assert 0 <= labels.min() and labels.max() < logits.shape[-1]"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",),
+    ),
+    KnownError(
+        id="cusolver",
+        section=SECTION,
+        title="cuSOLVER or cuSPARSE failed",
+        summary="The library for linear algebra could not create its handle or run its kernel.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern("CUSOLVER_STATUS_", r"\bCUSOLVER_STATUS_(?P<status>[A-Z_]{1,40})"),
+            Pattern("CUSPARSE_STATUS_", r"\bCUSPARSE_STATUS_(?P<status>[A-Z_]{1,40})"),
+        ),
+        causes=(
+            "The GPU has no memory left for the library's handle and workspace.",
+            "Another version of the library was loaded, from LD_LIBRARY_PATH or another package.",
+            "An earlier error killed the CUDA context; this call is only the first that reports it.",
+        ),
+        fixes=(
+            fixes.LIST_PROCESSES,
+            fixes.BUNDLED_LIBRARIES,
+            Fix("Use MAGMA or another algorithm instead.", 'torch.backends.cuda.preferred_linalg_library("magma")'),
+            fixes.LAUNCH_BLOCKING,
+        ),
+        empty_cache="Helps if PyTorch's unused cache fills the GPU: the workspace is allocated outside that cache.",
+        sources=("https://docs.pytorch.org/docs/stable/backends.html",),
+    ),
+)

@@ -1,0 +1,60 @@
+"""The parts of an explanation, for a terminal, a screen or a document to lay out."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from gpumon.diagnosis.known import Fix
+
+
+class BlockKind(Enum):
+    """How a block of text is laid out."""
+
+    PARAGRAPH = "paragraph"
+    ITEM = "item"
+    """An item of a list; its wrapped lines are indented."""
+    CODE = "code"
+    """Code to copy: its lines keep their indentation and are never wrapped."""
+    QUOTE = "quote"
+    """A line of the log."""
+    ROW = "row"
+    """A name and a value, separated by a tab."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextBlock:
+    """A block of text.
+
+    Attributes:
+        kind: How it is laid out.
+        text: The text.
+    """
+
+    kind: BlockKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and the blocks below it.
+
+    Attributes:
+        heading: A few words.
+        blocks: In order, at least one.
+    """
+
+    heading: str
+    blocks: tuple[TextBlock, ...]
+
+
+def paragraph(text: str) -> TextBlock:
+    """A paragraph."""
+    return TextBlock(BlockKind.PARAGRAPH, text)
+
+
+def fix_blocks(fixes: Iterable[Fix]) -> Iterator[TextBlock]:
+    """A list of fixes, each with its code."""
+    for fix in fixes:
+        yield TextBlock(BlockKind.ITEM, fix.text)
+        if fix.code:
+            yield TextBlock(BlockKind.CODE, fix.code)

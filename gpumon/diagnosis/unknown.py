@@ -1,0 +1,172 @@
+"""What is known about an error that the catalogue does not have: its kind, its frame, and what a report of it needs."""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from gpumon.diagnosis.known import Fix
+from gpumon.diagnosis.prefixes import Timestamp
+
+
+class ErrorKind(str, Enum):
+    """What failed. The values are public names."""
+
+    PYTHON = "python"
+    CUDA = "cuda"
+    NCCL = "nccl"
+    ROCM = "rocm"
+    SYSTEM = "system"
+
+
+class ErrorForm(int, Enum):
+    """How an error reads; of two errors close to each other, the one with the smaller value is shown."""
+
+    EXCEPTION = 0
+    """An exception of Python or C++."""
+    CRASH = 1
+    """The shell's message about a signal that ended a process, which may follow an exception."""
+    REPORT = 2
+    """The report of a launcher, whose exception is that of another process."""
+    LOGGED = 3
+    """A line of the level ERROR."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracebackFrame:
+    """A frame of a traceback.
+
+    Attributes:
+        file: The file, or the cell of a notebook.
+        line: The number of the line in it.
+        function: The function, or empty.
+        code: The line, or empty.
+        is_own: Whether the file is outside Python and the installed packages.
+    """
+
+    file: str
+    line: int
+    function: str
+    code: str
+    is_own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedLine:
+    """A line of a log.
+
+    Attributes:
+        number: Its number, from 1.
+        text: Its text.
+    """
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownError:
+    """An error that the catalogue does not have.
+
+    Attributes:
+        form: How it reads.
+        kind: What failed.
+        name: Its class, signal or level.
+        text: Its line in the log.
+        line: The number of that line, from 1.
+        rank: The rank that wrote the line, if it names one.
+        timestamp: When the line was written, if the log contains it.
+        frame: The innermost frame in the user's own code, or else the innermost one; None without a traceback.
+        around: The lines around it.
+    """
+
+    form: ErrorForm
+    kind: ErrorKind
+    name: str
+    text: str
+    line: int
+    rank: int | None
+    timestamp: Timestamp | None
+    frame: TracebackFrame | None
+    around: tuple[NumberedLine, ...]
+
+
+_KINDS: Final = (
+    (ErrorKind.ROCM, re.compile(r"\b(?:hip|rocm|miopen|rccl|amdgpu|hsa_|roc(?:blas|solver|fft))", re.IGNORECASE)),
+    (
+        ErrorKind.NCCL,
+        re.compile(
+            r"nccl|process ?group|c10d|gloo|rendezvous|torch\.distributed|\bDist[A-Z]\w+Error|\bcollective|TCPStore",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        ErrorKind.CUDA,
+        re.compile(
+            r"cuda|cudnn|cublas|cu(?:fft|sparse|solver|rand)|\bnv(?:rtc|ml|link|cc|idia)|\bptx|triton|device-side"
+            r"|\bgpus?\b|\bXid\b",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        ErrorKind.SYSTEM,
+        re.compile(
+            r"^(?:OS|IO|Permission|FileNotFound|FileExists|Connection\w*|BrokenPipe|Timeout|Memory|BlockingIO|"
+            r"ChildProcess|ProcessLookup|NotADirectory|IsADirectory|Interrupted)Error\b|\[?Errno |core dumped"
+            r"|segmentation fault|bus error|\bkilled\b|\baborted\b|terminated\b|illegal instruction"
+            r"|no space left|signal \d|SIG[A-Z]{3,4}\b|cannot allocate memory|too many open files",
+            re.IGNORECASE,
+        ),
+    ),
+)
+KIND_SENTENCES: Final = {
+    ErrorKind.PYTHON: "This is an exception of Python code: the message is about the values at this place.",
+    ErrorKind.CUDA: "This error concerns the GPU: CUDA, one of its libraries, or the driver.",
+    ErrorKind.NCCL: "This error concerns the communication between processes: NCCL, another backend, or the launcher.",
+    ErrorKind.ROCM: "This error concerns AMD's ROCm. The catalogue is about NVIDIA GPUs: its advice does not apply.",
+    ErrorKind.SYSTEM: "This error comes from the operating system: files, network, host memory, or a signal.",
+}
+NEXT_STEPS: Final = {
+    ErrorKind.PYTHON: (
+        Fix("Stop at the error, and examine the values there.", "python -m pdb -c continue train.py"),
+        Fix("If the values come from a worker or a compiled function, first run without them."),
+    ),
+    ErrorKind.CUDA: (
+        Fix(
+            "Run once with synchronous launches, so that the traceback shows the call that failed.",
+            "CUDA_LAUNCH_BLOCKING=1 python train.py",
+        ),
+        Fix(
+            "Read the kernel log of the same minute: an Xid shows a fault below the program.",
+            "sudo dmesg -T | grep -i -e xid -e nvrm",
+        ),
+        Fix("Check driver, GPUs and the environment.", "gpumon doctor"),
+    ),
+    ErrorKind.NCCL: (
+        Fix("Read the logs of all ranks: the earliest error is the cause, and later ones are often its consequences."),
+        Fix(
+            "Run once with the log of NCCL and the checks of torch.distributed.",
+            "export NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL",
+        ),
+    ),
+    ErrorKind.ROCM: (Fix("Search the issues of PyTorch and ROCm for the text of the error."),),
+    ErrorKind.SYSTEM: (
+        Fix(
+            "Read the kernel log of the same minute: it names a process that was killed, and why.",
+            "sudo dmesg -T | tail -n 50",
+        ),
+        Fix("Check free disk space and the limits of the process.", "df -h . /tmp /dev/shm\nulimit -a"),
+    ),
+}
+"""What to do first, by kind."""
+ATTACHMENTS: Final = (
+    Fix("The log from the start of the program to the error, of all ranks, and the command that started it."),
+    Fix("Versions of Python, torch, CUDA and the driver.", "python -m torch.utils.collect_env"),
+    Fix("The checks of this host, without names, addresses, or secrets.", "gpumon doctor --bundle report.txt"),
+)
+"""What a report of an unknown error needs."""
+
+
+def kind_of(text: str) -> ErrorKind:
+    """What failed, from the text of an error."""
+    return next((kind for kind, pattern in _KINDS if pattern.search(text) is not None), ErrorKind.PYTHON)

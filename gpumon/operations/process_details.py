@@ -1,0 +1,155 @@
+"""What /proc shows of one process that a user has opened: its state, folder, threads, device files and environment."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gpumon.collect.cuda_order import CudaOrder
+from gpumon.core.model import Device
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.text import safe_bytes, safe_text
+from gpumon.operations.doctor.redaction import SECRET, is_secret_name, without_secrets
+from gpumon.operations.process_origin import read_environment
+
+_MAX_FILES: Final = 4096
+"""Open files that are searched for device files."""
+_MAX_DEVICE_FILES: Final = 32
+_MAX_VARIABLES: Final = 100
+_PATH_LENGTH: Final = 400
+_RELEVANT: Final = re.compile(
+    r"(?:CUDA|NCCL|NVIDIA|PYTORCH|TORCH|TORCHELASTIC|TRITON|CUDNN|CUBLAS|OMP|MKL|SLURM|UCX|OMPI|GLOO|HF|ACCELERATE|DS|RAY"
+    r"|KUBERNETES|CONDA|GPUMON)_.*|(?:(?:LOCAL_|GROUP_|NODE_|ROLE_)?RANK|(?:LOCAL_|GROUP_|ROLE_)?WORLD_SIZE|MASTER_ADDR"
+    r"|MASTER_PORT|VIRTUAL_ENV|PYTHONPATH|LD_LIBRARY_PATH|LD_PRELOAD)"
+)
+_HIDDEN: Final = Problem(ProblemCode.NO_PERMISSION, "Only its user and root can read this.")
+_GONE: Final = Problem(ProblemCode.PROCESS_NOT_VISIBLE, "The process has ended.")
+
+
+class ProcessDetails(NamedTuple):
+    """What /proc shows of a process now. A field is None for the reason in ``problems``.
+
+    Attributes:
+        state: The letter of its state in /proc/PID/stat, such as ``S``.
+        parent: PID of its parent.
+        threads: Number of threads.
+        wait_channel: The kernel function in which it waits; empty if it does not wait.
+        folder: Its working directory.
+        device_files: The NVIDIA device files that it has open, each once.
+        variables: Names and values of the environment that concern GPUs and jobs; secrets are replaced.
+        environment: The complete environment, which may contain secrets: for computations, never to be shown.
+        problems: Why a field is None, by its name.
+    """
+
+    state: str | None = None
+    parent: int | None = None
+    threads: int | None = None
+    wait_channel: str | None = None
+    folder: str | None = None
+    device_files: tuple[str, ...] | None = None
+    variables: tuple[tuple[str, str], ...] | None = None
+    environment: Mapping[str, str] | None = None
+    problems: Mapping[str, Problem] = {}
+
+
+def read_details(pid: int, start_ticks: int, proc: Path = Path("/proc")) -> ProcessDetails:
+    """Read what /proc shows. The kernel can block meanwhile, so this belongs in a thread.
+
+    Args:
+        pid: The process.
+        start_ticks: Its start time in clock ticks, which distinguishes it from a later process with its PID.
+        proc: Root of the proc file system.
+    """
+    folder = proc / str(pid)
+    try:
+        fields = _stat(folder, start_ticks)
+        problems: dict[str, Problem] = {}
+        environment, problem = read_environment(folder)
+        if problem is not None:
+            problems["variables"] = problem
+        details = ProcessDetails(
+            state=fields[0].decode(),
+            parent=int(fields[1]),
+            threads=int(fields[17]),
+            wait_channel=_wait_channel(folder, problems),
+            folder=_link(folder / "cwd", "folder", problems),
+            device_files=_device_files(folder, problems),
+            variables=None if problem is not None else _relevant(environment),
+            environment=None if problem is not None else environment,
+            problems=problems,
+        )
+        _stat(folder, start_ticks)
+    except (OSError, ValueError, IndexError):
+        return ProcessDetails(problems=dict.fromkeys(ProcessDetails._fields[:-1], _GONE))
+    return details
+
+
+def cuda_numbering(details: ProcessDetails, devices: Sequence[Device]) -> list[tuple[int, Device]]:
+    """The devices that CUDA shows to a process, by the index that they have in it.
+
+    Args:
+        details: The process; its environment selects and orders the devices.
+        devices: All devices of the host in NVML's order.
+    """
+    if details.environment is None:
+        return []
+    numbered = CudaOrder(details.environment).number(devices)
+    return sorted(
+        ((device.cuda_index, device) for device in numbered if device.cuda_index is not None), key=lambda item: item[0]
+    )
+
+
+def _stat(folder: Path, start_ticks: int) -> list[bytes]:
+    """The fields of the file ``stat`` after the name.
+
+    Raises:
+        OSError: The process has ended.
+        ValueError: Another process has its PID.
+    """
+    fields = (folder / "stat").read_bytes().rsplit(b")", 1)[1].split()
+    if int(fields[19]) != start_ticks:
+        raise ValueError("another process")
+    return fields
+
+
+def _wait_channel(folder: Path, problems: dict[str, Problem]) -> str | None:
+    try:
+        channel = safe_bytes((folder / "wchan").read_bytes())
+    except PermissionError:
+        problems["wait_channel"] = _HIDDEN
+        return None
+    return "" if channel == "0" else channel
+
+
+def _link(path: Path, field: str, problems: dict[str, Problem]) -> str | None:
+    try:
+        return safe_text(str(path.readlink()), _PATH_LENGTH)
+    except PermissionError:
+        problems[field] = _HIDDEN
+        return None
+
+
+def _device_files(folder: Path, problems: dict[str, Problem]) -> tuple[str, ...] | None:
+    files = set()
+    try:
+        with os.scandir(folder / "fd") as entries:
+            for _, entry in zip(range(_MAX_FILES), entries, strict=False):
+                try:
+                    target = os.readlink(entry.path)  # noqa: PTH115 - thousands of them
+                except FileNotFoundError:  # closed since then
+                    continue
+                if target.startswith("/dev/nvidia"):
+                    files.add(safe_text(target, _PATH_LENGTH))
+    except PermissionError:
+        problems["device_files"] = _HIDDEN
+        return None
+    return tuple(sorted(files)[:_MAX_DEVICE_FILES])
+
+
+def _relevant(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The variables that concern GPUs and jobs, without secrets."""
+    names = sorted(name for name in environment if _RELEVANT.fullmatch(name))[:_MAX_VARIABLES]
+    return tuple(
+        (name, f"<{SECRET}>" if is_secret_name(name) else without_secrets(environment[name])) for name in names
+    )

@@ -1,0 +1,218 @@
+"""What started a process: scheduler job, container, rank and framework, read once from its environment and cgroups.
+
+The environment is that with which the process was started, and only its user and root can read it. It can contain
+secrets, so it never leaves this process: neither frames nor recordings contain it.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.text import safe_bytes, safe_text
+
+MAX_ENVIRONMENT_BYTES: Final = 256 << 10
+_MAX_CGROUP_BYTES: Final = 16 << 10
+_MAX_COMMAND_BYTES: Final = 4096
+_ID_LENGTH: Final = 12
+"""Characters of a container id that tools show."""
+_TEXT_LENGTH: Final = 80
+_VALUE_LENGTH: Final = 4096
+
+_HIDDEN: Final = Problem(ProblemCode.NO_PERMISSION, "Only its user and root can read the environment of this process.")
+_GONE: Final = Problem(ProblemCode.PROCESS_NOT_VISIBLE, "The process has ended.")
+
+_SLURM_CGROUP: Final = re.compile(r"/job_(\d+)(?:/step_(\w+))?")
+_POD_CGROUP: Final = re.compile(r"kubepods.*?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})", re.IGNORECASE)
+_CONTAINER_CGROUP: Final = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)")
+_RANKS: Final = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+"""Variables of launchers: the first pair that is set counts. Slurm sets its own in every step, also for torchrun."""
+_LOCAL_RANKS: Final = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+_JOB_VARIABLES: Final = (
+    ("slurm", "SLURM_JOB_ID"),
+    ("pbs", "PBS_JOBID"),
+    ("lsf", "LSB_JOBID"),
+    ("sge", "JOB_ID"),
+)
+_FRAMEWORKS: Final = (
+    ("vLLM", re.compile(r"\bvllm\b", re.IGNORECASE)),
+    ("SGLang", re.compile(r"\bsglang\b", re.IGNORECASE)),
+    ("TGI", re.compile(r"\btext-generation-(?:server|launcher|router)\b")),
+    ("Triton server", re.compile(r"\btritonserver\b")),
+    ("Ollama", re.compile(r"\bollama\b")),
+    ("llama.cpp", re.compile(r"\bllama-(?:server|cli|bench)\b")),
+    ("Ray", re.compile(r"\bray::|\braylet\b")),
+    ("Jupyter", re.compile(r"\bipykernel|\bjupyter")),
+    ("DeepSpeed", re.compile(r"\bdeepspeed\b")),
+    ("Accelerate", re.compile(r"\baccelerate\b")),
+    ("torchrun", re.compile(r"\btorchrun\b|torch\.distributed\.(?:run|launch)")),
+)
+"""By the command line."""
+_FRAMEWORK_VARIABLES: Final = (
+    ("Accelerate", "ACCELERATE_MIXED_PRECISION"),
+    ("DeepSpeed", "DS_ACCELERATOR"),
+    ("Ray", "RAY_JOB_ID"),
+    ("Lightning", "PL_GLOBAL_SEED"),
+    ("torchrun", "TORCHELASTIC_RUN_ID"),
+)
+
+
+class ProcessOrigin(NamedTuple):
+    """What started a process. A field is None if it does not apply, or for the reason ``problem``.
+
+    Attributes:
+        parent: PID of its parent.
+        parent_command: The command line of its parent, as safe text.
+        job: Job of a scheduler, such as ``4711`` or ``4711.0`` with the step.
+        scheduler: Which one, such as ``slurm``.
+        pod: Kubernetes pod, as ``namespace/name`` where both are known.
+        container: First characters of the id of its container.
+        rank: Its rank in a distributed job.
+        local_rank: Its rank on this host.
+        world_size: Number of ranks.
+        framework: Launcher or framework, recognized by command line and environment.
+        problem: Why the environment is unknown, or None.
+    """
+
+    parent: int | None = None
+    parent_command: str = ""
+    job: str | None = None
+    scheduler: str | None = None
+    pod: str | None = None
+    container: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    world_size: int | None = None
+    framework: str | None = None
+    problem: Problem | None = None
+
+
+def read_origin(pid: int, start_ticks: int, command: str, proc: Path = Path("/proc")) -> ProcessOrigin:
+    """Read what started a process. The kernel can block while it reads the environment, so this belongs in a thread.
+
+    Args:
+        pid: The process.
+        start_ticks: Its start time in clock ticks, which distinguishes it from a later process with its PID.
+        command: Its command line.
+        proc: Root of the proc file system.
+    """
+    folder = proc / str(pid)
+    try:
+        parent = _parent(folder, start_ticks)
+        variables, problem = read_environment(folder)
+        cgroup = _cgroup(folder)
+        _parent(folder, start_ticks)
+    except (OSError, ValueError, IndexError):
+        return ProcessOrigin(problem=_GONE)
+    scheduler, job = _job(variables, cgroup)
+    rank, world_size = _rank(variables)
+    container = _CONTAINER_CGROUP.search(cgroup)
+    return ProcessOrigin(
+        parent=parent,
+        parent_command=_command(proc / str(parent)),
+        job=job,
+        scheduler=scheduler,
+        pod=_pod(variables, cgroup),
+        container=None if container is None else container[1][:_ID_LENGTH],
+        rank=rank,
+        local_rank=next((rank for name in _LOCAL_RANKS if (rank := _number(variables, name)) is not None), None),
+        world_size=world_size,
+        framework=_framework(variables, command),
+        problem=problem,
+    )
+
+
+def read_environment(folder: Path) -> tuple[Mapping[str, str], Problem | None]:
+    """The environment with which a process was started, made safe, and why it is unknown.
+
+    Args:
+        folder: The folder of the process in /proc.
+    """
+    try:
+        with (folder / "environ").open("rb") as file:
+            raw = file.read(MAX_ENVIRONMENT_BYTES)
+    except PermissionError:
+        return {}, _HIDDEN
+    except OSError:
+        return {}, _GONE
+    pairs = (text.partition("=") for text in os.fsdecode(raw).split("\0"))
+    return {safe_text(name, _TEXT_LENGTH): safe_text(value, _VALUE_LENGTH) for name, sign, value in pairs if sign}, None
+
+
+def _parent(folder: Path, start_ticks: int) -> int:
+    """The PID of the parent.
+
+    Raises:
+        OSError: The process has ended.
+        ValueError: Another process has its PID.
+    """
+    fields = (folder / "stat").read_bytes().rsplit(b")", 1)[1].split()
+    if int(fields[19]) != start_ticks:
+        raise ValueError("another process")
+    return int(fields[1])
+
+
+def _command(folder: Path) -> str:
+    try:
+        with (folder / "cmdline").open("rb") as file:
+            return safe_bytes(file.read(_MAX_COMMAND_BYTES).rstrip(b"\0").replace(b"\0", b" "), _TEXT_LENGTH)
+    except OSError:
+        return ""
+
+
+def _cgroup(folder: Path) -> str:
+    try:
+        with (folder / "cgroup").open("rb") as file:
+            return file.read(_MAX_CGROUP_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _job(variables: Mapping[str, str], cgroup: str) -> tuple[str | None, str | None]:
+    """The scheduler and the job. Slurm names the job in the cgroup too, which every user can read."""
+    match = _SLURM_CGROUP.search(cgroup) if "slurm" in cgroup else None
+    if match is not None:
+        step = match[2]
+        return "slurm", f"{match[1]}.{step}" if step else match[1]
+    for scheduler, name in _JOB_VARIABLES:
+        job = variables.get(name)
+        if job:
+            step = variables.get("SLURM_STEP_ID") if scheduler == "slurm" else None
+            return scheduler, safe_text(f"{job}.{step}" if step else job, _TEXT_LENGTH)
+    return None, None
+
+
+def _pod(variables: Mapping[str, str], cgroup: str) -> str | None:
+    """The pod. Its name is the host name of its containers; other users see its UID alone."""
+    if "KUBERNETES_SERVICE_HOST" in variables and variables.get("HOSTNAME"):
+        name, namespace = variables["HOSTNAME"], variables.get("POD_NAMESPACE") or variables.get("NAMESPACE")
+        return safe_text(f"{namespace}/{name}" if namespace else name, _TEXT_LENGTH)
+    match = _POD_CGROUP.search(cgroup)
+    return None if match is None else match[1].replace("_", "-")
+
+
+def _rank(variables: Mapping[str, str]) -> tuple[int | None, int | None]:
+    for rank_name, size_name in _RANKS:
+        rank, size = _number(variables, rank_name), _number(variables, size_name)
+        if rank is not None and size is not None:
+            return rank, size
+    return None, None
+
+
+def _number(variables: Mapping[str, str], name: str) -> int | None:
+    text = variables.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else None
+
+
+def _framework(variables: Mapping[str, str], command: str) -> str | None:
+    for name, pattern in _FRAMEWORKS:
+        if pattern.search(command):
+            return name
+    return next((name for name, variable in _FRAMEWORK_VARIABLES if variable in variables), None)

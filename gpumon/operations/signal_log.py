@@ -1,0 +1,72 @@
+"""The log of the signals that gpumon has sent or refused: one JSON line each in the user's state folder."""
+
+import json
+import os
+import stat
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Final
+
+from gpumon.core.ownership import root_ownership_problem
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.jobs.results import results_file
+from gpumon.operations.doctor.redaction import without_secrets
+from gpumon.operations.signals import SignalResult
+
+MAX_BYTES: Final = 256 << 10
+"""A larger file is renamed to ``signals.log.1``, which replaces the previous one of that name."""
+_REMEDY: Final = "Set XDG_STATE_HOME to a folder that belongs to you and has space."
+
+
+def signal_log() -> Path:
+    """Path of the file.
+
+    Raises:
+        RuntimeError: The user has no home folder.
+    """
+    return results_file().with_name("signals.log").absolute()
+
+
+def log_signal(result: SignalResult) -> Problem | None:
+    """Append what became of a signal; returns why that is not possible, which does not affect the signal."""
+    target = result.target
+    document = {
+        "time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+        "signal": result.sent.title,
+        "pid": target.pid,
+        "user": target.user,
+        "command": without_secrets(target.command),
+        "sent": not result.refusal,
+        "reason": result.refusal or None,
+    }
+    try:
+        path = signal_log()
+        problem = root_ownership_problem(path)
+        if problem is not None:
+            return Problem(ProblemCode.NOT_WRITTEN, f"The signal was not logged. {problem.reason}", _REMEDY)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _append(path, json.dumps(document, ensure_ascii=False).encode() + b"\n")
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return Problem(ProblemCode.NOT_WRITTEN, f"The signal was not logged: {reason}.", _REMEDY)
+    return None
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Append a line to a file that only its user can read.
+
+    Raises:
+        OSError: It cannot be written, or is not a regular file.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(0, "it is not a regular file")
+        os.fchmod(descriptor, 0o600)
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+    if status.st_size > MAX_BYTES:
+        path.replace(path.with_name(f"{path.name}.1"))

@@ -1,0 +1,328 @@
+"""Sends signals to processes that use a GPU: never to another process than the one that the user saw.
+
+A PID can belong to another process by the time the user has confirmed. Therefore the process is opened first (a pidfd
+stays with its process), then its start time, user and program are compared with those that were shown, and only then
+the signal goes through the pidfd. If the process that was opened were a later one, its start time would differ.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from gpumon.core.model import Process
+from gpumon.core.text import safe_bytes, safe_text
+
+_COMMAND_BYTES: Final = 4096
+_MAX_ANCESTORS: Final = 64
+_BLOCKED_SAMPLES: Final = 5
+_BLOCKED_SAMPLE_SECONDS: Final = 0.05
+"""A process that waits for a disk is in the state D for a moment; one in a driver call that hangs stays there."""
+_ENDED: Final = "ZXx"
+_BLOCKED: Final = "D"
+_INIT_PID: Final = 1
+
+
+class SentSignal(Enum):
+    """The signals that can be sent."""
+
+    INT = signal.SIGINT
+    TERM = signal.SIGTERM
+    KILL = signal.SIGKILL
+
+    @property
+    def title(self) -> str:
+        """Its name, such as ``SIGTERM``."""
+        return self.value.name
+
+
+class SignalTarget(NamedTuple):
+    """A process as it is shown to the user before a signal is sent.
+
+    Attributes:
+        pid: The process.
+        start_ticks: Start time in clock ticks since boot, which with the PID identifies the process.
+        uid: Its effective user ID.
+        user: Its user's name, as shown.
+        command: Its command line, made safe.
+        program: The file that it runs, or "" if that is hidden from this user.
+        started_seconds: Unix time of its start.
+        is_foreign: Whether it belongs to another user, which root has to confirm a second time.
+    """
+
+    pid: int
+    start_ticks: int
+    uid: int
+    user: str
+    command: str
+    program: str
+    started_seconds: float
+    is_foreign: bool
+
+
+class SignalRefusal(NamedTuple):
+    """A process that gets no signal, and why, in a sentence."""
+
+    pid: int
+    reason: str
+
+
+class SignalResult(NamedTuple):
+    """What became of a signal.
+
+    Attributes:
+        target: The process.
+        sent: The signal.
+        refusal: Why it was not sent, in a sentence; empty if it was.
+    """
+
+    target: SignalTarget
+    sent: SentSignal
+    refusal: str = ""
+
+
+class PidfdCalls(Protocol):
+    """The system calls on processes."""
+
+    def open(self, pid: int) -> int:
+        """Open a process.
+
+        Raises:
+            OSError: It does not exist, or cannot be opened.
+        """
+
+    def send(self, descriptor: int, number: int) -> None:
+        """Send a signal to an open process.
+
+        Raises:
+            OSError: It has ended, or the signal is not permitted.
+        """
+
+    def close(self, descriptor: int) -> None:
+        """Close a process."""
+
+
+class KernelPidfds:
+    """The system calls of the kernel."""
+
+    def open(self, pid: int) -> int:
+        """Open a process."""
+        return os.pidfd_open(pid)
+
+    def send(self, descriptor: int, number: int) -> None:
+        """Send a signal to an open process."""
+        signal.pidfd_send_signal(descriptor, number)
+
+    def close(self, descriptor: int) -> None:
+        """Close a process."""
+        os.close(descriptor)
+
+
+class _ProcessStatus(NamedTuple):
+    """What /proc shows of a process now."""
+
+    state: str
+    parent: int
+    start_ticks: int
+    uid: int
+    command: str
+    program: str
+
+
+class SignalSender:
+    """Examines processes, and sends signals to them.
+
+    Args:
+        proc: Root of the proc file system.
+        pidfds: The system calls.
+        own_pid: PID of gpumon.
+        own_uid: Effective user ID of gpumon.
+    """
+
+    def __init__(
+        self,
+        proc: Path = Path("/proc"),
+        pidfds: PidfdCalls | None = None,
+        own_pid: int | None = None,
+        own_uid: int | None = None,
+    ) -> None:
+        self._proc = proc
+        self._pidfds = pidfds or KernelPidfds()
+        self._own_pid = os.getpid() if own_pid is None else own_pid
+        self._own_uid = os.geteuid() if own_uid is None else own_uid
+
+    def examine(self, process: Process, workload_pids: Collection[int] = ()) -> SignalTarget | SignalRefusal:
+        """The process to show to the user, or why it gets no signal.
+
+        Args:
+            process: The process in the newest frame of this host.
+            workload_pids: Processes of workloads that gpumon runs.
+        """
+        refuse = partial(SignalRefusal, process.pid)
+        if process.start_ticks is None:
+            problem = process.problems.get("command")
+            why = "" if problem is None else f" {problem.reason}"
+            return refuse(f"Nothing proves which process PID {process.pid} is.{why}")
+        status = self._status(process.pid)
+        if status is None:
+            return refuse(_has_ended(process.pid))
+        if status.start_ticks != process.start_ticks:
+            return refuse(_is_another(process.pid))
+        reason = self._reason(process.pid, status, process.user or "", workload_pids)
+        if reason:
+            return refuse(reason)
+        return SignalTarget(
+            pid=process.pid,
+            start_ticks=status.start_ticks,
+            uid=status.uid,
+            user=process.user or str(status.uid),
+            command=status.command or process.command or "",
+            program=status.program,
+            started_seconds=_unix_time(status.start_ticks),
+            is_foreign=status.uid != self._own_uid,
+        )
+
+    def send(self, target: SignalTarget, sent: SentSignal, workload_pids: Collection[int] = ()) -> SignalResult:
+        """Send a signal to exactly the process that was shown. May take a quarter of a second.
+
+        Args:
+            target: The process as it was shown.
+            sent: The signal.
+            workload_pids: Processes of workloads that gpumon runs.
+        """
+        result = partial(SignalResult, target, sent)
+        try:
+            descriptor = self._pidfds.open(target.pid)
+        except ProcessLookupError:
+            return result(_has_ended(target.pid))
+        except (OSError, AttributeError) as error:  # a system without pidfd lacks the function
+            reason = getattr(error, "strerror", None) or "no such function"
+            return result(f"PID {target.pid} cannot be opened safely (pidfd_open: {reason}), so nothing was sent.")
+        try:
+            reason = self._reason_now(target, workload_pids)
+            if not reason:
+                self._pidfds.send(descriptor, sent.value)
+            return result(reason)
+        except ProcessLookupError:
+            return result(_has_ended(target.pid))
+        except PermissionError:
+            return result(f"The kernel does not permit this user to signal PID {target.pid}.")
+        except OSError as error:
+            return result(f"The kernel did not send the signal to PID {target.pid}: {error.strerror}.")
+        finally:
+            with suppress(OSError):
+                self._pidfds.close(descriptor)
+
+    def _reason_now(self, target: SignalTarget, workload_pids: Collection[int]) -> str:
+        """Why the open process must not get the signal after all; empty if it may."""
+        status = self._status(target.pid)
+        for _ in range(_BLOCKED_SAMPLES - 1):
+            if status is None or status.state != _BLOCKED:
+                break
+            time.sleep(_BLOCKED_SAMPLE_SECONDS)
+            status = self._status(target.pid)
+        if status is None:
+            return _has_ended(target.pid)
+        is_same_program = status.command == target.command or (status.program and status.program == target.program)
+        if (status.start_ticks, status.uid) != (target.start_ticks, target.uid) or not is_same_program:
+            return _is_another(target.pid)
+        if status.state == _BLOCKED:
+            return (
+                f"PID {target.pid} is blocked in an uninterruptible system call, usually in the driver: no signal can "
+                "end it before that call returns."
+            )
+        return self._reason(target.pid, status, target.user, workload_pids)
+
+    def _reason(self, pid: int, status: _ProcessStatus, user: str, workload_pids: Collection[int]) -> str:
+        """Why a process gets no signal, whenever it is asked; empty if it may."""
+        if pid <= _INIT_PID:
+            return f"PID {pid} is the first process of this system or container: ending it would end everything."
+        if status.state in _ENDED:
+            return (
+                f"PID {pid} is a zombie: it has ended already, and a signal has no effect. It disappears when its "
+                f"parent, PID {status.parent}, collects it or ends."
+            )
+        relation = self._relation(pid, workload_pids)
+        if not relation and self._own_uid not in {0, status.uid}:
+            owner = safe_text(user, 40) or f"UID {status.uid}"
+            return f"PID {pid} belongs to {owner}: only that user and root may signal it."
+        return relation
+
+    def _relation(self, pid: int, workload_pids: Collection[int]) -> str:
+        """Why a process that is related to this gpumon gets no signal; empty for any other process."""
+        if pid == self._own_pid:
+            return f"PID {pid} is this gpumon: q quits it."
+        if pid in self._ancestors(self._own_pid):
+            return f"PID {pid} started this gpumon, which would end with it."
+        ancestors = self._ancestors(pid)
+        if self._own_pid in ancestors or not set(workload_pids).isdisjoint((pid, *ancestors)):
+            return f"PID {pid} belongs to this gpumon: X stops a workload that runs here."
+        return ""
+
+    def _ancestors(self, pid: int) -> list[int]:
+        """The parent of a process, its parent, and so on."""
+        ancestors: list[int] = []
+        while len(ancestors) < _MAX_ANCESTORS:
+            try:
+                pid = int(self._stat(pid)[1])
+            except (OSError, ValueError, IndexError):
+                break
+            if pid <= 0 or pid in ancestors:
+                break
+            ancestors.append(pid)
+        return ancestors
+
+    def _status(self, pid: int) -> _ProcessStatus | None:
+        """The process that has the PID now; None if there is none, or if it ends while it is read."""
+        folder = self._proc / str(pid)
+        try:
+            before = self._stat(pid)
+            uid = int((folder / "status").read_bytes().partition(b"\nUid:")[2].split()[1])
+            command, program = _command(folder), _program(folder)
+            after = self._stat(pid)
+            if before[19] != after[19]:
+                return None
+            return _ProcessStatus(after[0].decode(), int(after[1]), int(after[19]), uid, command, program)
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def _stat(self, pid: int) -> list[bytes]:
+        """The fields of /proc/PID/stat after the name.
+
+        Raises:
+            OSError: There is no such process.
+            IndexError: The file is empty.
+        """
+        return (self._proc / str(pid) / "stat").read_bytes().rsplit(b")", 1)[1].split()
+
+
+def _command(folder: Path) -> str:
+    """The command line; of a process without one its name, as in the list of processes."""
+    with (folder / "cmdline").open("rb") as file:
+        command = safe_bytes(file.read(_COMMAND_BYTES).rstrip(b"\0").replace(b"\0", b" "))
+    return command or f"[{safe_bytes((folder / 'comm').read_bytes().rstrip())}]"
+
+
+def _program(folder: Path) -> str:
+    try:
+        return str((folder / "exe").readlink())
+    except OSError:  # hidden from other users
+        return ""
+
+
+def _has_ended(pid: int) -> str:
+    return f"PID {pid} has ended."
+
+
+def _is_another(pid: int) -> str:
+    return f"PID {pid} is no longer the process that was shown, so nothing was sent."
+
+
+def _unix_time(start_ticks: int) -> float:
+    """The Unix time of a start time after boot."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + start_ticks / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,352 @@
+"""The device table of the overview: bars for utilization and memory, a history, and the owner of each GPU."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from gpumon.core.model import Device, DeviceState
+from gpumon.core.store import BUCKET_SECONDS
+from gpumon.core.units import MISSING, age_text, number_text
+from gpumon.present.device_table import (
+    DeviceRow,
+    device_position,
+    index_cell,
+    memory_clock_cell,
+    name_cell,
+    notable_state,
+    owner_spans,
+    pcie_cell,
+    percent_cell,
+    performance_state_cell,
+    shares_memory,
+    state_span,
+    temperature_cell,
+    value_or_mark,
+    value_role,
+)
+from gpumon.present.metric_style import load_role, memory_role
+from gpumon.present.paint.bar import fine_bar
+from gpumon.present.paint.line import Line, Role, Span, clipped, line, merged, width_of
+from gpumon.present.paint.sparkline import BLOCKS, sparkline
+from gpumon.present.paint.table import GAP, Align, Column, PlacedColumn, Quantity, cell_spans, table_width
+
+ALERTS_HINT: Final = "→ 6 shows what to do"
+"""Where the alerts screen is, which says what to do about a GPU that does not respond."""
+_PERCENT_CELLS: Final = 5
+_MEMORY_CELLS: Final = 9
+_GIB: Final = 1 << 30
+_MIN_DECIMAL_GIB: Final = 9.95
+_HIGH_POWER_SHARE: Final = 0.98
+_IDENTITY: Final = frozenset({"gpu", "name"})
+"""Columns that a device keeps when it does not respond."""
+_AFTER_STATE: Final = frozenset({"util-history", "memory-history"})
+"""Columns up to which the state of a device that does not respond extends."""
+_MIN_STATE_WIDTH: Final = 104
+"""Narrower tables have no column for the state: the owner makes room for a state that a user must see."""
+
+
+def overview_columns(devices: Sequence[Device], width: int) -> Sequence[Column[DeviceRow]]:
+    """All columns of the device table, for the devices and the width of the table.
+
+    The name is a default column where the models differ. A table that is too narrow for the state shows a state that
+    matters with the owner.
+    """
+    is_mixed = len({device.name for device in devices}) > 1
+    return _columns(is_mixed=is_mixed, has_state=width >= _MIN_STATE_WIDTH)
+
+
+@lru_cache(maxsize=4)
+def _columns(*, is_mixed: bool, has_state: bool) -> Sequence[Column[DeviceRow]]:
+    """The columns, the same object for every frame."""
+    columns = []
+    for column in OVERVIEW_COLUMNS:
+        if column.id == "name":
+            columns.append(replace(column, is_optional=not is_mixed))
+        elif column.id == "owner" and not has_state:
+            columns.append(replace(column, cell=_state_or_owner))
+        else:
+            columns.append(column)
+    return tuple(columns)
+
+
+def overview_line(columns: Sequence[PlacedColumn[DeviceRow]], row: DeviceRow) -> Line:
+    """A device in its columns. A device that does not respond has its state across them, then its history."""
+    if row.device.state is DeviceState.OK:
+        return _cells(columns, row)
+    ids = [item.column.id for item in columns]
+    first = next((index for index, name in enumerate(ids) if name not in _IDENTITY), len(ids))
+    last = next((index for index, name in enumerate(ids) if name in _AFTER_STATE and index > first), len(ids))
+    room = table_width(columns[first:last])
+    text = clipped(_state_sentence(row, room), max(0, room))
+    state = Span(text + " " * (room + GAP - width_of(text)), Role.ERROR)
+    return merged([*_cells(columns[:first], row), state, *_cells(columns[last:], row)])
+
+
+def _cells(columns: Sequence[PlacedColumn[DeviceRow]], row: DeviceRow) -> Line:
+    return merged([span for item in columns for span in cell_spans(item, row)])
+
+
+def _state_sentence(row: DeviceRow, width: int) -> str:
+    """The state, its reason where there is room for it, and where to look."""
+    problem = row.device.problems.get("state")
+    reason = "" if problem is None else f": {problem.reason.rstrip('.')}"
+    sentence = f"{state_span(row).text}{reason} {ALERTS_HINT}"
+    return sentence if width_of(sentence) <= width else f"{state_span(row).text} {ALERTS_HINT}"
+
+
+def _utilization(row: DeviceRow, width: int) -> Line:
+    metric = "utilization_gpu_percent"
+    percent = row.device.get(metric)
+    text = value_or_mark(row, metric, lambda value: f"{value:.0f}%")
+    return _bar_and_text(row, metric, percent, Span(f"{text:>{_PERCENT_CELLS}}", value_role(row, metric)), width)
+
+
+def _memory(row: DeviceRow, width: int) -> Line:
+    device, metric = row.device, "memory_used_bytes"
+    used, total = device.get(metric), device.get("memory_total_bytes")
+    percent = None if used is None or not total else 100 * used / total
+    role = memory_role(device)
+    text = value_or_mark(row, metric, memory_text)
+    if total is not None:
+        text = f"{'~' if shares_memory(device) else ''}{text}/{memory_text(total)}G"
+    if role is Role.PLAIN:
+        role = value_role(row, metric)
+    else:
+        text = f"!{text}"
+    return _bar_and_text(row, metric, percent, Span(f" {text:>{_MEMORY_CELLS}}", role), width)
+
+
+def memory_text(value: float | None) -> str:
+    """GiB without the unit, with a decimal where the number is small."""
+    if value is None:
+        return MISSING
+    gibibytes = value / _GIB
+    return f"{gibibytes:.0f}" if gibibytes >= _MIN_DECIMAL_GIB or not gibibytes else f"{gibibytes:.1f}"
+
+
+def _bar_and_text(row: DeviceRow, metric: str, percent: float | None, text: Span, width: int) -> Line:
+    """A bar and its value; a value that is missing has no bar, since an empty bar is a zero."""
+    cells = max(0, width - width_of(text.text))
+    if percent is None:
+        return line(" " * cells, text)
+    is_old = value_role(row, metric) is Role.DIM
+    return line(*fine_bar(percent / 100, cells, Role.DIM if is_old else load_role(percent)), text)
+
+
+def _power(row: DeviceRow, _: int) -> Line:
+    """A block as high as the share of the limit, then the power; marked at the limit."""
+    power, limit = row.device.get("power_watts"), row.device.get("power_limit_watts")
+    role = value_role(row, "power_watts")
+    text = value_or_mark(row, "power_watts", lambda value: f"{number_text(value)}W")
+    if power is None or not limit:
+        return line(Span(f"{text:>6}", role))
+    share = min(1.0, power / limit)
+    glyph = BLOCKS[min(len(BLOCKS) - 1, int(share * len(BLOCKS)))]
+    mark = "!" if share >= _HIGH_POWER_SHARE else " "
+    return line(Span(glyph, Role.POWER if role is Role.PLAIN else role), Span(f"{mark}{text:>4}", role))
+
+
+def _clock(row: DeviceRow, _: int) -> Span:
+    metric = "clock_sm_hertz"
+    return Span(value_or_mark(row, metric, lambda value: f"{value / 1e6:.0f}"), value_role(row, metric))
+
+
+def _state(row: DeviceRow, _: int) -> Span:
+    return state_span(row)
+
+
+def _history(row: DeviceRow, width: int) -> Span:
+    return Span(sparkline(row.history("utilization_gpu_percent", width), 100, row.marks(width)), Role.GPU_HISTORY)
+
+
+def _memory_history(row: DeviceRow, width: int) -> Span:
+    total = row.device.get("memory_total_bytes")
+    return Span(sparkline(row.history("memory_used_bytes", width), total, row.marks(width)), Role.MEMORY_HISTORY)
+
+
+def history_heading(width: int) -> str:
+    """The time range of a history."""
+    return f"Last {age_text(width * BUCKET_SECONDS)}"
+
+
+def _memory_history_heading(width: int) -> str:
+    return f"Memory {age_text(width * BUCKET_SECONDS)}"
+
+
+def _sort_owner(row: DeviceRow) -> str:
+    """Free GPUs first, then by user and program."""
+    return "" if row.owner.is_free else f"{row.owner.user} {row.owner.program}"
+
+
+def _owner(row: DeviceRow, width: int) -> Line:
+    return owner_spans(row.owner, row.user_width, width)
+
+
+def _state_or_owner(row: DeviceRow, width: int) -> Line:
+    """In a table without a column for the state, the user and the program make room for a state that matters."""
+    state = notable_state(row)
+    if state is None or row.device.state is not DeviceState.OK:
+        return _owner(row, width)
+    return line(state, "  ", *owner_spans(row.owner, 0))
+
+
+def _reading(metric: str, scale: float = 1.0) -> Callable[[DeviceRow], float | None]:
+    """The value of a metric, divided by the scale of the unit in the heading."""
+
+    def value(row: DeviceRow) -> float | None:
+        number = row.device.get(metric)
+        return None if number is None else number / scale
+
+    return value
+
+
+def _sort_state(row: DeviceRow) -> str:
+    """Errors first, then warnings, then the others by their text."""
+    text, role = state_span(row)
+    return f"{_STATE_ORDER.get(role, 2)}{text}"
+
+
+_STATE_ORDER: Final = {Role.ERROR: 0, Role.WARNING: 1}
+
+OVERVIEW_COLUMNS: Final[tuple[Column[DeviceRow], ...]] = (
+    Column("GPU", 3, index_cell, rank=0, align=Align.LEFT, id="gpu", sort_key=lambda row: device_position(row.device)),
+    Column(
+        "Name",
+        12,
+        name_cell,
+        rank=5,
+        align=Align.LEFT,
+        id="name",
+        sort_key=lambda row: row.device.name,
+        text=lambda row: row.device.name or "",
+        is_optional=True,
+    ),
+    Column(
+        "Util",
+        9,
+        _utilization,
+        rank=0,
+        align=Align.LEFT,
+        stretches=True,
+        max_width=26,
+        id="util",
+        sort_key=_reading("utilization_gpu_percent"),
+        descending_first=True,
+    ),
+    Column(
+        "Memory",
+        15,
+        _memory,
+        rank=1,
+        align=Align.LEFT,
+        stretches=True,
+        max_width=32,
+        id="memory",
+        sort_key=_reading("memory_used_bytes"),
+        descending_first=True,
+        quantity=Quantity.BYTES,
+    ),
+    Column(
+        "Temp",
+        4,
+        temperature_cell,
+        rank=2,
+        id="temperature",
+        sort_key=_reading("temperature_celsius"),
+        descending_first=True,
+    ),
+    Column(
+        "Power",
+        6,
+        _power,
+        rank=2,
+        align=Align.LEFT,
+        id="power",
+        sort_key=_reading("power_watts"),
+        descending_first=True,
+    ),
+    Column(
+        "MHz",
+        4,
+        _clock,
+        rank=6,
+        min_table_width=90,
+        id="sm-clock",
+        sort_key=_reading("clock_sm_hertz", 1e6),
+        descending_first=True,
+    ),
+    Column(
+        "State",
+        11,
+        _state,
+        rank=3,
+        align=Align.LEFT,
+        min_table_width=_MIN_STATE_WIDTH,
+        id="state",
+        sort_key=_sort_state,
+    ),
+    Column(
+        "MemCtl",
+        6,
+        percent_cell("utilization_memory_percent"),
+        rank=8,
+        min_table_width=190,
+        id="memory-controller",
+        sort_key=_reading("utilization_memory_percent"),
+        descending_first=True,
+    ),
+    Column(
+        "MemMHz",
+        6,
+        memory_clock_cell,
+        rank=10,
+        id="memory-clock",
+        sort_key=_reading("clock_memory_hertz", 1e6),
+        descending_first=True,
+        is_optional=True,
+    ),
+    Column(
+        "Perf",
+        4,
+        performance_state_cell,
+        rank=9,
+        id="performance-state",
+        sort_key=_reading("performance_state"),
+        is_optional=True,
+    ),
+    Column("PCIe", 5, pcie_cell, rank=9, min_table_width=140, id="pcie", sort_key=_reading("pcie_generation")),
+    Column(
+        history_heading,
+        8,
+        _history,
+        rank=5,
+        align=Align.LEFT,
+        stretches=True,
+        id="util-history",
+        text=lambda _: "",
+    ),
+    Column(
+        _memory_history_heading,
+        8,
+        _memory_history,
+        rank=5,
+        align=Align.LEFT,
+        stretches=True,
+        id="memory-history",
+        text=lambda _: "",
+        is_optional=True,
+    ),
+    Column(
+        "Owner",
+        15,
+        _owner,
+        rank=3,
+        align=Align.LEFT,
+        stretches=True,
+        max_width=28,
+        id="owner",
+        sort_key=_sort_owner,
+    ),
+)
+"""Columns of the overview, those that fit."""

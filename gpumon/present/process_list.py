@@ -1,0 +1,349 @@
+"""The processes of all GPUs in one table, with what started them, since when they are idle, and groups with sums."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Final, NamedTuple
+
+from gpumon.core.model import Frame, Process
+from gpumon.core.store import Store
+from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text
+from gpumon.operations.process_origin import ProcessOrigin
+from gpumon.present.device_owner import MIN_IDLE_SECONDS
+from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line
+from gpumon.present.paint.table import Align, Column, PlacedColumn, Quantity, row_line, table_width
+from gpumon.present.process_table import ProcessRow, process_columns, process_key, process_rows, unread_line
+from gpumon.session.process_registry import Identity, ProcessesState, identity_of
+from gpumon.session.view_state import ViewState
+
+_LONG_IDLE_SECONDS: Final = 600.0
+_MIN_LABEL: Final = 24
+_MARK: Final = "*"
+_NO_ORIGIN: Final = ProcessOrigin()
+
+
+class Grouping(Enum):
+    """By what rows are grouped."""
+
+    NONE = "no groups"
+    PARENT = "by parent"
+    USER = "by user"
+    JOB = "by job"
+
+
+class GroupSums(NamedTuple):
+    """The row above a group.
+
+    Attributes:
+        label: What its processes have in common.
+        processes: Its processes; one that uses several GPUs counts once.
+        memory_bytes: Sum of their device memory.
+    """
+
+    label: str
+    processes: tuple[Process, ...]
+    memory_bytes: int
+
+
+class ListedProcess(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        base: The process on a device, unattributed memory, or a list that cannot be read.
+        origin: What started the process.
+        idle_seconds: For how long it has run no kernels, None if it runs some or if that is unknown.
+        is_marked: Whether the user has marked the process.
+        group: The sums of a group; ``base`` is then that of its first process.
+        is_member: Whether the row stands below the row of its group.
+    """
+
+    base: ProcessRow
+    origin: ProcessOrigin = _NO_ORIGIN
+    idle_seconds: float | None = None
+    is_marked: bool = False
+    group: GroupSums | None = None
+    is_member: bool = False
+
+
+def listed_processes(state: ViewState, marked: Collection[Identity] = ()) -> list[ListedProcess]:
+    """Every row in its natural order: by device, the largest process first.
+
+    Args:
+        state: The moment.
+        marked: Processes that the user has marked.
+    """
+    rows = []
+    frame = state.frame
+    for base in process_rows(frame, state.probes.probes):
+        process = base.process
+        if process is None:
+            rows.append(ListedProcess(base))
+            continue
+        origin = state.processes.origins.get(identity_of(process), _NO_ORIGIN)
+        idle = _idle_seconds(base.device.key, process, frame, state.store, state.processes)
+        rows.append(ListedProcess(base, origin, idle, identity_of(process) in marked))
+    return rows
+
+
+def _idle_seconds(
+    device_key: str, process: Process, frame: Frame, store: Store, processes: ProcessesState
+) -> float | None:
+    """For how long a process has run no kernels: by its own samples, or because its device is idle."""
+    history = processes.histories.get((*identity_of(process), device_key))
+    since = None if history is None else history.idle_since
+    if process.sm_percent:
+        return None
+    device_since = store.idle_since(device_key)
+    known = [moment for moment in (since, device_since and device_since.seconds) if moment is not None]
+    return max(0.0, frame.monotonic_seconds - min(known)) if known else None
+
+
+def listed_key(row: ListedProcess) -> str:
+    """Identifies a row over time."""
+    return process_key(row.base) if row.group is None else f"group/{row.group.label}"
+
+
+def listed_line(columns: Sequence[PlacedColumn[ListedProcess]], row: ListedProcess) -> Line:
+    """A row in its columns, or the sums of a group across all of them."""
+    if row.group is None:
+        if row.base.unread is not None:
+            return unread_line(row.base, table_width(columns))
+        return row_line(columns, row)
+    group = row.group
+    cpu = _sum(process.cpu_percent for process in group.processes)
+    memory = _sum(process.host_memory_bytes for process in group.processes)
+    sums = (
+        f"  {counted(len(group.processes), 'process')}  GPU memory {bytes_text(group.memory_bytes)}  "
+        f"CPU {number_text(cpu)} %  host memory {bytes_text(memory)}"
+    )
+    width = table_width(columns)
+    label = clipped(f"▾ {group.label}", max(_MIN_LABEL, width - len(sums)))
+    return cut(line(Span(label, Role.ACCENT), sums), width)
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """The sum; None if no value is known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def processes_of(row: ListedProcess | None) -> tuple[Process, ...]:
+    """The process of a row, or all processes of a group."""
+    if row is None:
+        return ()
+    if row.group is not None:
+        return row.group.processes
+    return () if row.base.process is None else (row.base.process,)
+
+
+def grouped(rows: Sequence[ListedProcess], grouping: Grouping) -> Sequence[ListedProcess]:
+    """The rows by group, each below a row of sums; groups are in the order of their first rows.
+
+    Rows without a process come last, in no group.
+    """
+    if grouping is Grouping.NONE:
+        return rows
+    label_of = _LABELS[grouping]
+    groups: dict[str, list[ListedProcess]] = {}
+    rest = []
+    for row in rows:
+        if row.base.process is None:
+            rest.append(row)
+        else:
+            groups.setdefault(label_of(row), []).append(row)
+    result: list[ListedProcess] = []
+    for label, members in groups.items():
+        processes = {row.base.process.pid: row.base.process for row in members if row.base.process is not None}
+        memory = sum(row.base.process.memory_bytes or 0 for row in members if row.base.process is not None)
+        sums = GroupSums(label, tuple(processes.values()), memory)
+        result.append(ListedProcess(members[0].base, group=sums))
+        result += [row._replace(is_member=True) for row in members]
+    return result + rest
+
+
+def _parent_label(row: ListedProcess) -> str:
+    origin = row.origin
+    if origin.parent is None:
+        return "parent unknown"
+    return f"PID {origin.parent}  {origin.parent_command}".rstrip()
+
+
+def _user_label(row: ListedProcess) -> str:
+    return (row.base.process.user if row.base.process is not None else None) or "user unknown"
+
+
+def _job_label(row: ListedProcess) -> str:
+    job = _job_text(row)
+    return "no job" if job == MISSING else f"{row.origin.scheduler or 'pod'} {job}"
+
+
+_LABELS: Final[Mapping[Grouping, Callable[[ListedProcess], str]]] = {
+    Grouping.PARENT: _parent_label,
+    Grouping.USER: _user_label,
+    Grouping.JOB: _job_label,
+}
+
+
+def processes_title(rows: Sequence[ListedProcess], grouping: Grouping, marked: int) -> tuple[str, str]:
+    """The title of the screen, and details for its right side."""
+    processes = {row.base.process.pid: row.base.process for row in rows if row.base.process is not None}
+    devices = {row.base.device.key for row in rows if row.base.process is not None}
+    users = {process.user for process in processes.values() if process.user}
+    title = f"{counted(len(processes), 'process')} on {counted(len(devices), 'GPU')}"
+    details = [f"{marked} marked"] if marked else []
+    details += [grouping.value] if grouping is not Grouping.NONE else []
+    details += [counted(len(users), "user")] if users else []
+    return title, "  ".join(details)
+
+
+# Columns
+
+
+def _idle(row: ListedProcess, _: int) -> Span:
+    idle = row.idle_seconds
+    if row.base.process is None or idle is None or idle < MIN_IDLE_SECONDS:
+        return Span("")
+    return Span(duration_text(idle), Role.WARNING if idle >= _LONG_IDLE_SECONDS else Role.PLAIN)
+
+
+def _job_text(row: ListedProcess) -> str:
+    return row.origin.job or row.origin.pod or MISSING
+
+
+def _job(row: ListedProcess, _: int) -> Span:
+    return _dim_if_missing(_job_text(row))
+
+
+def _rank_text(row: ListedProcess) -> str:
+    origin = row.origin
+    return MISSING if origin.rank is None else f"{origin.rank}/{origin.world_size}"
+
+
+def _rank(row: ListedProcess, _: int) -> Span:
+    return _dim_if_missing(_rank_text(row))
+
+
+def _container(row: ListedProcess, _: int) -> Span:
+    return _dim_if_missing(row.origin.container or MISSING)
+
+
+def _framework(row: ListedProcess, _: int) -> Span:
+    return _dim_if_missing(row.origin.framework or MISSING)
+
+
+def _dim_if_missing(text: str) -> Span:
+    return Span(text, Role.DIM if text == MISSING else Role.PLAIN)
+
+
+def _pid(row: ListedProcess, _: int) -> Span:
+    pid = MISSING if row.base.process is None else str(row.base.process.pid)
+    return Span(f"{_MARK}{pid}", Role.ACCENT) if row.is_marked else Span(pid)
+
+
+_ORIGIN_COLUMNS: Final[tuple[Column[ListedProcess], ...]] = (
+    Column(
+        "Idle",
+        6,
+        _idle,
+        rank=4,
+        min_table_width=86,
+        id="idle",
+        sort_key=lambda row: row.idle_seconds,
+        text=lambda _: "",
+        descending_first=True,
+        quantity=Quantity.SECONDS,
+    ),
+    Column(
+        "Job",
+        11,
+        _job,
+        rank=4,
+        align=Align.LEFT,
+        min_table_width=100,
+        id="job",
+        sort_key=lambda row: row.origin.job or row.origin.pod,
+        text=lambda row: f"{row.origin.job or ''} {row.origin.pod or ''}",
+        aliases=("pod", "slurm"),
+    ),
+    Column(
+        "Rank",
+        7,
+        _rank,
+        rank=5,
+        align=Align.LEFT,
+        min_table_width=110,
+        id="rank",
+        sort_key=lambda row: row.origin.rank,
+        text=_rank_text,
+    ),
+    Column(
+        "Framework",
+        10,
+        _framework,
+        rank=6,
+        align=Align.LEFT,
+        min_table_width=140,
+        id="framework",
+        sort_key=lambda row: row.origin.framework,
+        text=lambda row: row.origin.framework or "",
+    ),
+    Column(
+        "Container",
+        12,
+        _container,
+        rank=7,
+        align=Align.LEFT,
+        min_table_width=160,
+        id="container",
+        sort_key=lambda row: row.origin.container,
+        text=lambda row: row.origin.container or "",
+    ),
+)
+"""What stands between the columns that the overview has too and the command."""
+
+
+def _listed(column: Column[ProcessRow]) -> Column[ListedProcess]:
+    """A column of the overview's table for the rows of this one."""
+    text_of = column.text or column.text_of
+
+    def cell(row: ListedProcess, width: int) -> Span | Line:
+        return column.cell(row.base, width)
+
+    def sort_key(row: ListedProcess) -> float | str | None:
+        return None if column.sort_key is None else column.sort_key(row.base)
+
+    return Column(
+        column.heading,
+        column.width,
+        cell,
+        rank=column.rank,
+        align=column.align,
+        stretches=column.stretches,
+        min_table_width=column.min_table_width,
+        id=column.id,
+        sort_key=None if column.sort_key is None else sort_key,
+        descending_first=column.descending_first,
+        quantity=column.quantity,
+        text=lambda row: text_of(row.base),
+        aliases=column.aliases,
+        is_optional=column.is_optional,
+    )
+
+
+def listed_columns(rows: Sequence[ListedProcess]) -> tuple[Column[ListedProcess], ...]:
+    """All columns of the table; PyTorch's memory and what started a process are default columns if a row has them."""
+    has_torch = any(row.base.torch is not None for row in rows)
+    *first, command = (_listed(column) for column in process_columns(has_torch=has_torch))
+    with_mark = [_marked(column) if column.id == "pid" else column for column in first]
+    origins = [
+        column
+        if column.id == "idle" or any(column.sort_key(row) is not None for row in rows if column.sort_key is not None)
+        else replace(column, is_optional=True)
+        for column in _ORIGIN_COLUMNS
+    ]
+    return (*with_mark, *origins, command)
+
+
+def _marked(column: Column[ListedProcess]) -> Column[ListedProcess]:
+    """The column of PIDs, with room for a mark."""
+    return Column("PID", 8, _pid, rank=0, id="pid", sort_key=column.sort_key, text=column.text)

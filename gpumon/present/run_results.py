@@ -1,0 +1,135 @@
+"""The result of a run: its verdict, a table of its metrics with their limits and changes, and its timings."""
+
+from collections.abc import Mapping
+from textwrap import wrap
+from typing import Any, Final, NamedTuple
+
+from gpumon.core.units import MISSING, short_time_text
+from gpumon.operations.workload import MetricChange, WorkloadRun
+from gpumon.present.paint.line import Line, Role, Span, line, plain, section_heading, width_of
+from gpumon.present.paint.table import Align, Column, fit_columns, headings, row_line
+from gpumon.present.workload_text import change_text, label_text, measurement_text, share_of_limit, share_text
+from gpumon.present.workloads import outcome_text, state_span
+
+_STATE_WIDTH: Final = 9
+_MIN_TEXT: Final = 20
+
+
+class ResultRow(NamedTuple):
+    """A metric of a result, and its change since the last comparable run."""
+
+    metric: Mapping[str, Any]
+    change: MetricChange | None
+
+
+def result_lines(run: WorkloadRun, width: int) -> list[Line]:
+    """The verdict, the reason and every metric; nothing before the end."""
+    if not run.ended:
+        return []
+    state = state_span(run)
+    head_width = width - max(_STATE_WIDTH, len(state.text)) - 3
+    if run.state.result is None and width_of(outcome_text(run)) <= head_width:
+        return []  # the head shows all of it: why the workload is not supported here
+    first, *following = wrap(outcome_text(run), max(_MIN_TEXT, width - len(state.text) - 4)) or [""]
+    lines = [section_heading("Result", width), line(Span(f" {state.text}  ", state.role), first)]
+    lines += [line(" " * (len(state.text) + 3) + text) for text in following]
+    if run.problem is not None:
+        texts = wrap(str(run.problem), max(_MIN_TEXT, width - 4))
+        lines += [line(Span(f" ! {text}", Role.WARNING)) for text in texts]
+    result = run.state.result
+    if result is None or not result.measurements:
+        return lines
+    changes = {change.name: change for change in run.changes}
+    columns = fit_columns(RESULT_COLUMNS, width - 2)
+    lines += [(), line(Span(" " + plain(headings(columns)), Role.ACCENT))]
+    lines += [
+        line(" ", *row_line(columns, ResultRow(metric, changes.get(metric["name"])))) for metric in result.measurements
+    ]
+    if run.changes:
+        note = " Change: since the last run with these parameters on this device."
+        lines.append(line(Span(note, Role.DIM)))
+    return lines
+
+
+def _name(row: ResultRow, _: int) -> Span:
+    return Span(label_text(row.metric["name"]))
+
+
+def _value(row: ResultRow, _: int) -> Span:
+    return Span(measurement_text(row.metric["value"], row.metric["unit"]))
+
+
+def _limit(row: ResultRow, _: int) -> Span:
+    limit = row.metric.get("limit")
+    return Span("" if limit is None else measurement_text(limit, row.metric["unit"]))
+
+
+def _share(row: ResultRow, _: int) -> Span:
+    share = share_of_limit(row.metric)
+    return Span("" if share is None else share_text(share))
+
+
+def _repetitions(row: ResultRow, _: int) -> Span:
+    return Span(str(row.metric["repetitions"]))
+
+
+def _change(row: ResultRow, _: int) -> Span:
+    return Span("" if row.change is None else change_text(row.change.share))
+
+
+def _source(row: ResultRow, _: int) -> Span:
+    return Span(str(row.metric.get("limit_source") or ""), Role.DIM)
+
+
+RESULT_COLUMNS: Final[tuple[Column[ResultRow], ...]] = (
+    Column("Metric", 24, _name, rank=0, align=Align.LEFT),
+    Column("Value", 15, _value, rank=0),
+    Column("Limit", 15, _limit, rank=2),
+    Column("Of limit", 8, _share, rank=1),
+    Column("Repeats", 7, _repetitions, rank=4),
+    Column("Change", 8, _change, rank=3),
+    Column("Source of the limit", 26, _source, rank=5, align=Align.LEFT, stretches=True),
+)
+
+
+class TimingRow(NamedTuple):
+    """A timed call: when the call had returned, and when the device had finished the work, in seconds."""
+
+    name: str
+    host_seconds: float
+    device_seconds: float
+
+
+def timing_lines(timings: Mapping[str, tuple[float, float]], width: int) -> list[Line]:
+    """How much faster the work looks when only the call is timed, without a synchronization."""
+    if not timings:
+        return []
+    columns = fit_columns(TIMING_COLUMNS, width - 2)
+    rows = [TimingRow(name, *seconds) for name, seconds in timings.items()]
+    return [section_heading(plain(headings(columns)), width), *(line(" ", *row_line(columns, row)) for row in rows)]
+
+
+def _timed(row: TimingRow, _: int) -> Span:
+    return Span(row.name)
+
+
+def _returned(row: TimingRow, _: int) -> Span:
+    return Span(short_time_text(row.host_seconds))
+
+
+def _finished(row: TimingRow, _: int) -> Span:
+    return Span(short_time_text(row.device_seconds))
+
+
+def _speedup(row: TimingRow, _: int) -> Span:
+    if row.host_seconds <= 0:
+        return Span(MISSING)
+    return Span(f"{row.device_seconds / row.host_seconds:.3g} x")
+
+
+TIMING_COLUMNS: Final[tuple[Column[TimingRow], ...]] = (
+    Column("Timed", 26, _timed, rank=0, align=Align.LEFT),
+    Column("Call returned", 14, _returned, rank=1),
+    Column("Device done", 12, _finished, rank=1),
+    Column("Looks faster by", 15, _speedup, rank=2),
+)

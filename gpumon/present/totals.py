@@ -1,0 +1,223 @@
+"""The lines above the device table: sums over all GPUs and the load of the host as bars, and which GPUs are free."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from gpumon.core.model import Device, Frame, Host, short_product_name
+from gpumon.core.units import MISSING, counted, number_text
+from gpumon.diagnosis.alerts import ranges_text
+from gpumon.present.device_table import DeviceRow
+from gpumon.present.metric_style import load_role, temperature_role
+from gpumon.present.overview_table import memory_text
+from gpumon.present.paint.bar import fine_bar
+from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, plain, width_of
+from gpumon.session.view_state import ViewState
+
+_GAP: Final = 3
+_MIN_BAR: Final = 5
+_MAX_BAR: Final = 24
+_MAX_NAME: Final = 18
+_MAX_INDICES: Final = 12
+"""Cells of a list of GPUs."""
+_RATE_STEPS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+class Gauge(NamedTuple):
+    """A labeled bar.
+
+    Attributes:
+        label: What it shows.
+        percent: Its length, or None without a value; then it has no bar.
+        text: The value.
+        role: Role of the bar.
+    """
+
+    label: str
+    percent: float | None
+    text: str
+    role: Role
+
+
+Part = Gauge | Line
+"""A part of a line: a bar that takes the width it gets, or spans of a fixed width."""
+
+
+def totals_lines(view: ViewState, rows: Sequence[DeviceRow], width: int, max_lines: int) -> list[Line]:
+    """One line of sums over all GPUs and one of the host, their parts below each other, as many as there is room for.
+
+    Args:
+        view: The state that is shown.
+        rows: The rows of the device table, which know the owners.
+        width: Cells of a line.
+        max_lines: How many of the two lines are shown.
+    """
+    if max_lines < 1:
+        return []
+    frame = view.frame
+    gpus, host = _gpu_parts(view), _host_parts(frame, rows)
+    columns = list(zip(gpus, host, strict=True))
+    names = (_gpus_name(frame.gpus), "host")
+    prefix = max(map(width_of, names if max_lines > 1 else names[:1]))
+    room = width - prefix - 2
+    while columns and sum(map(_min_width, columns)) + _GAP * len(columns) > room:
+        columns.pop()
+    bars = sum(any(isinstance(part, Gauge) for part in pair) for pair in columns)
+    spare = room - sum(map(_min_width, columns)) - _GAP * len(columns)
+    bar = min(_MAX_BAR, _MIN_BAR + (spare // bars if bars else 0))
+    lines = []
+    for number, name in enumerate(names[:max_lines]):
+        spans: list[Span] = [Span(f" {name}{' ' * (prefix - width_of(name))} ", Role.ACCENT)]
+        for pair in columns:
+            spans += [Span(" " * (_GAP - 1 if len(spans) == 1 else _GAP)), *_drawn(pair, number, bar)]
+        lines.append(cut(line(*spans), width))
+    return lines
+
+
+def _min_width(pair: tuple[Part, Part]) -> int:
+    label, text = _label_width(pair), _text_width(pair)
+    fixed = max((width_of(plain(part)) for part in pair if not isinstance(part, Gauge)), default=0)
+    gauge = label + 1 + _MIN_BAR + 1 + text if any(isinstance(part, Gauge) for part in pair) else 0
+    return max(fixed, gauge)
+
+
+def _label_width(pair: tuple[Part, Part]) -> int:
+    return max((width_of(part.label) for part in pair if isinstance(part, Gauge)), default=0)
+
+
+def _text_width(pair: tuple[Part, Part]) -> int:
+    return max((width_of(part.text) for part in pair if isinstance(part, Gauge)), default=0)
+
+
+def _drawn(pair: tuple[Part, Part], number: int, bar: int) -> Line:
+    """One part, as wide as the wider one of the two below each other."""
+    part, label, text = pair[number], _label_width(pair), _text_width(pair)
+    width = max(_min_width(pair), label + text + 2 + bar if text else 0)
+    if not isinstance(part, Gauge):
+        return line(*part, " " * (width - width_of(plain(part))))
+    cells = width - label - text - 2
+    drawn = fine_bar(part.percent / 100, cells, part.role) if part.percent is not None else (Span(" " * cells),)
+    return line(Span(f"{part.label:<{label}} ", Role.DIM), *drawn, f" {part.text}{' ' * (text - width_of(part.text))}")
+
+
+def _gpu_parts(view: ViewState) -> list[Part]:
+    frame = view.frame
+    fresh = [device for device in frame.gpus if frame.is_fresh(device)]
+    utilization = _mean(_values(fresh, "utilization_gpu_percent"))
+    used, total = _sums(fresh, "memory_used_bytes", "memory_total_bytes")
+    power, limit = _sums(fresh, "power_watts", "power_limit_watts")
+    memory = None if used is None or not total else 100 * used / total
+    return [
+        Gauge("util", utilization, f"{number_text(utilization)}%", load_role(utilization)),
+        Gauge("mem", memory, f"{memory_text(used)}/{memory_text(total)}G", load_role(memory)),
+        Gauge("power", None if power is None or not limit else 100 * power / limit, _power(power, limit), Role.POWER),
+        _hottest(view, fresh),
+        line(Span(_versions(frame), Role.DIM)),
+    ]
+
+
+def _host_parts(frame: Frame, rows: Sequence[DeviceRow]) -> list[Part]:
+    host = frame.host
+    total, available = host.memory_total_bytes, host.memory_available_bytes
+    used = None if total is None or available is None else total - available
+    memory = None if used is None or not total else 100 * used / total
+    return [
+        Gauge("cpu", host.cpu_percent, f"{number_text(host.cpu_percent)}%", load_role(host.cpu_percent)),
+        Gauge("ram", memory, f"{memory_text(used)}/{memory_text(total)}G", load_role(memory)),
+        _rates("net", ("↓", host.network_receive_bytes_per_second), ("↑", host.network_transmit_bytes_per_second)),
+        _free(rows),
+        _disk_and_cpus(host),
+    ]
+
+
+def _gpus_name(gpus: Sequence[Device]) -> str:
+    """The number of GPUs, with the product name if it is the same for all of them."""
+    names = {device.name for device in gpus if device.name is not None}
+    if len(names) != 1:
+        return counted(len(gpus), "GPU")
+    return clipped(f"{len(gpus)}×{short_product_name(names.pop())}", _MAX_NAME)
+
+
+def _power(power: float | None, limit: float | None) -> str:
+    if power is None:
+        return f"{MISSING}W"
+    if (limit or power) < 1000:
+        return f"{power:.0f}/{number_text(limit)}W"
+    return f"{power / 1e3:.1f}/{MISSING if limit is None else f'{limit / 1e3:.1f}'}kW"
+
+
+def _hottest(view: ViewState, fresh: Sequence[Device]) -> Line:
+    """How many GPUs do not respond, or else the hottest one."""
+    silent = len(view.frame.gpus) - len(fresh)
+    if silent and not view.silence_seconds:
+        return line(Span(f"! {len(fresh)} of {len(view.frame.gpus)} respond", Role.ERROR))
+    known = [device for device in fresh if device.get("temperature_celsius") is not None]
+    if not known:
+        return ()
+    device = max(known, key=lambda device: device.get("temperature_celsius") or 0)
+    role = temperature_role(device, view.thresholds)
+    mark = "" if role is Role.PLAIN else "!"
+    return line(
+        Span("hottest ", Role.DIM), f"{device.label}: ", Span(f"{mark}{device.get('temperature_celsius'):.0f}°", role)
+    )
+
+
+def _versions(frame: Frame) -> str:
+    driver = f"driver {frame.driver_version}" if frame.driver_version else ""
+    cuda = f"CUDA {frame.cuda_driver_version}" if frame.cuda_driver_version else ""
+    return " · ".join(filter(None, (driver, cuda)))
+
+
+def _free(rows: Sequence[DeviceRow]) -> Line:
+    """Which GPUs no process uses, and which have been idle for a while."""
+    gpus = [row for row in rows if row.device.instance is None]
+    free = [row.device.index for row in gpus if row.owner.is_free]
+    idle = [row.device.index for row in gpus if row.owner.idle.is_idle and not row.owner.is_free]
+    parts: list[str | Span] = [Span("free ", Role.DIM), Span(_indices_text(free), Role.ACCENT)]
+    if idle:
+        parts += [Span("  idle ", Role.DIM), _indices_text(idle)]
+    return line(*parts)
+
+
+def _indices_text(indices: Sequence[int]) -> str:
+    """The GPUs, or how many there are if the list is long."""
+    text = ranges_text(indices) or "none"
+    return text if width_of(text) <= _MAX_INDICES else counted(len(indices), "GPU")
+
+
+def _disk_and_cpus(host: Host) -> Line:
+    rates = (("r", host.disk_read_bytes_per_second), ("w", host.disk_write_bytes_per_second))
+    cpus = "" if host.cpu_count is None else f"   {host.cpu_count} CPUs"
+    load = "" if host.load is None else f"  load {host.load[0]:.1f}"
+    return line(*_rates("disk", *rates), Span(f"{cpus}{load}", Role.DIM))
+
+
+def _rates(label: str, *rates: tuple[str, float | None]) -> Line:
+    texts = " ".join(f"{mark}{short_rate_text(rate):<4}" for mark, rate in rates)
+    return line(Span(f"{label} ", Role.DIM), texts.rstrip())
+
+
+def short_rate_text(rate: float | None) -> str:
+    """Bytes per second in at most four cells, without the unit: ``1.2G``, ``310M``, ``0``."""
+    if rate is None:
+        return MISSING
+    for factor, unit in _RATE_STEPS:
+        if rate >= factor * 0.9995:
+            scaled = rate / factor
+            return f"{scaled:.1f}{unit}" if scaled < 9.95 else f"{scaled:.0f}{unit}"
+    return "0" if rate < 1 else f"{rate:.0f}"
+
+
+def _values(devices: Iterable[Device], metric: str) -> list[float]:
+    return [value for device in devices if (value := device.get(metric)) is not None]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _sums(devices: Iterable[Device], metric: str, limit_metric: str) -> tuple[float | None, float | None]:
+    """The sum of a metric, and that of its limit over the same devices; None without any value."""
+    known = [device for device in devices if device.get(metric) is not None]
+    limits = _values(known, limit_metric)
+    total = sum(_values(known, metric)) if known else None
+    return total, sum(limits) if limits else None

@@ -1,0 +1,71 @@
+"""Questions to the user: a text and two buttons, of which "Cancel" has the focus."""
+
+from typing import ClassVar, Final, TypeVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.widgets import Button, Static
+
+from gpumon.core.units import counted
+from gpumon.ui.screens.base import BaseModalScreen
+
+AnswerT = TypeVar("AnswerT")
+_CANCEL_LABEL: Final = "Cancel"
+
+
+class ConfirmDialog(BaseModalScreen[AnswerT]):
+    """A question; `action_answer` receives the answer.
+
+    Args:
+        text: The question.
+        label: Label of the button that confirms it.
+    """
+
+    AUTO_FOCUS: ClassVar[str] = "#no"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "answer(False)", "Cancel", id="dialog.back", tooltip="Close without an effect"),
+        Binding("up", "app.focus_previous", "Previous", show=False, id="dialog.up", tooltip="Previous button"),
+        Binding("down", "app.focus_next", "Next", show=False, id="dialog.down", tooltip="Next button"),
+    ]
+
+    def __init__(self, text: str, label: str) -> None:
+        super().__init__()
+        self._question = text
+        self._label = label
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(self._question, id="text", markup=False)
+            with Horizontal():
+                yield Button(_CANCEL_LABEL, id="no", compact=True)
+                yield Button(self._label, id="yes", variant="warning", compact=True)
+
+    @on(Button.Pressed)
+    def answer_by_button(self, pressed: Button.Pressed) -> None:
+        """Answer with the button that was pressed."""
+        self.choose(str(pressed.button.id))
+
+    def choose(self, button: str) -> None:
+        """Answer with the button that has an id."""
+        self.action_answer(button == "yes")
+
+    def action_answer(self, confirmed: bool) -> None:
+        raise NotImplementedError
+
+
+class QuitDialog(ConfirmDialog[bool]):
+    """Asks before quitting ends workloads.
+
+    Args:
+        running_count: How many workloads run.
+    """
+
+    def __init__(self, running_count: int) -> None:
+        verb, them = ("is", "it") if running_count == 1 else ("are", "them")
+        text = f"{counted(running_count, 'workload')} started here {verb} running. Quitting stops {them}.\n"
+        super().__init__(text, "Quit")
+
+    def action_answer(self, confirmed: bool) -> None:
+        self.dismiss(confirmed)

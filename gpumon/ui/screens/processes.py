@@ -1,0 +1,133 @@
+"""The processes of all GPUs: sorted, filtered, grouped, marked, and signalled."""
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from gpumon.core.model import Process
+from gpumon.present.process_list import (
+    Grouping,
+    ListedProcess,
+    grouped,
+    listed_columns,
+    listed_key,
+    listed_line,
+    listed_processes,
+    processes_of,
+    processes_title,
+)
+from gpumon.present.top_line import title_line
+from gpumon.session.app_session import Demand
+from gpumon.session.process_registry import Identity, identity_of
+from gpumon.session.view_state import ViewState
+from gpumon.ui.messages import SignalRequested, ViewStateRequested
+from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.screens.device import DeviceScreen
+from gpumon.ui.screens.process import ProcessScreen
+from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.line_table import LineTable
+from gpumon.ui.widgets.table_view import TableView
+from gpumon.ui.widgets.text_lines import TextLines
+
+
+class ProcessesScreen(ViewScreen[None]):
+    """A row for each process on each GPU that it uses."""
+
+    TAB: ClassVar[str] = "Processes"
+    AUTO_FOCUS: ClassVar[str] = "#all-processes"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "K", "signal", "Signal", id="processes.signal", tooltip="Send a signal to the marked processes or this one"
+        ),
+        Binding(
+            "insert,asterisk",
+            "mark",
+            "Mark",
+            id="processes.mark",
+            key_display="*",
+            tooltip="Mark the process or the group, or remove the mark",
+        ),
+        Binding("t", "tree", "Group", id="processes.tree", tooltip="Group by parent, by user, by job, or not at all"),
+        Binding("escape", "app.pop_screen", "Back", id="processes.back", tooltip="Back to the previous screen"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state: ViewState | None = None
+        self._marked: set[Identity] = set()
+        self._grouping = Grouping.NONE
+        self._table = TableView[ListedProcess](LineTable(id="all-processes"), listed_key, listed_line)
+        self._table.regroup = lambda rows: grouped(rows, self._grouping)
+
+    def compose(self) -> ComposeResult:
+        yield from self.compose_top()
+        yield TextLines(id="title")
+        yield self._table
+        yield Footer()
+
+    @property
+    def demand(self) -> Demand:
+        """What each process runs on every GPU, and what started it."""
+        devices = () if self._state is None else self._state.frame.devices
+        return Demand(device_keys=frozenset(device.key for device in devices), processes=True)
+
+    @property
+    def device_key(self) -> str | None:
+        """The device of the process under the cursor."""
+        selected = self._table.selected
+        return None if selected is None else selected.base.device.key
+
+    @property
+    def _processes(self) -> list[Process]:
+        """Every process, once for each device that it uses."""
+        devices = () if self._state is None else self._state.frame.devices
+        return [process for device in devices for process in device.processes or ()]
+
+    def show(self, state: ViewState) -> None:
+        """Draw the table. A mark stays with its process, and goes with it."""
+        has_opened = self._state is None
+        self._state = state
+        self._marked &= {identity_of(process) for process in self._processes}
+        rows = listed_processes(state, self._marked)
+        title, details = processes_title(rows, self._grouping, len(self._marked))
+        self.query_one("#title", TextLines).show([title_line(title, details, self.size.width)])
+        self._table.show(listed_columns(rows), rows, "No process uses a GPU.")
+        if has_opened:
+            self.refresh_bindings()
+
+    @on(LineTable.RowChosen)
+    def open_process(self, chosen: LineTable.RowChosen) -> None:
+        """Open the process, or the device whose memory no process holds."""
+        row = self._table.row(chosen.key)
+        if row is None or row.group is not None:
+            return
+        process, key = row.base.process, row.base.device.key
+        self.app.push_screen(DeviceScreen(key) if process is None else ProcessScreen(key, process.pid))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide the key for signals if gpumon is read-only."""
+        if action == "signal":
+            return self._state is None or not self._state.is_read_only
+        return super().check_action(action, parameters)
+
+    def action_signal(self) -> None:
+        marked = [process for process in self._processes if identity_of(process) in self._marked]
+        processes = marked or processes_of(self._table.selected)
+        if processes:
+            self.post_message(SignalRequested(processes))
+
+    def action_mark(self) -> None:
+        identities = {identity_of(process) for process in processes_of(self._table.selected)}
+        if identities <= self._marked:
+            self._marked -= identities
+        else:
+            self._marked |= identities
+        self._table.table.action_move(1)
+        self.post_message(ViewStateRequested())
+
+    def action_tree(self) -> None:
+        groupings = list(Grouping)
+        self._grouping = groupings[(groupings.index(self._grouping) + 1) % len(groupings)]
+        self.post_message(ViewStateRequested())

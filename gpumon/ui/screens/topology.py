@@ -1,0 +1,81 @@
+"""The topology screen: how the GPUs of this host are connected, and what is wrong with it."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from gpumon.core.problems import CommandError, Problem
+from gpumon.core.topology import Topology
+from gpumon.diagnosis.topology import topology_findings
+from gpumon.operations.topology import read_topology
+from gpumon.present.paint.line import Role, Span, line
+from gpumon.present.paint.table import TableRow
+from gpumon.present.top_line import title_line
+from gpumon.present.topology import topology_lines
+from gpumon.session.view_state import ViewState
+from gpumon.ui.messages import ViewStateRequested
+from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.line_table import MARGIN, LineTable
+from gpumon.ui.widgets.text_lines import TextLines
+
+_SCROLL_BAR = 1
+
+
+class TopologyScreen(ViewScreen[None]):
+    """The topology of this host, whatever host the other screens show; it is read once, and again on request."""
+
+    IS_TEXT = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.pop_screen", "Back", id="topology.back", tooltip="Back to the previous screen"),
+        Binding("r", "again", "Read again", id="topology.run", tooltip="Read the connections again"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.result: Topology | Problem | None = None
+
+    def compose(self) -> ComposeResult:
+        yield from self.compose_top()
+        yield TextLines(id="title")
+        yield LineTable(id="topology", choosable=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Read the topology."""
+        self.action_again()
+
+    def show(self, state: ViewState) -> None:
+        """Draw what was read."""
+        width = max(1, self.size.width - MARGIN - _SCROLL_BAR)
+        result = self.result
+        lines = [line("Reading …")]
+        note = ""
+        if isinstance(result, Problem):
+            lines = [line(Span(str(result), Role.WARNING))]
+        elif result is not None:
+            problem = result.problems.get("driver")
+            lines = topology_lines(result, width) if problem is None else [line(Span(str(problem), Role.WARNING))]
+            count = len(topology_findings(result))
+            note = f"{count} finding{'' if count == 1 else 's'}" if problem is None else ""
+        title = f"Topology{'' if state.is_this_host else ' (this host)'}"
+        with self.app.batch_update():
+            self.query_one("#title", TextLines).show([title_line(title, note, self.size.width)])
+            self.query_one("#topology", LineTable).show([TableRow(str(row), text) for row, text in enumerate(lines)])
+
+    def action_again(self) -> None:
+        self.result = None
+        self.in_background(_read, self._finish)
+        self.post_message(ViewStateRequested())
+
+    def _finish(self, result: Topology | Problem) -> None:
+        self.result = result
+        self.post_message(ViewStateRequested())
+
+
+def _read() -> Topology | Problem:
+    try:
+        return read_topology()
+    except CommandError as error:
+        return error.problem

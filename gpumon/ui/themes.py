@@ -1,0 +1,126 @@
+"""Palettes as themes of Textual: variables for the stylesheet, and no color at all in the theme without colors."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+from textual.filter import LineFilter
+from textual.theme import Theme
+
+from gpumon.present.paint.line import Role
+from gpumon.present.palette import BACKGROUND, CURSOR_ROW, PANEL, PRIMARY, SUCCESS, SURFACE, Palette
+
+_PLAIN: Final = Role.PLAIN.value
+_DIM: Final = Role.DIM.value
+_ERROR: Final = Role.ERROR.value
+_WARNING: Final = Role.WARNING.value
+_GRID: Final = Role.GRID.value
+_SERIES_5: Final = Role.SERIES_5.value
+
+_TEXTUAL_VARIABLES: Final[Mapping[str, str]] = {
+    "text": _PLAIN,
+    "text-muted": _DIM,
+    "text-disabled": _DIM,
+    "text-primary": PRIMARY,
+    "text-accent": PRIMARY,
+    "text-success": SUCCESS,
+    "text-warning": _WARNING,
+    "text-error": _ERROR,
+    "border": PRIMARY,
+    "border-blurred": _GRID,
+    "block-cursor-background": CURSOR_ROW,
+    "block-cursor-foreground": _PLAIN,
+    "block-cursor-blurred-background": CURSOR_ROW,
+    "block-cursor-blurred-foreground": _PLAIN,
+    "block-hover-background": CURSOR_ROW,
+    "footer-background": PANEL,
+    "footer-foreground": _PLAIN,
+    "footer-key-foreground": PRIMARY,
+    "footer-description-foreground": _DIM,
+    "input-cursor-background": _PLAIN,
+    "input-cursor-foreground": BACKGROUND,
+    "input-selection-background": CURSOR_ROW,
+    "input-selection-foreground": _PLAIN,
+    "screen-selection-background": CURSOR_ROW,
+    "screen-selection-foreground": _PLAIN,
+    "scrollbar": _GRID,
+    "scrollbar-hover": _DIM,
+    "scrollbar-active": PRIMARY,
+    "scrollbar-background": BACKGROUND,
+    "scrollbar-background-hover": BACKGROUND,
+    "scrollbar-background-active": BACKGROUND,
+    "scrollbar-corner-color": BACKGROUND,
+    "button-foreground": _PLAIN,
+    "button-color-foreground": BACKGROUND,
+}
+"""Variables of Textual's own widgets, and the color that each of them takes."""
+_WITHOUT_VARIABLES_OF_THE_TERMINAL: Final = frozenset(
+    name for name in _TEXTUAL_VARIABLES if name.startswith(("block", "input", "screen", "scrollbar"))
+)
+"""With the terminal's colors, these states are shown by reversed text or by Textual's own choice of colors."""
+_TERMINAL_VARIABLES: Final[Mapping[str, str]] = {
+    "block-cursor-foreground": "ansi_black",
+    "block-cursor-background": "ansi_cyan",
+    "block-cursor-blurred-foreground": "ansi_black",
+    "block-cursor-blurred-background": "ansi_cyan",
+    "input-cursor-text-style": "reverse",
+    "input-cursor-background": "ansi_default",
+    "input-cursor-foreground": "ansi_default",
+    "scrollbar": "ansi_bright_black",
+    "scrollbar-background": "ansi_default",
+    "ansi-background": "ansi_black",
+    "ansi-foreground": "ansi_white",
+}
+
+
+def textual_theme(palette: Palette) -> Theme:
+    """The theme of a palette: ``$background``, ``$surface``, ``$panel``, ``$cursor-row``, and ``$role-NAME``."""
+    colors = palette.colors
+    variables = {f"role-{role.value}": colors[role.value] for role in Role}
+    variables[CURSOR_ROW] = colors[CURSOR_ROW]
+    for name, color in _TEXTUAL_VARIABLES.items():
+        if not (palette.has_terminal_colors and name in _WITHOUT_VARIABLES_OF_THE_TERMINAL):
+            variables[name] = colors[color]
+    if palette.has_terminal_colors:
+        variables.update(_TERMINAL_VARIABLES)
+    return Theme(
+        palette.name,
+        primary=colors[PRIMARY],
+        secondary=colors[_SERIES_5],
+        accent=colors[PRIMARY],
+        success=colors[SUCCESS],
+        warning=colors[_WARNING],
+        error=colors[_ERROR],
+        foreground=colors[_PLAIN],
+        background=colors[BACKGROUND],
+        surface=colors[SURFACE],
+        panel=colors[PANEL],
+        boost=colors[PANEL],
+        dark=palette.is_dark,
+        ansi=palette.has_terminal_colors,
+        variables=variables,
+    )
+
+
+class WithoutColors(LineFilter):
+    """Removes every color; bold, dim, underlined and reversed text remains, and text on a color becomes reversed.
+
+    Textual shows what is selected in its own lists by the background alone.
+    """
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002
+        """The segments without colors."""
+        return [
+            Segment(text, None if style is None else _without_color(style), control)
+            for text, style, control in segments
+        ]
+
+
+@lru_cache(1024)
+def _without_color(style: Style) -> Style:
+    background = style.bgcolor
+    plain = style.without_color
+    return plain if background is None or background.is_default else plain + Style(reverse=True)

@@ -1,0 +1,85 @@
+"""The line below the headings of a table, in which the user types a filter."""
+
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.geometry import Size
+from textual.reactive import reactive
+from textual.widgets import Input, Static
+
+from gpumon.present.paint.line import Role, Span, clipped, line, width_of
+from gpumon.ui.widgets.text_lines import TextLines
+
+MAX_FILTER: Final = 200
+_PLACEHOLDER: Final = "words, or user:ann  gpu:0-3  mem>10G  cpu<5  age>2d  cmd~train"
+_COUNT_WIDTH: Final = 16
+_MIN_INPUT_WIDTH: Final = 24
+"""Cells that a long problem leaves for the filter."""
+
+
+class FilterInput(Input):
+    """The filter that the user types."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Keep filter", id="filter.open", tooltip="Keep the filter, and go to the rows"),
+        Binding("down", "submit", "Rows", show=False, id="filter.down", tooltip="Keep the filter, and go to the rows"),
+        Binding("escape", "clear", "Clear", id="filter.back", tooltip="Clear the filter, and go to the rows"),
+    ]
+
+    virtual_size = reactive(Size(0, 0), layout=False)
+    """As `Input` has it, but without a new layout of the complete screen for every character."""
+
+    def action_clear(self) -> None:
+        self.value = ""
+        self.post_message(self.Submitted(self, ""))
+
+
+class FilterBar(Horizontal):
+    """Visible while a filter is typed or applied: the filter, and how many rows match or why it cannot be applied."""
+
+    DEFAULT_CSS = """
+    FilterBar {
+        display: none;
+        height: 1;
+        &.-shown { display: block; }
+        Static { width: 2; padding-left: 1; color: $primary; text-style: bold; }
+        Input { width: 1fr; background: $background; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._input = FilterInput(placeholder=_PLACEHOLDER, max_length=MAX_FILTER, compact=True, select_on_focus=False)
+        self._input.cursor_blink = False  # a cursor that blinks sends bytes while nothing changes
+        self._status = TextLines()
+
+    def compose(self) -> ComposeResult:
+        yield Static("/", markup=False)
+        yield self._input
+        yield self._status
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a filter is typed or applied."""
+        return self.has_class("-shown")
+
+    def edit(self) -> None:
+        """Show the bar, and move the focus into it."""
+        self.add_class("-shown")
+        self._input.focus()
+
+    def close_if_empty(self) -> None:
+        """Hide the bar unless it has a filter."""
+        self.set_class(bool(self._input.value.strip()), "-shown")
+
+    def show(self, shown: int, total: int, problem: str) -> None:
+        """Show how many rows match, or why the filter cannot be applied."""
+        width = self.app.size.width
+        if problem:
+            status = Span(clipped(f" ! {problem} ", max(_COUNT_WIDTH, width - _MIN_INPUT_WIDTH)), Role.WARNING)
+        else:
+            status = Span(f"{shown} of {total} ".rjust(_COUNT_WIDTH), Role.DIM)
+        self._status.styles.width = width_of(status.text)
+        self._status.show([line(status)])

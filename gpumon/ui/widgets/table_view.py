@@ -1,0 +1,242 @@
+"""A table with headings, which is sorted, filtered and shown in chosen columns in the same way on every screen."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar, Final, Generic
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import Input
+
+from gpumon.present.paint.line import Line, Role, Span, clipped, line, plain
+from gpumon.present.paint.table import (
+    Column,
+    LazyRows,
+    PlacedColumn,
+    RowT,
+    TableRow,
+    column_at,
+    fit_columns,
+    headings,
+    row_line,
+)
+from gpumon.present.table_filter import row_text
+from gpumon.present.table_state import arranged, next_sort, sort_marks, sorted_by, visible_columns
+from gpumon.session.table_memory import TableState
+from gpumon.ui.messages import ViewStateRequested
+from gpumon.ui.widgets.filter_bar import FilterBar
+from gpumon.ui.widgets.line_table import MARGIN, LineTable
+from gpumon.ui.widgets.text_lines import TextLines
+
+_SCROLL_BAR: Final = 1
+"""Cells kept free at the right, so that nothing moves when the scroll bar appears."""
+_NO_MATCH: Final = "No row matches the filter."
+
+MakeLine = Callable[[Sequence[PlacedColumn[RowT]], RowT], Line]
+
+
+class HeadingLine(TextLines):
+    """The headings of a table; a click on one sorts by it."""
+
+    class Clicked(Message):
+        """A cell of the line was clicked.
+
+        Args:
+            x: The cell, counted from the left end of the line.
+        """
+
+        def __init__(self, x: int) -> None:
+            super().__init__()
+            self.x = x
+
+    def on_click(self, event: events.Click) -> None:
+        self.post_message(self.Clicked(event.x))
+
+
+class TableView(Vertical, Generic[RowT]):
+    """Headings, a filter, and the rows in a `LineTable`, whose messages pass through.
+
+    The table's id names it in the configuration; the view's own id is that id with ``-view``.
+
+    Args:
+        table: Draws the rows.
+        key_of: Returns what identifies a row over time.
+        make_line: Draws a row in the columns.
+    """
+
+    DEFAULT_CSS = "TableView { height: 1fr; width: 1fr; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "Filter", id="table.filter", tooltip="Show only the rows that match what you type"),
+        Binding(
+            "s", "sort", "Sort", id="table.sort", tooltip="Sort by the next column; a click on a heading sorts, too"
+        ),
+        Binding("c", "columns", "Columns", id="table.choose", tooltip="Choose the columns of the table"),
+    ]
+
+    class StateRequested(Message):
+        """A table was opened: `restore` may be called with the state that was kept for it."""
+
+        def __init__(self, view: "TableView[Any]") -> None:
+            super().__init__()
+            self.view = view
+
+    class StateChanged(Message):
+        """The user has sorted or filtered a table, or chosen its columns."""
+
+        def __init__(self, table_id: str, state: TableState) -> None:
+            super().__init__()
+            self.table_id = table_id
+            self.state = state
+
+    def __init__(self, table: LineTable, key_of: Callable[[RowT], str], make_line: MakeLine[RowT] = row_line) -> None:
+        super().__init__(id=f"{table.id}-view")
+        self.table = table
+        self.state = TableState()
+        self._headings = HeadingLine()
+        self._bar = FilterBar()
+        self._key_of = key_of
+        self._make_line = make_line
+        self._columns: Sequence[Column[RowT]] = ()
+        self._placed: Sequence[PlacedColumn[RowT]] = ()
+        self._all_rows: Sequence[RowT] = ()
+        self._rows: Sequence[RowT] = ()
+        self._empty = ""
+        self.regroup: Callable[[Sequence[RowT]], Sequence[RowT]] = lambda rows: rows
+        """Applied to the rows after they were filtered and sorted."""
+        self._frame_height = 1
+        self._texts: dict[int, str] = {}
+        """What a filter searches in each row, by the id of the row's object."""
+
+    def compose(self) -> ComposeResult:
+        yield self._headings
+        yield self._bar
+        yield self.table
+
+    def on_mount(self) -> None:
+        self.post_message(self.StateRequested(self))
+
+    @property
+    def table_id(self) -> str:
+        """Names the table in the configuration."""
+        return self.table.id or ""
+
+    @property
+    def selected(self) -> RowT | None:
+        """The row under the cursor; None if no row is shown."""
+        return self._rows[self.table.cursor] if self.table.cursor < len(self._rows) else None
+
+    @property
+    def frame_height(self) -> int:
+        """Lines that the view needs in addition to its rows."""
+        return 1 + self._bar.is_open
+
+    def row(self, key: str) -> RowT | None:
+        """The shown row with a key."""
+        return next((row for row in self._rows if self._key_of(row) == key), None)
+
+    def show(self, columns: Sequence[Column[RowT]], rows: Sequence[RowT], empty: str = "") -> None:
+        """Replace the rows.
+
+        Args:
+            columns: All columns that the table can have.
+            rows: All rows in their natural order.
+            empty: What the table says if there are none.
+        """
+        self._columns, self._all_rows, self._empty = columns, rows, empty
+        self._texts.clear()
+        self._arrange()
+
+    def restore(self, state: TableState) -> None:
+        """Arrange the table as it was kept; the filter stays."""
+        self.state = state._replace(filter_text=self.state.filter_text)
+        self._arrange()
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Place the columns again."""
+        self._arrange()
+
+    @on(HeadingLine.Clicked)
+    def sort_by_heading(self, clicked: HeadingLine.Clicked) -> None:
+        """Sort by the column whose heading was clicked."""
+        clicked.stop()
+        column = column_at(self._placed, clicked.x - MARGIN)
+        if column is not None:
+            self._change(sorted_by(self.state, self._columns, column.id))
+
+    @on(LineTable.RowChosen)
+    def drop_choice_without_row(self, chosen: LineTable.RowChosen) -> None:
+        """The sentence in place of rows cannot be chosen."""
+        if self.selected is None:
+            chosen.stop()
+
+    @on(Input.Changed)
+    def filter_rows(self, changed: Input.Changed) -> None:
+        """Apply the filter while it is typed."""
+        changed.stop()
+        self._change(self.state._replace(filter_text=changed.value))
+
+    @on(Input.Submitted)
+    def leave_filter(self, submitted: Input.Submitted) -> None:
+        """Return to the rows."""
+        submitted.stop()
+        self._bar.close_if_empty()
+        self.table.focus()
+        self._arrange()
+
+    def action_filter(self) -> None:
+        self._bar.edit()
+        self._arrange()
+
+    def action_sort(self) -> None:
+        self._change(next_sort(self.state, self._columns))
+
+    def action_columns(self) -> None:
+        from gpumon.ui.screens.column_choice import ColumnChoiceScreen  # late: few sessions need it
+
+        def choose(state: TableState | None) -> None:
+            if state is not None:
+                self._change(state._replace(filter_text=self.state.filter_text))
+
+        self.app.push_screen(ColumnChoiceScreen(self._columns, self.state), choose)
+
+    def _change(self, state: TableState) -> None:
+        if state != self.state:
+            self.state = state
+            self._arrange()
+            self.post_message(self.StateChanged(self.table_id, state))
+
+    def _arrange(self) -> None:
+        """Show the rows as the state wants them; nothing is sent to the terminal for rows that stay the same."""
+        if not self.is_mounted or not self.is_attached:
+            return
+        width = self.size.width or self.app.size.width
+        self._placed = fit_columns(visible_columns(self._columns, self.state), width - MARGIN - _SCROLL_BAR)
+        rows, problem = arranged(self._all_rows, self._columns, self.state, self._text_of)
+        self._rows = self.regroup(rows)
+        with self.app.batch_update():
+            self._headings.show([self.heading(width)])
+            text = _NO_MATCH if self._all_rows else self._empty
+            if not self._rows and text:
+                self.table.show([TableRow("", line(Span(clipped(text, width - MARGIN), Role.DIM)))])
+            else:
+                self.table.show(LazyRows(self._rows, self._key_of, partial(self._make_line, self._placed)))
+            if self._bar.is_open:
+                self._bar.show(len(self._rows), len(self._all_rows), problem)
+        if self._frame_height != self.frame_height:
+            self._frame_height = self.frame_height
+            self.post_message(ViewStateRequested())  # the screen may give the table another height
+
+    def heading(self, width: int) -> Line:
+        """The headings across the complete width, so that they divide the screen."""
+        text = " " * MARGIN + plain(headings(self._placed, sort_marks(self.state)))
+        return (Span(text.ljust(width), Role.HEADING),)
+
+    def _text_of(self, row: RowT) -> str:
+        """The text that a filter searches, made once for each row."""
+        text = self._texts.get(id(row))
+        if text is None:
+            text = self._texts[id(row)] = row_text(row, self._columns)
+        return text

@@ -1,0 +1,165 @@
+"""Shell completion in real shells, the manual page in a real formatter, and their installation for a user."""
+
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpumon import cli
+from tests.cli.running import GPUMON, is_one_line, run
+
+MAX_CPU_SECONDS = 0.5
+"""Of one completion. A user waits for it at each press of tab; with Textual or torch it would be more."""
+
+Environment = dict[str, str]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    """A home folder that contains nothing, and gpumon on PATH."""
+    path = f"{Path(GPUMON).parent}:/usr/local/bin:/usr/bin:/bin"
+    return {"HOME": str(tmp_path), "PATH": path, "LC_ALL": "C.UTF-8", "TERM": "xterm"}
+
+
+def in_shell(shell: str, script: str, environment: Environment) -> str:
+    """What a shell prints for a script."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}")
+    options = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
+    done = subprocess.run(
+        [shell, *options, "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout
+
+
+def completed_in_bash(
+    words: list[str], environment: Environment, load: str = "source <(gpumon completion bash)"
+) -> set[str]:
+    """What bash offers after the words, the last of which is incomplete."""
+    quoted = " ".join(f"'{word}'" for word in words)
+    script = f"""
+        {load}
+        COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}
+        compopt() {{ :; }}  # outside of a completion, bash has none to change
+        function=$(complete -p gpumon | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+        "$function" gpumon
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    return set(in_shell("bash", script, environment).split())
+
+
+def test_bash_completes_commands_workloads_themes_and_metrics(environment: Environment, tmp_path: Path) -> None:
+    file = tmp_path / ".config" / "gpumon" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('[themes.sea]\nprimary = "#048"\n')
+    assert completed_in_bash(["gpumon", "re"], environment) == {"record", "replay"}
+    assert completed_in_bash(["gpumon", "run", "ma"], environment) == {"matmul"}
+    assert completed_in_bash(["gpumon", "--theme", ""], environment) == {
+        *("dark", "light", "ansi", "high-contrast", "mono", "sea")
+    }
+    assert completed_in_bash(["gpumon", "demo", "--theme", "hi"], environment) == {"high-contrast"}
+    assert completed_in_bash(["gpumon", "export", "--metrics", "power_watts,power_l"], environment) == {
+        "power_watts,power_limit_watts"
+    }
+    assert completed_in_bash(["gpumon", "explain", "--id", "xid-7"], environment) >= {"xid-74", "xid-79"}
+    assert completed_in_bash(["gpumon", "completion", ""], environment) == {"bash", "zsh", "fish"}
+
+
+def test_zsh_and_fish_load_the_script(environment: Environment) -> None:
+    script = "autoload -Uz compinit; compinit -u -D; source <(gpumon completion zsh); print ${_comps[gpumon]}"
+    assert in_shell("zsh", script, environment).strip() == "_gpumon_completion"
+
+
+def test_fish_completes_commands(environment: Environment) -> None:
+    script = "gpumon completion fish | source; complete --do-complete 'gpumon re'"
+    assert set(in_shell("fish", script, environment).split()) >= {"record", "replay"}
+
+
+@pytest.mark.parametrize(
+    ("shell", "file"),
+    [
+        ("bash", ".local/share/bash-completion/completions/gpumon"),
+        ("zsh", ".local/share/zsh/site-functions/_gpumon"),
+        ("fish", ".config/fish/completions/gpumon.fish"),
+    ],
+)
+def test_installing_completion_twice_changes_nothing(
+    shell: str, file: str, environment: Environment, tmp_path: Path
+) -> None:
+    script = run("completion", shell, env=environment).stdout
+    first = run("completion", shell, "--install", env=environment)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert first.stdout.startswith(f"Installed: {tmp_path / file}\n")
+    assert (tmp_path / file).read_text() == script
+    changed = (tmp_path / file).stat().st_mtime_ns
+    second = run("completion", shell, "--install", env=environment)
+    assert second.stdout == first.stdout.replace("Installed", "Already installed")
+    assert (tmp_path / file).stat().st_mtime_ns == changed
+
+
+def test_the_installed_script_completes_in_bash(environment: Environment, tmp_path: Path) -> None:
+    run("completion", "bash", "--install", env=environment)
+    load = f"source {tmp_path}/.local/share/bash-completion/completions/gpumon"
+    assert completed_in_bash(["gpumon", "sel"], environment, load) == {"selftest"}
+
+
+def test_a_file_that_gpumon_did_not_write_stays(environment: Environment, tmp_path: Path) -> None:
+    for command, name in (
+        (["completion", "fish"], ".config/fish/completions/gpumon.fish"),
+        (["man"], ".local/share/man/man1/gpumon.1"),
+    ):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True)
+        file.write_text("mine")
+        done = run(*command, "--install", env=environment)
+        assert done.returncode == 2
+        assert is_one_line(done.stderr)
+        assert "is not gpumon's" in done.stderr
+        assert file.read_text() == "mine"
+
+
+def test_a_completion_is_fast_and_imports_neither_the_screen_nor_torch(environment: Environment) -> None:
+    variables = {**environment, "_GPUMON_COMPLETE": "bash_complete", "COMP_WORDS": "gpumon run ", "COMP_CWORD": "2"}
+    program = "import sys, atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+    program += "from gpumon.cli import main; main()"
+    seconds = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False, timeout=60
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert not {"textual", "torch", "pynvml"} & set(done.stderr.split())
+    assert min(seconds) < MAX_CPU_SECONDS
+
+
+# The manual page
+
+
+def test_the_manual_page_describes_every_command_and_option(environment: Environment) -> None:
+    page = run("man", env=environment).stdout
+    for name, command in cli.gpumon.commands.items():
+        assert f".SS gpumon {name}\n" in page
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                assert max(parameter.opts, key=len).replace("-", "\\-") in page
+    assert "NO_COLOR" in page
+    assert "config.toml" in page
+
+
+def test_a_formatter_accepts_the_manual_page(environment: Environment, tmp_path: Path) -> None:
+    done = run("man", "--install", env=environment)
+    file = tmp_path / ".local/share/man/man1/gpumon.1"
+    assert done.stdout.startswith(f"Installed: {file}\n")
+    assert run("man", "--install", env=environment).stdout.startswith("Already installed")
+    formatters = [["groff", "-man", "-Tascii", "-wall"], ["mandoc", "-T", "lint", "-W", "error"]]
+    present = [argv for argv in formatters if shutil.which(argv[0])]
+    if not present:
+        pytest.skip("needs groff or mandoc")
+    for argv in present:
+        formatted = subprocess.run([*argv, str(file)], capture_output=True, text=True, check=False, timeout=60)
+        assert (formatted.returncode, formatted.stderr) == (0, "")

@@ -1,0 +1,68 @@
+"""`gpumon topology` on stand-in hosts: the matrix, the JSON document, and faults."""
+
+import json
+import time
+
+import pytest
+
+from tests.cli.running import is_one_line, run
+from tests.nvml_mock import NvmlMock
+
+
+def test_eight_gpus_with_an_nvswitch(nvml_mock: NvmlMock) -> None:
+    done = run("topology", env=nvml_mock.environment(gpus=8))
+    assert done.returncode == 0
+    assert "GPU 3       NV18 NV18 NV18 X    NV18 NV18 NV18 NV18" in done.stdout
+    assert "Every GPU can read the memory of every other GPU." in done.stdout
+    assert "Nothing is wrong" in done.stdout
+
+
+def test_four_gpus_with_pcie_only(nvml_mock: NvmlMock) -> None:
+    done = run("topology", env=nvml_mock.environment(gpus=4, NVML_MOCK_NVLINK="0"))
+    assert "GPU 2       SYS  SYS  X    PIX" in done.stdout
+    assert "GPU 2       CNS  CNS  X    OK" in done.stdout
+    assert "different NUMA nodes" in done.stdout
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_sixteen_gpus(nvml_mock: NvmlMock, width: int) -> None:
+    done = run("topology", env={**nvml_mock.environment(gpus=16), "COLUMNS": str(width)})
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= max(width, 92), "the matrix itself needs 92 columns"
+    assert "GPU 15      " + "NV18 " * 15 + "X" in done.stdout
+    assert next(line for line in lines if line.lstrip().startswith("GPU0")).endswith(
+        "GPU9 G10  G11  G12  G13  G14  G15"
+    )
+
+
+def test_faults_are_sentences(nvml_mock: NvmlMock) -> None:
+    done = run("topology", env=nvml_mock.environment(gpus=4, fault="linkdown:1=5,narrow:2"))
+    assert "GPU 1: NVLink 5 is down, 17 of 18 are up." in done.stdout
+    assert "GPU 2 uses 8 of 16 PCIe lanes." in done.stdout
+
+
+def test_the_json_document(nvml_mock: NvmlMock) -> None:
+    document = json.loads(run("topology", "--json", env=nvml_mock.environment(gpus=2)).stdout)
+    assert document["schema"] == 1
+    assert [gpu["index"] for gpu in document["gpus"]] == [0, 1]
+    assert len(document["gpus"][0]["links"]) == 18
+    assert document["pairs"][0]["nvlinks"] == 18
+    assert document["findings"] == []
+    for record in (*document["gpus"], *document["pairs"], *document["network_cards"]):
+        missing = {name for name, value in record.items() if value is None}
+        assert missing <= set(record["problems"]), record
+
+
+def test_a_gpu_that_hangs_costs_only_its_row(nvml_mock: NvmlMock) -> None:
+    began = time.monotonic()
+    done = run("topology", env=nvml_mock.environment(gpus=3, fault="hang:1"))
+    assert time.monotonic() - began < 15
+    assert "GPU 0       X    –    NV18" in done.stdout
+    assert "GPU 1 could not be read. The driver does not respond" in done.stdout
+
+
+def test_without_a_driver(nvml_mock: NvmlMock) -> None:
+    done = run("topology", env=nvml_mock.environment_without_library())
+    assert done.returncode == 3
+    assert is_one_line(done.stderr)
+    assert "not installed" in done.stderr

@@ -1,0 +1,257 @@
+"""The topology: from the driver's answers and sysfs to the records, with calls that fail or never return."""
+
+import json
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pynvml  # noqa: TID251 - its errors are what the stand-in raises
+import pytest
+
+from gpumon.collect import nvml
+from gpumon.collect.calls import TOPOLOGY_CALLS, CallsInFlight
+from gpumon.collect.nvml import Nvml
+from gpumon.collect.pci_paths import path_level, sysfs_bus_id
+from gpumon.collect.topology import TopologyReader
+from gpumon.core.problems import ProblemCode
+from gpumon.core.topology import P2PStatus, PathLevel, Topology, from_document, to_document
+from tests.collect.fake import LOST, NOT_SUPPORTED, FakeNvml, fields
+
+NVLINK_FIELDS = (
+    nvml.FIELD_NVLINK_STATE,
+    nvml.FIELD_NVLINK_SPEED,
+    nvml.FIELD_NVLINK_REPLAYS,
+    nvml.FIELD_NVLINK_RECOVERIES,
+    nvml.FIELD_NVLINK_CRC_ERRORS,
+)
+NO_NVLINK = dict.fromkeys(NVLINK_FIELDS, NOT_SUPPORTED)
+SWITCHES = ("0000:1a:00.0", "0000:1b:00.0", "0000:9a:00.0", "0000:9b:00.0")
+
+
+def bus_id(index: int) -> str:
+    """GPUs 0 to 3 are below root 0000:15, the others below 0000:95; two GPUs share a switch."""
+    return f"00000000:{0x18 + index + (0x7C if index >= 4 else 0):02X}:00.0"
+
+
+def fake_driver(gpus: int, *, nvlink: bool) -> FakeNvml:
+    fake = FakeNvml(gpus)
+    fake.answer("nvmlDeviceGetPciInfo", lambda handle: SimpleNamespace(busId=bus_id(handle).encode()))
+    if not nvlink:
+        fake.answer("nvmlDeviceGetFieldValues", fields(NO_NVLINK))
+    half = (gpus + 1) // 2
+
+    def level(one: int, other: int) -> int:
+        same = one // half == other // half
+        number: int = nvml.TOPOLOGY_SINGLE if same else nvml.TOPOLOGY_SYSTEM
+        return number
+
+    fake.answer("nvmlDeviceGetTopologyCommonAncestor", level)
+    return fake
+
+
+def add_device(sys: Path, path: str, node: int, **files: str) -> Path:
+    """A PCI device below the given root and bridges."""
+    folder = sys / "devices" / path
+    folder.mkdir(parents=True)
+    for name, text in {"numa_node": str(node), "max_link_width": "16", **files}.items():
+        (folder / name).write_text(f"{text}\n")
+    by_id = sys / "bus/pci/devices"
+    by_id.mkdir(parents=True, exist_ok=True)
+    (by_id / folder.name).symlink_to(folder)
+    return folder
+
+
+def add_card(sys: Path, kind: str, name: str, device: Path, **files: str) -> None:
+    folder = sys / "class" / kind / name
+    folder.mkdir(parents=True)
+    (folder / "device").symlink_to(device)
+    for file, text in files.items():
+        target = folder / file.replace("__", "/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(f"{text}\n")
+
+
+@pytest.fixture
+def sys(tmp_path: Path) -> Path:
+    """A host with eight GPUs on two NUMA nodes, an RDMA card next to GPUs 0 and 1, and an Ethernet card elsewhere."""
+    root = tmp_path / "sys"
+    for index in range(8):
+        node = index // 4
+        root_name = f"pci0000:{'15' if node == 0 else '95'}"
+        bus = f"{'1' if node == 0 else '9'}{index // 2}"
+        path = f"{root_name}/0000:{bus}:01.0/0000:{bus}:02.0/0000:{bus}:0{index % 2}.1/{sysfs_bus_id(bus_id(index))}"
+        add_device(root, path, node)
+    near = add_device(root, "pci0000:15/0000:10:01.0/0000:10:02.0/0000:10:03.1/0000:40:00.0", 0)
+    add_card(root, "infiniband", "mlx5_10", near, ports__1__state="4: ACTIVE")
+    (near / "net/ibs1").mkdir(parents=True)
+    add_card(root, "net", "ibs1", near, operstate="up")
+    far = add_device(root, "pci0000:e0/0000:e0:01.0/0000:e1:00.0", 1)
+    add_card(root, "net", "eno1", far, operstate="down")
+    (root / "class/net/lo").mkdir()
+    return root
+
+
+def read(fake: FakeNvml, sys: Path = Path("/nowhere"), call_seconds: float = 5.0, total: float = 10.0) -> Topology:
+    in_flight = CallsInFlight()
+    return TopologyReader(Nvml(library=fake, in_flight=in_flight), in_flight, sys, call_seconds, total).read()
+
+
+def test_eight_gpus_with_an_nvswitch(sys: Path) -> None:
+    topology = read(fake_driver(8, nvlink=True), sys)
+    assert len(topology.pairs) == 28
+    assert {pair.label for pair in topology.pairs} == {"NV18"}
+    assert {pair.p2p for pair in topology.pairs} == {P2PStatus.OK}
+    first = topology.gpus[0]
+    assert (first.links_up, first.cpus, first.numa_node, first.pcie_width_gpu) == (18, "0-7,16-23", 0, 16)
+    assert topology.gpus[7].numa_node == 1
+    assert first.memory_numa_node is None
+    assert first.problems["memory_numa_node"].code is ProblemCode.NOT_SUPPORTED
+    assert first.links is not None
+    assert first.links[3].remote_bus_id == "00000000:C8:00.0"
+    assert first.links[3].bytes_per_second == 26_562_000_000
+
+
+def test_four_gpus_without_nvlink() -> None:
+    topology = read(fake_driver(4, nvlink=False))
+    labels = {(pair.first, pair.second): pair.label for pair in topology.pairs}
+    assert labels[0, 1] == labels[2, 3] == "PIX"
+    assert labels[0, 2] == labels[1, 3] == "SYS"
+    assert {pair.nvlinks for pair in topology.pairs} == {0}
+    assert topology.gpus[0].links is None
+    assert topology.gpus[0].has_no_nvlink
+    assert topology.gpus[0].problems["numa_node"].code is ProblemCode.NOT_SUPPORTED
+
+
+def test_bridges_connect_only_the_gpus_at_their_ends() -> None:
+    fake = fake_driver(4, nvlink=True)
+    fake.answer(
+        "nvmlDeviceGetNvLinkRemotePciInfo", lambda handle, _: SimpleNamespace(busId=bus_id(handle ^ 1).encode())
+    )
+    labels = {(pair.first, pair.second): pair.label for pair in read(fake).pairs}
+    assert labels[0, 1] == labels[2, 3] == "NV18"
+    assert labels[0, 2] == "SYS"
+
+
+def test_a_virtual_machine_hides_the_nvswitch() -> None:
+    fake = fake_driver(2, nvlink=True)
+    fake.answer("nvmlDeviceGetNvLinkRemotePciInfo", SimpleNamespace(busId=b"FFFFFFFF:FF:FF.0"))
+    fake.answer("nvmlDeviceGetCpuAffinity", [0xFFFFFFFF, 0, 0, 0])
+    topology = read(fake)
+    assert topology.gpus[0].cpus == "0-31"
+    assert topology.pair(1, 0).label == "NV18"
+    assert topology.gpus[0].links is not None
+    link = topology.gpus[0].links[0]
+    assert link.remote_bus_id is None
+    assert "NVSwitch" in link.problems["remote_bus_id"].reason
+
+
+def test_a_link_that_is_down_connects_nothing() -> None:
+    fake = fake_driver(2, nvlink=True)
+
+    def answer(handle: int, asked: list[object]) -> list[object]:
+        answers = fields()(handle, asked)
+        for field, value in zip(asked, answers, strict=True):
+            if handle == 1 and field.scope == 5 and field.id in NVLINK_FIELDS[:2]:  # type: ignore[attr-defined]
+                value.value.uiVal = 0
+        return answers
+
+    fake.answer("nvmlDeviceGetFieldValues", answer)
+    topology = read(fake)
+    assert topology.gpus[1].links_up == 17
+    assert topology.pair(0, 1).label == "NV17"
+
+
+def test_network_cards_and_their_distances(sys: Path) -> None:
+    rdma, ethernet = read(fake_driver(8, nvlink=True), sys).cards
+    assert (rdma.name, rdma.has_rdma, rdma.interfaces, rdma.is_up) == ("mlx5_10", True, ("ibs1",), True)
+    assert [rdma.levels[index].value for index in range(8)] == ["PIX", "PIX", "PHB", "PHB", "SYS", "SYS", "SYS", "SYS"]
+    assert (ethernet.name, ethernet.has_rdma, ethernet.is_up) == ("eno1", False, False)
+    assert ethernet.levels[0] is PathLevel.SYS
+    assert ethernet.levels[7] is PathLevel.NODE
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "level"),
+    [
+        (("pci0000:00", "a", "b", "c", "gpu"), ("pci0000:00", "a", "b", "d", "nic"), PathLevel.PIX),
+        (("pci0000:00", "a", "gpu.0"), ("pci0000:00", "a", "gpu.1"), PathLevel.PIX),
+        (("pci0000:00", "a", "b", "c", "gpu"), ("pci0000:00", "a", "e", "d", "nic"), PathLevel.PXB),
+        (("pci0000:00", "a", "gpu"), ("pci0000:00", "b", "nic"), PathLevel.PHB),
+    ],
+)
+def test_levels_of_paths(one: tuple[str, ...], other: tuple[str, ...], level: PathLevel) -> None:
+    assert path_level(one, other, same_node=True) is level
+
+
+def test_a_gpu_that_is_lost_costs_only_its_own_values() -> None:
+    fake = fake_driver(3, nvlink=True)
+    fake.answer("nvmlDeviceGetHandleByIndex", lambda index: (_ for _ in ()).throw(LOST) if index == 1 else index)
+    topology = read(fake)
+    assert topology.gpus[1].problems["uuid"].code is ProblemCode.GPU_LOST
+    assert topology.pair(0, 2).label == "NV18"
+    assert topology.pair(0, 1).label == "–"
+    assert topology.pair(0, 1).problems["nvlinks"].code is ProblemCode.GPU_LOST
+    assert topology.pair(0, 1).problems["level"].code is ProblemCode.GPU_LOST
+    assert topology.pair(0, 2).level is PathLevel.SYS
+
+
+def test_a_mistake_of_gpumon_costs_one_value_and_is_a_reason() -> None:
+    fake = fake_driver(3, nvlink=True)
+    fake.answer("nvmlDeviceGetTopologyCommonAncestor", lambda one, other: int("x") if one == 0 else 50)
+    topology = read(fake)
+    assert "gpumon failed" in topology.pair(0, 1).problems["level"].reason
+    assert topology.pair(1, 2).level is PathLevel.SYS
+
+
+def test_a_call_that_never_returns_is_left_behind() -> None:
+    gate = threading.Event()
+    fake = fake_driver(3, nvlink=True)
+    fake.answer("nvmlDeviceGetUUID", lambda _: gate.wait(20), device=1)
+    try:
+        topology = read(fake, call_seconds=0.1)
+    finally:
+        gate.set()
+    assert "nvmlDeviceGetUUID" in topology.gpus[1].problems["uuid"].reason
+    assert topology.gpus[2].uuid == "GPU-2"
+    assert topology.pair(0, 2).label == "NV18"
+    assert topology.pair(1, 2).level is None
+
+
+def test_a_driver_that_hangs_in_every_call_has_one_deadline() -> None:
+    gate = threading.Event()
+    fake = fake_driver(8, nvlink=True)
+    fake.answer("nvmlDeviceGetHandleByIndex", lambda _: gate.wait(20))
+    try:
+        topology = read(fake, call_seconds=0.2, total=0.5)
+    finally:
+        gate.set()
+    assert {gpu.problems["uuid"].code for gpu in topology.gpus} == {ProblemCode.UNRESPONSIVE}
+    assert {pair.problems["level"].code for pair in topology.pairs} == {ProblemCode.UNRESPONSIVE}
+
+
+def test_without_a_driver_there_is_a_reason() -> None:
+    fake = FakeNvml(1)
+    fake.answer("nvmlInitWithFlags", pynvml.NVMLError(pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
+    topology = read(fake)
+    assert topology.gpus == ()
+    assert topology.problems["driver"].code is ProblemCode.DRIVER_NOT_LOADED
+
+
+def test_every_topology_call_is_made() -> None:
+    fake = fake_driver(2, nvlink=True)
+    read(fake)
+    assert set(TOPOLOGY_CALLS) <= set(fake.count())
+
+
+def test_the_document_has_everything(sys: Path) -> None:
+    topology = read(fake_driver(8, nvlink=True), sys)
+    assert from_document(json.loads(json.dumps(to_document(topology)))) == topology
+
+
+@pytest.mark.parametrize(
+    "damage", [{"schema": 2}, {"gpus": [{"index": "x"}]}, {"pairs": [{"level": "NEAR"}]}, {"gpus": 3}]
+)
+def test_a_damaged_document_is_refused(damage: dict[str, object]) -> None:
+    document = {**to_document(Topology()), **damage}
+    with pytest.raises((TypeError, ValueError)):
+        from_document(document)

@@ -1,0 +1,176 @@
+"""An error that the catalogue does not have: the last exception, its frame, its kind, and the lines around it."""
+
+import json
+
+import pytest
+
+from gpumon.diagnosis.documents import explanation_document
+from gpumon.diagnosis.explain import explain_text
+from gpumon.diagnosis.narrative import sections
+from gpumon.diagnosis.unknown import ErrorKind, UnknownError
+from tests.diagnosis.corpus import noise
+from tests.diagnosis.texts import samples_of
+
+DESTROY = samples_of("nccl-destroy")[0]
+TRACEBACK = """\
+Traceback (most recent call last):
+  File "/home/user/train.py", line 41, in <module>
+    main()
+  File "/home/user/data.py", line 12, in labels
+    return batch["labels"]
+           ~~~~~^^^^^^^^^^
+  File "/venv/lib/python3.11/site-packages/datasets/arrow.py", line 7, in __getitem__
+    raise KeyError(key)
+KeyError: 'labels'
+"""
+LAUNCHER = """\
+Traceback (most recent call last):
+  File "/usr/local/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+train.py FAILED
+"""
+
+
+def unknown(text: str) -> UnknownError:
+    error = explain_text(text).unknown
+    assert error is not None
+    return error
+
+
+def headings(text: str) -> list[str]:
+    return [section.heading for section in sections(explain_text(text))]
+
+
+def shown(text: str) -> str:
+    return "\n".join(block.text for section in sections(explain_text(text)) for block in section.blocks)
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank3]: ", "2026-11-20 12:00:01,123 ERROR "])
+def test_the_last_exception_has_its_frame_in_the_users_code(prefix: str) -> None:
+    lines = [*noise(50, 1), *(prefix + line for line in TRACEBACK.splitlines()), *noise(50, 2)]
+    error = unknown("\n".join(lines))
+    assert (error.name, error.text, error.kind) == ("KeyError", "KeyError: 'labels'", ErrorKind.PYTHON)
+    assert error.line == 50 + 9
+    assert error.frame is not None
+    assert (error.frame.file, error.frame.line, error.frame.function) == ("/home/user/data.py", 12, "labels")
+    assert (error.frame.code, error.frame.is_own) == ('return batch["labels"]', True)
+    assert [line.number for line in error.around][-1] > error.line
+    assert any(line.text.endswith("KeyError: 'labels'") for line in error.around)
+
+
+def test_without_own_code_the_innermost_frame_is_shown() -> None:
+    text = TRACEBACK.replace("/home/user/", "/venv/lib/python3.11/site-packages/tool/")
+    frame = unknown(text).frame
+    assert frame is not None
+    assert (frame.file.rsplit("/", 1)[1], frame.is_own) == ("arrow.py", False)
+    assert "No frame is in your code" in shown(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "kind"),
+    [
+        ("ValueError: too many values to unpack", "ValueError", ErrorKind.PYTHON),
+        ("RuntimeError: cuSPARSELt is not initialized on this GPU", "RuntimeError", ErrorKind.CUDA),
+        ("torch.distributed.DistStoreError: a new wording of the store", "torch.distributed.DistStoreError", "nccl"),
+        ("RuntimeError: hipSOLVER: a new wording", "RuntimeError", ErrorKind.ROCM),
+        ("OSError: [Errno 5] Input/output error: 'a.bin'", "OSError", ErrorKind.SYSTEM),
+        ("bash: line 1: 4242 Illegal instruction     python train.py", "Illegal instruction", "system"),
+        ("terminate called after throwing an instance of 'c10::Error'\n  what():  of CUDA\n", "c10::Error", "cuda"),
+        (TRACEBACK.replace("KeyError: 'labels'", "queue.Empty"), "queue.Empty", ErrorKind.PYTHON),
+        ("2026-11-20 12:00:01 ERROR trainer.py:88 the step has failed", "Error in the log", ErrorKind.PYTHON),
+    ],
+)  # fmt: skip
+def test_what_kind_of_thing_an_error_is(text: str, name: str, kind: str) -> None:
+    error = unknown(f"step 1\n{text}\nstep 2\n")
+    assert (error.name, error.kind, error.line > 1) == (name, kind, True)
+    assert headings(text) == [
+        f"{name}: not a known error",
+        "Lines around it",
+        "What to do next",
+        "What to attach to a report",
+    ]
+
+
+def test_the_stack_of_a_fatal_error_is_below_it() -> None:
+    text = (
+        "Fatal Python error: Illegal instruction\n\nThread 0x1:\n"
+        '  File "/venv/lib/python3.11/site-packages/a.py", line 1 in a\n'
+    )
+    frame = unknown(f'{text}  File "/home/user/b.py", line 2 in b\n').frame
+    assert frame is not None
+    assert (frame.file, frame.line) == ("/home/user/b.py", 2)
+
+
+def test_the_report_of_a_launcher_is_not_the_error() -> None:
+    assert unknown(f"{TRACEBACK}{LAUNCHER}").name == "KeyError"
+    cause = explain_text(LAUNCHER).cause
+    assert cause is not None
+    assert cause.error.id == "elastic-failure", "without an exception above it, the report is all there is"
+
+
+def test_a_crash_long_after_an_exception_is_the_error() -> None:
+    assert unknown(f"{TRACEBACK}Aborted (core dumped)\n").name == "KeyError"
+    assert unknown("\n".join([TRACEBACK, *noise(200, 1), "Aborted (core dumped)"])).name == "Aborted"
+
+
+@pytest.mark.parametrize("order", [(TRACEBACK, DESTROY), (DESTROY, TRACEBACK)])
+def test_an_echo_is_not_the_cause_of_a_log_with_another_exception(order: tuple[str, str]) -> None:
+    text = "\n".join(order)
+    explanation = explain_text(text)
+    assert explanation.cause is None
+    assert [match.error.id for match in explanation.matches] == ["nccl-destroy"]
+    assert headings(text)[0] == "KeyError: not a known error"
+    assert headings(text)[-1] == "Also in the log"
+    assert "[nccl-destroy], a consequence of another error" in shown(text)
+
+
+def test_an_echo_alone_is_the_cause() -> None:
+    cause = explain_text(DESTROY).cause
+    assert cause is not None
+    assert cause.error.id == "nccl-destroy"
+
+
+def test_an_unknown_error_after_a_known_one_is_listed() -> None:
+    oom = samples_of("oom")[0]
+    text = f"{oom}\n{TRACEBACK}"
+    assert headings(text)[0] == "CUDA out of memory [oom]"
+    assert "KeyError: 'labels' (not a known error)." in shown(text)
+    assert explain_text(f"{TRACEBACK}{oom}\n").unknown is None
+
+
+def test_a_known_exception_is_not_unknown() -> None:
+    text = (
+        f'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\n{samples_of("device-assert")[0]}\n'
+    )
+    assert explain_text(text).unknown is None
+
+
+def test_a_log_without_errors_ends_with_its_last_lines() -> None:
+    text = "\n".join(f"step {number} is done\n" for number in range(9))
+    explanation = explain_text(text)
+    assert explanation.unknown is None
+    assert [line.text for line in explanation.last_lines] == [f"step {number} is done" for number in range(4, 9)]
+    assert "step 8 is done" in shown(text)
+
+
+def test_the_document_of_an_unknown_error() -> None:
+    document = json.loads(json.dumps(explanation_document(explain_text(f"{TRACEBACK}{DESTROY}\n"))))
+    error = document["unknown"]
+    assert (error["name"], error["kind"], error["line"], error["is_cause"]) == ("KeyError", "python", 9, True)
+    assert error["frame"] == {
+        "file": "/home/user/data.py",
+        "line": 12,
+        "function": "labels",
+        "code": 'return batch["labels"]',
+        "is_own": True,
+    }
+    assert error["around"][-1]["line"] >= error["line"]
+    assert {step["text"] for step in error["attach"]}
+    assert not any(match["is_cause"] for match in document["matches"])
+
+
+def test_hostile_text_is_harmless() -> None:
+    text = "".join(f"Error: {number} \x1b]8;;x\x07\x9b31m\n" for number in range(2000))
+    assert explain_text(text).unknown is not None
+    assert shown(text).replace("\n", "").isprintable()

@@ -1,0 +1,101 @@
+"""What the documents state is so: counts, sections about alerts, keys of the configuration, pages of screens."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from textual.screen import ModalScreen
+
+from gpumon import cli
+from gpumon.diagnosis.alerts import ALERT_RULES, OUT_OF_MEMORY, RULE_LABELS, Alert, Severity, rule_label
+from gpumon.diagnosis.catalogue import ERRORS
+from gpumon.present.doc_pages import SCREEN_PAGES, alert_section
+from gpumon.ui.bindings import all_bindings
+from gpumon.ui.screens.base import BaseScreen
+from tests.workloads.conftest import load_workload
+
+_XIDS = sum(error.id.startswith("xid-") for error in ERRORS)
+ROOT = Path(__file__).resolve().parents[2]
+NUMBERS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen twenty"
+)
+
+
+def in_words(count: int) -> str:
+    """A count as the documents write it: in words up to twenty, in digits from there on."""
+    words = NUMBERS.split()
+    return words[count] if count < len(words) else str(count)
+
+
+def counts() -> dict[str, set[str]]:
+    """Every count that a document states, as a pattern with its noun, and the documents that state it."""
+    mistakes = load_workload("_kit.mistakes").MISTAKES.values()
+    all_mistakes, on_cpu = in_words(len(mistakes)), in_words(sum(mistake.on_cpu for mistake in mistakes))
+    catalog, workload = {"README.md", "CHANGELOG.md"}, {"docs/workloads.md", "CHANGELOG.md"}
+    return {
+        rf"{len(ERRORS) - _XIDS} errors": catalog,
+        rf"{_XIDS} Xids": catalog,
+        rf"{in_words(len(ALERT_RULES))} alert rules": {"docs/alerts.md"},
+        rf"{all_mistakes} (?:such )?errors": workload,
+        rf"{on_cpu} of which also occur on the CPU": workload,
+    }
+
+
+@pytest.mark.parametrize(
+    ("document", "pattern"),
+    [(document, pattern) for pattern, documents in counts().items() for document in sorted(documents)],
+)
+def test_counts_are_those_of_the_code(document: str, pattern: str) -> None:
+    text = " ".join((ROOT / document).read_text().split())
+    assert re.search(rf"\b{pattern}", text, re.IGNORECASE), f"{document} states another count"
+
+
+def sections(page: str) -> list[str]:
+    return re.findall(r"^## (.+)$", (ROOT / page).read_text(), re.MULTILINE)
+
+
+def test_every_alert_rule_has_a_section_and_every_section_a_rule() -> None:
+    labels = [rule.label for rule in ALERT_RULES]
+    assert sorted(sections("docs/alerts.md")) == sorted([*labels, RULE_LABELS[OUT_OF_MEMORY]])
+
+
+def test_an_alert_leads_to_its_section() -> None:
+    ids = ["xid-79", OUT_OF_MEMORY, *(alert_id for rule in ALERT_RULES for alert_id in rule.plurals)]
+    for alert_id in ids:
+        label = rule_label(alert_id)
+        assert label in sections("docs/alerts.md")
+        assert alert_section(Alert(alert_id, Severity.WARNING, "")) == f"docs/alerts.md, '{label}'"
+
+
+def test_an_alert_of_the_host_leads_to_the_page_about_faults() -> None:
+    assert rule_label("driver") is None
+    assert alert_section(Alert("driver", Severity.CRITICAL, "")) == "docs/faults.md"
+    assert (ROOT / "docs/faults.md").is_file()
+
+
+def subclasses(kind: type) -> set[type]:
+    return set(kind.__subclasses__()).union(*map(subclasses, kind.__subclasses__()))
+
+
+def test_every_screen_has_a_page() -> None:
+    assert list(all_bindings()), "imports every module"
+    names = {
+        kind.__name__
+        for kind in subclasses(BaseScreen)
+        if kind.__module__.startswith("gpumon.") and not issubclass(kind, ModalScreen) and not kind.__subclasses__()
+    }
+    assert names - {"SnapshotReadingScreen"} == set(SCREEN_PAGES)
+    assert [page for page in SCREEN_PAGES.values() if not (ROOT / page).is_file()] == []
+
+
+def test_the_page_about_the_configuration_has_every_key_and_table() -> None:
+    page = (ROOT / "docs/configuration.md").read_text()
+    result = CliRunner().invoke(cli.gpumon, ["config", "--json"])
+    names = {key["key"].partition(".")[::2] for key in json.loads(result.stdout)["keys"]}
+    tables = {table for table, key in names if key} - set(cli.gpumon.commands)
+    assert {"alerts", "columns", "keymap"} <= tables
+    assert [table for table in tables if f"[{table}]" not in page] == []
+    assert [name for name, key in names if not key and f"| `{name}` |" not in page] == []

@@ -1,0 +1,140 @@
+"""Plots of results: what is a sweep, what is compared, and what is drawn over time."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from gpumon.jobs.protocol import JobEventKind
+from gpumon.operations.workload import WorkloadRun
+from gpumon.present.paint.line import SERIES_ROLES, Role, plain, width_of
+from gpumon.present.paint.plot import AxisTick, Curve, plot
+from gpumon.present.run_plots import Compared, MetricSweep, comparisons_of, plot_lines, sweeps_of
+from gpumon.present.text.run import result_lines
+from tests import runs
+from tests.present.helpers import text, texts
+
+
+def metric(name: str, value: float, unit: str = "GB/s", **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {"name": name, "value": value, "unit": unit, "repetitions": 3, **more}
+
+
+TRANSFER = [
+    metric(f"{way}_{size}", value * factor)
+    for way, factor in (("to_device_pinned", 1.0), ("from_device_pageable", 0.2))
+    for size, value in (("16MiB", 50.0), ("4KiB", 1.0), ("256KiB", 20.0), ("1GiB", 55.5))
+]
+LAUNCH = [metric(f"block_{block}", 1000.0 + block) for block in (32, 128, 1024)]
+LAUNCH += [metric(f"grid_stride_{count}_per_sm", 1500.5) for count in (1, 2, 8, 32)]
+
+
+def finished(*metrics: dict[str, Any], samples: int = 0) -> WorkloadRun:
+    run = runs.new_run()
+    runs.send_plan(run)
+    run.state.record_start(runs.BEGAN)
+    for second in range(samples):
+        runs.send(run, JobEventKind.METRIC, second, name="throughput", value=600.0 - second, unit="TFLOP/s")
+    runs.send(run, JobEventKind.RESULT, 12.0, verdict="ok", why="Fine.", figures=list(metrics))
+    return run
+
+
+def test_metrics_whose_names_differ_by_one_number_are_a_sweep() -> None:
+    sweeps, rest = sweeps_of([*TRANSFER, *LAUNCH, metric("copy", 3.5), metric("block_1_of_2", 1.0)])
+    assert sweeps == [
+        MetricSweep(
+            "GB/s",
+            ("4KiB", "256KiB", "16MiB", "1GiB"),
+            {
+                "to_device_pinned": (1.0, 20.0, 50.0, 55.5),
+                "from_device_pageable": tuple(value * 0.2 for value in (1.0, 20.0, 50.0, 55.5)),
+            },
+        ),
+        MetricSweep("GB/s", ("32", "128", "1024"), {"block": (1032.0, 1128.0, 2024.0)}),
+        MetricSweep("GB/s", ("1", "2", "8", "32"), {"grid_stride_per_sm": (1500.5,) * 4}),
+    ]
+    assert [item["name"] for item in rest] == ["copy", "block_1_of_2"]
+
+
+def test_two_points_are_no_sweep() -> None:
+    sweeps, rest = sweeps_of([metric("size_16", 1.5), metric("size_32", 2.5)])
+    assert (sweeps, len(rest)) == ([], 2)
+
+
+def test_metrics_of_one_unit_are_compared_and_counts_are_not() -> None:
+    metrics = [metric("copy", 3.5, limit=4.0), metric("strided_read", 0.5), metric("latency", 9.5, "us")]
+    metrics += [metric("wrong", 0, "elements"), metric("checked", 7, "elements")]
+    metrics += [metric("unknown", 1.5) | {"value": value} for value in (None, True, -1.0, float("inf"), float("nan"))]
+    assert comparisons_of(metrics) == {"GB/s": [Compared("copy", 3.5, 4.0), Compared("strided read", 0.5, None)]}
+
+
+def test_a_sweep_has_an_axis_a_legend_and_a_curve_per_metric() -> None:
+    lines = plot_lines(finished(*TRANSFER), 100)
+    shown = texts(lines)
+    assert shown[1].split("  ")[:3] == [" GB/s", "● to device pinned", "○ from device pageable"]
+    assert shown[2].startswith("60 GB/s┤")
+    assert all(label in shown[-1] for label in ("4KiB", "256KiB", "16MiB", "1GiB"))
+    drawn = "".join(shown[2:-2])
+    assert drawn.count("○") == 4
+    assert drawn.count("●") == 3, "one is behind a point of the other"
+    roles = {span.role for line in lines for span in line if "●" in span.text or "○" in span.text}
+    assert roles == {Role.SERIES_1, Role.SERIES_2}
+    assert all(width_of(row) <= 100 for row in shown)
+    assert "\x1b" not in text(lines)
+
+
+def test_values_that_differ_much_have_a_logarithmic_axis() -> None:
+    shown = texts(plot_lines(finished(*[metric(f"done_{size}", float(size**2), "us") for size in (2, 16, 512)]), 80))
+    assert shown[1].startswith(" us, logarithmic ")
+    labels = [row.partition("┤")[0].strip() for row in shown if "┤" in row]
+    assert labels == ["1000000 us", "100000 us", "10000 us", "1000 us", "100 us", "10 us", "1 us"]
+    assert sum("●" in row for row in shown[2:]) == 3, "each at another height"
+
+
+def test_compared_metrics_have_bars_on_one_scale() -> None:
+    shown = texts(plot_lines(finished(metric("copy", 3.0, limit=4.0), metric("strided_read", 0.5)), 80))
+    bars = {row[1:31].strip(): row.count("█") / (row.count("█") + row.count("░")) for row in shown[2:]}
+    assert bars == {"copy": pytest.approx(0.75, abs=0.03), "strided read": pytest.approx(0.125, abs=0.03)}
+    assert "a full bar is 4 GB/s" in shown[1]
+    assert "3 GB/s" in shown[2]
+
+
+def test_a_live_metric_with_many_values_is_drawn_over_time() -> None:
+    shown = texts(plot_lines(finished(metric("throughput", 590.5, "TFLOP/s"), samples=20), 80))
+    assert shown[1].startswith(" TFLOP/s  ● throughput over time")
+    assert "19.0 s" in shown[-1]
+    assert plot_lines(finished(metric("throughput", 590.5, "TFLOP/s"), samples=5), 80) == []
+
+
+@pytest.mark.parametrize("metrics", [[], [metric("only", 1.5)], [metric(f"zero_{size}", 0.0) for size in (1, 2, 3)]])
+@pytest.mark.parametrize("width", [0, 59, 60, 300])
+def test_nothing_to_plot_is_no_plot_and_zeros_can_be_drawn(metrics: list[dict[str, Any]], width: int) -> None:
+    lines = plot_lines(finished(*metrics), width)
+    assert bool(lines) == (len(metrics) == 3 and width >= 60)
+
+
+def test_the_output_of_a_run_has_plots_only_where_there_is_a_terminal() -> None:
+    run = finished(*TRANSFER)
+    assert not any("┤" in row for row in result_lines(run))
+    assert any("┤" in row for row in result_lines(run, 100))
+    assert result_lines(run, 100)[-1].startswith("matmul: ok.")
+
+
+def test_plots_are_drawn_once_for_a_width() -> None:
+    run = finished(*TRANSFER)
+    assert plot_lines(run, 100) is plot_lines(run, 100)
+    assert plot_lines(run, 80) != plot_lines(run, 100)
+
+
+def test_a_plot_does_not_change_the_next_one() -> None:
+    curve, ticks = Curve("a", (0, 1, 2), (1.0, 2.0, 3.0)), (AxisTick(0, "0"), AxisTick(3, "3"))
+    first = plot([curve], 40, 8, [AxisTick(0, "first"), AxisTick(2, "last")], ticks)
+    plot([curve] * 3, 70, 12, [], ticks)
+    assert plot([curve], 40, 8, [AxisTick(0, "first"), AxisTick(2, "last")], ticks) == first
+    assert {span.role for row in first for span in row} == {SERIES_ROLES[0], Role.DIM}
+    assert [len(plain(row)) for row in first] == [40] * 8
+
+
+def test_plotext_is_not_imported_before_there_is_something_to_draw() -> None:
+    program = "import sys, gpumon.ui.app; sys.exit('plotext' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,343 @@
+"""The way from screen to screen: digits, the top line, the next GPU, back, quit, copy, and the user's keys."""
+
+from typing import Any
+
+import pytest
+from textual.binding import Binding
+from textual.pilot import Pilot
+from textual.screen import Screen
+from textual.widgets import TextArea
+
+from gpumon.present.top_line import TABS
+from gpumon.ui.app import GpumonApp
+from gpumon.ui.key_table import KEY_MEANINGS
+from gpumon.ui.keymap import check_keymap
+from gpumon.ui.screens.alerts import AlertsScreen
+from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.screens.confirm import QuitDialog
+from gpumon.ui.screens.device import DeviceScreen
+from gpumon.ui.screens.memory import MemoryScreen
+from gpumon.ui.screens.overview import OverviewScreen
+from gpumon.ui.screens.process import ProcessScreen
+from gpumon.ui.screens.workloads import WorkloadsScreen
+from gpumon.ui.widgets.line_table import LineTable
+from tests import builders, runs
+from tests.frames import machine
+from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text
+
+NEXT, PREVIOUS = "right_square_bracket", "left_square_bracket"
+
+
+async def shown(pilot: Pilot[Any], stream: FakeLive, gpus: int = 4) -> None:
+    stream.put(machine(gpus))
+    await pilot.pause()
+
+
+def kinds(app: GpumonApp) -> list[type[Screen[Any]]]:
+    """The screens from the overview up."""
+    return [type(screen) for screen in app.screen_stack[1:]]
+
+
+def selected(app: GpumonApp) -> str | None:
+    assert isinstance(app.screen, ViewScreen)
+    return app.screen.device_key
+
+
+# Digits
+
+
+@pytest.mark.parametrize(
+    "opening", [[], ["enter"], ["tab", "enter"], ["C"], ["5", "enter"], ["enter", "c"], ["question_mark"]]
+)
+async def test_a_digit_opens_its_screen_from_everywhere(opening: list[str]) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shown(pilot, stream)
+        for tab in TABS:
+            await pilot.press(*opening, tab.key)
+            await pilot.pause()
+            assert isinstance(app.screen, ViewScreen)
+            assert tab.name == app.screen.TAB
+            assert len(app.screen_stack) == (2 if tab.key == "1" else 3), "the stack does not grow"
+            if isinstance(app.screen.focused, TextArea):
+                await pilot.press("escape")
+            await pilot.press(*[] if tab.key == "1" else ["escape"])
+            assert kinds(app) == [OverviewScreen]
+
+
+async def test_digits_replace_each_other_and_go_back_to_an_open_screen() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shown(pilot, stream)
+        await pilot.press("enter", "3", "6", "8", "5")
+        assert kinds(app) == [OverviewScreen, WorkloadsScreen]
+        workloads = app.screen
+        app.session.workloads.registry.runs = [runs.live_run()]
+        app.draw()
+        await pilot.press("tab", "enter", "v")
+        assert len(kinds(app)) == 4
+        await pilot.press("5")
+        assert app.screen is workloads
+        await pilot.press("5", "1", "1")
+        assert kinds(app) == [OverviewScreen]
+
+
+async def test_the_memory_screen_shows_the_gpu_in_front_or_the_first_one() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shown(pilot, stream)
+        keys = [device.key for device in machine(4).devices]
+        await pilot.press("down", "enter", "3")
+        assert (kinds(app)[-1], selected(app)) == (MemoryScreen, keys[1])
+        await pilot.press("6", "m")
+        assert (kinds(app), selected(app)) == ([OverviewScreen, MemoryScreen], keys[1]), "as on the overview"
+        await pilot.press("1", "8")
+        app.screen_stack[1].query_one("#devices", LineTable).show([])
+        app.screen_stack[1].query_one("#processes", LineTable).show([])
+        await pilot.press("3")
+        assert selected(app) == keys[0]
+
+
+async def test_a_text_field_takes_digits_and_letters_as_text() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shown(pilot, stream)
+        await pilot.press("7", "1", "q", "S", NEXT, "5")
+        assert app.screen.query_one(TextArea).text == "1qS]5"
+        assert not app._exit
+        await pilot.click("#top", offset=(screen_lines(app)[0].index("6 Alerts") + 2, 0))
+        await pilot.pause()
+        assert kinds(app) == [OverviewScreen, AlertsScreen], "the top line works with the mouse"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+async def test_a_click_on_a_tab_opens_its_screen(width: int) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(width, 24)) as pilot:
+        await shown(pilot, stream)
+        for tab in TABS:
+            await pilot.click("#top", offset=(screen_lines(app)[0].index(f" {tab.key}") + 1, 0))
+            await pilot.pause()
+            assert isinstance(app.screen, ViewScreen)
+            assert tab.name == app.screen.TAB
+
+
+async def test_the_demo_begins_and_ends_on_the_overview() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shown(pilot, stream)
+        await pilot.press("enter", "d")
+        await pilot.pause()
+        assert kinds(app) == [OverviewScreen]
+        await pilot.press("6", "d")
+        await pilot.pause()
+        assert kinds(app) == [OverviewScreen]
+        assert app.session.stream is stream
+
+
+# The next GPU
+
+
+@pytest.mark.parametrize("opening", [[], ["enter"], ["3"]])
+async def test_brackets_go_through_the_gpus_in_place(opening: list[str]) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shown(pilot, stream, gpus=3)
+        keys = [device.key for device in machine(3).devices]
+        await pilot.press(*opening)
+        screen = app.screen
+        for key, number in ((NEXT, 1), (NEXT, 2), (NEXT, 0), (PREVIOUS, 2), (PREVIOUS, 1)):
+            await pilot.press(key)
+            await pilot.pause()
+            assert app.screen is screen
+            assert selected(app) == keys[number]
+        if opening:
+            assert "GPU 1" in screen_lines(app)[1]
+            await pilot.press("escape")
+            assert selected(app) == keys[1], "the cursor of the overview has followed"
+
+
+async def test_brackets_on_a_process_show_it_on_its_other_gpus() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        first, _, third = (builders.device(index, processes=(builders.process(pid=7),)) for index in range(3))
+        stream.put(builders.frame(devices=(first, builders.device(1, processes=()), third)))
+        await pilot.pause()
+        await pilot.press("tab", "enter")
+        assert isinstance(app.screen, ProcessScreen)
+        for number in (2, 0):
+            await pilot.press(NEXT)
+            await pilot.pause()
+            assert f"PID 7 on GPU {number}" in screen_lines(app)[1]
+
+
+async def test_with_one_gpu_there_is_no_key_for_the_next() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(160, 40)) as pilot:
+        await shown(pilot, stream, gpus=1)
+        assert "[ ] GPU" not in screen_lines(app)[-1]
+        await shown(pilot, stream, gpus=2)
+        assert "[ ] GPU" in screen_lines(app)[-1]
+        await pilot.press("5")
+        assert "[ ] GPU" not in screen_lines(app)[-1], "no GPU is shown"
+
+
+# Quit
+
+
+@pytest.mark.parametrize("opening", [[], ["5"], ["question_mark"]])
+async def test_q_asks_while_a_workload_runs_and_ctrl_c_does_not(opening: list[str]) -> None:
+    app = app_on(FakeLive())
+    app.session.workloads.registry.runs = [runs.live_run()]
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(*opening, "q")
+        assert isinstance(app.screen, QuitDialog)
+        assert "1 workload started here is running. Quitting stops it." in screen_text(app)
+        await pilot.press("escape")
+        assert not app._exit
+        await pilot.press("q", "enter", "q", "down", "up", "enter")
+        assert not app._exit, "Cancel has the focus"
+        await pilot.press("q", "ctrl+c")
+        assert app._exit
+
+
+@pytest.mark.parametrize("keys", [["q", "tab", "enter"], ["q", "down", "enter"], ["q", "q"]])
+async def test_a_confirmed_question_quits(keys: list[str]) -> None:
+    app = app_on(FakeLive())
+    app.session.workloads.registry.runs = [runs.live_run()]
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(*keys)
+        await pilot.pause()
+        assert app._exit
+
+
+async def test_q_quits_at_once_when_runs_have_ended() -> None:
+    app = app_on(FakeLive())
+    app.session.workloads.registry.runs = [runs.ended_run()]
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("q")
+        await pilot.pause()
+        assert app._exit
+
+
+# Copy
+
+
+async def test_y_copies_the_row_or_the_text() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    app.session.workloads.registry.runs = [runs.live_run()]
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await shown(pilot, stream)
+        await pilot.press("g", "tab", "down", "y")
+        row = app.screen.query_one("#processes", LineTable).rows[1]
+        assert app.clipboard == "".join(span.text for span in row.line).strip()
+        assert app.clipboard.startswith("1")
+        assert [notice.message for notice in app._notifications] == [f"Copied: {app.clipboard}"]
+        await pilot.press("5", "tab", "enter", "v", "y")
+        assert app.clipboard.count("\n") >= 1
+        assert "! a warning [/] of torch" in app.clipboard, "the log in full"
+        await pilot.press("escape", "y")
+        assert "Live" in app.clipboard, "the text of a run"
+
+
+async def test_an_empty_table_has_nothing_to_copy() -> None:
+    app = app_on(FakeLive())
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.press("y")
+        assert [notice.message for notice in app._notifications] == ["Nothing to copy."]
+        assert app.clipboard == ""
+
+
+# The user's keys
+
+
+def app_with(keymap: dict[str, str]) -> GpumonApp:
+    return GpumonApp(FakeRecording(), keymap=keymap)
+
+
+async def test_a_keymap_replaces_keys() -> None:
+    app = app_with({"alerts": "0,f6", "pause": "p", "back": "escape,h"})
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        assert " 0 " in screen_lines(app)[0]
+        assert " 6 " not in screen_lines(app)[0]
+        await pilot.press("6")
+        assert kinds(app) == [OverviewScreen]
+        for key in ("0", "f6"):
+            await pilot.press(key)
+            assert kinds(app) == [OverviewScreen, AlertsScreen]
+            await pilot.press("h")
+            assert kinds(app) == [OverviewScreen]
+        assert isinstance(app.session.stream, FakeRecording)
+        await pilot.press("p")
+        assert app.session.stream.paused
+        await pilot.press("space")
+        assert app.session.stream.paused
+        assert not app._notifications
+        await pilot.resize_terminal(80, 80)
+        await pilot.press("question_mark")
+        assert "p                 Pause" in screen_text(app)
+
+
+async def test_a_keymap_that_is_wrong_is_reported_and_not_applied() -> None:
+    app = app_with({"nowhere": "n", "pause": "q", "cost": ""})
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        assert [notice.message for notice in app._notifications] == [
+            "There is no key binding 'nowhere'.",
+            "The key binding 'cost' has no key.",
+            "'q' would mean both pause and quit; the keys of pause stay as they were.",
+        ]
+        await pilot.press("C")
+        assert len(kinds(app)) == 2
+        await pilot.press("q")
+        await pilot.pause()
+        assert app._exit
+
+
+def test_a_keymap_may_swap_keys_and_name_a_meaning() -> None:
+    keys, problems = check_keymap({"pause": "?", "help": "space", "zoom-in": "Z"})
+    assert problems == []
+    assert keys["pause"] == "question_mark"
+    assert {name for name in keys if name.endswith("zoom-in")} >= {"time.zoom-in"}
+    assert set(keys.values()) == {"question_mark", "space", "Z"}
+
+
+def test_half_of_a_swap_is_refused() -> None:
+    keys, problems = check_keymap({"pause": "T", "cost": "f9"})
+    assert keys == {"cost": "f9"}
+    assert problems == ["'T' would mean both pause and theme; the keys of pause stay as they were."]
+
+
+def test_two_entries_for_one_key_are_both_refused() -> None:
+    keys, problems = check_keymap({"pause": "f9", "cost": "f9"})
+    assert keys == {}
+    assert len(problems) == 1
+
+
+def test_keys_of_the_table_are_names_that_textual_knows() -> None:
+    for key in KEY_MEANINGS:
+        assert next(iter(Binding.make_bindings([Binding(key, "x")]))).key == key
+
+
+async def test_the_device_screen_goes_on_after_its_gpu_is_gone() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shown(pilot, stream, gpus=3)
+        await pilot.press("down", "enter")
+        stream.put(builders.frame(devices=(builders.device(0), builders.device(2)), monotonic_seconds=200.0))
+        await pilot.pause()
+        assert "is gone; last values" in screen_lines(app)[1]
+        await pilot.press(NEXT)
+        await pilot.pause()
+        assert isinstance(app.screen, DeviceScreen)
+        assert "is gone" not in screen_lines(app)[1]

@@ -1,0 +1,113 @@
+"""Every table of gpumon sorts, filters and chooses its columns with the same keys, and remembers it."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from gpumon.present.alerts import ALERT_COLUMNS
+from gpumon.present.cost import CALL_COLUMNS
+from gpumon.present.overview_table import OVERVIEW_COLUMNS
+from gpumon.present.paint.table import Column
+from gpumon.present.process_list import listed_columns
+from gpumon.present.process_table import PROCESS_COLUMNS
+from gpumon.present.workloads import RUN_COLUMNS, WORKLOAD_COLUMNS
+from gpumon.session.table_memory import TableState, load_tables
+from gpumon.ui.app import GpumonApp
+from gpumon.ui.widgets.table_view import HeadingLine, TableView
+from tests.frames import machine
+from tests.ui.fakes import FakeLive, app_on, screen_lines
+
+TABLES: dict[str, tuple[Column[Any], ...]] = {
+    "alerts": ALERT_COLUMNS,
+    "all-processes": listed_columns(()),
+    "calls": CALL_COLUMNS,
+    "devices": OVERVIEW_COLUMNS,
+    "processes": PROCESS_COLUMNS,
+    "runs": RUN_COLUMNS,
+    "workloads": WORKLOAD_COLUMNS,
+}
+
+
+@pytest.mark.parametrize("columns", TABLES.values(), ids=TABLES)
+def test_ids_and_aliases_name_one_column(columns: tuple[Column[object], ...]) -> None:
+    names = [name for column in columns for name in (column.id, *column.aliases)]
+    assert len(set(names)) == len(names)
+    assert all(name and name == name.lower() and " " not in name for name in names)
+    assert any(column.sort_key is not None for column in columns)
+
+
+async def until(pilot: Pilot[Any], holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 15
+    while not holds():
+        assert time.monotonic() < deadline
+        await pilot.pause(0.05)
+
+
+def view(app: GpumonApp) -> TableView[Any]:
+    return app.screen.query(TableView).first()
+
+
+async def opened(pilot: Pilot[Any], key: str) -> TableView[Any]:
+    """Opens the screen of a key, and waits for the rows of its first table."""
+    await pilot.press(key)
+    app = pilot.app
+    assert isinstance(app, GpumonApp)
+    await until(pilot, lambda: len(app.screen.query(TableView)) > 0 and view(app).table.has_focus)
+    return view(app)
+
+
+async def test_sorting_and_columns_are_kept_for_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(100, 30)) as pilot:
+        stream.put(machine())
+        table = await opened(pilot, "6")
+        await pilot.click(HeadingLine, offset=(screen_lines(app)[3].index("GPU"), 0))
+        await pilot.press("c", "down", "down", "enter", "escape")
+        await pilot.press("slash", "x", "enter")
+        await until(pilot, lambda: "alerts" in load_tables() and bool(load_tables()["alerts"].state.columns))
+        kept = table.state
+    assert kept.sort_column == "gpu"
+    assert "since" not in kept.columns
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(100, 30)) as pilot:
+        stream.put(machine())
+        table = await opened(pilot, "6")
+        await until(pilot, lambda: table.state != TableState())
+        assert table.state == kept._replace(filter_text=""), "a filter is not kept"
+        assert "Since" not in screen_lines(app)[3]
+
+
+async def test_the_configuration_names_the_columns_of_the_start() -> None:
+    stream = FakeLive()
+    stream.start()
+    app = GpumonApp(stream, columns={"alerts": ("gpu", "what")})
+    async with app.run_test(size=(100, 30)) as pilot:
+        stream.put(machine())
+        table = await opened(pilot, "6")
+        await until(pilot, lambda: bool(table.state.columns))
+        await pilot.pause()
+        assert screen_lines(app)[3].split() == ["GPU", "What"]
+
+
+@pytest.mark.parametrize("size", [(60, 10), (80, 24), (300, 100)])
+@pytest.mark.parametrize("key", ["5", "6"])
+async def test_tables_fit_every_size_with_a_filter(size: tuple[int, int], key: str) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=size) as pilot:
+        stream.put(machine())
+        table = await opened(pilot, key)
+        await pilot.press("slash", *"e")
+        await pilot.pause()
+        lines = screen_lines(app)
+        assert len(lines) == size[1]
+        assert max(map(len, (text.rstrip() for text in lines))) <= size[0]
+        assert table.table.size.height >= 1
+        assert any(text.startswith(" /e") for text in lines)
