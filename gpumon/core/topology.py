@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from gpumon.core.json_fields import Json, as_count, as_flag, as_list, as_object, as_text, as_tuple, required
 from gpumon.core.problem_table import parse_problems, with_problems
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import Problem
 
 SCHEMA: Final = 1
 
@@ -111,14 +111,6 @@ class LinkedGpu:
     def links_up(self) -> int | None:
         """Number of active NVLinks; None if unknown."""
         return None if self.links is None else sum(link.is_up is True for link in self.links)
-
-    @property
-    def has_no_nvlink(self) -> bool:
-        """Whether the driver reports that this GPU has no NVLink, or none of its links is up."""
-        if self.links is not None:
-            return self.links_up == 0
-        problem = self.problems.get("links")
-        return problem is not None and problem.code is ProblemCode.NOT_SUPPORTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""The lines around the tables: alert banner, host, versions and totals."""
+"""The lines around the tables: alert banner, host and versions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from gpumon.core.model import Device, Frame, short_product_name
@@ -51,32 +51,6 @@ def _gpus_text(gpus: Sequence[Device]) -> str:
     if len(names) == 1:
         return f"{len(gpus)} x {short_product_name(names.pop())}"
     return counted(len(gpus), "GPU")
-
-
-def totals_text(frame: Frame) -> str:
-    """Utilization, memory and power of all GPUs that respond, and how many those are if some do not."""
-    gpus = frame.gpus
-    responding = [device for device in gpus if frame.is_fresh(device)]
-    utilization = list(_values(responding, "utilization_gpu_percent"))
-    power = list(_values(responding, "power_watts"))
-    used = list(_values(responding, "memory_used_bytes"))
-    parts = []
-    if len(responding) < len(gpus):
-        parts.append(f"{len(responding)} of {len(gpus)} respond")
-    if utilization:
-        parts.append(f"util {sum(utilization) / len(utilization):.0f}%")
-    if used:
-        parts.append(f"memory {bytes_text(sum(used))}")
-    if power:
-        parts.append(f"{sum(power):.0f} W")
-    return " · ".join(parts)
-
-
-def _values(devices: Sequence[Device], metric: str) -> Iterator[float]:
-    for device in devices:
-        value = device.get(metric)
-        if value is not None:
-            yield value
 
 
 def banner(alerts: Sequence[Alert], width: int, max_lines: int, now: float) -> list[Line]:

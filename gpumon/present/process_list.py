@@ -54,7 +54,6 @@ class ListedProcess(NamedTuple):
         idle_seconds: For how long it has run no kernels, None if it runs some or if that is unknown.
         is_marked: Whether the user has marked the process.
         group: The sums of a group; ``base`` is then that of its first process.
-        is_member: Whether the row stands below the row of its group.
     """
 
     base: ProcessRow
@@ -62,7 +61,6 @@ class ListedProcess(NamedTuple):
     idle_seconds: float | None = None
     is_marked: bool = False
     group: GroupSums | None = None
-    is_member: bool = False
 
 
 def listed_processes(state: ViewState, marked: Collection[Identity] = ()) -> list[ListedProcess]:
@@ -157,7 +155,7 @@ def grouped(rows: Sequence[ListedProcess], grouping: Grouping) -> Sequence[Liste
         memory = sum(row.base.process.memory_bytes or 0 for row in members if row.base.process is not None)
         sums = GroupSums(label, tuple(processes.values()), memory)
         result.append(ListedProcess(members[0].base, group=sums))
-        result += [row._replace(is_member=True) for row in members]
+        result += members
     return result + rest
 
 

@@ -118,7 +118,6 @@ def test_four_gpus_without_nvlink() -> None:
     assert labels[0, 2] == labels[1, 3] == "SYS"
     assert {pair.nvlinks for pair in topology.pairs} == {0}
     assert topology.gpus[0].links is None
-    assert topology.gpus[0].has_no_nvlink
     assert topology.gpus[0].problems["numa_node"].code is ProblemCode.NOT_SUPPORTED
 
 

@@ -5,10 +5,12 @@ from rich.cells import cell_len
 
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.diagnosis.alerts import Alert, Severity
-from gpumon.present.header import banner, host_line, totals_text, versions_text
+from gpumon.present.device_table import device_rows
+from gpumon.present.header import banner, host_line, versions_text
 from gpumon.present.paint.line import Role, plain
+from gpumon.present.totals import totals_lines
 from tests import builders
-from tests.present.helpers import texts
+from tests.present.helpers import texts, view
 from tests.present.split import split_frame
 
 WIDE = "训练模型の学習"
@@ -22,25 +24,33 @@ def info(number: int) -> Alert:
     return Alert(f"info{number}", Severity.INFO, "At its power limit.", device_key="GPU-1")
 
 
+def totals(frame: Frame) -> str:
+    """The totals of the overview, as text with single spaces."""
+    shown = view(frame)
+    return " ".join(" ".join(map(plain, totals_lines(shown, device_rows(shown), 160, 2))).split())
+
+
 def test_totals_leave_out_and_count_gpus_that_do_not_respond() -> None:
     devices = [builders.device(index, readings={"utilization_gpu_percent": 10.0 * index}) for index in range(4)]
     devices[3] = builders.device(3, state=DeviceState.LOST, readings={"utilization_gpu_percent": 100.0})
-    text = totals_text(builders.frame(devices=tuple(devices)))
-    assert text == "3 of 4 respond · util 10% · memory 208 GiB · 1838 W"
+    text = totals(builders.frame(devices=tuple(devices)))
+    assert "! 3 of 4 respond" in text
+    assert " 10% " in text
+    assert "1.8/2.1kW" in text
     silent = tuple(builders.device(index, state=DeviceState.UNRESPONSIVE) for index in range(2))
-    assert totals_text(builders.frame(devices=silent)) == "0 of 2 respond"
+    assert "! 0 of 2 respond" in totals(builders.frame(devices=silent))
 
 
-def test_totals_are_empty_where_nothing_is_known() -> None:
-    assert totals_text(builders.frame(devices=(Device(0), Device(1)))) == ""
+def test_totals_have_a_dash_where_nothing_is_known() -> None:
+    assert "util –% mem –/–G power –W" in totals(builders.frame(devices=(Device(0), Device(1))))
 
 
 def test_an_instance_and_its_gpu_count_once() -> None:
     gpus = builders.frame(devices=split_frame().gpus)
-    assert totals_text(split_frame()) == totals_text(gpus)
+    assert totals(split_frame()).partition(" host ")[0] == totals(gpus).partition(" host ")[0]
     assert versions_text(split_frame()).endswith("2 x H200")
     lost = builders.frame(devices=(builders.device(0, state=DeviceState.LOST), *split_frame().devices[1:]))
-    assert totals_text(lost).startswith("1 of 2 respond")
+    assert "1 of 2 respond" in totals(lost)
 
 
 def test_a_frame_without_values_is_all_dashes() -> None:

@@ -124,7 +124,9 @@ class OverviewScreen(ViewScreen[None]):
         alerts = self._banner(state)
         self._lines("banner").show(alerts)
         problem = None if frame.devices else frame.problems.get("driver")
-        self.set_class(problem is not None, "nothing-to-show")
+        if self.has_class("nothing-to-show") != (problem is not None):
+            self.set_class(problem is not None, "nothing-to-show")
+            self.refresh_bindings()
         if problem is not None:
             self._lines("explanation").show(first_run_lines(problem, *self.size))
             return
@@ -210,6 +212,8 @@ class OverviewScreen(ViewScreen[None]):
         """Hide the keys that have nothing to change: too few GPUs for a map, no process under the cursor."""
         if action == "view":
             return self._has_many
+        if action == "scope":
+            return not self.has_class("nothing-to-show")
         if action == "signal":
             return self.focused is self._processes.table and not self._is_read_only
         return super().check_action(action, parameters)
