@@ -58,7 +58,12 @@ _REQUIRED: Final[Mapping[JobEventKind, Mapping[str, _Types]]] = {
     JobEventKind.BYE: {},
 }
 _RESULT_FIELDS: Final[Mapping[str, _Types]] = {"name": (str,), "value": _NUMBER, "unit": (str,), "repetitions": (int,)}
-_LIMIT_FIELDS: Final[Mapping[str, _Types]] = {"limit": (int, float, type(None)), "limit_source": (str,)}
+_OPTIONAL_RESULT_FIELDS: Final[Mapping[str, _Types]] = {
+    "limit": (int, float, type(None)),
+    "limit_source": (str,),
+    "case": (str,),
+    "position": (int, float, type(None)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +119,8 @@ def is_measurement(raw: object) -> bool:
     """Whether a JSON value is a measurement of a result."""
     if not isinstance(raw, dict) or not raw.keys() >= _RESULT_FIELDS.keys():
         return False
-    limit = {name: types for name, types in _LIMIT_FIELDS.items() if name in raw}
-    return _has(raw, {**_RESULT_FIELDS, **limit})
+    optional = {name: types for name, types in _OPTIONAL_RESULT_FIELDS.items() if name in raw}
+    return _has(raw, {**_RESULT_FIELDS, **optional})
 
 
 def _has(raw: Mapping[str, Any], required: Mapping[str, _Types]) -> bool:

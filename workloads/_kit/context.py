@@ -102,6 +102,8 @@ class Context:
         *,
         limit: Optional[float] = None,
         limit_source: str = "",
+        case: str = "",
+        position: Optional[float] = None,
     ) -> Result:
         """Adds a measured value to the results.
 
@@ -112,6 +114,8 @@ class Context:
             repetitions: Number of measurements behind the value.
             limit: The limit that the value is compared with, in the same unit, or None.
             limit_source: Where the limit comes from; see `Result`.
+            case: What the value was measured for; see `Result`.
+            position: The case as a number, in a sweep; see `Result`.
 
         Raises:
             ValueError: Nothing was measured, or the value is not finite.
@@ -120,7 +124,7 @@ class Context:
             raise ValueError(f"{name} was never measured")
         if not math.isfinite(value):
             raise ValueError(f"{name} is not a finite number")
-        result = Result(name, value, unit, repetitions, limit, limit_source)
+        result = Result(name, value, unit, repetitions, limit, limit_source, case, position)
         self.results.append(result)
         return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -119,6 +120,8 @@ class Workload:
         parameters: Parameters that a user can set.
         parts: Functions that a run may start in a new process, by name; see ``Context.fresh``.
         why_not_cpu: Why the workload cannot run on the CPU, in one sentence; empty if it can.
+        code: Functions and classes that do the measured work; their source is what gpumon shows as the code of the
+            workload.
     """
 
     name: str
@@ -129,6 +132,7 @@ class Workload:
     parameters: tuple[Parameter, ...] = ()
     parts: dict[str, Callable[[Context], dict[str, Any]]] = field(default_factory=dict)
     why_not_cpu: str = ""
+    code: tuple[Callable[..., object], ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Returns the description as ``--describe`` prints it."""
@@ -138,6 +142,7 @@ class Workload:
             "purpose": self.purpose,
             "needs": self.needs,
             "why_not_cpu": self.why_not_cpu,
+            "code": "\n\n".join(inspect.getsource(function) for function in self.code),
             "parameters": [
                 {
                     "name": parameter.name,

@@ -44,6 +44,9 @@ class Result:
         repetitions: Number of measurements behind the value.
         limit: The limit that the value is compared with, in the same unit, or None.
         limit_source: Where the limit comes from. For ``pcie`` and ``nvlink``, gpumon fills in the limit from NVML.
+        case: What the value was measured for, such as ``bf16`` or ``batch 64``; empty if the workload has one case. All
+            results of a case are one row of a table.
+        position: The case as a number, such as 64, if the cases are points of a sweep; otherwise None.
     """
 
     name: str
@@ -52,6 +55,8 @@ class Result:
     repetitions: int
     limit: Optional[float] = None
     limit_source: str = ""
+    case: str = ""
+    position: Optional[float] = None
 
 
 class UnsupportedError(Exception):
