@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,6 +50,12 @@ def state(pid: int) -> str | None:
         return (PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
         return None
+
+
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """CPU seconds of all threads of some processes."""
+    tasks = [task for pid in pids for task in (PROC / str(pid) / "task").glob("*/schedstat")]
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 def threads(pid: int) -> int:

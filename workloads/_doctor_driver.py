@@ -16,6 +16,17 @@ _LIBRARIES = {"libcuda.so.1": "/libcuda.so", "libnvidia-ml.so.1": "/libnvidia-ml
 """The library that a program loads, and part of the path of the file that the loader maps."""
 _NODES = ("nvidiactl", "nvidia-uvm")
 _ERROR_TEXT = 500
+_ATTRIBUTES = {
+    "shared_memory_per_block_bytes": 8,
+    "warp_size": 10,
+    "sm_count": 16,
+    "l2_bytes": 38,
+    "max_threads_per_sm": 39,
+    "shared_memory_per_sm_bytes": 81,
+    "registers_per_sm": 82,
+    "shared_memory_per_block_optin_bytes": 97,
+}
+"""Values of CUdevice_attribute in cuda.h."""
 
 
 def query_driver(step: Step) -> None:
@@ -104,8 +115,22 @@ def _devices() -> Answer:
         _checked(getattr(cuda, "cuDeviceGetUuid_v2", cuda.cuDeviceGetUuid)(uuid, ordinal), "cuDeviceGetUuid")
         digits = bytes(uuid).hex()
         parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
-        devices.append({"name": name.value.decode(errors="replace"), "uuid": "GPU-" + "-".join(parts)})
+        devices.append({
+            "name": name.value.decode(errors="replace"),
+            "uuid": "GPU-" + "-".join(parts),
+            "attributes": _attributes(cuda, ordinal),
+        })  # fmt: skip
     return {"devices": devices}
+
+
+def _attributes(cuda: Any, ordinal: int) -> dict[str, int]:
+    """The attributes of a GPU that the driver knows; a query creates no context."""
+    known, value = {}, ctypes.c_int()
+    for name, number in _ATTRIBUTES.items():
+        query = getattr(cuda, "cuDeviceGetAttribute", None)
+        if query is not None and not query(ctypes.byref(value), number, ordinal):
+            known[name] = value.value
+    return known
 
 
 def _peers() -> Answer:

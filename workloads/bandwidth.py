@@ -256,6 +256,15 @@ WORKLOAD = Workload(
     needs="A GPU or the CPU, with memory for three buffers.",
     uses=_uses,
     run=_run,
+    code=(
+        AccessBuffers.copy,
+        AccessBuffers.read,
+        AccessBuffers.write,
+        AccessBuffers.triad,
+        AccessBuffers.strided_read,
+        AccessBuffers.transposed_copy,
+        timing.batch_seconds,
+    ),
     parameters=(
         integer("size_mebibytes", 1024, 1, 65536, "Size of each of the three buffers.", unit="MiB", default_cpu=64),
         integer("repetitions", 50, 1, 1000, "Accesses in each of five batches.", default_cpu=3),

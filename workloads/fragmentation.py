@@ -246,6 +246,7 @@ WORKLOAD = Workload(
     why_not_cpu="fragmentation shows GPU memory and the CUDA allocator, which need a GPU.",
     uses=_uses,
     run=_run,
+    code=(growing, holes),
     parts={"growing": growing, "holes": holes},
     parameters=(
         integer("limit_mebibytes", 1024, 256, 16384, "Upper limit of the memory used.", unit="MiB"),

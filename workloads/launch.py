@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from _kit import UnsupportedError, Uses, Verdict, Workload, integer
+from _kit.kernels import compiled, resources_of
 from _kit.peaks import peak_memory_bytes
 from _kit.timing import device_seconds, hold, median
 
 if TYPE_CHECKING:
     from _kit.context import Context
 
-SOURCE = """
-extern "C" __global__ void add_one_each(const float* a, const float* b, float* c, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) c[i] = a[i] + b[i];
-}
-extern "C" __global__ void add_grid_stride(const float* a, const float* b, float* c, int n) {
-    int step = gridDim.x * blockDim.x;
-    for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) c[i] = a[i] + b[i];
-}
-"""
 BLOCKS = (32, 64, 128, 256, 512, 1024)
 BLOCKS_PER_SM = (1, 2, 4, 8, 16, 32)
 STRIDE_BLOCK = 256
@@ -35,10 +24,23 @@ _SPARE_ELEMENTS = 4096
 _BYTES_PER_ELEMENT = 18
 """Two operands, the result, the expected result, and two bytes for the comparison."""
 _SLACK_BYTES = 64 << 20
-_REGISTERS_ATTRIBUTE = 4
 _WARP = 32
 _MIN_SHARE_OF_TORCH = 0.7
 _HOST_SECONDS_PER_LAUNCH = 40e-6
+
+
+def kernel_source() -> str:
+    """Returns the CUDA C source of both kernels."""
+    return """
+extern "C" __global__ void add_one_each(const float* a, const float* b, float* c, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = a[i] + b[i];
+}
+extern "C" __global__ void add_grid_stride(const float* a, const float* b, float* c, int n) {
+    int step = gridDim.x * blockDim.x;
+    for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) c[i] = a[i] + b[i];
+}
+"""
 
 
 @dataclass
@@ -120,50 +122,14 @@ def verdict_of(context: Context, results: LaunchResults) -> Verdict:
     return context.ok(summary) if share >= _MIN_SHARE_OF_TORCH else context.warn(summary)
 
 
-def _compiled(context: Context) -> dict[str, Any]:
-    """Compiles both kernels.
-
-    Raises:
-        UnsupportedError: This torch or its environment cannot compile kernels at run time.
-    """
-    torch = context.torch
-    compiler = getattr(torch.cuda, "_compile_kernel", None)
-    if compiler is None:
-        raise UnsupportedError(
-            f"torch {torch.__version__} cannot compile a CUDA kernel at run time (torch.cuda._compile_kernel exists "
-            "since torch 2.9). Choose an interpreter with a newer torch with --python."
-        )
-    # torch requires a value before it searches for headers; these kernels include none.
-    os.environ.setdefault("CUDA_HOME", "/nonexistent")
-    try:
-        return {name: compiler(SOURCE, name) for name in ("add_one_each", "add_grid_stride")}
-    except (ImportError, OSError, AttributeError) as error:
-        raise UnsupportedError(
-            f"torch cannot compile a CUDA kernel: {error}. This needs NVRTC (the package nvidia-cuda-nvrtc) "
-            "and setuptools."
-        ) from error
-    except RuntimeError as error:
-        raise UnsupportedError(f"NVRTC could not compile the kernel: {str(error)[:600]}") from error
-
-
 def _occupancy(context: Context, results: LaunchResults, name: str, kernel: Any, grid: int, threads: int) -> None:
     """Gets the resident blocks per multiprocessor from the driver, or computes them if that fails."""
     max_threads = context.chip.max_threads_per_sm if context.chip else None
     if not max_threads:
         return
-    blocks, registers = ctypes.c_int(), ctypes.c_int()
-    handle = getattr(kernel, "func", None)
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-        query = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
-        is_reported = handle is not None and not query(ctypes.byref(blocks), handle, threads, ctypes.c_size_t(0))
-        if not is_reported and handle is not None:
-            driver.cuFuncGetAttribute(ctypes.byref(registers), _REGISTERS_ATTRIBUTE, handle)
-    except (OSError, AttributeError, ctypes.ArgumentError):
-        is_reported = False
-    if not is_reported:
-        results.is_computed = True
-    resident = blocks.value if is_reported else computed_blocks_per_sm(threads, max_threads, registers.value or None)
+    blocks, registers = resources_of(kernel, threads)
+    results.is_computed = results.is_computed or blocks is None
+    resident = computed_blocks_per_sm(threads, max_threads, registers) if blocks is None else blocks
     if context.chip:  # a small grid does not fill all multiprocessors
         resident = min(resident, -(-grid // context.chip.sm_count))
     results.occupancies[name] = occupancy_of(resident, threads, max_threads)
@@ -264,7 +230,7 @@ def _run(context: Context) -> Verdict:
     context.cap_memory(context.memory()["reserved_bytes"] + count * _BYTES_PER_ELEMENT + _SLACK_BYTES)
     arrays = _arrays(context, count)
     context.step("Compiling a vector addition in CUDA C with NVRTC.")
-    kernels = _compiled(context)
+    kernels = compiled(context, kernel_source(), ("add_one_each", "add_grid_stride"))
     results = LaunchResults()
     _sweep(context, results, kernels, arrays)
     if not context.stopping:
@@ -282,6 +248,7 @@ WORKLOAD = Workload(
     why_not_cpu="launch measures a CUDA kernel, which needs a GPU.",
     uses=_uses,
     run=_run,
+    code=(kernel_source, _sweep, _measure, device_seconds),
     parameters=(
         integer("elements_millions", 64, 1, 500, "Millions of elements.", unit="million"),
         integer("repetitions", 20, 3, 500, "Timed launches per configuration."),

@@ -373,6 +373,7 @@ WORKLOAD = Workload(
     why_not_cpu="oom shows GPU memory and the CUDA allocator, which need a GPU.",
     uses=_uses,
     run=_run,
+    code=(_fill, _provoke_error, _delete_and_empty, _backward, _gradients),
     parameters=(
         integer("limit_mebibytes", 1024, 256, 16384, "Upper limit of the memory used.", unit="MiB"),
         number("pause_seconds", 0.3, 0.0, 5.0, "Pause after each step.", unit="s"),

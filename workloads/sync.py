@@ -287,6 +287,7 @@ WORKLOAD = Workload(
     needs="A GPU or the CPU, with memory for three matrices.",
     uses=_uses,
     run=_run,
+    code=(timing.host_seconds, timing.device_seconds, _launches, _graph, _captured, _items),
     parameters=(
         integer("max_size", 8192, 64, 16384, "Size of the largest matrices.", default_cpu=1024),
         integer("repetitions", 20, 1, 200, "Measurements per operation; the median is reported.", default_cpu=5),

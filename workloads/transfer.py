@@ -399,6 +399,7 @@ WORKLOAD = Workload(
     why_not_cpu="transfer measures copies between host and GPU, which need a GPU.",
     uses=_uses,
     run=_run,
+    code=(_point, _queued_rate, _clocked_rate, _both_directions, batch_seconds, host_seconds),
     parameters=(
         integer("max_mebibytes", 1024, 1, 8192, "The largest copy.", unit="MiB"),
         number("milliseconds", 150, 1, 5000, "Approximate measurement time per point of the curve.", unit="ms"),

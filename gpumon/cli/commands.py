@@ -12,9 +12,14 @@ from gpumon import __version__
 from gpumon.cli.appearance import ThemeName
 from gpumon.cli.attach import attach
 from gpumon.cli.config_command import config_command
+from gpumon.cli.devices import devices
 from gpumon.cli.doctor import doctor
 from gpumon.cli.explain import explain
+from gpumon.cli.exporter import exporter
+from gpumon.cli.fleet import fleet
+from gpumon.cli.fleet_source import configured_fleet
 from gpumon.cli.group import CommandGroup, appearance, command_defaults, notices, thresholds, warnings
+from gpumon.cli.job import job
 from gpumon.cli.memory import memory
 from gpumon.cli.options import (
     NumberRange,
@@ -28,15 +33,19 @@ from gpumon.cli.options import (
     speed_option,
 )
 from gpumon.cli.pick import pick
-from gpumon.cli.shell_support import complete_metrics, complete_workload, completion, man
+from gpumon.cli.results import results
+from gpumon.cli.run import run, workloads
+from gpumon.cli.shell_support import complete_metrics, completion, man
 from gpumon.cli.snapshot import snapshot
 from gpumon.cli.topology import topology
+from gpumon.cli.trace import trace
 from gpumon.cli.wait import wait
 from gpumon.cli.watch import watch
 from gpumon.core.problems import CommandError, ExitCode
 from gpumon.streams.base import Stream
 
 if TYPE_CHECKING:
+    from gpumon.fleet.settings import FleetSource
     from gpumon.ui.selftest import Check, Pictures
 
 DEMO_SECONDS: Final = 100.0
@@ -79,7 +88,7 @@ def gpumon(  # noqa: PLR0917 - click passes them by name
         return
     from gpumon.streams.live import LiveStream
 
-    _show(LiveStream(interval), theme, mouse, history, is_read_only=read_only)
+    show(LiveStream(interval), theme, mouse, history, is_read_only=read_only, fleet=configured_fleet())
 
 
 @gpumon.command(short_help="Play the bundled recording.")
@@ -92,7 +101,7 @@ def demo(speed: float, history: float, theme: str, mouse: bool, read_only: bool)
     """Play the bundled recording of a host with eight GPUs."""
     from gpumon.streams.replay import open_demo
 
-    _show(open_demo(speed), theme, mouse, history, is_read_only=read_only)
+    show(open_demo(speed), theme, mouse, history, is_read_only=read_only)
 
 
 @gpumon.command(short_help="Print one sample of all GPUs.")
@@ -163,7 +172,7 @@ def replay(  # noqa: PLR0917 - click passes them by name
     """
     from gpumon.operations.export import open_replay_since, parse_since
 
-    _show(open_replay_since(file, speed, parse_since(since)), theme, mouse, history, is_read_only=read_only)
+    show(open_replay_since(file, speed, parse_since(since)), theme, mouse, history, is_read_only=read_only)
 
 
 @gpumon.command(short_help="Write a recording as CSV or JSON lines.")
@@ -253,77 +262,27 @@ def selftest(  # noqa: PLR0917 - click passes them by name
         raise click.exceptions.Exit(ExitCode.BAD_VERDICT)
 
 
-@gpumon.command(short_help="List the workloads.")
-@json_option("workloads")
-@debug_option
-def workloads(as_json: bool) -> None:
-    """List the workloads and their parameters. Files that are not valid workloads are listed with the reason."""
-    from gpumon.cli.workloads import print_workloads
-
-    print_workloads(as_json=as_json)
-
-
-@gpumon.command(short_help="Run a workload and report its verdict.")
-@click.argument("name", shell_complete=complete_workload)
-@click.option(
-    "--device",
-    "devices",
-    multiple=True,
-    default=("cuda:0",),
-    show_default=True,
-    metavar="DEVICE",
-    envvar="GPUMON_RUN_DEVICE",
-    help="cpu, cuda:N in CUDA's order, cuda:all, or an index, a range or a UUID of nvidia-smi; can be given "
-    "several times.",
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    envvar="GPUMON_RUN_SET",
-    help="A parameter of the workload; see gpumon workloads.",
-)
-@click.option("--duration", type=NumberRange(0, min_open=True), metavar="SECONDS", help="Maximum run time.")
-@click.option("--python", metavar="PATH", help="Python interpreter with torch.  [default: the first one found]")
-@click.option("--yes", is_flag=True, help="Start without confirmation, even if other processes use the GPU.")
-@json_option("run", "Print one JSON line per event.")
-@read_only_option
-@debug_option
-def run(  # noqa: PLR0917 - click passes them by name
-    name: str,
-    devices: tuple[str, ...],
-    settings: tuple[str, ...],
-    duration: float | None,
-    python: str | None,
-    yes: bool,
-    as_json: bool,
-    read_only: bool,
-) -> int:
-    """Run the workload NAME in a separate process while gpumon samples its GPU.
-
-    Exits with 0 if the verdict is good, 1 if it is bad, 3 if the workload cannot run here.
-    """
-    from gpumon.cli.workloads import RunOptions, refuse_if_read_only, run_workloads
-
-    refuse_if_read_only(is_read_only=read_only)
-
-    return run_workloads(RunOptions(name, devices, settings, duration, python, yes=yes, as_json=as_json))
-
-
 for _command in (
     attach,
     completion,
     config_command,
+    devices,
     doctor,
     explain,
+    exporter,
+    fleet,
+    job,
     man,
     memory,
     pick,
+    results,
+    run,
     snapshot,
     topology,
+    trace,
     wait,
     watch,
+    workloads,
 ):
     gpumon.add_command(_command)
 
@@ -343,12 +302,22 @@ def _selftest(
             stream.seek(DEMO_SECONDS)
         from gpumon.ui.selftest import selftest as walk
 
-        return asyncio.run(walk(stream, size, theme, pictures, appearance().palettes(), movie=movie))
+        fleet = None if use_demo else configured_fleet()
+        return asyncio.run(walk(stream, size, theme, pictures, appearance().palettes(), movie=movie, fleet=fleet))
     finally:
         stream.close()
 
 
-def _show(stream: Stream, theme: str, mouse: bool, history: float, *, is_read_only: bool) -> NoReturn:
+def show(
+    stream: Stream,
+    theme: str,
+    mouse: bool,
+    history: float,
+    *,
+    is_read_only: bool,
+    fleet: "FleetSource | None" = None,
+    opens_fleet: bool = False,
+) -> NoReturn:
     """Open the screen. The stream starts first, so that frames arrive while the screen's library is imported."""
     from gpumon.ui import terminal
 
@@ -370,6 +339,8 @@ def _show(stream: Stream, theme: str, mouse: bool, history: float, *, is_read_on
             keymap=look.keymap,
             notices=notices(),
             is_read_only=is_read_only,
+            fleet=fleet,
+            opens_fleet=opens_fleet,
         )
         code = terminal.run(app, stream.close, mouse=mouse)
     finally:

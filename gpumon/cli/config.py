@@ -177,7 +177,7 @@ class _Known:
         self.tables = (*commands.commands, *_ALERT_TABLES, *AppearanceReader.TABLES, NOTIFY)
         self._options = {name: file_options(command) for name, command in commands.commands.items()}
         every_table = (file_options(commands), *self._options.values())
-        self._options[""] = {name: options[name] for name in SHARED for options in every_table if name in options}
+        self._options[""] = {name: next(options[name] for options in every_table if name in options) for name in SHARED}
 
     def option(self, entry: _Entry) -> click.Option:
         """The option that an entry sets.

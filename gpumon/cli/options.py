@@ -122,6 +122,25 @@ def json_option(command_name: str, text: str = "Print one JSON document.") -> Ca
     return click.option("--json", "as_json", is_flag=True, envvar=f"GPUMON_{command_name.upper()}_JSON", help=text)
 
 
+def csv_option(command_name: str, text: str) -> Callable[[Command], Command]:
+    """The option for CSV output.
+
+    Args:
+        command_name: Name of the command, for the environment variable.
+        text: The help text.
+    """
+    return click.option("--csv", "as_csv", is_flag=True, envvar=f"GPUMON_{command_name.upper()}_CSV", help=text)
+
+
+def plot_option(command: Command) -> Command:
+    """The option of every command that can draw plots of results."""
+    return click.option(
+        "--plot/--no-plot",
+        default=None,
+        help="Draw plots, or leave them out.  [default: only on a terminal]",
+    )(command)
+
+
 def screen_options(command: Command) -> Command:
     """The options of every command that opens the screen."""
     command = click.option(

@@ -6,22 +6,42 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
 import click
 
 from gpumon.jobs.protocol import JobEvent, JobEventKind
 from gpumon.jobs.state import UNSUPPORTED_ERROR
+from gpumon.operations.csv_table import FIGURE_COLUMNS, figure_rows, write_rows
 from gpumon.operations.other_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.text.run import (
     confirmation_text,
     explained_text,
+    outcome_lines,
     plan_text,
     progress_text,
     refusal_text,
     result_lines,
     timing_text,
 )
+
+_PLOT_WIDTH: Final = 100
+"""Width of plots in cells where there is no terminal."""
+
+
+def terminal_width() -> int:
+    """Cells of a line of the terminal, or 0 if standard output is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def plot_width(plot: bool | None) -> int:
+    """Cells of a line of the plots; 0 for no plots.
+
+    Args:
+        plot: Whether to draw plots; None for only on a terminal.
+    """
+    return 0 if plot is False else terminal_width() or (_PLOT_WIDTH if plot else 0)
 
 
 class JsonRunOutput:
@@ -57,10 +77,12 @@ class TextRunOutput:
 
     Args:
         yes: Whether to start without confirmation.
+        plot: Whether to draw plots; None for only on a terminal.
     """
 
-    def __init__(self, *, yes: bool) -> None:
+    def __init__(self, *, yes: bool, plot: bool | None = None) -> None:
         self._yes = yes
+        self._plot = plot
         self._has_several_runs = False
         self._bar = ""
         self._has_terminal = sys.stderr.isatty()
@@ -75,8 +97,7 @@ class TextRunOutput:
         text = self._text(run, event)
         if text is not None:
             self._draw("")
-            click.echo(f"{run.request.device}: {text}" if self._has_several_runs else text)
-            sys.stdout.flush()
+            self._print(f"{run.request.device}: {text}" if self._has_several_runs else text)
 
     def on_tick(self, runs: Sequence[WorkloadRun]) -> None:
         """Draw the progress of all runs."""
@@ -109,9 +130,15 @@ class TextRunOutput:
         if event.kind is JobEventKind.TIMING:
             return timing_text(fields)
         if event.kind is JobEventKind.RESULT:
-            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-            return "\n".join(result_lines(run, width))
+            return self._result_text(run)
         return None
+
+    def _result_text(self, run: WorkloadRun) -> str:
+        return "\n".join(result_lines(run, plot_width(self._plot), terminal_width()))
+
+    def _print(self, text: str) -> None:
+        click.echo(text)
+        sys.stdout.flush()
 
     def _report_unsupported(self, run: WorkloadRun) -> None:
         """Print why the workload, or a part of it, is not supported here, unless its result says so."""
@@ -130,3 +157,23 @@ class TextRunOutput:
         sys.stderr.write("\r\x1b[K" + text[:width])
         sys.stderr.flush()
         self._bar = text
+
+
+class CsvRunOutput(TextRunOutput):
+    """The metrics of each result as CSV on standard output, and everything else on standard error.
+
+    Args:
+        yes: Whether to start without confirmation.
+    """
+
+    def __init__(self, *, yes: bool) -> None:
+        super().__init__(yes=yes, plot=False)
+        write_rows([FIGURE_COLUMNS], sys.stdout)
+
+    def _result_text(self, run: WorkloadRun) -> str:
+        write_rows(figure_rows(run.record()), sys.stdout)
+        sys.stdout.flush()
+        return "\n".join(outcome_lines(run))
+
+    def _print(self, text: str) -> None:
+        click.echo(text, err=True)

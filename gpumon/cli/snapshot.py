@@ -52,19 +52,21 @@ def snapshot(  # noqa: PLR0917 - click passes them by name
 
     Without a terminal, or with --json or --perfetto, the command prints its output and opens no screen.
     """
-    if as_json or perfetto is not None or not _has_screen():
+    if as_json or perfetto is not None or not has_screen():
         return _print(file, file2, as_json=as_json, top=top, perfetto=perfetto)
     return _open_screen(file, file2, theme, mouse=mouse)
 
 
-def _has_screen() -> bool:
+def has_screen() -> bool:
+    """Whether a screen can be opened: standard input and output are a terminal that is not dumb."""
     is_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     return is_terminal and os.environ.get("TERM", "") not in {"", "dumb"}
 
 
 def _print(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto: Path | None) -> int:
+    from gpumon.core.file_reader import read_to_end
     from gpumon.snapshots import perfetto as trace
-    from gpumon.snapshots.reader import SnapshotReader, read_to_end
+    from gpumon.snapshots.reader import SnapshotReader
 
     if perfetto is not None:
         trace.refuse_existing(perfetto)

@@ -19,12 +19,12 @@ _MAX_WIDTH: Final = 120
 def topology(as_json: bool) -> None:
     """Print how the GPUs are connected to each other, to the processors and to the network cards, and what is wrong.
 
-    The matrix uses the words of nvidia-smi topo -m. The driver is queried once.
+    The matrix uses the words of nvidia-smi topo -m. The rates of the NVLinks are those of half a second.
     """
     from gpumon.core.topology import to_document
-    from gpumon.operations.topology import read_topology
+    from gpumon.operations.topology import read_topology_with_rates
 
-    connections = read_topology()
+    connections = read_topology_with_rates()
     if as_json:
         from gpumon.diagnosis.topology import topology_findings
 

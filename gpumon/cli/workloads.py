@@ -11,17 +11,20 @@ from types import FrameType
 from typing import Final
 
 import click
+from click.core import ParameterSource
 
-from gpumon.cli.run_output import JsonRunOutput, TextRunOutput
+from gpumon.cli.run_output import CsvRunOutput, JsonRunOutput, TextRunOutput
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.jobs.catalogue import Catalogue, JobRequest, WorkloadInfo, load_catalogue
 from gpumon.jobs.interpreter import find_interpreter
 from gpumon.jobs.parameters import Value, chosen_values
 from gpumon.operations.one_shot import sample_frame
-from gpumon.operations.runs import FRAME_SECONDS, HeadlessRuns, expand_devices
+from gpumon.operations.run_target import CPU
+from gpumon.operations.runs import FRAME_SECONDS, HeadlessRuns, RunOutput, default_device, expand_devices
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.text.workloads import workload_list_lines
+from gpumon.present.workload_text import code_text
 from gpumon.streams.live import LiveStream
 
 SCHEMA: Final = 1
@@ -40,6 +43,8 @@ class RunOptions:
         python: Path of the Python interpreter, or None.
         yes: Whether to start on GPUs that other processes use.
         as_json: Whether to print events as JSON.
+        as_csv: Whether to print the metrics of the results as CSV.
+        plot: Whether to draw plots; None for only on a terminal.
     """
 
     name: str
@@ -49,6 +54,8 @@ class RunOptions:
     python: str | None
     yes: bool
     as_json: bool
+    as_csv: bool = False
+    plot: bool | None = None
 
 
 def refuse_if_read_only(*, is_read_only: bool) -> None:
@@ -69,15 +76,12 @@ def run_workloads(options: RunOptions) -> int:
     Raises:
         CommandError: An option is not valid, or a prerequisite is missing.
     """
-    catalogue = load_catalogue()
-    info = catalogue.get(options.name)
-    if info is None:
-        raise CommandError(_unknown_workload(options.name, catalogue), ExitCode.USAGE)
-    devices = expand_devices(options.devices, lambda: sample_frame().devices)
+    info = _workload(options.name, load_catalogue())
+    devices = expand_devices(_chosen_devices(options, info), lambda: sample_frame().devices)
     requests = [_request(options, info, device) for device in devices]
     interpreter = find_interpreter(options.python)
     runs = [WorkloadRun(replace(request, python=interpreter.path)) for request in requests]
-    output = JsonRunOutput(yes=options.yes) if options.as_json else TextRunOutput(yes=options.yes)
+    output = _output(options)
     stream = LiveStream(FRAME_SECONDS)
     headless = HeadlessRuns(runs, stream, output)
     with _stopped_by_signals(headless) as received:
@@ -86,13 +90,61 @@ def run_workloads(options: RunOptions) -> int:
     return SIGNAL_BASE + received[0] if received else code
 
 
-def print_workloads(*, as_json: bool) -> None:
-    """Print all workloads with their parameters, as text or as a JSON document."""
+def _output(options: RunOptions) -> RunOutput:
+    if options.as_json:
+        return JsonRunOutput(yes=options.yes)
+    return CsvRunOutput(yes=options.yes) if options.as_csv else TextRunOutput(yes=options.yes, plot=options.plot)
+
+
+def _chosen_devices(options: RunOptions, info: WorkloadInfo) -> tuple[str, ...]:
+    """The devices as given; on a host without a GPU, the CPU if none was given and the workload can use it."""
+    context = click.get_current_context(silent=True)
+    is_given = context is None or context.get_parameter_source("devices") is not ParameterSource.DEFAULT
+    if is_given or info.why_not_cpu or default_device(lambda: sample_frame().devices) != CPU.device:
+        return options.devices
+    click.echo("This host has no NVIDIA GPU: running on the CPU.", err=True)
+    return (CPU.device,)
+
+
+def print_workloads(name: str | None, *, as_json: bool) -> None:
+    """Print all workloads, or one, with their parameters, as text or as a JSON document.
+
+    Raises:
+        CommandError: There is no workload of that name.
+    """
     catalogue = load_catalogue()
+    if name is not None:
+        catalogue = Catalogue((_workload(name, catalogue),))
     if as_json:
         click.echo(json.dumps(_document(catalogue), indent=2, ensure_ascii=False))
     else:
         click.echo("\n".join(workload_list_lines(catalogue)))
+
+
+def print_code(name: str) -> None:
+    """Print the code that a workload measures.
+
+    Raises:
+        CommandError: There is no workload of that name, or its file does not name any code.
+    """
+    workload = _workload(name, load_catalogue())
+    if not workload.code:
+        reason = f"The file of {workload.name} names no code to show."
+        problem = Problem(ProblemCode.NOT_FOUND, reason, f"The file is {safe_text(str(workload.file))}.")
+        raise CommandError(problem, ExitCode.USAGE)
+    click.echo(code_text(workload))
+
+
+def _workload(name: str, catalogue: Catalogue) -> WorkloadInfo:
+    """The workload of a name.
+
+    Raises:
+        CommandError: There is none.
+    """
+    info = catalogue.get(name)
+    if info is None:
+        raise CommandError(_unknown_workload(name, catalogue), ExitCode.USAGE)
+    return info
 
 
 def _request(options: RunOptions, info: WorkloadInfo, device: str) -> JobRequest:
@@ -163,6 +215,7 @@ def _document(catalogue: Catalogue) -> dict[str, object]:
                 "origin": workload.origin,
                 "file": str(workload.file),
                 "why_not_cpu": workload.why_not_cpu,
+                "code": workload.code,
                 "parameters": [asdict(parameter) for parameter in workload.parameters],
             }
             for workload in catalogue.workloads

@@ -32,6 +32,9 @@ def main() -> None:
         "--drop", action="append", default=[], choices=CALLS, metavar="CALL", help="never call this NVML function"
     )
     parser.add_argument("--topology", action="store_true", help="write the topology as one line, and end")
+    parser.add_argument(
+        "--follow", action="store_true", help="with --topology: go on with the rates of the NVLinks, a line each time"
+    )
     options = parser.parse_args()
     set_process_name()
     breadcrumb = None if options.breadcrumb is None else mmap.mmap(options.breadcrumb, BREADCRUMB_BYTES)
@@ -41,10 +44,12 @@ def main() -> None:
     code = 1
     try:
         if options.topology:
-            from gpumon.collect.topology import TopologyReader  # late: a collector never needs these
+            from gpumon.collect.topology import TopologyReader, topologies  # late: a collector never needs these
             from gpumon.core.topology import to_document
 
-            print(json.dumps(to_document(TopologyReader(api, in_flight).read())), flush=True)
+            reader = TopologyReader(api, in_flight)
+            for topology in topologies(reader, control) if options.follow else (reader.read(),):
+                print(json.dumps(to_document(topology)), flush=True)
             code = 0
         else:
             code = Collector(api, in_flight, interval=options.interval, output=output, control=control).run()

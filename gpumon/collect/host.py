@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from gpumon.collect.host_rates import NOT_REPORTED, HostRates
 from gpumon.collect.schedule import NEEDS_TWO_SAMPLES
 from gpumon.core.model import Host
@@ -23,37 +21,83 @@ RECHECK_SECONDS: Final = 30.0
 """Time between two checks of the collectors that still hang."""
 
 
-class HostReader:
-    """Reader of the load, memory, uptime and rates of this host; CPU utilization is since the previous read."""
+_MEMINFO_BYTES: Final = 8192
+_IDLE_FIELDS: Final = (3, 4)
+"""Position of idle and iowait among the times of a CPU in /proc/stat."""
+_MAX_CPU_FIELDS: Final = 8
+"""Times of guests, which follow, are part of those before."""
 
-    def __init__(self) -> None:
+
+class HostReader:
+    """Reader of the load, memory, uptime and rates of this host; CPU utilization is since the previous read.
+
+    Args:
+        proc: Root of the proc file system.
+    """
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
         self._name = safe_text(platform.node(), 64) or None
-        self._cpu_count = psutil.cpu_count()
-        self._has_cpu_sample = False
+        self._cpu_count = os.cpu_count()
+        self._proc = proc
+        self._cpu_times: tuple[int, int] | None = None
         self._rates = HostRates()
 
     def read(self) -> Host:
         """The host now. The first read has no CPU utilization and no rates, which need two samples."""
-        cpu_percent = psutil.cpu_percent()
-        constants = {"name": self._name, "cpu_count": self._cpu_count}
-        problems = {field: NOT_REPORTED for field, value in constants.items() if value is None}
-        if not self._has_cpu_sample:
-            self._has_cpu_sample = True
-            cpu_percent = None
-            problems["cpu_percent"] = NEEDS_TWO_SAMPLES
+        memory = self._read_memory()
+        total_bytes, available_bytes = memory.get("MemTotal"), memory.get("MemAvailable")
+        values = {
+            "name": self._name,
+            "cpu_count": self._cpu_count,
+            "memory_total_bytes": total_bytes,
+            "memory_available_bytes": available_bytes,
+        }
+        problems = {field: NOT_REPORTED for field, value in values.items() if value is None}
+        cpu_percent, cpu_problem = self._read_cpu_percent()
+        if cpu_problem is not None:
+            problems["cpu_percent"] = cpu_problem
         rates, why_missing = self._rates.read()
-        memory = psutil.virtual_memory()
         return Host(
             name=self._name,
             cpu_count=self._cpu_count,
             cpu_percent=cpu_percent,
             load=os.getloadavg(),
-            memory_total_bytes=memory.total,
-            memory_available_bytes=memory.available,
+            memory_total_bytes=total_bytes,
+            memory_available_bytes=available_bytes,
             uptime_seconds=round(uptime(), 1),
             **rates,
             problems={**problems, **why_missing},
         )
+
+    def _read_cpu_percent(self) -> tuple[float | None, Problem | None]:
+        """Share of time in which the CPUs were not idle since the last read."""
+        try:
+            with (self._proc / "stat").open("rb") as file:
+                times = [int(field) for field in file.readline().split()[1 : 1 + _MAX_CPU_FIELDS]]
+            idle = sum(times[position] for position in _IDLE_FIELDS)
+        except (OSError, ValueError, IndexError):
+            return None, NOT_REPORTED
+        before, self._cpu_times = self._cpu_times, (sum(times), idle)
+        if before is None:
+            return None, NEEDS_TWO_SAMPLES
+        total, idle = sum(times) - before[0], idle - before[1]
+        if total <= 0:  # two reads within one clock tick
+            return None, NEEDS_TWO_SAMPLES
+        return round(100 * min(1.0, max(0.0, 1 - idle / total)), 1), None  # the kernel lets iowait decrease
+
+    def _read_memory(self) -> dict[str, int]:
+        """Sizes in bytes by their names in /proc/meminfo."""
+        sizes = {}
+        try:
+            with (self._proc / "meminfo").open("rb") as file:
+                for line in file.read(_MEMINFO_BYTES).splitlines():
+                    name, _, size = line.partition(b":")
+                    fields = size.split()
+                    if len(fields) == 2 and fields[0].isdigit():
+                        sizes[name.decode(errors="replace")] = int(fields[0]) << 10
+        except OSError:
+            return {}
+        return sizes
 
 
 def uptime() -> float:

@@ -9,7 +9,7 @@ import os
 import select
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
@@ -63,7 +63,8 @@ class Collector:
         interval: Seconds between two frames.
         output: File descriptor for the frames.
         control: File descriptor for settings, one JSON object per line: ``interval`` in seconds, ``look`` with the keys
-            of the devices to sample on demand, ``count_calls`` to add the cost of each call to the frames. When the
+            of the devices to sample on demand, ``processes`` with those of which only the processes are sampled,
+            ``count_calls`` to add the cost of each call to the frames. When the
             descriptor reaches its end, the collector ends.
         processes: Facts about processes.
     """
@@ -250,9 +251,16 @@ class Collector:
         if "interval" in setting:
             self.interval = clamp_interval(float(setting["interval"]))
         if "look" in setting:
-            self._sweeper.budget.keys = frozenset(key for key in setting["look"] if isinstance(key, str))
+            self._sweeper.budget.keys = _keys(setting["look"])
+        if "processes" in setting:
+            self._sweeper.budget.process_keys = _keys(setting["processes"])
         if "count_calls" in setting:
             self._counts_calls = setting["count_calls"] is True
+
+
+def _keys(setting: Iterable[object]) -> frozenset[str]:
+    """The keys of devices in a setting."""
+    return frozenset(key for key in setting if isinstance(key, str))
 
 
 def _invalid_values(device: Device) -> int:

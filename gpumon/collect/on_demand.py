@@ -1,9 +1,12 @@
 """Metrics that are too expensive to read all the time: they are sampled while a screen shows their GPU.
 
-The control pipe names these GPUs, which are called selected here. A busy GPU that is not selected gets an idle check:
-utilization counts copies as work, so a GPU that only copies shows 100 %, and only the SM activity counter shows that no
-kernel runs. One counter every ten seconds costs half a millisecond. The energy of a GPU that is not selected is read
-once, so that the energy that a screen shows counts from the start of gpumon.
+The control pipe names these GPUs, which are called selected here. It also names the GPUs of which a screen shows only
+the processes: of these, the share of each process in the multiprocessors is sampled, and nothing else.
+
+A busy GPU that is not selected gets an idle check: utilization counts copies as work, so a GPU that only copies shows
+100 %, and only the SM activity counter shows that no kernel runs. One counter every ten seconds costs half a
+millisecond. The energy of a GPU that is not selected is read once, so that the energy that a screen shows counts from
+the start of gpumon.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -64,10 +67,12 @@ class SamplingBudget:
 
     Attributes:
         keys: UUIDs of the selected devices, or ``index:N`` for a device without a UUID.
+        process_keys: Those of the devices of which only the processes are shown.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.keys: frozenset[str] = frozenset()
+        self.process_keys: frozenset[str] = frozenset()
         self._clock = clock
         self._free_at = 0.0
         self._last_turn: dict[int, float] = {}
@@ -77,6 +82,10 @@ class SamplingBudget:
     def is_selected(self, key: str, index: int) -> bool:
         """Whether a device is selected."""
         return bool(self.keys) and (key in self.keys or f"index:{index}" in self.keys)
+
+    def are_processes_selected(self, key: str, index: int) -> bool:
+        """Whether the processes of a device are shown."""
+        return bool(self.process_keys) and (key in self.process_keys or f"index:{index}" in self.process_keys)
 
     def start_sweep(self) -> None:
         """Start to record which devices request a turn; other devices stop waiting for one that no longer does."""
@@ -199,10 +208,12 @@ class OnDemandReader:
         self._sources = [_Source(GpmCounters(api, handle)), self._energy]
         self._pcie = _Source(PcieThroughput(api, handle), Period.TWO_SECONDS)
         self._reads = 0
-        self._shares = ProcessShares(api, handle)
+        self._process_shares = ProcessShares(api, handle)
         self._polled_shares = PolledValue[SmShares](Period.EVERY_SWEEP, max_stale_polls=0)
         self._is_open = False
         self._sampled_at = 0.0
+        self._shares_at: float | None = None
+        """When the processes' shares were sampled; None while they are not shown."""
         self._readings: dict[str, float] = {}
         self._problems: dict[str, Problem] = {}
 
@@ -221,31 +232,61 @@ class OnDemandReader:
         """
         if not self._budget.is_selected(key, self._index):
             if self._is_open:
-                self.close()
+                self._close_sources()
             self._start_energy(now)
             problems |= _NOT_SELECTED_PROBLEMS
             publish(IDLE_CHECK_METRIC, self._idle_check.read(now, readings), readings, problems)
-            return NOT_SELECTED
+            return self._read_shares(key, now)
         self._idle_check.close()
         if self._budget.has_turn(self._index, now):
             self._is_open = True
             self._sample(now)
         elif not self._is_open or now - self._sampled_at > _MAX_AGE_SECONDS:
             problems.update(dict.fromkeys(ON_DEMAND_METRICS, _WAITING))
-            return _WAITING
+            return self._shares(now)
         readings.update(self._readings)
         problems.update(self._problems)
-        shares, problem = self._polled_shares.value, self._polled_shares.problem
-        return problem or NEEDS_TWO_SAMPLES if shares is None else shares
+        return self._shares(now)
 
     def close(self) -> None:
         """Free what the driver library holds for the device; the device may be selected again later."""
+        self._close_sources()
+        self._close_shares()
+
+    def _close_sources(self) -> None:
+        """Free everything except the position in the samples of the processes, which may still be shown."""
         self._is_open = False
         self._idle_check.close()
         self._budget.release(self._index)
         for source in self._sources:
             source.source.close()
-        self._shares.close()
+
+    def _read_shares(self, key: str, now: float) -> SmShares:
+        """The shares of the processes of a device that is not selected, sampled in turn while they are shown."""
+        if not self._budget.are_processes_selected(key, self._index):
+            if self._shares_at is not None:
+                self._close_shares()
+                self._budget.release(self._index)
+            return NOT_SELECTED
+        if self._budget.has_turn(self._index, now):
+            with self._budget.charge(self._index, now):
+                self._sample_shares(now)
+        return self._shares(now)
+
+    def _sample_shares(self, now: float) -> None:
+        self._shares_at = now
+        self._polled_shares.poll(now, self._process_shares.read)
+
+    def _shares(self, now: float) -> SmShares:
+        """The last shares, unless they are too old."""
+        if self._shares_at is None or now - self._shares_at > _MAX_AGE_SECONDS:
+            return _WAITING
+        shares, problem = self._polled_shares.value, self._polled_shares.problem
+        return problem or NEEDS_TWO_SAMPLES if shares is None else shares
+
+    def _close_shares(self) -> None:
+        self._shares_at = None
+        self._process_shares.close()
 
     def _start_energy(self, now: float) -> None:
         """Read the energy once, after the first sweep, which should be short."""
@@ -260,7 +301,7 @@ class OnDemandReader:
         with self._budget.charge(self._index, now):
             for source in self._sources:
                 source.poll(now)
-            self._polled_shares.poll(now, self._shares.read)
+            self._sample_shares(now)
         self._readings, self._problems, self._sampled_at = {}, {}, now
         for source in self._sources:
             source.publish(self._readings, self._problems)

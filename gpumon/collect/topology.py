@@ -1,13 +1,16 @@
-"""Reads how the GPUs are connected, once: each value with one driver call, and no call waits for another GPU's.
+"""Reads how the GPUs are connected: each value with one driver call, and no call waits for another GPU's.
+
+The connections are read once. The counters of the NVLinks can be read again, from which the rates of each link follow.
 
 A worker makes the calls one after the other. A call that does not return within `CALL_SECONDS` is left behind with its
 worker; its GPU is not queried again, and the next worker goes on with the rest.
 """
 
 import os
+import select
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from functools import partial
@@ -21,13 +24,18 @@ from gpumon.collect.device import IDENTITY_CALLS, bus_id
 from gpumon.collect.nvml import Handle, Nvml, NvmlError, ReadingError
 from gpumon.collect.nvml_session import start_problem
 from gpumon.collect.pci_paths import NO_NODE, max_lanes, network_cards, numa_node, sysfs_bus_id
-from gpumon.collect.readers import Field, Value, read_fields
+from gpumon.collect.readers import Field, Value, invalid, read_fields
+from gpumon.collect.schedule import NEEDS_TWO_SAMPLES
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.core.topology import GpuPair, LinkedGpu, NvLink, P2PStatus, PathLevel, Topology
 
 CALL_SECONDS: Final = 1.0
 TOTAL_SECONDS: Final = 6.0
+FIRST_RATE_SECONDS: Final = 0.5
+"""Time between the first two readings of the counters."""
+RATE_SECONDS: Final = 2.0
+"""Time between two later ones."""
 _TICK_SECONDS: Final = 0.02
 _WORD_BITS: Final = 64
 _IDENTITY: Final = ("uuid", "pci_bus_id", "name")
@@ -45,7 +53,19 @@ _LINK_FIELDS: Final = (
     ("replay_count", nvml.FIELD_NVLINK_REPLAYS),
     ("recovery_count", nvml.FIELD_NVLINK_RECOVERIES),
     ("crc_count", nvml.FIELD_NVLINK_CRC_ERRORS),
+    ("transmitted_bytes", nvml.FIELD_NVLINK_TRANSMITTED),
+    ("received_bytes", nvml.FIELD_NVLINK_RECEIVED),
 )
+_COUNTERS: Final = (
+    ("transmitted_bytes", "transmit_bytes_per_second", nvml.FIELD_NVLINK_TRANSMITTED),
+    ("received_bytes", "receive_bytes_per_second", nvml.FIELD_NVLINK_RECEIVED),
+)
+"""The counters of a link, the rate that follows from each, and NVML's field, which counts KiB."""
+_KIBIBYTE: Final = 1024
+_MAX_KIBIBYTES: Final = 1 << 50
+"""More than a link transfers in a thousand years."""
+_RATE_SLACK: Final = 1.25
+"""A rate may exceed that of the link by this factor: the two readings of a counter are not of exact moments."""
 _PCIE_CALLS: Final = (
     ("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
     ("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
@@ -101,12 +121,25 @@ class TopologyReader:
         self._pairs: dict[tuple[int, int], GpuPair] = {}
         self._unusable: dict[int, Problem] = {}
         self._problems: dict[str, Problem] = {}
-        self._todo = deque([_Task(self._open, self._fail_driver)])
+        self._todo: deque[_Task] = deque()
         self._current: _Task | None = None
         self._done = threading.Event()
+        self._counted_at: dict[int, float] = {}
+        """When the counters of the NVLinks of a GPU were read."""
 
     def read(self) -> Topology:
         """The connections; what the driver does not return in time is missing, with the reason."""
+        self._todo.append(_Task(self._open, self._fail_driver))
+        return self._read_all()
+
+    def read_rates(self) -> Topology:
+        """The connections that `read` has returned, with the rates of the NVLinks since the previous reading."""
+        linked = [index for index, gpu in self._gpus.items() if gpu.links]
+        self._todo += [_Task(partial(self._read_rates, i), partial(self._fail_rates, i), (i,)) for i in linked]
+        return self._read_all()
+
+    def _read_all(self) -> Topology:
+        self._done.clear()
         deadline = self._in_flight.clock() + self._total_seconds
         worker = self._start_worker()
         while not self._done.wait(_TICK_SECONDS):
@@ -202,7 +235,7 @@ class TopologyReader:
             if values.get(field) is None:
                 problems[field] = problem
         self._gpus[index] = LinkedGpu(index, **values, problems=problems)
-        links = self._read_links(handle)
+        links = self._read_links(index, handle)
         if isinstance(links, Problem):
             self._gpus[index] = replace(self._gpus[index], problems={**problems, "links": links})
         else:
@@ -216,13 +249,14 @@ class TopologyReader:
         missing = [field for field in _GPU_FIELDS if getattr(gpu, field) is None and field not in gpu.problems]
         self._gpus[index] = replace(gpu, problems={**gpu.problems, **dict.fromkeys(missing, problem)})
 
-    def _read_links(self, handle: Handle) -> tuple[NvLink, ...] | Problem:
+    def _read_links(self, index: int, handle: Handle) -> tuple[NvLink, ...] | Problem:
         """The NVLinks that a GPU has, or why they are unknown."""
         fields = [Field(number, link) for link in range(nvml.MAX_NVLINK_LINKS) for _, number in _LINK_FIELDS]
         try:
             values = read_fields(self._api, handle, fields)
         except ReadingError as error:
             return error.problem
+        self._counted_at[index] = self._in_flight.clock()
         size = len(_LINK_FIELDS)
         by_link = [values[size * link : size * (link + 1)] for link in range(nvml.MAX_NVLINK_LINKS)]
         links = [
@@ -260,7 +294,28 @@ class TopologyReader:
                     values["remote_bus_id"] = remote
         else:
             problems["remote_bus_id"] = _LINK_DOWN
-        return NvLink(number, **values, problems=problems)
+        for counter, _, _ in _COUNTERS:
+            values.pop(counter, None)
+        return _with_rates(NvLink(number, **values, problems=problems), answers[-len(_COUNTERS) :], 0.0)
+
+    def _read_rates(self, index: int) -> None:
+        """Read the counters of the NVLinks of a GPU again."""
+        links = self._gpus[index].links or ()
+        fields = [Field(number, link.number) for link in links for _, _, number in _COUNTERS]
+        values = read_fields(self._api, self._handles[index], fields)
+        before, now = self._counted_at[index], self._in_flight.clock()
+        self._counted_at[index] = now
+        size = len(_COUNTERS)
+        read = tuple(
+            _with_rates(link, values[size * row : size * (row + 1)], now - before) for row, link in enumerate(links)
+        )
+        self._gpus[index] = replace(self._gpus[index], links=read)
+
+    def _fail_rates(self, index: int, problem: Problem) -> None:
+        """Give the reason why the rates of a GPU are missing."""
+        gpu = self._gpus[index]
+        links = tuple(_with_rates(link, [problem] * len(_COUNTERS), 0.0) for link in gpu.links or ())
+        self._gpus[index] = replace(gpu, links=links)
 
     def _read_pair(self, ends: tuple[int, int]) -> None:
         handles = tuple(self._handles[index] for index in ends)
@@ -289,9 +344,54 @@ class TopologyReader:
         return _P2P[number]
 
 
+def topologies(reader: TopologyReader, control: int) -> Iterator[Topology]:
+    """The connections at once, then again with the rates of the NVLinks, until a descriptor reaches its end.
+
+    Args:
+        reader: Reads them.
+        control: The descriptor; it is open as long as the connections are shown.
+    """
+    yield reader.read()
+    pause = FIRST_RATE_SECONDS
+    while not select.select([control], [], [], pause)[0]:
+        yield reader.read_rates()
+        pause = RATE_SECONDS
+
+
 def _unknown(number: int) -> ReadingError:
     reason = f"The driver returned {number}, which gpumon does not know."
     return ReadingError(Problem(ProblemCode.INVALID_VALUE, reason))
+
+
+def _with_rates(link: NvLink, answers: Sequence[Value], seconds: float) -> NvLink:
+    """The link with new counters, and the rates since the previous ones.
+
+    Args:
+        link: The link with its previous counters.
+        answers: The new counters in KiB.
+        seconds: Time since the previous ones.
+    """
+    values: dict[str, int | None] = {}
+    problems = dict(link.problems)
+    for (counter, rate, _), answer in zip(_COUNTERS, answers, strict=True):
+        before: int | None = getattr(link, counter)
+        values |= {counter: None, rate: None}
+        if isinstance(answer, Problem) or answer > _MAX_KIBIBYTES:
+            problems[counter] = problems[rate] = answer if isinstance(answer, Problem) else invalid(answer)
+            continue
+        problems.pop(counter, None)
+        problems.pop(rate, None)
+        values[counter] = after = int(answer) * _KIBIBYTE
+        if before is None or seconds <= 0:
+            problems[rate] = NEEDS_TWO_SAMPLES
+            continue
+        per_second = round((after - before) / seconds)
+        limit = link.bytes_per_second
+        if per_second < 0 or (limit and per_second > _RATE_SLACK * limit):
+            problems[rate] = invalid(per_second)
+        else:
+            values[rate] = per_second
+    return replace(link, **values, problems=problems)  # type: ignore[arg-type]
 
 
 def _cpu_list(words: Iterable[int]) -> str:

@@ -11,7 +11,7 @@ a problem.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 from gpumon.core.json_fields import Json, as_integer, as_number, as_object, as_text, as_tuple, required
@@ -303,13 +303,19 @@ def _attributes(raw: Json, problems: dict[str, Problem]) -> Json:
     return attributes
 
 
+@lru_cache(maxsize=64)
+def _kinds(names: tuple[str, ...]) -> tuple[ProcessKind, ...]:
+    """The kinds of a process: thousands of processes have the same few."""
+    return tuple(map(ProcessKind, names))
+
+
 def _process(table: ProblemTableReader, raw: Json) -> Process:
     problems = table.problems_of(raw)
     if "sm_percent" not in raw and "sm_percent" not in problems:
         problems = {**problems, "sm_percent": NOT_RECORDED}
     return Process(
         pid=required(as_integer(raw["pid"])),
-        kinds=tuple(ProcessKind(kind) for kind in raw["kinds"]),
+        kinds=_kinds(tuple(raw["kinds"])),
         memory_bytes=as_integer(raw.get("memory_bytes")),
         user=as_text(raw.get("user")),
         command=as_text(raw.get("command")),

@@ -58,6 +58,10 @@ class NvLink:
         replay_count: Packets that were sent again since the driver was loaded.
         recovery_count: Recoveries of the link.
         crc_count: Checksum errors.
+        transmitted_bytes: Data sent since the driver was loaded, without the overhead of the protocol.
+        received_bytes: Data received since then.
+        transmit_bytes_per_second: Rate at which data was sent between the last two readings.
+        receive_bytes_per_second: Rate at which data was received between them.
         problems: Why a field is None, by field name.
     """
 
@@ -68,6 +72,10 @@ class NvLink:
     replay_count: int | None = None
     recovery_count: int | None = None
     crc_count: int | None = None
+    transmitted_bytes: int | None = None
+    received_bytes: int | None = None
+    transmit_bytes_per_second: int | None = None
+    receive_bytes_per_second: int | None = None
     problems: Mapping[str, Problem] = field(default_factory=dict)
 
 

@@ -2,13 +2,13 @@
 
 import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from gpumon.diagnosis.known import KnownError, Pattern
-from gpumon.diagnosis.patterns import dense, exact, folded, folded_regex, literals, squeezed, wrapped
+from gpumon.diagnosis.patterns import dense, exact, folded, folded_regex, literals, looks_back, squeezed, wrapped
 from gpumon.diagnosis.prefixes import without_prefix
 
 MAX_MATCH: Final = 512
@@ -24,7 +24,8 @@ class CasedText(NamedTuple):
 
 def cased(text: str) -> CasedText:
     """A text with its lower-case form."""
-    return CasedText(text, folded(text))
+    lower = text.lower()
+    return CasedText(text, lower if len(lower) == len(text) else folded(text))
 
 
 class LineMatch(NamedTuple):
@@ -48,6 +49,11 @@ class LineMatch(NamedTuple):
         return self.match.start() - self.begin
 
     @property
+    def start_from_end(self) -> int:
+        """Where the match starts relative to the end of the line, which is the same with and without a prefix."""
+        return self.start - len(self.line)
+
+    @property
     def length(self) -> int:
         """The number of characters that the pattern matched."""
         return self.match.end() - self.match.start()
@@ -64,7 +70,7 @@ class LineMatch(NamedTuple):
         return (not self.candidate.error.is_echo, self.length, -self.candidate.order)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PreparedPattern:
     """A pattern of the catalogue.
 
@@ -89,11 +95,6 @@ class PreparedPattern:
         return tuple(map(self._cased, literals(self.pattern).texts))
 
     @cached_property
-    def first_literal(self) -> str:
-        """One of these texts, in lower case."""
-        return folded(self.literals[0])
-
-    @cached_property
     def dense_literals(self) -> tuple[str, ...]:
         """The texts that every match in joined lines contains, once whitespace is removed."""
         return tuple(map(dense, self.literals))
@@ -108,16 +109,15 @@ class PreparedPattern:
         return self.pattern.regex if self.pattern.is_case_sensitive else folded_regex(self.pattern.regex)
 
     @cached_property
+    def looks_back(self) -> bool:
+        """Whether the text before a match decides as well, so that removing it may lead to a match."""
+        return looks_back(self.pattern.regex)
+
+    @cached_property
     def _anchor(self) -> tuple[str, int]:
         """A text that every match in a line contains, and how many characters before it a match may start."""
         head = literals(self.pattern).head
         return (self._cased(head), 0) if head else (self._cased(self.pattern.needle), MAX_MATCH)
-
-    def has_literals(self, line: CasedText) -> bool:
-        """Whether a line contains all texts that a match contains."""
-        text = line.written if self.pattern.is_case_sensitive else line.lower
-        first, *more = self.literals
-        return first in text and (not more or all(map(text.__contains__, more)))
 
     def has_core(self, dense_text: CasedText) -> bool:
         """Whether lines without whitespace contain the needle."""
@@ -127,12 +127,23 @@ class PreparedPattern:
         """Whether joined lines without whitespace contain all texts that a match contains."""
         return all(map(self._text(dense_text).__contains__, self.dense_literals))
 
+    @cached_property
+    def _other_literals(self) -> tuple[str, ...]:
+        """The texts that every match in a line contains, without those that the anchor contains."""
+        anchor, _ = self._anchor
+        return tuple(literal for literal in self.literals if literal not in anchor)
+
     def search(self, line: CasedText) -> re.Match[str] | None:
         """The first match in a line. What is far in front of the first required text is skipped."""
+        text = line.written if self.pattern.is_case_sensitive else line.lower
         anchor, lead = self._anchor
-        text = self._text(line)
         start = text.find(anchor)
-        return None if start < 0 else exact(self._regex).search(text, max(0, start - lead))
+        if start < 0:
+            return None
+        for literal in self._other_literals:
+            if literal not in text:
+                return None
+        return exact(self._regex).search(text, max(0, start - lead))
 
     def wrapped_matches(self, joined: CasedText) -> Iterator[re.Match[str]]:
         """The matches in lines that were joined without a separator."""
@@ -145,7 +156,7 @@ class PreparedPattern:
         return text.written if self.pattern.is_case_sensitive else text.lower
 
 
-def matches_in_line(candidates: Sequence[PreparedPattern], text: str, complete: str) -> Iterator[LineMatch]:
+def matches_in_line(candidates: Iterable[PreparedPattern], text: CasedText, complete: CasedText) -> list[LineMatch]:
     """The matches in a single line, without the prefix of a logger or else with it.
 
     Args:
@@ -153,30 +164,31 @@ def matches_in_line(candidates: Sequence[PreparedPattern], text: str, complete: 
         text: The line without prefixes.
         complete: The line with them.
     """
-    written = cased(text)
-    remaining = []
+    matches: list[LineMatch] = []
+    rest: list[PreparedPattern] = []
     for candidate in candidates:
-        match = candidate.search(written) if candidate.has_literals(written) else None
+        match = candidate.search(text)
         if match is None:
-            remaining.append(candidate)
+            rest.append(candidate)
         else:
-            yield LineMatch(candidate, match, text)
-    if remaining:
-        for form in _other_forms(text, complete):
-            written = cased(form)
-            for candidate in remaining:
-                match = candidate.search(written) if candidate.has_literals(written) else None
-                if match is not None:
-                    yield LineMatch(candidate, match, form)
+            matches.append(LineMatch(candidate, match, text.written))
+    if not rest:
+        return matches
+    if complete.written != text.written:
+        matches += _matches(rest, complete)
+    looking_back = [candidate for candidate in rest if candidate.looks_back]
+    if looking_back:
+        single = without_prefix(complete.written)
+        if single not in {text.written, complete.written}:
+            matches += _matches(looking_back, cased(single))
+    return matches
 
 
-def _other_forms(text: str, complete: str) -> Iterator[str]:
-    """A line with its prefix, and without what looks like a prefix."""
-    if complete != text:
-        yield complete
-    single = without_prefix(complete)
-    if single not in {text, complete}:
-        yield single
+def _matches(candidates: Iterable[PreparedPattern], line: CasedText) -> Iterator[LineMatch]:
+    for candidate in candidates:
+        match = candidate.search(line)
+        if match is not None:
+            yield LineMatch(candidate, match, line.written)
 
 
 def distinct(matches: Sequence[LineMatch]) -> tuple[LineMatch, ...]:
@@ -188,9 +200,9 @@ def distinct(matches: Sequence[LineMatch]) -> tuple[LineMatch, ...]:
         return tuple(matches)
     kept: list[tuple[int, int, LineMatch]] = []
     ids: set[str] = set()
-    for match in sorted(matches, key=lambda match: match.quality, reverse=True):
+    for match in sorted(matches, key=lambda match: (match.quality, -match.start_from_end), reverse=True):
         error = match.candidate.error
-        start = match.start - len(match.line)  # the end is the same with and without a prefix
+        start = match.start_from_end
         end = start + match.length
         is_free = all(end <= other_start or start >= other_end for other_start, other_end, _ in kept)
         if is_free and error.id not in ids and not (error.is_echo and kept and not kept[0][2].candidate.error.is_echo):

@@ -1,6 +1,7 @@
 """Fixes that depend on the values in the message: the fitting build, the package of a library, the driver's action."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -8,7 +9,6 @@ from gpumon.diagnosis.known import Fix
 
 Values = Mapping[str, int | str]
 
-_BLACKWELL: Final = 10.0
 _TURING: Final = 7.5
 _NEWEST_INDEX: Final = "cu130"
 _VOLTA_INDEX: Final = "cu126"
@@ -21,6 +21,60 @@ _RECOVERY: Final = {
     "none": Fix("Take no action: the GPU has recovered."),
 }
 """What the driver requires, by a word of the action: the first word that occurs counts."""
+_PACKAGES: Final = {
+    "flash_attn": "flash-attn",
+    "causal_conv1d": "causal-conv1d",
+    "selective_scan": "mamba-ssm",
+    "xformers": "xformers",
+    "torchvision": "torchvision",
+    "torchaudio": "torchaudio",
+    "apex": "apex",
+    "vllm": "vllm",
+    "sgl_kernel": "sgl-kernel",
+}
+"""Packages by a part of the path of their extensions. A command installs no package that only a log names."""
+_NEEDS_ITS_PYTORCH: Final = frozenset({"vllm", "xformers", "torchvision", "torchaudio", "sgl-kernel"})
+"""Packages whose wheels are built for one version of PyTorch each."""
+_CRASHED: Final = Fix("Print the Python stack of the crash.", "PYTHONFAULTHANDLER=1 python train.py")
+_ENDED: Final = Fix(
+    "Find what ended the process: the time limit of the scheduler, a closed terminal, or the failure of another rank.",
+    "sacct -j JOBID --format=JobID,State,ExitCode,Elapsed,Timelimit",
+)
+_ENDING_SIGNALS: Final = frozenset({"Terminated", "Hangup", "Interrupt"})
+_NCCL_REASONS: Final = {
+    "shared memory": "--shm-size",
+    "ibv_": "NCCL_IB_DISABLE",
+    "socket": "NCCL_SOCKET_IFNAME",
+    "connect": "NCCL_SOCKET_IFNAME",
+    "bootstrap": "NCCL_SOCKET_IFNAME",
+}
+"""Text in the code of the fix, by a word of NCCL's last error; the first word that occurs counts."""
+_CUDA_12: Final = 12000
+_WRAPPER_PREFIXES: Final = ("module.", "_orig_mod.")
+_ASSERTIONS: Final = (
+    (
+        ("n_classes", "cur_target"),
+        Fix(
+            "A class label is out of range: print the range, and compare it with the number of outputs of the model.",
+            "print(labels.min().item(), labels.max().item(), logits.shape[-1])",
+        ),
+    ),
+    (
+        ("srcSelectDimSize", "index out of bounds", "ind >= 0", "idx_dim", "vectorized_gather"),
+        Fix(
+            "An index is out of range, in most cases a token id or a position in an embedding: print the ranges.",
+            "print(input_ids.min().item(), input_ids.max().item(), model.get_input_embeddings().num_embeddings)",
+        ),
+    ),
+    (
+        ("input_val >= zero", "input_val <= one"),
+        Fix(
+            "A probability is outside 0 to 1, or NaN: compute the loss from the logits.",
+            "loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, target)",
+        ),
+    ),
+)
+"""What an assertion of PyTorch's kernels means, by words of its condition."""
 _LINK_CONTINUES: Final = Fix("Let programs continue, unless an Xid 154 requires an action.")
 
 
@@ -36,15 +90,19 @@ def case_fixes(error_id: str, values: Values, fixes: Sequence[Fix]) -> tuple[Fix
     return tuple(fixes) if rank is None else rank(values, fixes)
 
 
+def wheel_index(capability: str) -> str | None:
+    """The index of PyTorch's wheels that have kernels for a GPU, by its compute capability; None if it is no number."""
+    number = _capability(capability)
+    return None if number is None else _NEWEST_INDEX if number >= _TURING else _VOLTA_INDEX
+
+
 def _fitting_build(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    capability = _capability(str(values.get("capability", "")))
-    if capability is None:
+    index = wheel_index(str(values.get("capability", "")))
+    if index is None:
         return tuple(fixes)
-    index = _NEWEST_INDEX if capability >= _TURING else _VOLTA_INDEX
-    other = _VOLTA_INDEX if capability >= _TURING else _NEWEST_INDEX
-    is_fitting = {True: 0, False: 1}
+    other = _NEWEST_INDEX if index == _VOLTA_INDEX else _VOLTA_INDEX
     kept = [fix for fix in fixes if not fix.code.endswith(f"/{other}")]
-    return tuple(sorted(kept, key=lambda fix: is_fitting[fix.code.endswith(f"/{index}")]))
+    return tuple(sorted(kept, key=lambda fix: not fix.code.endswith(f"/{index}")))
 
 
 def _capability(text: str) -> float | None:
@@ -57,19 +115,51 @@ def _capability(text: str) -> float | None:
 
 
 def _same_library(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """Name the package of the extension in the command that rebuilds it."""
-    library = str(values.get("library", ""))
-    packages = {"flash_attn": "flash-attn", "xformers": "xformers", "causal_conv1d": "causal-conv1d"}
-    packages |= {
-        "selective_scan": "mamba-ssm",
-        "torchvision": "torchvision",
-        "torchaudio": "torchaudio",
-        "apex": "apex",
-    }
-    package = next((name for part, name in packages.items() if part in library), "")
-    if not package or package == "flash-attn":
+    """Name the package of the extension, and the function that it lacks."""
+    package, symbol = _package(values), str(values.get("symbol", ""))
+    build, *others = fixes
+    if package in _NEEDS_ITS_PYTORCH:
+        text = "Install the extension again together with the PyTorch for which it is built."
+        first = Fix(text, f"pip install --upgrade --force-reinstall {package} torch")
+    else:
+        first = Fix(build.text, build.code.replace("flash-attn", package))
+    kept = [fix for fix in others if package == "flash-attn" or "scaled_dot_product" not in fix.code]
+    return first, *(Fix(fix.text, f"c++filt {symbol}") if symbol and "c++filt" in fix.code else fix for fix in kept)
+
+
+def _package(values: Values) -> str:
+    """The name for pip of the package to which an extension belongs; a placeholder if it is unknown."""
+    library, folder = str(values.get("library", "")), str(values.get("package", ""))
+    known = next((name for part, name in _PACKAGES.items() if part in f"{folder}/{library}"), "")
+    return known or ("PACKAGE" if library else "flash-attn")
+
+
+def _missing_library(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """Where to look for a file that does not exist or is not on the search path; no other version is loaded first."""
+    missing = str(values.get("missing", ""))
+    if not missing:
         return tuple(fixes)
-    return tuple(Fix(fix.text, fix.code.replace("flash-attn", package)) for fix in fixes)
+    look = Fix(
+        "Look for the file in the environment and in the toolkit.",
+        f"find \"$(python -c 'import site; print(site.getsitepackages()[0])')\" /usr/local/cuda*/ -name '{missing}*'",
+    )
+    add = Fix("If it exists, add its folder to the search path.", "export LD_LIBRARY_PATH=FOLDER:$LD_LIBRARY_PATH")
+    return look, add, *(fix for fix in fixes if "LD_LIBRARY_PATH" not in fix.code)
+
+
+def _old_gpu(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """No version of Triton helps a GPU that it does not support."""
+    return tuple(fix for fix in fixes if not ("name" in values and "pip install" in fix.code))
+
+
+def _nccl_reason(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The fix for the call that NCCL's last error names."""
+    reason = str(values.get("last_error", "")).lower()
+    if not reason:
+        return tuple(fixes)
+    marker = next((marker for word, marker in _NCCL_REASONS.items() if word in reason), "")
+    read, *others = fixes
+    return *sorted(others, key=lambda fix: not (marker and marker in fix.code)), read
 
 
 def _recovery(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -86,10 +176,11 @@ def _link_event(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
 
 
 def _worker(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """A worker that crashed in a library has no use for more shared memory."""
-    if "Segmentation" not in str(values.get("signal", "")):
+    """A worker that crashed in a library, or that was ended on purpose, has no use for more shared memory."""
+    signal = str(values.get("signal", ""))
+    if not signal or signal.startswith("Bus"):
         return tuple(fixes)
-    first = Fix("Print the Python stack of the crash.", "PYTHONFAULTHANDLER=1 python train.py")
+    first = _ENDED if signal.split(maxsplit=1)[0] in _ENDING_SIGNALS else _CRASHED
     return (first, *(fix for fix in fixes if "shm" not in fix.code))
 
 
@@ -114,13 +205,57 @@ def _free_fraction(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     )
 
 
+def _reach_host(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """Name the address that could not be reached; the connection itself failed, so it is the first to check."""
+    host, port = str(values.get("host", "")), str(values.get("port", ""))
+    named = [Fix(fix.text, fix.code.replace("29500", port)) if port and "ss -l" in fix.code else fix for fix in fixes]
+    if not re.fullmatch(r"[\w.:-]{1,200}", host):
+        return tuple(named)
+    first = Fix("Check whether rank 0 can be reached from this host.", f"nc -vz {host} {port}")
+    return (first, *(fix for fix in named if "nc -vz" not in fix.code))
+
+
+def _driver_build(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The build that runs with the CUDA version that the driver reports: builds for CUDA 12 run with every 12.x."""
+    digits = str(values.get("found", ""))
+    if not digits.isdigit() or not int(digits) >= _CUDA_12:
+        return tuple(fixes)
+    version = f"{int(digits) // 1000}.{int(digits) % 1000 // 10}"
+    install = next(fix for fix in fixes if "/whl/" in fix.code)
+    first = Fix(f"Install a PyTorch that runs with this driver, which supports CUDA {version}.", install.code)
+    return (first, *(fix for fix in fixes if fix is not install and "nvidia-smi" not in fix.code))
+
+
+def _prefixed_names(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """Names of the checkpoint that start with the prefix of a wrapper need only to lose it."""
+    names = (str(values.get(key, "")) for key in ("unexpected", "name"))
+    is_wrapped = any(name.startswith(_WRAPPER_PREFIXES) for name in names)
+    return tuple(sorted(fixes, key=lambda fix: not (is_wrapped and "removeprefix" in fix.code)))
+
+
+def _assertion(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The assertion is in the log, so it need not be looked for; its words name what is out of range."""
+    assertion = str(values.get("assertion", ""))
+    if not assertion:
+        return tuple(fixes)
+    meaning = next((fix for words, fix in _ASSERTIONS if any(word in assertion for word in words)), None)
+    return *(() if meaning is None else (meaning,)), *fixes[1:]
+
+
 _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] = {
     "arch-warning": _fitting_build,
+    "device-assert": _assertion,
+    "driver-old": _driver_build,
     "no-kernel-image": _fitting_build,
     "flash-attn-abi": _same_library,
+    "inductor-old-gpu": _old_gpu,
+    "lib-missing": _missing_library,
+    "nccl-system": _nccl_reason,
     "xid-154": _recovery,
     **{f"xid-{number}": _link_event for number in range(144, 151)},
     "shm": _worker,
+    "state-dict-mismatch": _prefixed_names,
+    "tcpstore": _reach_host,
     "vllm-max-len": _fitting_length,
     "vllm-context-limit": _fitting_length,
     "vllm-memory-taken": _free_fraction,

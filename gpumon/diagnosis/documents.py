@@ -81,6 +81,7 @@ def _error_document(error: KnownError, fixes: Sequence[Fix]) -> dict[str, Any]:
         "empty_cache": error.empty_cache,
         "see_more": _fix_documents(error.see_more),
         "sources": list(error.sources),
+        "said_by": error.said_by,
     }
 
 

@@ -2,10 +2,11 @@
 
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Final
 
 from gpumon.core.oom_file import is_oom_file, read_oom_file
@@ -14,12 +15,13 @@ from gpumon.diagnosis.catalogue import ERRORS
 from gpumon.diagnosis.cause import first_cause
 from gpumon.diagnosis.explanation import Explanation, Match
 from gpumon.diagnosis.last_error import LastError
-from gpumon.diagnosis.match import ErrorFinder, PatternHit
+from gpumon.diagnosis.match import ErrorFinder
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.oom import explain_oom
 from gpumon.diagnosis.prefixes import Timestamp, timestamp_of
 from gpumon.diagnosis.scan import LogBlock, blocks
 from gpumon.diagnosis.unknown import ErrorForm
+from gpumon.diagnosis.wrapped_search import PatternHit
 
 _MAX_EXCERPT: Final = 400
 """Characters of a log line that are shown."""
@@ -30,6 +32,12 @@ _MAX_LINES_BACK: Final = 256
 """Lines before an error in which the timestamp of its rank is searched; a traceback has no timestamps."""
 _MAX_RANKS: Final = 1024
 """Ranks per error whose first line is compared with the earliest one."""
+_LAST_ERROR: Final = re.compile(r"\bLast error: {0,4}(?P<reason>[^\n]{0,200})$")
+"""NCCL's own reason, on this line or the next one."""
+_MAX_LINES_TO_REASON: Final = 4
+_MAX_MESSAGE_LINES: Final = 16
+_MAX_MERGED: Final = 8
+"""Lines of one message whose values are read: a traceback has the message in its code and at its end."""
 _WARNING: Final = re.compile(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} ")
 
 
@@ -42,13 +50,13 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
         chunks: The log, in chunks of any size.
     """
     finder = _finder()
-    tallies: dict[str, _Tally] = {}
+    tallies: dict[str, _Tally] = defaultdict(_Tally)
     last = LastError(_timestamp)
     lines = 0
     for block in blocks(chunks):
         hits = finder.hits(block)
         for hit in hits:
-            tallies.setdefault(hit.error.id, _Tally()).add(block, hit)
+            tallies[hit.error.id].add(block, hit)
         last.add(block, {hit.position for hit in hits})
         lines = block.numbers[-1] if block.numbers else 0
     matches = sorted((tally.match() for tally in tallies.values()), key=lambda match: match.line)
@@ -107,10 +115,13 @@ class _Tally:
         """
         rank = block.ranks[hit.position]
         is_new = rank is not None and rank not in self._ranks
-        fails_first = self._first is not None and self._first.is_warning and not _is_warning(block, hit.position)
-        if self._first is None or fails_first or (is_new and len(self._ranks) < _MAX_RANKS):
+        first = self._first
+        is_promoted = first is not None and first.is_warning and not _is_mere_warning(block, hit)
+        if first is None or is_promoted or (is_new and len(self._ranks) < _MAX_RANKS):
             match = _match(block, hit)
-            self._first = match if self._first is None else first_cause([self._first, match])
+            self._first = match if first is None else first_cause([first, match])
+        elif self._count < _MAX_MERGED and _is_same_message(first, block, hit):
+            self._first = _merged(first, _match(block, hit))
         self._count += 1
         if rank is not None:
             self._ranks.add(rank)
@@ -123,17 +134,50 @@ class _Tally:
 
 def _match(block: LogBlock, hit: PatternHit) -> Match:
     memory = read_memory_message(hit.text)
-    values: dict[str, int | str] = {name: safe_text(text, _MAX_VALUE) for name, text in hit.line_match.groups.items()}
+    texts = {**hit.line_match.groups, **dict(_last_error(hit))}
+    values: dict[str, int | str] = {name: safe_text(text, _MAX_VALUE) for name, text in texts.items()}
     return Match(
         hit.error,
         block.numbers[hit.position],
         safe_text(hit.line_match.line if len(hit.line_match.line) <= _MAX_EXCERPT else hit.text, _MAX_EXCERPT),
         rank=block.ranks[hit.position],
         timestamp=_timestamp(block, hit.position),
-        is_warning=hit.error.is_warning or _is_warning(block, hit.position),
+        is_warning=_is_mere_warning(block, hit),
         values=values if memory is None else values | memory.sizes(),
         memory=memory,
     )
+
+
+def _is_same_message(first: Match, block: LogBlock, hit: PatternHit) -> bool:
+    """Whether a line continues the message of an earlier one: the same error of the same rank, a few lines below it."""
+    distance = block.numbers[hit.position] - first.line
+    return first.memory is None and distance <= _MAX_MESSAGE_LINES and block.ranks[hit.position] == first.rank
+
+
+def _merged(first: Match, later: Match) -> Match:
+    """A match with the values of a further line of its message; the message is quoted, not the code that raises it."""
+    values = {**later.values, **first.values}
+    if first.text.startswith("raise ") and not later.text.startswith("raise "):
+        return replace(first, line=later.line, text=later.text, values=values)
+    return replace(first, values=values)
+
+
+def _is_mere_warning(block: LogBlock, hit: PatternHit) -> bool:
+    return hit.error.is_warning or _is_warning(block, hit.position)
+
+
+def _last_error(hit: PatternHit) -> Iterator[tuple[str, str]]:
+    """The reason that NCCL prints below its error, as a value."""
+    if not hit.error.id.startswith("nccl-") or "Last error:" not in hit.text:
+        return
+    end = hit.lines.of_rank(hit.next_row - 1).stop
+    texts = hit.lines.texts[hit.next_row - 1 : min(end, hit.next_row + _MAX_LINES_TO_REASON)]
+    for text, following in zip_longest(texts, texts[1:], fillvalue=""):
+        line = _LAST_ERROR.search(text.rstrip())
+        if line is not None:
+            reason = line["reason"].strip() or following.strip()
+            yield from (("last_error", reason),) if reason else ()
+            return
 
 
 def _is_warning(block: LogBlock, position: int) -> bool:
@@ -148,12 +192,9 @@ def _is_warning(block: LogBlock, position: int) -> bool:
 
 def _timestamp(block: LogBlock, position: int) -> Timestamp | None:
     """The timestamp of a line, or that of the last line of the same rank before it."""
-    timestamps = (timestamp_of(line) for line in _lines_back(block, position))
-    return next((timestamp for timestamp in timestamps if timestamp is not None), None)
-
-
-def _lines_back(block: LogBlock, position: int) -> Iterator[str]:
-    rank = block.ranks[position]
-    for earlier in range(position, max(-1, position - _MAX_LINES_BACK), -1):
-        if rank is None or block.ranks[earlier] in {rank, None}:
-            yield block.lines[earlier]
+    start = max(0, position - _MAX_LINES_BACK + 1)
+    lines, ranks = block.lines[start : position + 1], block.ranks[start : position + 1]
+    rank = ranks[-1]
+    if rank is not None:
+        lines = [line for line, other in zip(lines, ranks, strict=True) if other is None or other == rank]
+    return next(filter(None, map(timestamp_of, reversed(lines))), None)

@@ -63,6 +63,7 @@ class KnownError:
         empty_cache: What `torch.cuda.empty_cache()` does and does not do for this error.
         see_more: How to get more information.
         sources: Addresses of the documentation or the source code on which the entry is based.
+        said_by: The programs and their versions in which a wording of this entry was found; empty if none was searched.
         is_echo: Whether the error usually follows another error, which is then the cause.
         is_warning: Whether the message is only a warning, whatever the level of its line: the program continues.
     """
@@ -78,5 +79,6 @@ class KnownError:
     empty_cache: str
     see_more: tuple[Fix, ...] = ()
     sources: tuple[str, ...] = ()
+    said_by: str = ""
     is_echo: bool = False
     is_warning: bool = False

@@ -47,7 +47,8 @@ def _cause_of_full_gpu(message: MemoryMessage, total: int, free: int) -> MemoryC
     if is_crowded and free + unused + foreign >= message.asked:
         return MemoryCause.OTHER_PROCESSES
     if is_large and message.allocated is not None:
-        return MemoryCause.TOO_BIG
+        is_explained = (message.unexplained or 0) < max(_OTHERS_BYTES, message.asked - free)
+        return MemoryCause.TOO_BIG if is_explained else MemoryCause.UNKNOWN
     return MemoryCause.LEAK if (message.allocated or 0) >= total / 2 else MemoryCause.UNKNOWN
 
 
@@ -93,7 +94,17 @@ def cause_sentence(cause: MemoryCause, message: MemoryMessage) -> str:
             f"{requested} more was available. If many steps succeeded before, something keeps tensors alive; if the "
             "first steps failed, each step is too big."
         )
-    return "The sizes in the message match no single cause."
+    return _unknown_sentence(message)
+
+
+def _unknown_sentence(message: MemoryMessage) -> str:
+    if message.unexplained is None:
+        return "The sizes in the message match no single cause."
+    return (
+        f"The message does not show who holds {bytes_text(message.unexplained)} of the GPU's "
+        f"{bytes_text(message.total)}: tensors of this process hold {bytes_text(message.allocated)}, and "
+        f"{bytes_text(message.free)} are free. The rest is unused memory of this process's pool, or other processes."
+    )
 
 
 def _others_text(message: MemoryMessage) -> str:

@@ -1,4 +1,7 @@
-"""Reads the sizes in PyTorch's out-of-memory message, in every wording since torch 1.13, wrapped or cut off."""
+"""Reads the sizes in PyTorch's out-of-memory message, in every wording since torch 1.13, wrapped or cut off.
+
+It also writes such a message, for a report that has the sizes but not the text.
+"""
 
 import re
 from collections.abc import Sequence
@@ -76,6 +79,14 @@ class MemoryMessage:
         return (self.allocated or 0) + (self.unallocated or 0)
 
     @property
+    def unexplained(self) -> int | None:
+        """Memory in use of which the message does not say whose it is; None if it says so for all of it."""
+        is_known = self.own is not None or self.unallocated is not None
+        if is_known or self.total is None or self.free is None or self.allocated is None:
+            return None
+        return max(0, self.total - self.free - self.allocated - sum(held for _, held in self.others))
+
+    @property
     def foreign(self) -> int | None:
         """Memory of other processes: the unexplained rest of the total, or the sum over the listed ones if smaller.
 
@@ -103,6 +114,43 @@ class MemoryMessage:
             "reserved_unallocated_bytes": self.unallocated,
         }
         return {name: value for name, value in named.items() if value is not None}
+
+
+def written_memory_message(message: MemoryMessage, gpu: int, *, is_async: bool = False) -> str:
+    """The message as PyTorch prints it, with the sizes that are known, on one line.
+
+    Args:
+        message: The sizes.
+        gpu: CUDA ordinal of the device.
+        is_async: Whether the backend is cudaMallocAsync, which prints a different message.
+    """
+    asked, total, free, allowed = (
+        _written(size) for size in (message.asked, message.total, message.free, message.allowed)
+    )
+    allocated, unallocated = _written(message.allocated), _written(message.unallocated)
+    if is_async:
+        sizes = {"Currently allocated": allocated, "Requested": asked, "Device limit": total}
+        sizes |= {"Free (according to CUDA)": free}
+        known = " ".join(f"{name}: {size}" for name, size in sizes.items() if size)
+        return f"Allocation on device {gpu} would exceed allowed memory. (out of memory) {known}"
+    parts = (
+        f"CUDA out of memory. Tried to allocate {asked}.",
+        f"GPU {gpu} has a total capacity of {total} of which {free} is free." if total and free else "",
+        f"{allowed} allowed;" if allowed else "",
+        f"Of the allocated memory {allocated} is allocated by PyTorch, and {unallocated} is reserved by PyTorch but "
+        "unallocated."
+        if allocated and unallocated
+        else "",
+    )
+    return " ".join(part for part in parts if part)
+
+
+def _written(size: int | None) -> str:
+    """A size as PyTorch prints it; empty if it is unknown."""
+    if size is None:
+        return ""
+    unit = min(3, max(0, (size.bit_length() - 1) // 10))
+    return f"{size} bytes" if unit == 0 else f"{size / (1 << 10 * unit):.2f} {'KMG'[unit - 1]}iB"
 
 
 def read_memory_message(text: str) -> MemoryMessage | None:

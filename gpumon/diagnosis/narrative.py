@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gpumon.diagnosis.catalogue.wording import BELOW_PYTORCH, NO_CONTEXT_YET, NOT_ABOUT_MEMORY
+from gpumon.diagnosis.catalogue.wording import BELOW_PYTORCH, CONTEXT_IS_DEAD, NO_CONTEXT_YET, NOT_ABOUT_MEMORY
 from gpumon.diagnosis.explanation import Explanation, Match, OomReport
 from gpumon.diagnosis.known import ContextState, Fix, KnownError
 from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence, value_rows
@@ -18,7 +18,7 @@ _CONTEXTS: Final = {
     ContextState.NOT_APPLICABLE: "No CUDA context is lost: fix the cause, then restart.",
 }
 
-_NOT_ABOUT_MEMORY: Final = frozenset({"", BELOW_PYTORCH, NO_CONTEXT_YET, NOT_ABOUT_MEMORY})
+_NOT_ABOUT_MEMORY: Final = frozenset({"", BELOW_PYTORCH, CONTEXT_IS_DEAD, NO_CONTEXT_YET, NOT_ABOUT_MEMORY})
 """Effects of ``empty_cache()`` that are not worth a section: memory is not the subject of the error."""
 
 
@@ -114,6 +114,7 @@ def _remedies(error: KnownError, fixes: Sequence[Fix]) -> Iterator[Section]:
         yield Section("Effect of torch.cuda.empty_cache()", (paragraph(error.empty_cache),))
     if error.see_more:
         yield Section("More information", tuple(fix_blocks(error.see_more)))
+    yield Section("Found in", (paragraph(f"{error.said_by or 'Unknown versions'}."),))
     if error.sources:
         yield Section("Sources", tuple(TextBlock(BlockKind.CODE, source) for source in error.sources))
 

@@ -1,13 +1,14 @@
 """Searches a long text for many needles at once, in a time that hardly depends on their number.
 
 The text is cut into pieces of eight letters, which Python looks up as integers. A needle of eleven letters or more
-contains such pieces wherever it starts, and is searched itself only if the text has its pieces.
+contains such pieces wherever it starts, and is compared only where its rarest piece is, if the text has others too.
 """
 
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, compress, count
+from typing import Final, NamedTuple
 
 _PIECE: Final = 8
 """Letters per piece: the size of the largest integer of a memory view."""
@@ -16,6 +17,22 @@ _STRIDE: Final = 4
 _MIN_LETTERS: Final = _PIECE + _STRIDE - 1
 _MAX_PIECES: Final = 3
 """Pieces of a needle that the text must have; ordinary text has one or two of many needles, but rarely three."""
+_MAX_SEARCHES: Final = 32
+"""Needles up to which to search the text for each is faster than to read its pieces one after the other."""
+
+
+class _Place(NamedTuple):
+    """Where pieces of a needle are, if it starts at a certain letter of a piece.
+
+    Attributes:
+        needle: The needle.
+        offset: Letters of the needle before the piece by which it is looked up.
+        more: Other pieces, which the text must have as well.
+    """
+
+    needle: bytes
+    offset: int
+    more: frozenset[int]
 
 
 class NeedleIndex:
@@ -26,35 +43,52 @@ class NeedleIndex:
     """
 
     def __init__(self, needles: Iterable[bytes]) -> None:
-        self._short: list[bytes] = []
-        self._by_piece: dict[int, list[tuple[bytes, frozenset[int]]]] = defaultdict(list)
-        pieces: set[int] = set()
-        for needle in dict.fromkeys(needles):
-            if len(needle) < _MIN_LETTERS:
-                self._short.append(needle)
-                continue
-            for start in range(_STRIDE):
-                first, *more = _pieces(needle, start)
-                self._by_piece[first].append((needle, frozenset(more)))
-                pieces.update((first, *more))
-        self._pieces = frozenset(pieces)
+        distinct = list(dict.fromkeys(needles))
+        self._short = [needle for needle in distinct if len(needle) < _MIN_LETTERS]
+        self._by_piece: dict[int, list[_Place]] = defaultdict(list)
+        long = (needle for needle in distinct if len(needle) >= _MIN_LETTERS)
+        cuts = [(needle, _cut(needle, start)) for needle in long for start in range(_STRIDE)]
+        frequency = Counter(piece for _, pieces in cuts for piece, _ in pieces)
+        for needle, pieces in cuts:
+            (piece, offset), *more = sorted(pieces, key=lambda piece: frequency[piece[0]])[:_MAX_PIECES]
+            self._by_piece[piece].append(_Place(needle, offset, frozenset(other for other, _ in more)))
+        places = [place for places in self._by_piece.values() for place in places]
+        self._pieces = frozenset(self._by_piece).union(*(place.more for place in places))
 
-    def present(self, letters: bytes) -> list[bytes]:
-        """The needles that a text contains, each once."""
-        padded = memoryview(letters + bytes(_PIECE + _STRIDE))
-        present_pieces: set[int] = set()
-        for start in range(0, _PIECE, _STRIDE):
-            size = (len(padded) - start) // _PIECE * _PIECE
-            present_pieces.update(self._pieces.intersection(padded[start : start + size].cast("Q")))
-        possible = dict.fromkeys(self._short)
-        for piece in present_pieces & self._by_piece.keys():
-            possible.update((needle, None) for needle, more in self._by_piece[piece] if more <= present_pieces)
-        return [needle for needle in possible if needle in letters]
+    def occurrences(self, letters: bytes) -> Iterator[tuple[bytes, int]]:
+        """The needles that a text contains, each with its index in the text; of each, in the order of the text."""
+        size = len(letters) // _PIECE * _PIECE + _PIECE
+        padded = memoryview(letters.ljust(size + _STRIDE, b"\0"))
+        views = padded[:size].cast("Q"), padded[_STRIDE:].cast("Q")
+        present = self._pieces.intersection(views[0]) | self._pieces.intersection(views[1])
+        places = {
+            piece: [place for place in self._by_piece[piece] if place.more <= present]
+            for piece in present & self._by_piece.keys()
+        }
+        possible = dict.fromkeys(place.needle for some in places.values() for place in some)
+        if len(possible) > _MAX_SEARCHES:
+            yield from _occurrences(letters, views, {piece: some for piece, some in places.items() if some})
+            possible.clear()
+        for needle in (*self._short, *possible):
+            start = letters.find(needle)
+            while start >= 0:
+                yield needle, start
+                start = letters.find(needle, start + len(needle))
 
 
-def _pieces(needle: bytes, start: int) -> Iterator[int]:
-    """The pieces of a needle, if the text is cut before the letter at an index."""
-    for index in range(_MAX_PIECES):
-        piece = needle[start + index * _STRIDE : start + index * _STRIDE + _PIECE]
-        if len(piece) == _PIECE:
-            yield int.from_bytes(piece, sys.byteorder)
+def _occurrences(
+    letters: bytes, views: Sequence[memoryview], places: Mapping[int, Sequence[_Place]]
+) -> Iterator[tuple[bytes, int]]:
+    """The needles of a text in the order of the text, found by their pieces."""
+    is_sought = chain.from_iterable(zip(*(map(places.__contains__, view) for view in views), strict=True))
+    for index in compress(count(), is_sought):
+        for needle, offset, _ in places[views[index % 2][index // 2]]:
+            start = index * _STRIDE - offset
+            if letters.startswith(needle, start) and start >= 0:
+                yield needle, start
+
+
+def _cut(needle: bytes, start: int) -> list[tuple[int, int]]:
+    """The pieces of a needle, each with its index in it, if the text is cut before the letter at an index."""
+    offsets = range(start, len(needle) - _PIECE + 1, _STRIDE)
+    return [(int.from_bytes(needle[offset : offset + _PIECE], sys.byteorder), offset) for offset in offsets]

@@ -12,6 +12,7 @@ from gpumon.diagnosis.catalogue import BY_ID
 from gpumon.diagnosis.explanation import Explanation, Match, OomReport
 from gpumon.diagnosis.known import Fix, KnownError
 from gpumon.diagnosis.memory_cause import MemoryCause, ranked_fixes
+from gpumon.diagnosis.memory_message import written_memory_message
 from gpumon.diagnosis.oom_cause import OomFindings
 from gpumon.diagnosis.oom_sentences import sentences
 from gpumon.diagnosis.prefixes import ClockKind, Timestamp
@@ -48,7 +49,7 @@ def explain_oom(file: OomFile) -> Explanation:
     match = Match(
         error=_error(findings),
         line=1,
-        text=calls[0] if calls else file.command or f"cuda:{file.ordinal}",
+        text=written_memory_message(findings.message, file.ordinal, is_async=file.is_async),
         rank=file.rank,
         ranks=() if file.rank is None else (file.rank,),
         timestamp=timestamp,

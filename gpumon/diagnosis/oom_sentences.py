@@ -53,7 +53,8 @@ def _leak(findings: OomFindings) -> str:
     )
     return (
         f"Leak: the minimum memory in tensors grew steadily in the last {findings.trend.seconds:.0f} s, by about "
-        f"{bytes_text(findings.trend.bytes_per_minute)} per minute. {proof}. The program keeps references to tensors."
+        f"{bytes_text(findings.trend.bytes_per_minute)} per minute. {proof}. The program keeps references to tensors"
+        + (", or it was still loading a model that is too big." if findings.trend.only_rises else ".")
     )
 
 

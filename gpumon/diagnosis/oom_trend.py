@@ -17,6 +17,10 @@ _MAX_PART_SHARE: Final = 0.6
 """If one part has more than this share of the rise, a new phase of the program began, and nothing leaks."""
 _STEP_SECONDS: Final = 2.0
 """Samples that are younger than this belong to the step that failed."""
+_END_SHARE: Final = 1 / 8
+"""Share of the history that counts as its end, which is at least `_STEP_SECONDS` long."""
+_MIN_END_RATE_SHARE: Final = 0.5
+"""Growth continues to the end if it has at least this share of its average rate there."""
 _MAX_FALL_SHARE: Final = 0.05
 """A fall by more than this share of the rise is the end of a step; loading a model frees less than that."""
 
@@ -30,7 +34,8 @@ class OomTrend:
         rise_bytes: How much the minimum of allocated memory grew from the first part of the history to the last. A
             step allocates and frees memory; the memory at its lowest point stays.
         is_steady: Whether the minimum grew from every part to the next.
-        is_filling: Whether it more than doubled and never fell, as while a model is loaded onto the GPU.
+        only_rises: Whether it more than doubled and never fell, as while a model is loaded onto the GPU.
+        rises_at_end: Whether it still grew at the end, about as fast as before.
         highest_bytes: The maximum of allocated memory in the samples before the step that failed.
         retries_count: How often the allocator freed its cache to get memory; None where it is not recorded.
     """
@@ -38,9 +43,15 @@ class OomTrend:
     seconds: float
     rise_bytes: int
     is_steady: bool
-    is_filling: bool
+    only_rises: bool
+    rises_at_end: bool
     highest_bytes: int
     retries_count: int | None
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether it is the growth of a model that was loaded before the failure, rather than of a leak."""
+        return self.only_rises and not self.rises_at_end
 
     @property
     def bytes_per_minute(self) -> float:
@@ -71,10 +82,20 @@ def trend_of(history: Sequence[OomSample], retries_count: int | None) -> OomTren
         seconds=begin - end,
         rise_bytes=rise,
         is_steady=_is_steady(parts),
-        is_filling=rise > min(parts[0]) and max(falls) <= _MAX_FALL_SHARE * rise,
+        only_rises=rise > min(parts[0]) and max(falls) <= _MAX_FALL_SHARE * rise,
+        rises_at_end=_rises_at_end(history),
         highest_bytes=max(sample.allocated_bytes for sample in history if sample.seconds_before - end >= _STEP_SECONDS),
         retries_count=None if retries is None or retries_count is None else max(0, retries_count - retries),
     )
+
+
+def _rises_at_end(history: Sequence[OomSample]) -> bool:
+    first, last = history[0], history[-1]
+    seconds = first.seconds_before - last.seconds_before
+    end_seconds = max(_STEP_SECONDS, _END_SHARE * seconds)
+    start = next(sample for sample in history if sample.seconds_before - last.seconds_before <= end_seconds)
+    rise, end_rise = (last.allocated_bytes - sample.allocated_bytes for sample in (first, start))
+    return end_rise >= _MIN_END_RATE_SHARE * rise * end_seconds / seconds
 
 
 def _is_steady(parts: Sequence[Sequence[int]]) -> bool:

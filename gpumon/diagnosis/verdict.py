@@ -5,12 +5,13 @@ A workload sees only what torch reports. Here its metrics get the limits that NV
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
+from statistics import mean, median
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.model import Device
 from gpumon.core.throttle_reasons import POWER_CAP, THROTTLE_REASONS
 from gpumon.core.units import megahertz_text
+from gpumon.diagnosis.memory_errors import COUNTERS, TESTS_MEMORY, memory_errors
 
 _BUSY_PERCENT: Final = 50
 """Utilization from which a sample belongs to the measured work rather than to its preparation."""
@@ -26,6 +27,8 @@ class DeviceSample(NamedTuple):
 
     time_seconds: float
     utilization_percent: float | None
+    sm_activity_percent: float | None
+    tensor_activity_percent: float | None
     power_watts: float | None
     power_limit_watts: float | None
     clock_hertz: float | None
@@ -36,6 +39,9 @@ class DeviceSample(NamedTuple):
     pcie_width: float | None
     nvlink_bytes_per_second: float | None
     throttle_reasons: tuple[str, ...]
+    temperature_slowdown_celsius: float | None
+    temperature_memory_celsius: float | None
+    memory_errors: Mapping[str, float]
 
 
 class Judgment(NamedTuple):
@@ -45,11 +51,15 @@ class Judgment(NamedTuple):
         metrics: All metrics: those of the workload with their limits, then those of the GPU.
         sentences: Sentences to add to the verdict.
         is_slowed_by_fault: Whether the GPU was throttled by something that is not normal under load.
+        is_memory_bad: Whether ECC found an error that it could not correct, or a row could not be remapped.
+        is_memory_suspect: Whether memory needs attention, such as a remapped row.
     """
 
     metrics: tuple[Mapping[str, Any], ...]
     sentences: tuple[str, ...] = ()
     is_slowed_by_fault: bool = False
+    is_memory_bad: bool = False
+    is_memory_suspect: bool = False
 
 
 def sample_of(device: Device, time_seconds: float) -> DeviceSample:
@@ -57,6 +67,8 @@ def sample_of(device: Device, time_seconds: float) -> DeviceSample:
     return DeviceSample(
         time_seconds,
         device.get("utilization_gpu_percent"),
+        device.get("sm_activity_percent"),
+        device.get("tensor_activity_percent"),
         device.get("power_watts"),
         device.get("power_limit_watts"),
         device.get("clock_sm_hertz"),
@@ -67,6 +79,9 @@ def sample_of(device: Device, time_seconds: float) -> DeviceSample:
         device.get("pcie_width"),
         device.get("nvlink_bytes_per_second"),
         device.throttle_reasons or (),
+        device.get("temperature_slowdown_celsius"),
+        device.get("temperature_memory_celsius"),
+        {name: device.readings[name] for name in COUNTERS if name in device.readings},
     )
 
 
@@ -78,23 +93,49 @@ def judge(metrics: Sequence[Mapping[str, Any]], samples: Sequence[DeviceSample])
         samples: Its GPU from the beginning of the work to its end, in order.
     """
     limited = tuple(_with_link_limit(metric, samples) for metric in metrics)
+    tests_memory = any(metric["name"] == TESTS_MEMORY for metric in metrics)
+    errors = memory_errors([sample.memory_errors for sample in samples], tests_memory=tests_memory and bool(samples))
     busy = [sample for sample in samples if (sample.utilization_percent or 0) >= _BUSY_PERCENT]
-    if not busy:
-        return Judgment(limited)
+    own, sentences, is_slowed = _judge_load(limited, busy) if busy else ((), (), False)
+    if tests_memory:
+        sentences += _temperature_sentences(busy)
+    return Judgment(
+        (*limited, *own, *errors.metrics), (*sentences, *errors.sentences), is_slowed, errors.is_bad, errors.is_suspect
+    )
+
+
+def _judge_load(
+    metrics: Sequence[Mapping[str, Any]], busy: Sequence[DeviceSample]
+) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...], bool]:
+    """The metrics of the GPU under load, sentences about them, and whether a fault slowed it."""
     counts = Counter(reason for sample in busy for reason in sample.throttle_reasons)
     frequent = {reason for reason, count in counts.items() if count >= _MIN_REASON_SHARE * len(busy)}
     faults = [reason.fault for reason in THROTTLE_REASONS.values() if reason.fault and reason.id in frequent]
     clock, power = _median(sample.clock_hertz for sample in busy), _median(sample.power_watts for sample in busy)
     latest = busy[-1]
-    max_temperature = max((s.temperature_celsius for s in busy if s.temperature_celsius is not None), default=None)
     own = (
         _metric("sm_clock", "MHz", len(busy), _scaled(clock, 1e6), (_scaled(latest.clock_max_hertz, 1e6), "maximum")),
         _metric("power", "W", len(busy), power, (latest.power_limit_watts, "power limit in force")),
-        _metric("temperature", "°C", len(busy), max_temperature),
+        _metric("sm_activity", "%", *_activity(sample.sm_activity_percent for sample in busy)),
+        _metric("tensor_activity", "%", *_activity(sample.tensor_activity_percent for sample in busy)),
+        _metric("temperature", "°C", len(busy), _highest(sample.temperature_celsius for sample in busy)),
+        _metric("temperature_memory", "°C", len(busy), _highest(sample.temperature_memory_celsius for sample in busy)),
     )
     sentences = _clock_sentences(clock, latest, faults, is_capped=POWER_CAP in frequent)
-    sentences += _share_sentences(limited, clock, latest)
-    return Judgment(limited + tuple(metric for metric in own if metric is not None), sentences, bool(faults))
+    sentences += _share_sentences(metrics, clock, latest)
+    return tuple(metric for metric in own if metric is not None), sentences, bool(faults)
+
+
+def _temperature_sentences(busy: Sequence[DeviceSample]) -> tuple[str, ...]:
+    """The highest temperatures under load, and how far they are from the slowdown threshold."""
+    core = _highest(sample.temperature_celsius for sample in busy)
+    memory = _highest(sample.temperature_memory_celsius for sample in busy)
+    if core is None:
+        return ()
+    slowdown = busy[-1].temperature_slowdown_celsius
+    text = f"The highest temperature was {core:.0f} °C"
+    text += "" if slowdown is None else f" ({slowdown:.0f} °C slows the GPU down)"
+    return (f"{text}{'' if memory is None else f', that of the memory {memory:.0f} °C'}.",)
 
 
 def _clock_sentences(
@@ -119,7 +160,7 @@ def _share_sentences(
     if not clock or not latest.clock_max_hertz:
         return ()
     for metric in metrics:
-        if metric["name"] == "throughput" and metric.get("limit"):
+        if metric["name"] == "throughput" and metric.get("limit") and not metric.get("case"):
             share = metric["value"] / (metric["limit"] * clock / latest.clock_max_hertz)
             return (f"The throughput is {share:.0%} of the peak at this clock.",)
     return ()
@@ -165,9 +206,19 @@ def _metric(
     }
 
 
+def _highest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
+
+
+def _activity(values: Iterable[float | None]) -> tuple[int, float | None]:
+    """The number of samples that have a value, and their mean: the share of the run in which the units were active."""
+    known = [value for value in values if value is not None]
+    return len(known), mean(known) if known else None
 
 
 def _scaled(value: float | None, divisor: float) -> float | None:

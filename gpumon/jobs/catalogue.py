@@ -22,6 +22,8 @@ from gpumon.jobs.parameters import Value, WorkloadParameter, parse_parameter
 
 ENTRY_POINT_GROUP: Final = "gpumon.workloads"
 _TIMEOUT_SECONDS: Final = 10.0
+_MAX_CODE_LINES: Final = 2000
+_MAX_CODE_WIDTH: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class WorkloadInfo:
         why_not_cpu: Why the workload cannot run on the CPU; empty if it can.
         parameters: The parameters of the workload.
         origin: ``gpumon``, ``configuration`` or the name of a package.
+        code: Source text of the functions that do the measured work; empty if the file names none.
     """
 
     name: str
@@ -45,6 +48,7 @@ class WorkloadInfo:
     why_not_cpu: str
     parameters: tuple[WorkloadParameter, ...]
     origin: str = "gpumon"
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +211,13 @@ def _info(file: Path, description: dict[str, Any], origin: str) -> WorkloadInfo 
             why_not_cpu=safe_text(str(description["why_not_cpu"]), 300),
             parameters=tuple(parse_parameter(parameter) for parameter in description["parameters"]),
             origin=origin,
+            code=_safe_code(description.get("code")),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         return BrokenWorkload(file, f"The description is invalid: {safe_text(str(error), 200)}")
+
+
+def _safe_code(code: object) -> str:
+    """Source text without control characters, in a bounded number of lines."""
+    lines = code.splitlines()[:_MAX_CODE_LINES] if isinstance(code, str) else []
+    return "\n".join(safe_text(line.expandtabs(4), _MAX_CODE_WIDTH) for line in lines)

@@ -123,6 +123,11 @@ def is_measurement(raw: object) -> bool:
     return _has(raw, {**_RESULT_FIELDS, **optional})
 
 
+def metric_key(metric: Mapping[str, Any]) -> tuple[str, str]:
+    """Name and case of a metric, which identify it in a result; the case is empty if the workload has one."""
+    return str(metric["name"]), str(metric.get("case") or "")
+
+
 def _has(raw: Mapping[str, Any], required: Mapping[str, _Types]) -> bool:
     for name, types in required.items():
         value = raw[name]

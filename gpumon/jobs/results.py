@@ -16,11 +16,17 @@ from typing import Any, Final
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.state_file import lock_file, open_regular, state_file
-from gpumon.jobs.protocol import is_measurement, safe_json
+from gpumon.jobs.protocol import VerdictKind, is_measurement, safe_json
 
 SCHEMA: Final = 1
+GOOD_VERDICTS: Final = frozenset({VerdictKind.OK.value, VerdictKind.WARN.value})
+"""Verdicts of results that later ones are compared with."""
 _TAIL_BYTES: Final = 1 << 20
 """Size of the end of the file that is searched for an earlier result: some thousand results."""
+_HISTORY_BYTES: Final = 16 << 20
+"""Size of the end of the file that is read for a history."""
+_MAX_LINE_BYTES: Final = 1 << 20
+"""A longer line was not written by gpumon: a result is an event of at most 256 KiB."""
 _LOCK_SECONDS: Final = 3.0
 _SAVE_SECONDS: Final = 4.0
 """The longest time that a result takes to be saved: a lock, and a slow disk."""
@@ -126,16 +132,34 @@ def _append_line(descriptor: int, line: bytes) -> None:
 
 def last_similar(record: Mapping[str, Any]) -> dict[str, Any] | None:
     """The newest saved result with the same workload, device and parameters, or None."""
+    return next((result for result in recent_results() if is_comparable(result, record)), None)
+
+
+def is_comparable(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+    """Whether a saved result is a measure for another one: the same workload, device, parameters and host.
+
+    Results that were saved by earlier versions have no host, and may be compared with those of any host.
+    """
     keys = ("workload", "uuid", "device_name", "parameters")
-    for result in recent_results():
-        if all(result.get(name) == record.get(name) for name in keys) and result.get("verdict") in {"ok", "warn"}:
-            return result
-    return None
+    is_same_host = record.get("host") is None or earlier.get("host") in {None, record["host"]}
+    is_same = is_same_host and all(earlier.get(name) == record.get(name) for name in keys)
+    return is_same and earlier.get("verdict") in GOOD_VERDICTS
 
 
 def recent_results(path: Path | None = None) -> Iterator[dict[str, Any]]:
-    """Yield saved results, newest first; invalid lines are skipped."""
-    for line in reversed(_tail(path or results_file())):
+    """Yield the newest saved results, from the last MiB of the file, newest first; invalid lines are skipped."""
+    return _results(path or results_file(), _TAIL_BYTES)
+
+
+def saved_results(path: Path | None = None) -> Iterator[dict[str, Any]]:
+    """Yield saved results, from the last 16 MiB of the file, newest first; invalid lines are skipped."""
+    return _results(path or results_file(), _HISTORY_BYTES)
+
+
+def _results(path: Path, max_bytes: int) -> Iterator[dict[str, Any]]:
+    for line in reversed(_tail(path, max_bytes)):
+        if len(line) > _MAX_LINE_BYTES:
+            continue
         try:
             raw = json.loads(line)
         except (ValueError, RecursionError):
@@ -145,12 +169,12 @@ def recent_results(path: Path | None = None) -> Iterator[dict[str, Any]]:
             yield {**safe, "figures": [measurement for measurement in safe["figures"] if is_measurement(measurement)]}
 
 
-def _tail(path: Path) -> list[bytes]:
+def _tail(path: Path, max_bytes: int) -> list[bytes]:
     try:
         with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as results:
             size = results.seek(0, os.SEEK_END)
-            results.seek(max(0, size - _TAIL_BYTES))
-            lines = results.read(_TAIL_BYTES).splitlines()
-            return lines[1:] if size > _TAIL_BYTES else lines
+            results.seek(max(0, size - max_bytes))
+            lines = results.read(max_bytes).split(b"\n")
+            return lines[1:] if size > max_bytes else lines
     except OSError:
         return []

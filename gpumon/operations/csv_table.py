@@ -1,8 +1,12 @@
-"""GPU metrics over time as CSV: one line per GPU and sample, and an empty cell where nothing was measured."""
+"""Tables as CSV: GPU metrics over time, and metrics of results. A cell is empty where nothing was measured."""
 
 import csv
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TextIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TextIO
+
+_METRIC_COLUMNS: Final = ("case", "position", "name", "value", "unit", "repetitions", "limit", "limit_source")
+FIGURE_COLUMNS: Final = ("workload", "device", *_METRIC_COLUMNS)
+"""The columns of `figure_rows`."""
 
 
 class CsvRow(NamedTuple):
@@ -29,8 +33,27 @@ def write_table(rows: Iterable[CsvRow], columns: Sequence[str], out: TextIO) -> 
         columns: Names of the value columns.
         out: The file to write to.
     """
+    write_rows([("time_seconds", "index", "uuid", *columns)], out)
+    write_rows(((f"{row.time_seconds:.3f}", row.gpu, row.uuid, *row.values) for row in rows), out)
+
+
+def write_rows(rows: Iterable[Sequence[object]], out: TextIO) -> None:
+    """Write a line for each row; None is an empty cell.
+
+    Args:
+        rows: The rows.
+        out: The file to write to.
+    """
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["time_seconds", "index", "uuid", *columns])
     for row in rows:
-        values = ["" if value is None else f"{value!r}" for value in row.values]
-        writer.writerow([f"{row.time_seconds:.3f}", row.gpu, row.uuid or "", *values])
+        writer.writerow(["" if value is None else value for value in row])
+
+
+def figure_rows(record: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
+    """A row for each metric of a result, in the columns of `FIGURE_COLUMNS`.
+
+    Args:
+        record: The result as it is saved.
+    """
+    for metric in record["figures"]:
+        yield record["workload"], record["device"], *(metric.get(name) for name in _METRIC_COLUMNS)

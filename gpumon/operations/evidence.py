@@ -16,6 +16,7 @@ from gpumon.core.problems import CommandError
 from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text
 from gpumon.core.xids import xid_text
+from gpumon.diagnosis.case_fixes import wheel_index
 from gpumon.diagnosis.explanation import Explanation, Match
 from gpumon.jobs.interpreter import find_interpreter, python_environment
 from gpumon.operations.doctor.files import host_limits, kernel_errors
@@ -123,7 +124,9 @@ def _capability(live: LiveEvidence) -> Iterator[tuple[str, str]]:
     """Compute capability of the GPUs, and the architectures that torch supports."""
     for device in _devices(live):
         if device.compute_capability is not None:
-            yield f"GPU {device.index}", f"{device.name}, compute capability {device.compute_capability}"
+            index = wheel_index(device.compute_capability)
+            wheels = "" if index is None else f"; wheels of {index} have code for it"
+            yield f"GPU {device.index}", f"{device.name}, compute capability {device.compute_capability}{wheels}"
     if live.torch:
         yield "torch", live.torch
 

@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final, Protocol
 
 from gpumon.core.model import Device, Frame
@@ -13,8 +14,9 @@ from gpumon.core.text import safe_text
 from gpumon.jobs.protocol import JobEvent, VerdictKind
 from gpumon.operations.device_selection import select_devices
 from gpumon.operations.other_processes import OtherProcess
+from gpumon.operations.run_target import CPU
 from gpumon.operations.workload import WorkloadRun, start_question
-from gpumon.streams.base import Stream
+from gpumon.streams.base import Stream, SupportsOnDemand
 
 ALL_GPUS: Final = "cuda:all"
 FRAME_SECONDS: Final = 0.5
@@ -24,6 +26,8 @@ _CUDA: Final = re.compile(r"cuda:([0-9]{1,4})", re.ASCII)
 _NAMES_DEVICE: Final = re.compile(
     r"(gpu-|mig-)?[0-9a-f][0-9a-f:,/-]*|[0-9a-z:,-]*,[0-9a-z:,-]*", re.ASCII | re.IGNORECASE
 )
+_DRIVER_FILES: Final = (Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
+"""Files that exist where an NVIDIA driver is loaded; the second is that of Windows' subsystem for Linux."""
 _TICK_SECONDS: Final = 0.25
 _END_TIMEOUT_SECONDS: Final = 5.0
 
@@ -90,6 +94,8 @@ class HeadlessRuns:
                 self._frame = arrival
                 for run in self.runs:
                     run.observe(arrival)
+                if isinstance(self._stream, SupportsOnDemand):
+                    self._stream.request_on_demand({run.device.key for run in self.runs if run.device is not None})
         for run in self.runs:
             for event in run.drain():
                 self._output.on_event(run, event)
@@ -122,6 +128,15 @@ def exit_code(runs: Sequence[WorkloadRun]) -> ExitCode:
         return ExitCode.MISSING_PREREQUISITE
     verdicts = {None if run.state.result is None else run.state.result.verdict for run in runs}
     return ExitCode.OK if verdicts <= {VerdictKind.OK, VerdictKind.WARN} else ExitCode.BAD_VERDICT
+
+
+def default_device(read_devices: Callable[[], Sequence[Device]]) -> str:
+    """The device of a run without ``--device``: the first GPU, or the CPU of a host without one.
+
+    Args:
+        read_devices: Returns the devices of this host; not called where the driver is loaded, since it takes a moment.
+    """
+    return "cuda:0" if any(path.exists() for path in _DRIVER_FILES) or read_devices() else CPU.device
 
 
 def expand_devices(devices: Sequence[str], read_devices: Callable[[], Sequence[Device]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The topology of this host, read once by a collector process that then ends."""
+"""The topology of this host, read by a collector process that ends as soon as the topology is not shown."""
 
 import json
 import sys
@@ -13,12 +13,48 @@ from gpumon.streams.live import COLLECTOR
 
 TIMEOUT_SECONDS: Final = 10.0
 """Longer than the collector takes with a driver that does not respond; more only if the host is overloaded."""
+_COMMAND: Final = (sys.executable, str(COLLECTOR))
 
 
-def read_topology(
-    command: Sequence[str] = (sys.executable, str(COLLECTOR)), timeout: float = TIMEOUT_SECONDS
-) -> Topology:
-    """Read the topology of this host.
+class TopologyFeed:
+    """The topology of this host: first the connections, then, again and again, with the rates of the NVLinks.
+
+    Args:
+        command: The collector; another program in tests.
+        timeout: Maximum wait in seconds for each reading.
+        once: Read the connections only, and no rates.
+    """
+
+    def __init__(
+        self, command: Sequence[str] = _COMMAND, timeout: float = TIMEOUT_SECONDS, *, once: bool = False
+    ) -> None:
+        self._child = Child([*command, "--topology", *([] if once else ["--follow"])])
+        self._timeout = timeout
+
+    def read(self) -> Topology:
+        """Wait for the next reading.
+
+        Raises:
+            CommandError: The collector did not answer in time, or ended without an answer.
+        """
+        line = self._child.read_line(self._timeout)
+        if not line:
+            call = self._child.running_call()
+            where = f" in {call}" if call else ""
+            how = "did not respond" if line == b"" else f"ended: {self._child.end_text()}"
+            raise _failure(f"The collector {how}{where}.")
+        try:
+            return from_document(json.loads(line))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise _failure(f"The collector wrote no topology: {safe_text(str(error), 200)}.") from None
+
+    def close(self) -> None:
+        """End the collector; may be called from any thread."""
+        self._child.end()
+
+
+def read_topology(command: Sequence[str] = _COMMAND, timeout: float = TIMEOUT_SECONDS) -> Topology:
+    """Read the connections of this host, without rates.
 
     Args:
         command: The collector; another program in tests.
@@ -27,20 +63,25 @@ def read_topology(
     Raises:
         CommandError: The collector did not answer in time, or ended without an answer.
     """
-    child = Child([*command, "--topology"])
+    feed = TopologyFeed(command, timeout, once=True)
     try:
-        line = child.read_line(timeout)
-        if not line:
-            call = child.running_call()
-            where = f" in {call}" if call else ""
-            how = "did not respond" if line == b"" else f"ended: {child.end_text()}"
-            raise _failure(f"The collector {how}{where}.")
+        return feed.read()
     finally:
-        child.end()
+        feed.close()
+
+
+def read_topology_with_rates() -> Topology:
+    """Read the connections of this host, and the rates of the NVLinks if it has some.
+
+    Raises:
+        CommandError: The collector did not answer in time, or ended without an answer.
+    """
+    feed = TopologyFeed()
     try:
-        return from_document(json.loads(line))
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise _failure(f"The collector wrote no topology: {safe_text(str(error), 200)}.") from None
+        topology = feed.read()
+        return feed.read() if any(gpu.links for gpu in topology.gpus) else topology
+    finally:
+        feed.close()
 
 
 def _failure(reason: str) -> CommandError:

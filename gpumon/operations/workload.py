@@ -5,24 +5,27 @@ NVML number GPUs differently.
 """
 
 import os
+import socket
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from sys import float_info
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.model import Device, DeviceState, Frame, same_uuid
 from gpumon.core.problems import Problem
+from gpumon.core.text import safe_text
 from gpumon.diagnosis.verdict import DeviceSample, judge, sample_of
 from gpumon.jobs.catalogue import JobRequest
 from gpumon.jobs.job import Job, JobEnded
-from gpumon.jobs.protocol import JobEvent, JobEventKind, VerdictKind
+from gpumon.jobs.protocol import JobEvent, JobEventKind, VerdictKind, metric_key
 from gpumon.jobs.results import SavingResult
 from gpumon.jobs.state import JobResult, JobState
 from gpumon.operations.other_processes import OtherProcess, other_processes_on
 from gpumon.operations.run_target import CPU, RunTarget
 
 _MAX_SAMPLES: Final = 7200
+_MAX_PEER_SAMPLES: Final = 1200
 
 
 class MetricChange(NamedTuple):
@@ -32,11 +35,13 @@ class MetricChange(NamedTuple):
         name: The metric.
         before: Its value in the last result.
         after: Its value now.
+        case: What it was measured for; empty if the workload has one case.
     """
 
     name: str
     before: float
     after: float
+    case: str = ""
 
     @property
     def share(self) -> float | None:
@@ -61,6 +66,8 @@ class WorkloadRun:
         self.state = JobState(request)
         self.device: Device | None = None
         self.samples: deque[DeviceSample] = deque(maxlen=_MAX_SAMPLES)
+        self.peer_samples: dict[str, deque[DeviceSample]] = {}
+        """Samples of every GPU by `Device.label`, if the workload uses several."""
         self.changes: tuple[MetricChange, ...] = ()
         self.interval_seconds = 1.0
         """Interval of the frames, in seconds."""
@@ -74,6 +81,7 @@ class WorkloadRun:
         self.is_stopping = False
         """Whether the run was asked to stop."""
         self._before: Frame | None = None
+        self._driver_version: str | None = None
         self._saving: SavingResult | None = None
 
     @property
@@ -108,8 +116,17 @@ class WorkloadRun:
         if device is None:
             return
         self.device = device
+        self._driver_version = frame.driver_version
         self.interval_seconds = frame.interval_seconds
-        if self.state.began_seconds is not None and not self.ended and frame.is_fresh(device):
+        if self.state.began_seconds is None or self.ended:
+            return
+        for peer in frame.gpus if self._uses_peers else ():
+            if frame.is_fresh(peer):
+                samples = self.peer_samples.setdefault(peer.label, deque(maxlen=_MAX_PEER_SAMPLES))
+                samples.append(sample_of(peer, frame.time_seconds))
+        if frame.is_fresh(device):
+            if len(self.samples) >= _MAX_SAMPLES:  # keep the entire run, the first sample included, less closely
+                self.samples = deque(list(self.samples)[::2], _MAX_SAMPLES)
             self.samples.append(sample_of(device, frame.time_seconds))
 
     def other_processes(self, frame: Frame, own_pids: Iterable[int | None] = ()) -> list[OtherProcess]:
@@ -120,8 +137,7 @@ class WorkloadRun:
             own_pids: PIDs of gpumon's other runs.
         """
         device = self._find(frame)
-        uses = {} if self.state.plan is None else self.state.plan["uses"]
-        devices = frame.devices if uses.get("peers") is True else () if device is None else (device,)
+        devices = frame.devices if self._uses_peers else () if device is None else (device,)
         return list(other_processes_on(devices, self._before, {self.job.pid, *own_pids}))
 
     def allow(self) -> None:
@@ -142,6 +158,8 @@ class WorkloadRun:
         result = state.result
         return {
             "time_seconds": round(self.started_seconds, 3),
+            "host": safe_text(socket.gethostname(), 64),
+            "driver": self._driver_version,
             "workload": self.request.workload.name,
             "device": self.request.device,
             "uuid": state.uuid,
@@ -153,6 +171,12 @@ class WorkloadRun:
             "why": None if result is None else result.why,
             "figures": [] if result is None else [dict(metric) for metric in result.measurements],
         }
+
+    @property
+    def _uses_peers(self) -> bool:
+        """Whether the workload also uses the other GPUs of this host."""
+        uses = {} if self.state.plan is None else self.state.plan["uses"]
+        return uses.get("peers") is True
 
     def _find(self, frame: Frame) -> Device | None:
         instance_name = _visible_instance(self.request.environment)
@@ -182,7 +206,7 @@ class WorkloadRun:
         """Compare the result with the previous one; returns it as events."""
         result = self.state.result
         assert result is not None
-        self.changes = _changes(saved.previous, result.measurements)
+        self.changes = metric_changes(saved.previous, result.measurements)
         self.problem = saved.problem
         fields = {
             "workload": self.request.workload.name,
@@ -197,8 +221,10 @@ class WorkloadRun:
         """The result with the limits, throttle reasons and metrics that NVML reported."""
         judgement = judge(result.measurements, list(self.samples))
         verdict = result.verdict
-        if judgement.is_slowed_by_fault and verdict is VerdictKind.OK:
+        if (judgement.is_slowed_by_fault or judgement.is_memory_suspect) and verdict is VerdictKind.OK:
             verdict = VerdictKind.WARN
+        if judgement.is_memory_bad and verdict is not VerdictKind.CANCELLED:
+            verdict = VerdictKind.FAIL
         sentences = list(judgement.sentences)
         if self.device is not None and self.device.state is not DeviceState.OK:
             sentences.append(f"The GPU is {self.device.state.value} now.")
@@ -240,14 +266,20 @@ def busy_reason(runs: Iterable[WorkloadRun], target: RunTarget) -> str:
     return ""
 
 
-def _changes(before: Mapping[str, Any] | None, metrics: Sequence[Mapping[str, Any]]) -> tuple[MetricChange, ...]:
+def metric_changes(before: Mapping[str, Any] | None, metrics: Iterable[Mapping[str, Any]]) -> tuple[MetricChange, ...]:
+    """The changes of metrics, matched by name and case.
+
+    Args:
+        before: The saved result to compare with, or None.
+        metrics: The metrics of the later result.
+    """
     if before is None:
         return ()
-    known = {metric["name"]: metric["value"] for metric in before["figures"] if _is_metric(metric)}
+    known = {metric_key(metric): metric["value"] for metric in before["figures"] if _is_metric(metric)}
     return tuple(
-        MetricChange(metric["name"], float(known[metric["name"]]), float(metric["value"]))
+        MetricChange(metric["name"], float(known[key]), float(metric["value"]), key[1])
         for metric in metrics
-        if metric["name"] in known
+        if (key := metric_key(metric)) in known
     )
 
 

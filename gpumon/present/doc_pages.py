@@ -7,10 +7,12 @@ from gpumon.diagnosis.alerts import Alert, rule_label
 SCREEN_PAGES: Final = {
     "AlertsScreen": "docs/alerts.md",
     "AllocatorSummaryScreen": "docs/memory.md",
+    "CodeScreen": "docs/workloads.md",
     "CostScreen": "docs/costs.md",
     "DeviceScreen": "docs/device.md",
     "DoctorScreen": "docs/doctor.md",
     "ExplainScreen": "docs/explain.md",
+    "FleetScreen": "docs/fleet.md",
     "LogScreen": "docs/workloads.md",
     "MemoryScreen": "docs/memory.md",
     "MemorySummaryScreen": "docs/workloads.md",
@@ -24,6 +26,7 @@ SCREEN_PAGES: Final = {
     "SegmentsScreen": "docs/memory.md",
     "SnapshotScreen": "docs/memory.md",
     "TopologyScreen": "docs/choosing.md",
+    "TraceScreen": "docs/traces.md",
     "WorkloadForm": "docs/workloads.md",
     "WorkloadsScreen": "docs/workloads.md",
 }

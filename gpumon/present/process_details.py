@@ -1,20 +1,21 @@
 """The screen of one process as lines: charts of its recent values, and what /proc shows of it as entries."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from math import ceil
+from math import ceil, floor
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Device
 from gpumon.core.problems import Problem
-from gpumon.core.units import MISSING, bytes_text, number_text
+from gpumon.core.units import MISSING, bytes_text, duration_text, number_text
 from gpumon.operations.process_details import ProcessDetails, cuda_numbering
 from gpumon.operations.process_origin import ProcessOrigin
 from gpumon.present.entries import Entry
 from gpumon.present.paint.area import PlotSeries, area_chart, with_scale
 from gpumon.present.paint.line import Line, Role, Span, cut, plain, width_of
-from gpumon.session.process_registry import POINT_SECONDS, ProcessHistory
+from gpumon.present.time_axis import TimeWindow
+from gpumon.session.process_registry import POINT_SECONDS, ProcessHistory, ProcessSeries
 
 _MIN_ROWS: Final = 3
 """Rows of a chart; without room for that many, there are no charts."""
@@ -40,33 +41,73 @@ class _Chart(NamedTuple):
     label: str
     values: Sequence[float | None]
     top: float
-    top_text: str
-    newest_text: str
+    text: Callable[[float | None], str]
     role: Role
 
 
-def chart_lines(history: ProcessHistory | None, device: Device, width: int, height: int) -> list[Line]:
-    """Charts of GPU memory, SM, CPU and host memory; empty if there is no room for them.
+class ChartGrid(NamedTuple):
+    """How the charts of a process are arranged.
+
+    Attributes:
+        across: Charts next to each other.
+        width: Cells of a chart, its scale included.
+        rows: Lines of a chart without its heading; 0 if there is no room for charts.
+    """
+
+    across: int
+    width: int
+    rows: int
+
+    @property
+    def columns(self) -> int:
+        """Columns of time of each chart."""
+        return max(1, self.width - _SCALE_WIDTH - 1)
+
+    def column_at(self, x: int) -> int | None:
+        """The column of time at a cell of a line; None outside of the charts."""
+        column = x % self.width - _SCALE_WIDTH
+        return column if 0 <= column < self.columns and x < self.width * self.across else None
+
+
+def chart_grid(width: int, height: int) -> ChartGrid:
+    """The arrangement of the charts.
 
     Args:
-        history: The recent values, or None if none are known.
-        device: The device that the process uses.
         width: Cells of a line.
         height: Lines of the screen.
     """
-    if history is None:
-        return []
-    charts = _charts(history, device)
-    columns = 2 if width >= _MIN_TWO_COLUMNS else 1
-    rows = min(_MAX_ROWS, int(height * _CHART_SHARE) // (len(charts) // columns) - 1)
-    if rows < _MIN_ROWS:
-        return []
-    chart_width = (width - 1) // columns
-    blocks = [_chart_block(chart, chart_width, rows) for chart in charts]
+    across = 2 if width >= _MIN_TWO_COLUMNS else 1
+    rows = min(_MAX_ROWS, int(height * _CHART_SHARE) // (len(ProcessSeries._fields) // across) - 1)
+    return ChartGrid(across, (width - 1) // across, rows if rows >= _MIN_ROWS else 0)
+
+
+def chart_lines(
+    history: ProcessHistory,
+    device: Device,
+    grid: ChartGrid,
+    window: TimeWindow,
+    *,
+    cursor: int | None = None,
+    moment: str = "",
+) -> list[Line]:
+    """Charts of GPU memory, SM, CPU and host memory.
+
+    Args:
+        history: The recent values.
+        device: The device that the process uses.
+        grid: Their arrangement; with room for them.
+        window: The time shown.
+        cursor: Index of the column under the cursor, or None.
+        moment: The time at the cursor.
+    """
+    blocks = [
+        _chart_block(chart, history.last_point, grid, window, cursor=cursor, moment=moment)
+        for chart in _charts(history, device)
+    ]
     lines: list[Line] = []
-    for first in range(0, len(blocks), columns):
-        for parts in zip(*blocks[first : first + columns], strict=True):
-            lines.append(tuple(chain.from_iterable(_padded(part, chart_width) for part in parts)))
+    for first in range(0, len(blocks), grid.across):
+        for parts in zip(*blocks[first : first + grid.across], strict=True):
+            lines.append(tuple(chain.from_iterable(_padded(part, grid.width) for part in parts)))
     return lines
 
 
@@ -80,44 +121,64 @@ def _charts(history: ProcessHistory, device: Device) -> list[_Chart]:
             "GPU memory",
             series.memory_bytes,
             total or 1.0,
-            bytes_text(total),
-            bytes_text(_newest(series.memory_bytes)),
+            bytes_text,
             Role.MEMORY_HISTORY,
         ),
-        _Chart("SM", series.sm_percent, 100.0, "100 %", _percent_text(series.sm_percent), Role.ACTIVITY),
+        _Chart("SM", series.sm_percent, 100.0, _percent_text, Role.ACTIVITY),
         _Chart(
             "Host CPU",
             series.cpu_percent,
             cpu_top,
-            f"{cpu_top:.0f} %",
-            _percent_text(series.cpu_percent),
+            _percent_text,
             Role.SERIES_1,
         ),
         _Chart(
             "Host memory",
             series.host_memory_bytes,
             host_top,
-            bytes_text(host_top),
-            bytes_text(_newest(series.host_memory_bytes)),
+            bytes_text,
             Role.SERIES_2,
         ),
     ]
 
 
-def _chart_block(chart: _Chart, width: int, rows: int) -> list[Line]:
-    """A heading and a chart."""
-    columns = width - _SCALE_WIDTH - 1
-    newest = chart.values[-columns:]
-    values = (*[None] * (columns - len(newest)), *newest)
-    minutes = columns * POINT_SECONDS / 60
+def _chart_block(
+    chart: _Chart, last_point: int, grid: ChartGrid, window: TimeWindow, *, cursor: int | None, moment: str
+) -> list[Line]:
+    """A heading with the value now or at the cursor, and a chart."""
+    columns = columns_of(chart.values, last_point, window)
+    has_cursor = cursor is not None and 0 <= cursor < len(columns)
+    newest = chart.values[-1] if chart.values else None
+    value = columns[cursor] if cursor is not None and has_cursor else newest
+    when = moment if has_cursor else f"last {duration_text(window.width * window.column_seconds)}"
     heading = (
         Span(" ■ ", chart.role),
         Span(f"{chart.label} "),
-        Span(chart.newest_text, Role.ACCENT),
-        Span(f"  last {minutes:.0f} min", Role.DIM),
+        Span(chart.text(value), Role.ACCENT),
+        Span(f"  {when}", Role.DIM),
     )
-    plot = area_chart([PlotSeries(values, chart.role)], chart.top, columns, rows)
-    return [heading, *with_scale(plot, chart.top_text, width=_SCALE_WIDTH)]
+    plot = area_chart([PlotSeries(columns, chart.role)], chart.top, window.width, grid.rows, cursor=cursor)
+    return [heading, *with_scale(plot, chart.text(chart.top), width=_SCALE_WIDTH)]
+
+
+def columns_of(values: Sequence[float | None], last_point: int, window: TimeWindow) -> list[float | None]:
+    """The mean of the points in each column of time; a column shorter than a point has the value of that point.
+
+    Args:
+        values: The points, oldest first.
+        last_point: Number of the newest one; point n was measured n times `POINT_SECONDS` after the start of the clock.
+        window: The time shown.
+    """
+    first_point = last_point - len(values) + 1
+    scale = window.column_seconds / POINT_SECONDS
+    columns: list[float | None] = []
+    for column in range(window.first, window.last + 1):
+        begin = floor(column * scale)
+        end = max(begin + 1, floor((column + 1) * scale))
+        points = values[max(0, begin - first_point) : max(0, end - first_point)]
+        known = [value for value in points if value is not None]
+        columns.append(sum(known) / len(known) if known else None)
+    return columns
 
 
 def _padded(line: Line, width: int) -> Line:
@@ -129,13 +190,8 @@ def _largest(values: Sequence[float | None]) -> float:
     return max((value for value in values if value is not None), default=0.0)
 
 
-def _newest(values: Sequence[float | None]) -> float | None:
-    return values[-1] if values else None
-
-
-def _percent_text(values: Sequence[float | None]) -> str:
-    newest = _newest(values)
-    return MISSING if newest is None else f"{number_text(newest)} %"
+def _percent_text(value: float | None) -> str:
+    return MISSING if value is None else f"{number_text(value)} %"
 
 
 def origin_entries(origin: ProcessOrigin) -> Iterator[Entry]:

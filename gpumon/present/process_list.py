@@ -6,14 +6,13 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Frame, Process
-from gpumon.core.store import Store
 from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text
 from gpumon.operations.process_origin import ProcessOrigin
 from gpumon.present.device_owner import MIN_IDLE_SECONDS
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line
 from gpumon.present.paint.table import Align, Column, PlacedColumn, Quantity, row_line, table_width
 from gpumon.present.process_table import ProcessRow, process_columns, process_key, process_rows, unread_line
-from gpumon.session.process_registry import Identity, ProcessesState, identity_of
+from gpumon.session.process_registry import Identity, identity_of
 from gpumon.session.view_state import ViewState
 
 _LONG_IDLE_SECONDS: Final = 600.0
@@ -72,28 +71,28 @@ def listed_processes(state: ViewState, marked: Collection[Identity] = ()) -> lis
     """
     rows = []
     frame = state.frame
+    devices_idle_since = {device.key: state.store.idle_since(device.key) for device in frame.devices}
     for base in process_rows(frame, state.probes.probes):
         process = base.process
         if process is None:
-            rows.append(ListedProcess(base))
+            rows.append(ListedProcess(base._replace(holders=state.processes.holders.get(base.device.key))))
             continue
-        origin = state.processes.origins.get(identity_of(process), _NO_ORIGIN)
-        idle = _idle_seconds(base.device.key, process, frame, state.store, state.processes)
-        rows.append(ListedProcess(base, origin, idle, identity_of(process) in marked))
+        identity, key = identity_of(process), base.device.key
+        idle = None
+        if not process.sm_percent:
+            history, device_since = state.processes.histories.get((*identity, key)), devices_idle_since[key]
+            since = None if history is None else history.idle_since
+            idle = _idle_seconds(since, None if device_since is None else device_since.seconds, frame)
+        origin = state.processes.origins.get(identity, _NO_ORIGIN)
+        rows.append(ListedProcess(base, origin, idle, identity in marked))
     return rows
 
 
-def _idle_seconds(
-    device_key: str, process: Process, frame: Frame, store: Store, processes: ProcessesState
-) -> float | None:
+def _idle_seconds(since: float | None, device_since: float | None, frame: Frame) -> float | None:
     """For how long a process has run no kernels: by its own samples, or because its device is idle."""
-    history = processes.histories.get((*identity_of(process), device_key))
-    since = None if history is None else history.idle_since
-    if process.sm_percent:
-        return None
-    device_since = store.idle_since(device_key)
-    known = [moment for moment in (since, device_since and device_since.seconds) if moment is not None]
-    return max(0.0, frame.monotonic_seconds - min(known)) if known else None
+    if since is None or (device_since is not None and device_since < since):
+        since = device_since
+    return None if since is None else max(0.0, frame.monotonic_seconds - since)
 
 
 def listed_key(row: ListedProcess) -> str:
@@ -192,6 +191,13 @@ def processes_title(rows: Sequence[ListedProcess], grouping: Grouping, marked: i
     details += [grouping.value] if grouping is not Grouping.NONE else []
     details += [counted(len(users), "user")] if users else []
     return title, "  ".join(details)
+
+
+def no_rows_text(state: ViewState) -> str:
+    """What stands in the place of the rows if there are none: without a GPU, why there is none."""
+    if state.frame.devices:
+        return "No process uses a GPU."
+    return next((alert.detail for alert in state.alerts), "There is no GPU.")
 
 
 # Columns
@@ -302,13 +308,10 @@ _ORIGIN_COLUMNS: Final[tuple[Column[ListedProcess], ...]] = (
 
 def _listed(column: Column[ProcessRow]) -> Column[ListedProcess]:
     """A column of the overview's table for the rows of this one."""
-    text_of = column.text or column.text_of
+    text_of, base_key = column.text or column.text_of, column.sort_key
 
     def cell(row: ListedProcess, width: int) -> Span | Line:
         return column.cell(row.base, width)
-
-    def sort_key(row: ListedProcess) -> float | str | None:
-        return None if column.sort_key is None else column.sort_key(row.base)
 
     return Column(
         column.heading,
@@ -319,7 +322,7 @@ def _listed(column: Column[ProcessRow]) -> Column[ListedProcess]:
         stretches=column.stretches,
         min_table_width=column.min_table_width,
         id=column.id,
-        sort_key=None if column.sort_key is None else sort_key,
+        sort_key=None if base_key is None else lambda row: base_key(row.base),
         descending_first=column.descending_first,
         quantity=column.quantity,
         text=lambda row: text_of(row.base),
@@ -333,9 +336,11 @@ def listed_columns(rows: Sequence[ListedProcess]) -> tuple[Column[ListedProcess]
     has_torch = any(row.base.torch is not None for row in rows)
     *first, command = (_listed(column) for column in process_columns(has_torch=has_torch))
     with_mark = [_marked(column) if column.id == "pid" else column for column in first]
+    known = [row for row in rows if row.origin is not _NO_ORIGIN]
     origins = [
         column
-        if column.id == "idle" or any(column.sort_key(row) is not None for row in rows if column.sort_key is not None)
+        if column.id == "idle"
+        or (column.sort_key is not None and any(column.sort_key(row) is not None for row in known))
         else replace(column, is_optional=True)
         for column in _ORIGIN_COLUMNS
     ]

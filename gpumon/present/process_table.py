@@ -11,6 +11,7 @@ from gpumon.core.model import Device, DeviceState, Frame, Process, ProcessKind
 from gpumon.core.problems import Problem
 from gpumon.core.units import MISSING, bytes_text, duration_text, gibibytes_text, number_text
 from gpumon.diagnosis.alerts import is_unattributed
+from gpumon.operations.device_holders import Holders
 from gpumon.operations.torch_processes import owners_of
 from gpumon.present.device_table import device_position
 from gpumon.present.paint.bar import fine_bar
@@ -19,6 +20,7 @@ from gpumon.present.paint.table import Align, Column, PlacedColumn, Quantity, ro
 from gpumon.probe.messages import Probe
 
 _KIND_LETTERS: Final = {ProcessKind.COMPUTE: "C", ProcessKind.GRAPHICS: "G", ProcessKind.MPS: "M"}
+_NO_OWNER: Final = "no visible process owns this memory"
 
 
 class ProcessRow(NamedTuple):
@@ -30,6 +32,7 @@ class ProcessRow(NamedTuple):
         unread: Why the process list of ``unread_devices`` cannot be read, or None.
         unread_devices: Labels of the devices with that problem, separated by commas; empty if it is all of them.
         torch: PyTorch's allocator in the process, where a probe reports it.
+        holders: Who could hold unattributed memory, if that was searched.
     """
 
     device: Device
@@ -37,6 +40,7 @@ class ProcessRow(NamedTuple):
     unread: Problem | None = None
     unread_devices: str = ""
     torch: AllocatorStatistics | None = None
+    holders: Holders | None = None
 
 
 def process_rows(
@@ -105,6 +109,21 @@ def unread_line(row: ProcessRow, width: int) -> Line:
     """Why a process list cannot be read."""
     where = f" of GPU {row.unread_devices}" if row.unread_devices else ""
     return line(Span(clipped(f"! Process list{where} not available: {row.unread}", width), Role.WARNING))
+
+
+def holders_text(holders: Holders | None) -> str:
+    """Who could hold unattributed memory, as the rest of a sentence about it.
+
+    Args:
+        holders: What a search of /proc found, or None if there was none.
+    """
+    if holders is None:
+        return _NO_OWNER
+    names = [f"PID {holder.pid} {holder.name}".rstrip() for holder in holders.holders]
+    hidden = "; this user may not see the open files of all processes" if holders.are_hidden else ""
+    if not names:
+        return f"{_NO_OWNER}{hidden}"
+    return f"could be of {', '.join(names)}, with CUDA on this GPU{hidden}"
 
 
 def no_process_line(device: Device | None) -> Line:
@@ -188,7 +207,7 @@ def _age(row: ProcessRow, _: int) -> Span:
 
 def _command(row: ProcessRow, _: int) -> Span:
     if row.process is None:
-        return Span("! unattributed: no visible process owns this memory", Role.WARNING)
+        return Span(f"! unattributed: {holders_text(row.holders)}", Role.WARNING)
     if row.process.command is None:
         return Span("exited, or in another PID namespace", Role.DIM)
     program, _space, arguments = row.process.command.partition(" ")

@@ -85,7 +85,21 @@ def _formatter(unit: str) -> Callable[[float], str]:
     return lambda value: measurement_text(value, unit)
 
 
+def _peer_tracks(run: WorkloadRun) -> list[_Track]:
+    """Utilization and power of each GPU, one below the other: a rank that lags shows."""
+    tracks = []
+    for label, samples in run.peer_samples.items():
+        busy = [(sample.time_seconds, sample.utilization_percent) for sample in samples]
+        power = [(sample.time_seconds, sample.power_watts) for sample in samples]
+        tracks.append(_Track(f"GPU {label} util", busy, 100, _percent, interval_seconds=run.interval_seconds))
+        limit = samples[-1].power_limit_watts
+        tracks.append(_Track(f"GPU {label} power", power, limit, _watts, Role.POWER, run.interval_seconds))
+    return tracks
+
+
 def _device_tracks(run: WorkloadRun) -> list[_Track]:
+    if len(run.peer_samples) > 1:
+        return _peer_tracks(run)
     if not run.samples:
         return []
     latest = run.samples[-1]

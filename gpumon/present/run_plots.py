@@ -1,60 +1,39 @@
-"""Plots of a run's result, found by the names and units of its metrics: sweeps over a number, comparisons, and time.
+"""Plots of a run's result: curves of sweeps, bars of comparisons, and live metrics over time."""
 
-A metric whose name contains one number, such as ``to_device_pinned_4KiB`` or ``block_128``, is a point of a sweep. What
-remains is compared with the other metrics of the same unit. A live metric with many values is drawn over time.
-"""
-
-import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from math import ceil, floor, inf, log10
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from itertools import pairwise
+from math import ceil, floor, log2, log10
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from gpumon.core.units import short_time_text
 from gpumon.jobs.state import JobResult, JobState
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.bar import progress_bar
-from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line
-from gpumon.present.paint.plot import MAX_CURVES, AxisTick, Curve, legend, plot
-from gpumon.present.workload_text import label_text, measurement_text
+from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, width_of
+from gpumon.present.paint.plot import AxisTick, Curve, legend, plot
+from gpumon.present.run_series import Comparison, MetricSweep, comparisons_of, number_of, sweeps_of
+from gpumon.present.workload_text import BYTE_UNITS, label_text, measurement_text
 
 MIN_WIDTH: Final = 60
 """Cells below which nothing is plotted."""
 _MAX_WIDTH: Final = 110
 _HEIGHT: Final = 11
-_POINT: Final = re.compile(r"(?P<before>\D*?)_?(?P<number>\d+)(?P<unit>B|[KMGT]iB)?(?P<after>_\D*)?")
-_FACTORS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_MIN_POINTS: Final = 3
-_MIN_COMPARED: Final = 2
+_MAX_SWEEPS: Final = 4
+_MAX_COMPARISONS: Final = 3
+"""Metrics whose cases are compared; those that matter come first, and the table has all of them."""
 _MIN_SAMPLES: Final = 10
 _NAME_WIDTH: Final = 30
 _VALUE_WIDTH: Final = 13
+_TICK_GAP: Final = 2
 _MAX_LINEAR_RATIO: Final = 1000.0
 """Between values that differ by more than this, the smaller ones could not be seen on a linear axis."""
+_MAX_LINEAR_RATIO_OF_AMOUNTS: Final = 100.0
+"""The same for times and amounts over a logarithmic axis, which grow with it; a rate comes to a limit."""
+_MAX_LINEAR_POSITIONS: Final = 16.0
+"""The same for the numbers of a sweep on the horizontal axis, most of which are powers of two."""
+_MAX_BYTE_STEPS: Final = 4
 _STEPS: Final = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-
-
-class MetricSweep(NamedTuple):
-    """Metrics of one unit over the same numbers.
-
-    Attributes:
-        unit: Their unit.
-        labels: The numbers, rising.
-        values: By the name of the metric: one value per number.
-    """
-
-    unit: str
-    labels: tuple[str, ...]
-    values: dict[str, tuple[float, ...]]
-
-
-class Compared(NamedTuple):
-    """A metric among others of the same unit."""
-
-    name: str
-    value: float
-    limit: float | None
 
 
 class _DrawnPlots(NamedTuple):
@@ -87,69 +66,57 @@ def plot_lines(run: WorkloadRun, width: int) -> list[Line]:
 
 def _plot_lines(run: WorkloadRun, result: JobResult, width: int) -> list[Line]:
     sweeps, rest = sweeps_of(result.measurements)
-    sections = [_sweep_lines(sweep, width) for sweep in sweeps]
-    sections += [_compared_lines(unit, compared, width) for unit, compared in comparisons_of(rest).items()]
-    sections += _time_plots(run, width)
+    sections = [_sweep_lines(sweep, width) for sweep in sweeps[:_MAX_SWEEPS]]
+    sections += [comparison_lines(comparison, width) for comparison in comparisons_of(rest)[:_MAX_COMPARISONS]]
+    if not any(metric.get("case") for metric in result.measurements):  # else it would be one case after the other
+        sections += _time_plots(run, width)
     return [part for section in sections for part in ((), *section)]
 
 
-def sweeps_of(measurements: Iterable[Mapping[str, Any]]) -> tuple[list[MetricSweep], list[Mapping[str, Any]]]:
-    """The sweeps among the metrics of a result, and the other metrics."""
-    points: dict[tuple[str, str], dict[float, tuple[str, Mapping[str, Any]]]] = defaultdict(dict)
-    rest = []
-    for metric in measurements:
-        match = _POINT.fullmatch(str(metric["name"]))
-        if match is None or _number(metric) is None:
-            rest.append(metric)
-            continue
-        name = (match["before"] + (match["after"] or "")).strip("_")
-        unit = match["unit"] or ""
-        position = float(match["number"]) * _FACTORS.get(unit, 1)
-        points[name, str(metric["unit"])][position] = (match["number"] + unit, metric)
-    grouped: dict[tuple[str, tuple[str, ...]], dict[str, tuple[float, ...]]] = defaultdict(dict)
-    for (name, unit), by_position in points.items():
-        ordered = [by_position[position] for position in sorted(by_position)]
-        if len(ordered) < _MIN_POINTS:
-            rest += [metric for _, metric in ordered]
-            continue
-        labels = tuple(label for label, _ in ordered)
-        curves = grouped[unit, labels]
-        if len(curves) < MAX_CURVES:
-            curves[name] = tuple(float(metric["value"]) for _, metric in ordered)
-    return [MetricSweep(unit, labels, curves) for (unit, labels), curves in grouped.items()], rest
-
-
-def comparisons_of(measurements: Iterable[Mapping[str, Any]]) -> dict[str, list[Compared]]:
-    """Metrics of one unit by that unit. Counts, which are complete numbers, are no measure to compare by."""
-    groups: dict[str, list[Compared]] = defaultdict(list)
-    for metric in measurements:
-        value, limit = _number(metric), _number(metric, "limit")
-        if value is not None:
-            groups[str(metric["unit"])].append(Compared(label_text(str(metric["name"])), value, limit))
-    return {
-        unit: group
-        for unit, group in groups.items()
-        if len(group) >= _MIN_COMPARED and not all(compared.value.is_integer() for compared in group)
-    }
-
-
-def _number(metric: Mapping[str, Any], field: str = "value") -> float | None:
-    value = metric.get(field)
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return None
-    return float(value) if _can_plot(value) else None
-
-
-def _can_plot(value: float) -> bool:
-    """Whether a value is on an axis that begins at 0."""
-    return 0 <= value < inf
-
-
 def _sweep_lines(sweep: MetricSweep, width: int) -> list[Line]:
-    positions = range(len(sweep.labels))
-    curves = [Curve(label_text(name), positions, values) for name, values in sweep.values.items()]
-    ticks = [AxisTick(position, label) for position, label in zip(positions, sweep.labels, strict=True)]
-    return _plotted(curves, sweep.unit, ticks, width)
+    places = _places(list(sweep.labels))
+    curves = [
+        Curve(name, [places[at] for at in values], list(values.values())) for name, values in sweep.curves.items()
+    ]
+    ticks = [AxisTick(places[at], label) for at, label in sweep.labels.items()]
+    unit = sweep.title.rpartition(", ")[2]
+    by = f" by {sweep.axis}" if sweep.axis else ""
+    can_grow = "/" not in unit and _is_wide(list(sweep.labels))
+    ratio = _MAX_LINEAR_RATIO_OF_AMOUNTS if can_grow else _MAX_LINEAR_RATIO
+    shown = _thinned(ticks, width - _VALUE_WIDTH)
+    return plotted(curves, unit, shown, width, title=f"{sweep.title}{by}", max_linear_ratio=ratio)
+
+
+def _places(positions: Sequence[float]) -> dict[float, float]:
+    """Where positions stand on the axis: logarithmic if they differ much, one after the other if the first is 0 too."""
+    positive = [position for position in positions if position > 0]
+    if not _is_wide(positions):
+        return {position: position for position in positions}
+    if len(positive) < len(positions):
+        return {position: float(index) for index, position in enumerate(positions)}
+    return {position: log2(position) for position in positions}
+
+
+def _is_wide(positions: Sequence[float]) -> bool:
+    """Whether positions differ so much that a linear axis could not show the smaller ones."""
+    positive = [position for position in positions if position > 0]
+    return bool(positive) and max(positive) >= _MAX_LINEAR_POSITIONS * min(positive)
+
+
+def _thinned(ticks: Sequence[AxisTick], cells: int) -> Sequence[AxisTick]:
+    """Every label, or every second and so on, so that labels do not touch; the last one stays."""
+    extent = (ticks[-1].at - ticks[0].at) or 1.0
+    for step in range(1, len(ticks)):
+        kept = ticks[::-1][::step][::-1]
+        gaps = [
+            (right.at - left.at) / extent * cells
+            - width_of(left.text) / 2
+            - width_of(right.text) / (1 if right is kept[-1] else 2)  # the last one ends where the axis ends
+            for left, right in pairwise(kept)
+        ]
+        if all(gap >= _TICK_GAP for gap in gaps):
+            return kept
+    return [ticks[-1]]
 
 
 def _time_plots(run: WorkloadRun, width: int) -> list[list[Line]]:
@@ -157,50 +124,99 @@ def _time_plots(run: WorkloadRun, width: int) -> list[list[Line]]:
     began = run.state.began_seconds
     sections: list[list[Line]] = []
     for name, samples in run.state.metrics.items():
-        if began is None or len(samples) < _MIN_SAMPLES or not all(_can_plot(sample.value) for sample in samples):
+        can_plot = all(number_of({"value": sample.value}) is not None for sample in samples)
+        if began is None or len(samples) < _MIN_SAMPLES or not can_plot:
             continue
         seconds = [max(0.0, sample.time_seconds - began) for sample in samples]
         curve = Curve(f"{label_text(name)} over time", seconds, [sample.value for sample in samples])
         end = seconds[-1]
         ticks = [AxisTick(0.0, "0 s"), *(AxisTick(share * end, short_time_text(share * end)) for share in (0.5, 1.0))]
-        sections.append(_plotted([curve], run.state.units[name], ticks, width, has_points=False))
+        sections.append(plotted([curve], run.state.units[name], ticks, width, has_points=False))
     return sections
 
 
-def _plotted(
-    curves: Sequence[Curve], unit: str, x_ticks: Sequence[AxisTick], width: int, *, has_points: bool = True
+def plotted(
+    curves: Sequence[Curve],
+    unit: str,
+    x_ticks: Sequence[AxisTick],
+    width: int,
+    *,
+    title: str = "",
+    has_points: bool = True,
+    max_linear_ratio: float = _MAX_LINEAR_RATIO,
+    from_zero: bool = True,
 ) -> list[Line]:
-    """A heading with the unit and the legend, then the plot."""
+    """A heading with the legend, then the plot, with a logarithmic axis if the values differ much.
+
+    Args:
+        curves: The curves.
+        unit: Unit of the values.
+        x_ticks: Labels of the horizontal axis.
+        width: Cells of a line.
+        title: Stands before the legend; by default the unit.
+        has_points: Whether each value is marked with a point.
+        max_linear_ratio: Between the smallest and the largest value on a linear axis.
+        from_zero: Whether a linear axis begins at 0, and not just below values that differ little.
+    """
     values = [value for curve in curves for value in curve.y]
-    is_wide = min(values) > 0 and max(values) > _MAX_LINEAR_RATIO * min(values)
+    is_wide = min(values) > 0 and max(values) > max_linear_ratio * min(values)
     if is_wide:
         curves = [curve._replace(y=[log10(value) for value in curve.y]) for curve in curves]
-        decades = range(floor(log10(min(values))), ceil(log10(max(values))) + 1)
-        y_ticks = [AxisTick(decade, measurement_text(10.0**decade, unit)) for decade in decades]
+        y_ticks = [AxisTick(log10(value), measurement_text(value, unit)) for value in _powers(values, unit)]
+    elif not from_zero and min(values) > max(values) / 2:
+        step = _round_above(max(max(values) - min(values), max(values) / 100) / 2, unit)
+        first, last = floor(min(values) / step), ceil(max(values) / step)
+        first, last = (first - 1, last + 1) if first == last else (first, last)
+        y_ticks = [AxisTick(step * count, measurement_text(step * count, unit)) for count in range(first, last + 1)]
     else:
-        top = _round_above(max(values))
+        top = _round_above(max(values), unit)
         y_ticks = [AxisTick(share * top, measurement_text(share * top, unit)) for share in (0.0, 0.5, 1.0)]
     scale = ", logarithmic" if is_wide else ""
-    heading = cut((Span(f" {unit}{scale}  ", Role.ACCENT), *legend(curves)), width)
-    return [heading, *plot(curves, width, _HEIGHT, x_ticks, y_ticks, has_points=has_points)]
+    heading = _flowed(Span(f" {title or unit}{scale}  ", Role.ACCENT), legend(curves), width)
+    return [*heading, *plot(curves, width, _HEIGHT, x_ticks, y_ticks, has_points=has_points)]
 
 
-def _compared_lines(unit: str, compared: Sequence[Compared], width: int) -> list[Line]:
-    """A bar for each metric; all have one scale, which ends at the highest value or limit."""
-    top = max(max(metric.value, metric.limit or 0.0) for metric in compared) or 1.0
-    room = width - _NAME_WIDTH - _VALUE_WIDTH - 5
-    lines = [line(Span(f" {unit}  ", Role.ACCENT), Span(f"a full bar is {measurement_text(top, unit)}", Role.DIM))]
-    for name, value, _ in compared:
+def _powers(values: Sequence[float], unit: str) -> list[float]:
+    """Powers of ten, or for bytes of two, from below the smallest value to above the largest."""
+    if unit not in BYTE_UNITS:
+        return [10.0**power for power in range(floor(log10(min(values))), ceil(log10(max(values))) + 1)]
+    first, last = floor(log2(min(values))), ceil(log2(max(values)))
+    step = ceil((last - first) / _MAX_BYTE_STEPS)
+    return [2.0**power for power in range(first, last + step, step)]
+
+
+def _flowed(title: Span, names: Sequence[Span], width: int) -> list[Line]:
+    """The title and the legend, in as many lines as they need."""
+    lines: list[list[Span]] = [[title]]
+    room = width - width_of(title.text)
+    for name in names:
+        if width_of(name.text) > room and len(lines[-1]) > 1:
+            lines.append([Span("   ")])
+            room = width - width_of("   ")
+        lines[-1].append(Span(clipped(name.text, room), name.role))
+        room -= width_of(name.text)
+    return [line(*spans) for spans in lines]
+
+
+def comparison_lines(comparison: Comparison, width: int) -> list[Line]:
+    """A bar for each value; all have one scale, which ends at the highest value or limit."""
+    unit = comparison.unit
+    top = max(max(compared.value, compared.limit or 0.0) for compared in comparison.values) or 1.0
+    name_width = min(_NAME_WIDTH, max(width_of(compared.name) for compared in comparison.values))
+    room = width - name_width - _VALUE_WIDTH - 5
+    scale = Span(f"a full bar is {measurement_text(top, unit)}", Role.DIM)
+    lines = [cut((Span(f" {comparison.title}  ", Role.ACCENT), scale), width)]
+    for name, value, _ in comparison.values:
         text = clipped(measurement_text(value, unit), _VALUE_WIDTH)
-        bar = progress_bar(value / top, room)
-        lines.append(
-            line(f" {clipped(name, _NAME_WIDTH):<{_NAME_WIDTH}} {text:>{_VALUE_WIDTH}} ", Span(bar, Role.SERIES_1))
-        )
+        bar = Span(progress_bar(value / top, room), Role.SERIES_1)
+        lines.append(line(f" {clipped(name, name_width):<{name_width}} {text:>{_VALUE_WIDTH}} ", bar))
     return lines
 
 
-def _round_above(value: float) -> float:
-    """A round number that is not below the value."""
+def _round_above(value: float, unit: str) -> float:
+    """A round number of the unit, or of KiB, MiB and so on, that is not below the value."""
+    if unit in BYTE_UNITS and value >= 1024:
+        return 1024 * _round_above(value / 1024, unit)
     power = 1.0
     while power * 10 <= value:
         power *= 10

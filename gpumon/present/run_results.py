@@ -5,7 +5,9 @@ from textwrap import wrap
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.units import MISSING, short_time_text
+from gpumon.jobs.protocol import metric_key
 from gpumon.operations.workload import MetricChange, WorkloadRun
+from gpumon.present.case_table import case_lines, without_cases
 from gpumon.present.paint.line import Line, Role, Span, line, plain, section_heading, width_of
 from gpumon.present.paint.table import Align, Column, fit_columns, headings, row_line
 from gpumon.present.workload_text import change_text, label_text, measurement_text, share_of_limit, share_text
@@ -39,12 +41,16 @@ def result_lines(run: WorkloadRun, width: int) -> list[Line]:
     result = run.state.result
     if result is None or not result.measurements:
         return lines
-    changes = {change.name: change for change in run.changes}
-    columns = fit_columns(RESULT_COLUMNS, width - 2)
-    lines += [(), line(Span(" " + plain(headings(columns)), Role.ACCENT))]
-    lines += [
-        line(" ", *row_line(columns, ResultRow(metric, changes.get(metric["name"])))) for metric in result.measurements
-    ]
+    cases = case_lines(result.measurements, run.changes, width - 2)
+    lines += [()] if cases else []
+    lines += [line(" ", *row) for row in cases]
+    single = without_cases(result.measurements)
+    if single:
+        changes = {(change.name, change.case): change for change in run.changes}
+        columns = fit_columns(RESULT_COLUMNS, width - 2)
+        rows = [ResultRow(metric, changes.get(metric_key(metric))) for metric in single]
+        lines += [(), line(Span(" " + plain(headings(columns)), Role.ACCENT))]
+        lines += [line(" ", *row_line(columns, row)) for row in rows]
     if run.changes:
         note = " Change: since the last run with these parameters on this device."
         lines.append(line(Span(note, Role.DIM)))

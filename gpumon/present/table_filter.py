@@ -9,10 +9,10 @@ import operator
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, Generic
 
 from gpumon.core.text import safe_text
-from gpumon.present.paint.table import Column, Quantity, RowT
+from gpumon.present.paint.table import Align, Column, Quantity, RowT
 
 MAX_PATTERN: Final = 100
 """Characters of a regular expression."""
@@ -68,18 +68,41 @@ class _TimedSearch:
         return match is not None
 
 
-def row_text(row: RowT, columns: Sequence[Column[RowT]]) -> str:
-    """The text of a row in which words are searched, in lower case."""
-    return "\n".join([column.text_of(row) for column in columns]).lower()
+class RowTexts(Generic[RowT]):
+    """The texts of rows in which words are searched, in lower case: each is made once, and only if it is needed.
+
+    Columns of texts, which are aligned left, are searched before those of numbers, which few words are for.
+
+    Args:
+        columns: All columns of the table.
+    """
+
+    def __init__(self, columns: Sequence[Column[RowT]]) -> None:
+        self._parts: list[tuple[list[Column[RowT]], dict[int, str]]] = [
+            ([column for column in columns if column.align is align], {}) for align in (Align.LEFT, Align.RIGHT)
+        ]
+        """Columns, and their joined texts by the id of the row's object: the caller keeps the rows."""
+
+    def contains(self, row: RowT, word: str) -> bool:
+        """Whether a cell of a row contains a word in lower case."""
+        for columns, texts in self._parts:
+            text = texts.get(id(row))
+            if text is None:
+                text = texts[id(row)] = "\n".join([column.text_of(row) for column in columns]).lower()
+            if word in text:
+                return True
+        return False
 
 
-def parse_filter(text: str, columns: Sequence[Column[RowT]], text_of: Callable[[RowT], str]) -> Callable[[RowT], bool]:
-    """Parse a filter; returns whether a row matches it.
+def parse_filter(
+    text: str, columns: Sequence[Column[RowT]], texts: RowTexts[RowT]
+) -> Callable[[Sequence[RowT]], Sequence[RowT]]:
+    """Parse a filter; returns what selects the rows that match it.
 
     Args:
         text: What the user typed.
         columns: All columns of the table.
-        text_of: Returns the `row_text` of a row.
+        texts: The texts of the rows.
 
     Raises:
         FilterError: An expression is not valid.
@@ -93,13 +116,14 @@ def parse_filter(text: str, columns: Sequence[Column[RowT]], text_of: Callable[[
         else:
             tests.append(_expression(_column(match[1], columns), match[2], match[3], term))
 
-    def matches(row: RowT) -> bool:
-        if not all(test(row) for test in tests):
-            return False
-        searched = text_of(row) if words else ""
-        return all(word in searched for word in words)
+    def select(rows: Sequence[RowT]) -> Sequence[RowT]:
+        for test in tests:
+            rows = [row for row in rows if test(row)]
+        for word in words:
+            rows = [row for row in rows if texts.contains(row, word)]
+        return rows
 
-    return matches
+    return select
 
 
 def _column(name: str, columns: Sequence[Column[RowT]]) -> Column[RowT]:
@@ -130,26 +154,37 @@ def _expression(column: Column[RowT], sign: str, value: str, term: str) -> Calla
         return lambda row: search.matches(column.text_of(row))
     if sign != ":":
         limit = _amount(column, value, term)
-        compare = _COMPARISONS[sign]
-        return lambda row: (number := _number(column, row)) is not None and compare(number, limit)
+        compare, number_of = _COMPARISONS[sign], _number_of(column)
+        return lambda row: (number := number_of(row)) is not None and compare(number, limit)
     if column.sort_key is not None and _RANGES.fullmatch(value):
-        ranges = list(_ranges(value))
+        ranges, number_of = list(_ranges(value)), _number_of(column)
 
         def is_in_range(row: RowT) -> bool:
-            number = _number(column, row)
+            number = number_of(row)
             if number is None:
                 return value in column.text_of(row)
-            return any(low <= math.floor(number) <= high for low, high in ranges)
+            whole = math.floor(number)
+            for low, high in ranges:  # noqa: SIM110 - a generator for each of thousands of rows takes too long
+                if low <= whole <= high:
+                    return True
+            return False
 
         return is_in_range
     wanted = value.lower()
     return lambda row: wanted in column.text_of(row).lower()
 
 
-def _number(column: Column[RowT], row: RowT) -> float | None:
-    """The number by which a row is sorted; None if it is missing or a text."""
-    value = None if column.sort_key is None else column.sort_key(row)
-    return None if isinstance(value, str) else value
+def _number_of(column: Column[RowT]) -> Callable[[RowT], float | None]:
+    """Returns the number by which a row is sorted; None if it is missing or a text."""
+    sort_key = column.sort_key
+    if sort_key is None:
+        return lambda _: None
+
+    def number_of(row: RowT) -> float | None:
+        value = sort_key(row)
+        return None if isinstance(value, str) else value
+
+    return number_of
 
 
 def _ranges(text: str) -> Iterator[tuple[int, int]]:

@@ -1,11 +1,11 @@
 """How a table shows its rows: which ones, in which order, and in which columns."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Generic, NamedTuple
 
 from gpumon.present.paint.table import Column, RowT
-from gpumon.present.table_filter import FilterError, parse_filter, row_text
+from gpumon.present.table_filter import FilterError, RowTexts, parse_filter
 from gpumon.session.table_memory import TableState
 
 ASCENDING: Final = "▲"
@@ -33,46 +33,60 @@ class Arrangement(NamedTuple, Generic[RowT]):
     problem: str = ""
 
 
-def arranged(
-    rows: Sequence[RowT],
-    columns: Sequence[Column[RowT]],
-    state: TableState,
-    text_of: Callable[[RowT], str] | None = None,
-) -> Arrangement[RowT]:
-    """The rows that match the filter, sorted; rows without a value come last, and equal ones keep their order.
-
-    A filter that cannot be applied matches every row.
+class TableRows(Generic[RowT]):
+    """The rows of a table at one moment, arranged again at every key: what has been computed for one is used for all.
 
     Args:
         rows: The rows in their natural order.
         columns: All columns of the table.
-        state: How it is arranged.
-        text_of: Returns what `row_text` does, for a caller that keeps the texts.
     """
-    problem = ""
-    if state.filter_text.strip():
+
+    def __init__(self, rows: Sequence[RowT], columns: Sequence[Column[RowT]]) -> None:
+        self.rows = rows
+        self.columns = columns
+        self._texts = RowTexts(columns)
+        self._order = ("", False)
+        self._sorted = rows
+        """All rows in ``_order``: a filter keeps the order."""
+        self._arranged: tuple[TableState, Arrangement[RowT]] | None = None
+
+    def arranged(self, state: TableState) -> Arrangement[RowT]:
+        """The rows that match the filter, sorted; rows without a value come last, and equal ones keep their order.
+
+        A filter that cannot be applied matches every row.
+        """
+        if self._arranged is None or self._arranged[0] != state:
+            self._arranged = state, self._arrange(state)
+        return self._arranged[1]
+
+    def _arrange(self, state: TableState) -> Arrangement[RowT]:
+        order = (state.sort_column, state.is_descending)
+        if order != self._order:
+            self._order, self._sorted = order, _sorted(self.rows, self.columns, state)
+        if not state.filter_text.strip():
+            return Arrangement(self._sorted)
         try:
-            matches = parse_filter(state.filter_text, columns, text_of or (lambda row: row_text(row, columns)))
-            rows = [row for row in rows if matches(row)]
+            return Arrangement(parse_filter(state.filter_text, self.columns, self._texts)(self._sorted))
         except FilterError as error:
-            problem = str(error)
-    return Arrangement(_sorted(rows, columns, state), problem)
+            return Arrangement(self._sorted, str(error))
+
+
+def arranged(rows: Sequence[RowT], columns: Sequence[Column[RowT]], state: TableState) -> Arrangement[RowT]:
+    """Arrange rows once, see `TableRows.arranged`."""
+    return TableRows(rows, columns).arranged(state)
 
 
 def _sorted(rows: Sequence[RowT], columns: Iterable[Column[RowT]], state: TableState) -> Sequence[RowT]:
     sort_key = next((column.sort_key for column in columns if column.id == state.sort_column), None)
     if sort_key is None:
         return rows
-    present: list[tuple[bool, float | str, int]] = []
-    missing: list[RowT] = []
-    for index, row in enumerate(rows):
-        value = sort_key(row)
-        if value is None:
-            missing.append(row)
-        else:
-            present.append((isinstance(value, str), value, index))
-    present.sort(key=lambda item: item[:2], reverse=state.is_descending)
-    return [*(rows[index] for _, _, index in present), *missing]
+    values = [sort_key(row) for row in rows]
+    present = [index for index, value in enumerate(values) if value is not None]
+    if len({isinstance(values[index], str) for index in present}) < 2:
+        present.sort(key=values.__getitem__, reverse=state.is_descending)  # type: ignore[arg-type]  # none is missing
+    else:  # numbers before texts
+        present.sort(key=lambda index: (isinstance(values[index], str), values[index]), reverse=state.is_descending)
+    return [*(rows[index] for index in present), *(rows[index] for index, value in enumerate(values) if value is None)]
 
 
 def next_sort(state: TableState, columns: Sequence[Column[RowT]]) -> TableState:

@@ -37,6 +37,7 @@ TABS: Final = (
     Tab("6", "Alerts", "Current and past alerts, and how to fix them"),
     Tab("7", "Explain", "Paste an error or a log: what it means, how to fix it"),
     Tab("8", "Doctor", "Check whether this host is ready for PyTorch"),
+    Tab("9", "Fleet", "GPUs of many hosts, from Prometheus or through ssh"),
 )
 """Every screen with a digit, in the order of the digits. A digit without a screen is not shown."""
 
@@ -153,6 +154,8 @@ def _right(view: ViewState, layout: _Layout) -> Line:
     """The host, the source with its state, and the time of the values."""
     frame = view.frame
     spans = []
+    if view.wait_count:
+        spans.append(Span(f"notify:{view.wait_count} ", Role.ACCENT))
     if layout.host and frame.host.name:
         spans.append(Span(f"{frame.host.name}  ", Role.DIM))
     if view.silence_seconds:

@@ -5,6 +5,7 @@ from typing import Final
 
 from gpumon.core.topology import GpuPair, LinkedGpu, NetworkCard, P2PStatus, PathLevel, Topology
 from gpumon.diagnosis.topology import topology_findings
+from gpumon.present.nvlink_traffic import traffic_lines
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, section_heading, wrapped
 
 _MISSING: Final = "–"
@@ -41,6 +42,7 @@ def topology_lines(topology: Topology, width: int) -> list[Line]:
         lines.append(line())
     lines += [section_heading("Connections", width), *_matrix(topology), *_wrapped(_LEGEND, width, Role.DIM)]
     lines += [line(), section_heading("GPUs", width), *_gpu_lines(topology.gpus, width)]
+    lines += [line(), section_heading("NVLink traffic in GB/s", width), *traffic_lines(topology.gpus, width)]
     if topology.cards:
         lines += [line(), section_heading("Network cards", width), *_card_lines(topology.cards, width)]
     lines += [line(), section_heading("P2P memory access between GPUs", width), *_p2p_lines(topology, width)]

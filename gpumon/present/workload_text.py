@@ -1,19 +1,23 @@
 """Text about workloads: measurements with units, shares of a limit, changes, parameters and planned resources."""
 
 from collections.abc import Mapping
+from textwrap import wrap
 from typing import Any, Final
 
+from gpumon.core.text import safe_text
 from gpumon.core.units import MISSING, bytes_text
+from gpumon.jobs.catalogue import WorkloadInfo
 from gpumon.jobs.parameters import Value
 
-_BYTE_UNITS: Final = frozenset({"B", "byte", "bytes"})
+_COMMENT_WIDTH: Final = 76
+BYTE_UNITS: Final = frozenset({"B", "byte", "bytes"})
 
 
 def measurement_text(value: object, unit: str = "") -> str:
     """A value with four significant digits, and its unit."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return MISSING
-    if unit in _BYTE_UNITS:
+    if unit in BYTE_UNITS:
         return bytes_text(value)
     return f"{_number(float(value))} {unit}".rstrip()
 
@@ -72,3 +76,31 @@ def parameter_text(value: Value) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+def code_text(workload: WorkloadInfo, values: Mapping[str, Value] | None = None) -> str:
+    """The code that a workload measures, after a comment with its parameters.
+
+    Args:
+        workload: The workload.
+        values: The values of its parameters; None for the defaults.
+    """
+    head = [_comment(f"{workload.name}: {workload.purpose}"), "#", f"# File: {safe_text(str(workload.file))}"]
+    if values is not None:
+        head.append(_values_comment("Parameters", values))
+    elif workload.parameters:
+        if not workload.why_not_cpu:
+            on_cpu = {parameter.name: parameter.default_cpu for parameter in workload.parameters}
+            head.append(_values_comment("Parameters on the CPU", on_cpu))
+        on_gpu = {parameter.name: parameter.default for parameter in workload.parameters}
+        head.append(_values_comment("Parameters on a GPU", on_gpu))
+    return "\n".join([*head, "", workload.code])
+
+
+def _values_comment(label: str, values: Mapping[str, Value]) -> str:
+    pairs = [f"{name}={parameter_text(value)}" for name, value in values.items()]
+    return _comment(f"{label}: {', '.join(pairs) or 'none'}")
+
+
+def _comment(text: str) -> str:
+    return "\n".join(wrap(text, _COMMENT_WIDTH, initial_indent="# ", subsequent_indent="#   "))

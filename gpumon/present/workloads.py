@@ -9,7 +9,7 @@ from gpumon.core.model import short_product_name
 from gpumon.core.text import safe_text
 from gpumon.core.units import MISSING, age_text
 from gpumon.jobs.catalogue import BrokenWorkload, Catalogue, WorkloadInfo
-from gpumon.jobs.protocol import VerdictKind
+from gpumon.jobs.protocol import VerdictKind, metric_key
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.bar import progress_bar
 from gpumon.present.paint.line import Role, Span
@@ -76,8 +76,8 @@ def main_change(run: WorkloadRun) -> str:
     """The change of the first metric since the last comparable run."""
     if run.state.result is None or not run.state.result.measurements:
         return ""
-    name = run.state.result.measurements[0]["name"]
-    return next((change_text(change.share) for change in run.changes if change.name == name), "")
+    main = metric_key(run.state.result.measurements[0])
+    return next((change_text(change.share) for change in run.changes if (change.name, change.case) == main), "")
 
 
 # The catalogue

@@ -80,6 +80,10 @@ class AlertNotifier:
         if self._settings.bell or self._settings.terminal:
             more = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
             self._show(safe_text(f"{alerts[0].detail}{more}", _MAX_TEXT))
+        self.run_command_for(alerts, frame)
+
+    def run_command_for(self, alerts: Iterable[Alert], frame: Frame) -> None:
+        """Run the command, if there is one, for alerts or for what the user has waited for."""
         if self._settings.command:
             self._waiting.extend(json.dumps(_document(alert, frame), ensure_ascii=False) for alert in alerts)
             self._run_next()

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpumon.core.inbox import Bell
 from gpumon.core.problems import Problem
@@ -20,9 +20,16 @@ from gpumon.session.process_registry import ProcessesState, ProcessRegistry
 from gpumon.session.signal_controller import SignalController
 from gpumon.session.table_memory import TableMemory
 from gpumon.session.view_state import ProbesState, ViewState
+from gpumon.session.wait_registry import WaitRegistry
 from gpumon.session.workload_controller import WorkloadController
 from gpumon.streams.base import Stream, SupportsCallStats, SupportsOnDemand
 from gpumon.streams.replay import DEMO_TITLE, open_demo
+
+if TYPE_CHECKING:
+    from gpumon.fleet.settings import FleetSource
+    from gpumon.operations.fleet.history import HostHistoryStream
+    from gpumon.operations.fleet.ssh import HostStream
+    from gpumon.session.fleet_registry import FleetRegistry
 
 _RATE_SECONDS: Final = 10.0
 """Rates of costs are those of this time."""
@@ -44,15 +51,21 @@ class Demand(NamedTuple):
 
     Attributes:
         device_keys: Devices in detail, by `Device.key`.
+        process_keys: Devices of which only the processes are shown.
         costs: Whether gpumon's own costs are shown.
         probes: Whether the probes are shown.
         processes: Whether processes are shown with what started them.
+        fleet: Whether the fleet is shown.
+        usage_seconds: Range of the fleet's usage, if that is shown, otherwise 0.
     """
 
     device_keys: frozenset[str] = frozenset()
+    process_keys: frozenset[str] = frozenset()
     costs: bool = False
     probes: bool = False
     processes: bool = False
+    fleet: bool = False
+    usage_seconds: float = 0.0
 
 
 class AppSession:
@@ -70,6 +83,7 @@ class AppSession:
         show_notice: Called with a sentence for the bell and the terminal.
         report: Called with what is wrong with notifications.
         is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
+        fleet: Where a fleet comes from, or None.
     """
 
     def __init__(
@@ -86,7 +100,10 @@ class AppSession:
         show_notice: Callable[[str], None] = lambda _: None,
         report: Callable[[Problem], None] = lambda _: None,
         is_read_only: bool = False,
+        fleet: "FleetSource | None" = None,
     ) -> None:
+        self._bells = bells
+        self._deliver = deliver
         self.home = FrameSession(stream, history_seconds, thresholds)
         """What gpumon was started with; only its frames can be of the GPUs that workloads and probes use."""
         self.workloads = WorkloadController(bells.runs, self._in_background)
@@ -94,12 +111,14 @@ class AppSession:
         self.signals = SignalController(self._in_background, self._workload_pids)
         self.processes = ProcessRegistry(self._in_background, bells.frames)
         self.tables = TableMemory(self._in_background, columns)
+        notifier = AlertNotifier(notify, self._in_background, show_notice, report)
+        self.waits = WaitRegistry(notifier.run_command_for)
+        self.fleet = None if fleet is None else self._fleet_registry(fleet)
         self.is_read_only = is_read_only
-        self._bells = bells
-        self._deliver = deliver
         self._history_seconds = history_seconds
         self._thresholds = thresholds
-        self._demo: FrameSession | None = None
+        self._guest: FrameSession | None = None
+        """The demo, or a host of the fleet, while it is shown."""
         self._tour_keys_left = _TOUR_KEYS
         self._demand = Demand()
         self._cost_samples: deque[CostSample] = deque(maxlen=_MAX_COST_SAMPLES)
@@ -111,14 +130,14 @@ class AppSession:
                 self.processes.observe,
                 lambda frame: self.workloads.registry.observe(frame, self.home.store),
             ]
+            self.home.on_frame.append(self.waits.observe)
             if notify != NO_NOTICES:
-                notifier = AlertNotifier(notify, self._in_background, show_notice, report)
                 self.home.on_frame.append(lambda frame: notifier.observe(frame, self.home.alert_history.changes))
 
     @property
     def shown(self) -> FrameSession:
-        """The demo while it is open, else what gpumon was started with."""
-        return self._demo or self.home
+        """The demo or the host of the fleet that is open, else what gpumon was started with."""
+        return self._guest or self.home
 
     @property
     def stream(self) -> Stream:
@@ -142,8 +161,8 @@ class AppSession:
     def drain_frames(self) -> None:
         """Apply every frame that has arrived, of the hidden frame session too."""
         self.home.drain()
-        if self._demo is not None:
-            self._demo.drain()
+        if self._guest is not None:
+            self._guest.drain()
 
     def drain_runs(self) -> None:
         """Apply the events of all runs."""
@@ -172,17 +191,38 @@ class AppSession:
         Raises:
             CommandError: The recording cannot be opened.
         """
-        if self._demo is not None:
-            self._demo.stream.close()
-            self._demo = None
-            self.home.unhide()
+        if self.stream.title == DEMO_TITLE:
+            self.close_guest()
             return
-        recording = open_demo()
-        recording.start()
-        self.home.hide()
+        self._open_guest(open_demo())
         self._tour_keys_left = _TOUR_KEYS
-        self._demo = FrameSession(recording, self._history_seconds, self._thresholds)
-        recording.inbox.on_arrival(self._bells.frames)
+
+    def open_host(self, host: str) -> "HostHistoryStream | HostStream | None":
+        """Show a host of the fleet over time; returns its stream, or None if the host reports no GPU."""
+        stream = None if self.fleet is None else self.fleet.host_stream(host)
+        if stream is not None:
+            self._open_guest(stream)
+        return stream
+
+    @property
+    def shows_host(self) -> bool:
+        """Whether a host of the fleet is shown."""
+        return self._guest is not None and self.stream.title != DEMO_TITLE
+
+    def close_guest(self) -> None:
+        """Show what gpumon was started with."""
+        if self._guest is not None:
+            self._guest.stream.close()
+            self._guest = None
+            self.home.unhide()
+
+    def _open_guest(self, stream: Stream) -> None:
+        """Show another stream in place of what gpumon was started with."""
+        self.close_guest()
+        stream.start()
+        self.home.hide()
+        self._guest = FrameSession(stream, self._history_seconds, self._thresholds)
+        stream.inbox.on_arrival(self._bells.frames)
 
     def count_tour_key(self, *, ends: bool) -> bool:
         """Count a key that was pressed while the tour is shown, and return whether the tour has ended with it.
@@ -203,11 +243,13 @@ class AppSession:
         """Read what the open screens show, and no longer what they do not."""
         stream = self.stream
         if isinstance(stream, SupportsOnDemand):
-            stream.request_on_demand(demand.device_keys)
+            stream.request_on_demand(demand.device_keys, demand.process_keys)
         if isinstance(stream, SupportsCallStats):
             stream.set_call_stats(demand.costs)
         self.probes.set_shown(demand.probes)
         self.processes.set_shown(demand.processes and self.shown.is_this_host)
+        if self.fleet is not None:
+            self.fleet.set_shown(demand.fleet, demand.usage_seconds)
         if not demand.costs:
             self._cost_samples.clear()
         self._demand = demand
@@ -230,14 +272,23 @@ class AppSession:
             processes=self.processes.state if state.is_this_host else ProcessesState(),
             costs=tuple(self._cost_samples),
             is_read_only=self.is_read_only,
+            wait_count=len(self.waits.armed),
+            fleet=None if self.fleet is None else self.fleet.state(),
         )
 
     def close(self) -> None:
         """Stop all workloads and close every stream; waits for nothing. Guard processes end workloads that remain."""
         self.workloads.registry.cancel_all()
         self.probes.close()
+        if self.fleet is not None:
+            self.fleet.close()
         for frames in (self.shown, self.home):
             frames.stream.close()
+
+    def _fleet_registry(self, settings: "FleetSource") -> "FleetRegistry":
+        from gpumon.session.fleet_registry import FleetRegistry  # late: few sessions have a fleet
+
+        return FleetRegistry(settings, self._bells.frames, self._in_background)
 
     def _workload_pids(self) -> set[int]:
         """Processes of the workloads that run."""

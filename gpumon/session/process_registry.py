@@ -10,12 +10,16 @@ from typing import Final, NamedTuple
 from gpumon.core.idle import is_idle
 from gpumon.core.inbox import Bell
 from gpumon.core.model import Device, Frame, Process
+from gpumon.diagnosis.alerts import is_unattributed
+from gpumon.operations.device_holders import Holders, device_holders
 from gpumon.operations.process_origin import ProcessOrigin, read_origin
 from gpumon.session.background import RunInBackground
 
 POINT_SECONDS: Final = 4.0
 """Time between two points of a history."""
 MAX_POINTS: Final = 150
+SEARCH_SECONDS: Final = 12.0
+"""Time between two searches of /proc for processes that could hold unattributed memory."""
 _BATCH: Final = 256
 """Origins that are read before the screen is drawn again."""
 _FORGET_POINTS: Final = 2
@@ -68,6 +72,11 @@ class ProcessHistory:
             self.idle_since = seconds
 
     @property
+    def first_seconds(self) -> float:
+        """When the oldest point was measured, in monotonic seconds."""
+        return (self.last_point - min(self._count, MAX_POINTS) + 1) * POINT_SECONDS
+
+    @property
     def series(self) -> ProcessSeries:
         """All points."""
         return ProcessSeries(*map(self._in_order, self._values))
@@ -97,10 +106,12 @@ class ProcessesState(NamedTuple):
     Attributes:
         origins: What started each process, by identity; those that were not read yet are missing.
         histories: Recent values by process and device; not copies.
+        holders: Who could hold the unattributed memory of a device, by `Device.key`.
     """
 
     origins: Mapping[Identity, ProcessOrigin] = MappingProxyType({})
     histories: Mapping[HistoryKey, ProcessHistory] = MappingProxyType({})
+    holders: Mapping[str, Holders] = MappingProxyType({})
 
 
 class ProcessRegistry:
@@ -117,6 +128,9 @@ class ProcessRegistry:
         self._origins: dict[Identity, ProcessOrigin] = {}
         self._histories: dict[HistoryKey, ProcessHistory] = {}
         self._is_reading = False
+        self._holders: Mapping[str, Holders] = {}
+        self._is_searching = False
+        self._search_at = 0.0
         self._is_shown = False
         self._last_point = -1
         self._frame: Frame | None = None
@@ -124,7 +138,7 @@ class ProcessRegistry:
     @property
     def state(self) -> ProcessesState:
         """The state to draw."""
-        return ProcessesState(self._origins, self._histories)
+        return ProcessesState(self._origins, self._histories, self._holders)
 
     def observe(self, frame: Frame) -> None:
         """Add a frame of this host."""
@@ -135,6 +149,7 @@ class ProcessRegistry:
             self._add_point(frame, point)
         if self._is_shown:
             self._read_origins()
+            self._search_holders(frame)
 
     def set_shown(self, is_shown: bool) -> None:
         """Read the origins of new processes from now on, or no longer."""
@@ -167,6 +182,22 @@ class ProcessRegistry:
             self._in_background(
                 partial(_read_all, wanted), partial(self._finish_reading, has_more=len(wanted) == _BATCH)
             )
+
+    def _search_holders(self, frame: Frame) -> None:
+        """Search, from time to time, for processes that could hold memory without an owner."""
+        devices = [device for device in frame.devices if is_unattributed(device)]
+        if not devices:
+            self._holders = {}
+        elif not self._is_searching and frame.monotonic_seconds >= self._search_at:
+            self._is_searching, self._search_at = True, frame.monotonic_seconds + SEARCH_SECONDS
+            bus_ids = {device.key: device.pci_bus_id for device in devices}
+            listed = {device.key: {process.pid for process in device.processes or ()} for device in devices}
+            self._in_background(partial(device_holders, bus_ids, listed), self._finish_search)
+
+    def _finish_search(self, holders: Mapping[str, Holders]) -> None:
+        self._is_searching = False
+        self._holders = holders
+        self._bell()
 
     def _finish_reading(self, origins: Mapping[Identity, ProcessOrigin], *, has_more: bool) -> None:
         self._is_reading = False

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem
@@ -15,6 +15,9 @@ from gpumon.probe.messages import Answer, Probe, RequestKind
 from gpumon.session.costs import CostSample
 from gpumon.session.memory_history import MemoryHistory
 from gpumon.session.process_registry import ProcessesState
+
+if TYPE_CHECKING:
+    from gpumon.session.fleet_registry import FleetState
 
 EarlierResult = Mapping[str, Any]
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -130,6 +133,8 @@ class ViewState(NamedTuple):
         processes: What started the processes of this host, and their recent values.
         costs: Samples of gpumon's own costs over the last seconds, the newest last; empty unless a screen shows them.
         is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
+        wait_count: Number of things that gpumon will notify the user of.
+        fleet: The hosts of the fleet, or None if none are configured.
     """
 
     store: Store
@@ -147,3 +152,5 @@ class ViewState(NamedTuple):
     processes: ProcessesState = ProcessesState()
     costs: tuple[CostSample, ...] = ()
     is_read_only: bool = False
+    wait_count: int = 0
+    fleet: "FleetState | None" = None

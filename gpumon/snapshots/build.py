@@ -11,11 +11,12 @@ from itertools import accumulate
 from typing import Any, Final
 
 from gpumon.core.allocator import BlockState, Segment, SegmentBlock
+from gpumon.core.source_file import UnreadableError
 from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text
 from gpumon.snapshots.loader import SnapshotLoader
 from gpumon.snapshots.model import NO_AMOUNT, Amount, DeviceMemory, Snapshot, SnapshotFrame, StackUse
-from gpumon.snapshots.pickle_reader import PickleValue, UnreadableError
+from gpumon.snapshots.pickle_reader import PickleValue
 from gpumon.snapshots.replay import Replay, ReplayResult
 from gpumon.snapshots.trace_table import EARLIER, NO_STACK, StackTable, TraceEvents, whole
 

@@ -7,8 +7,9 @@ from typing import Final
 
 from gpumon.core.allocator import BlockState
 from gpumon.core.oom_file import MAX_BYTES, OomFile, OomFileError, is_oom_file, parse_oom_file
+from gpumon.core.source_file import UnreadableError
 from gpumon.snapshots.model import Amount, DeviceMemory, Snapshot, SnapshotFrame, StackUse
-from gpumon.snapshots.pickle_reader import ByteSource, UnreadableError
+from gpumon.snapshots.pickle_reader import ByteSource
 
 _UNKNOWN: Final = SnapshotFrame("the probe records no stacks of blocks")
 

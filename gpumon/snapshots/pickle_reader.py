@@ -9,6 +9,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from gpumon.core.source_file import UnreadableError
+
 _CHUNK_BYTES: Final = 1 << 22
 GUARD_BYTES: Final = 1 << 16
 """This many bytes are in memory before each opcode, except at the end of the file."""
@@ -26,10 +28,6 @@ _KEYS: Final = frozenset((str, int))
 
 PickleValue = Any
 """A dict, list, tuple, text, number, bool or None."""
-
-
-class UnreadableError(Exception):
-    """The file cannot be read as a snapshot. The message is a clause that follows the name of the file."""
 
 
 class ByteSource(Protocol):

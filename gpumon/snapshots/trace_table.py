@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, Final
 
+from gpumon.core.source_file import UnreadableError
 from gpumon.core.text import safe_text
 from gpumon.snapshots.model import SnapshotFrame
-from gpumon.snapshots.pickle_reader import UnreadableError
 
 NO_STACK: Final = 0
 """The stack of an allocation that was recorded without one."""

@@ -71,8 +71,13 @@ class Adjustable(Protocol):
 class SupportsOnDemand(Protocol):
     """A stream that reads expensive metrics only of the devices that a screen shows."""
 
-    def request_on_demand(self, keys: Collection[str]) -> None:
-        """Set the devices, by `Device.key`, whose expensive metrics are read from now on."""
+    def request_on_demand(self, keys: Collection[str], process_keys: Collection[str] = ()) -> None:
+        """Set the devices, by `Device.key`, whose expensive values are read from now on.
+
+        Args:
+            keys: Devices of which everything is read.
+            process_keys: Devices of which only the values of the processes are read.
+        """
 
 
 @runtime_checkable

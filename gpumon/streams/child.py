@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, Final
 
@@ -23,6 +23,8 @@ from gpumon.core.frames import MAX_LINE_BYTES
 from gpumon.core.text import safe_bytes
 
 _PIPE_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 1 << 16
+"""Small enough that the buffer of each read does not fragment the heap."""
 _ERROR_BYTES: Final = 4096
 _CLOSE_TIMEOUT_SECONDS: Final = 0.15
 _SIGNAL_TIMEOUT_SECONDS: Final = 0.05
@@ -83,9 +85,11 @@ class Child:
                 return None
         return self._lines.popleft()
 
-    def send(self, setting: dict[str, Any]) -> None:
+    def send(self, setting: Mapping[str, Any]) -> None:
         """Send a setting to the collector. A setting that does not fit into the pipe of a stuck child is dropped."""
-        line = b"\n" + json.dumps(setting).encode() + b"\n"  # the first line feed ends a line that was truncated before
+        line = (
+            b"\n" + json.dumps(dict(setting)).encode() + b"\n"
+        )  # the first line feed ends a line that was truncated before
         with self._control_lock:
             if self._control is None:
                 return
@@ -151,7 +155,7 @@ class Child:
         return True
 
     def _read_output(self) -> bool:
-        data = os.read(self._output, _PIPE_BYTES)
+        data = os.read(self._output, _READ_BYTES)
         if not data:
             return False
         *complete, rest = data.split(b"\n")

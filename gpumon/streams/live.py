@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -51,7 +51,8 @@ class LiveStream:
         self.interval = interval
         self._command = command or (sys.executable, str(COLLECTOR))
         self._silence_seconds = silence_seconds
-        self._on_demand: list[str] = []
+        self._on_demand: dict[str, list[str]] = {}
+        """The settings of the collector that name devices."""
         self._has_call_stats = False
         self._child: Child | None = None
         self._problem: Problem | None = None
@@ -92,17 +93,21 @@ class LiveStream:
         self.interval = seconds
         self._send({"interval": seconds})
 
-    def request_on_demand(self, keys: Collection[str]) -> None:
-        """Request the expensive metrics of exactly the devices with these keys, also from later collectors.
+    def request_on_demand(self, keys: Collection[str], process_keys: Collection[str] = ()) -> None:
+        """Request the expensive values of exactly the devices with these keys, also from later collectors.
 
         Until the first call no device is requested: a recording and a one-shot status must not disturb the host.
+
+        Args:
+            keys: Devices of which everything is read.
+            process_keys: Devices of which only the values of the processes are read.
         """
-        requested = sorted(keys)
+        requested = {"look": sorted(keys), "processes": sorted(process_keys)}
         with self._lock:  # a collector that starts at this moment must not miss the request
             if requested == self._on_demand:
                 return
             self._on_demand = requested
-        self._send({"look": requested})
+        self._send(requested)
 
     def set_call_stats(self, enabled: bool) -> None:
         """Enable or disable the report of the cost of each driver call, also in later collectors."""
@@ -112,7 +117,7 @@ class LiveStream:
             self._has_call_stats = enabled
         self._send({"count_calls": enabled})
 
-    def _send(self, setting: dict[str, Any]) -> None:
+    def _send(self, setting: Mapping[str, Any]) -> None:
         with self._lock:
             child = self._child
         if child is not None:
@@ -124,7 +129,7 @@ class LiveStream:
         child = Child([*self._command, "--interval", str(self.interval), *options])
         self._started += 1
         if self._on_demand:
-            child.send({"look": self._on_demand})
+            child.send(self._on_demand)
         if self._has_call_stats:
             child.send({"count_calls": True})
         return child

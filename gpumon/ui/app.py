@@ -2,12 +2,13 @@
 
 import gc
 import os
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events, on
 from textual.binding import BindingType
@@ -27,6 +28,8 @@ from gpumon.ui.keymap import check_keymap
 from gpumon.ui.messages import (
     AcknowledgeRequested,
     EmptyCacheRequested,
+    FleetHostRequested,
+    FleetRefreshRequested,
     FramesArrived,
     ProbeRequested,
     ProbesChanged,
@@ -37,28 +40,34 @@ from gpumon.ui.messages import (
     ViewStateRequested,
     WorkloadsRefreshRequested,
 )
+from gpumon.ui.notifying import NotifyingApp
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.confirm import QuitDialog
 from gpumon.ui.screens.confirm_start import ConfirmStartDialog
 from gpumon.ui.screens.help import key_text
 from gpumon.ui.screens.overview import OverviewScreen
-from gpumon.ui.signalling import READ_ONLY, SignallingApp
+from gpumon.ui.signalling import READ_ONLY
 from gpumon.ui.terminal import sent_bytes
 from gpumon.ui.terminal_notice import notice_sequence
 from gpumon.ui.widgets.table_view import TableView
+
+if TYPE_CHECKING:
+    from gpumon.fleet.settings import FleetSource
 
 SEEK_SECONDS: Final = 10.0
 MIN_RUN_DRAIN_SECONDS: Final = 0.25
 """Workloads send metrics ten times a second; they are drawn less often."""
 _SILENCE_TICK_SECONDS: Final = 0.5
 _NOTICE_SECONDS: Final = 10.0
+_SWITCH_SECONDS: Final = 0.001
+"""How long a thread that decodes a frame keeps a key waiting: Python's 5 ms would be spent several times per key."""
 _FREEZE_SECONDS: Final = 3.0
 """After the start, when the modules of the first screens are imported."""
 _PROBES_DELAY_SECONDS: Final = 0.3
 """gpumon starts to search for probes this long after the first frame was drawn."""
 
 
-class GpumonApp(SignallingApp):
+class GpumonApp(NotifyingApp):
     """Draws the frames of a stream, and everything else that belongs to a session.
 
     Args:
@@ -72,6 +81,8 @@ class GpumonApp(SignallingApp):
         keymap: Keys, separated by commas, by the id or the meaning of a binding.
         notices: How to notify the user of new alerts.
         is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
+        fleet: Where a fleet comes from, or None.
+        opens_fleet: Whether the fleet is the first screen.
     """
 
     TITLE = "gpumon"
@@ -92,11 +103,16 @@ class GpumonApp(SignallingApp):
         keymap: Mapping[str, str] = MappingProxyType({}),
         notices: NotifySettings = NO_NOTICES,
         is_read_only: bool = False,
+        fleet: "FleetSource | None" = None,
+        opens_fleet: bool = False,
     ) -> None:
         super().__init__(theme, user_palettes)
         self._user_keymap = keymap
         self._notices = notices
-        self._tab_keys = {tab.name: tab.key for tab in TABS if not (is_read_only and tab.name == "Workloads")}
+        hidden = {"Workloads"} if is_read_only else set()
+        hidden |= {"Fleet"} if fleet is None else set()
+        self._tab_keys = {tab.name: tab.key for tab in TABS if tab.name not in hidden}
+        self._opens_fleet = opens_fleet
         self._notice = notice
         bells = Bells(
             frames=lambda: self._ring(FramesArrived()),
@@ -112,11 +128,13 @@ class GpumonApp(SignallingApp):
             thresholds=thresholds,
             columns=columns,
             notify=notices,
-            show_notice=self._notify_terminal,
+            show_notice=self.notify_terminal,
             report=lambda problem: self.notify(str(problem), severity="warning", markup=False),
             is_read_only=is_read_only,
+            fleet=fleet,
         )
         self.session.signals.report = self.report_signal
+        self.session.waits.report = self.report_true
         self._runs_drained_at = 0.0
         self._is_run_drain_due = False
         self._are_probes_due = False
@@ -126,9 +144,12 @@ class GpumonApp(SignallingApp):
         """Open the overview, and drain frames from now on."""
         self._apply_keymap()
         self.push_screen(OverviewScreen())
+        if self._opens_fleet:
+            self.action_open_screen("fleet")
         if self._notice:
             self.notify(self._notice, severity="warning", timeout=_NOTICE_SECONDS, markup=False)
         self.set_interval(_SILENCE_TICK_SECONDS, self.check_silence)
+        sys.setswitchinterval(_SWITCH_SECONDS)
         self.set_timer(_FREEZE_SECONDS, exclude_modules_from_collection)
         self.session.start()
 
@@ -182,10 +203,16 @@ class GpumonApp(SignallingApp):
         demands = [screen.demand for screen in screens]
         demand = Demand(
             device_keys=frozenset().union(*(demand.device_keys for demand in demands)),
+            process_keys=frozenset().union(*(demand.process_keys for demand in demands)),
             costs=any(demand.costs for demand in demands),
             probes=any(demand.probes for demand in demands),
             processes=any(demand.processes for demand in demands),
+            fleet=any(demand.fleet for demand in demands),
+            usage_seconds=max((demand.usage_seconds for demand in demands), default=0.0),
         )
+        if self.session.shows_host and not self._overview.is_of_fleet:
+            self.session.close_guest()  # the user has left the host
+            self.refresh_bindings()
         self.session.set_demand(demand)
         if self.is_running and isinstance(self.screen, ViewScreen) and self.screen.is_mounted:
             state = self.session.view_state(sent_bytes(self))
@@ -274,6 +301,26 @@ class GpumonApp(SignallingApp):
         else:
             self.push_screen(EmptyCacheDialog(message.owner, message.device))
 
+    @on(FleetRefreshRequested)
+    def refresh_fleet(self) -> None:
+        """Query Prometheus, or connect to hosts that failed."""
+        if self.session.fleet is not None:
+            self.session.fleet.refresh()
+
+    @on(FleetHostRequested)
+    def open_host(self, message: FleetHostRequested) -> None:
+        """Show a host of the fleet, or one of its GPUs, on the screens of this host."""
+        from gpumon.ui.screens.device import DeviceScreen  # late: the first values must not wait for it
+
+        if self.session.open_host(message.host) is None:
+            problem = None if self.session.fleet is None else self.session.fleet.host_problem(message.host)
+            text = f"{message.host} reports no GPU now. {problem or ''}".rstrip()
+            self.notify(text, severity="warning", markup=False)
+            return
+        self.push_screen(OverviewScreen(is_of_fleet=True))
+        if message.device_key is not None:
+            self.push_screen(DeviceScreen(message.device_key))
+
     @on(TableView.StateRequested)
     def restore_table(self, message: TableView.StateRequested) -> None:
         """Arrange a table as the user left it."""
@@ -315,7 +362,7 @@ class GpumonApp(SignallingApp):
         except CommandError as error:
             self.notify(str(error), severity="error", markup=False)
             return
-        self.action_open_screen("gpus")  # the other screens may be about GPUs that are not shown now
+        self._close_above(self._home)  # the other screens may be about GPUs that are not shown now
         self.refresh_bindings()
         self.redraw()
 
@@ -347,10 +394,16 @@ class GpumonApp(SignallingApp):
             for problem in problems:
                 self.notify(problem, severity="warning", timeout=_NOTICE_SECONDS, markup=False)
 
-    def _notify_terminal(self, text: str) -> None:
-        """Ring the bell of the terminal, and let it notify its user."""
+    def notify_terminal(self, text: str, *, always_rings: bool = False) -> None:
+        """Ring the bell of the terminal, and let it notify its user.
+
+        Args:
+            text: The notification.
+            always_rings: Ring the bell even if the settings do not ask for it.
+        """
         if self._driver is not None and not self.is_headless:
             bell, terminal, _ = self._notices
+            bell = bell or always_rings
             self._driver.write(notice_sequence(text, bell=bell, terminal=terminal, environment=os.environ))
             self._driver.flush()
 

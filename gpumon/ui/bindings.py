@@ -73,6 +73,7 @@ APP_BINDINGS: Final = (
     Binding("comma", "rewind", "Back", id="rewind", show=False, tooltip="Ten seconds back in the recording"),
     Binding("C", "cost", "Cost", id="cost", tooltip="CPU, memory, output and driver calls of gpumon"),
     Binding("L", "topology", "Topology", id="topology", tooltip="Connections of the GPUs: NVLink, PCIe, NUMA, network"),
+    Binding("N", "notify_when", "Notify", id="notify-when", tooltip="Notify me when a GPU is free or a process ends"),
     Binding("d", "demo", "Demo", id="demo", tooltip="Play the bundled recording, or go back to live values"),
     *TERMINAL_BINDINGS,
 )
@@ -86,6 +87,8 @@ def applies(action: str, stream: Stream, screen: Screen[Any]) -> bool:
         return isinstance(stream, (Seekable, Adjustable))
     if action == "select_device":
         return isinstance(screen, ViewScreen) and screen.SELECTS_DEVICE
+    if action == "notify_when":
+        return isinstance(screen, ViewScreen) and (screen.SELECTS_DEVICE or screen.LISTS_PROCESSES)
     return True
 
 

@@ -53,6 +53,7 @@ MEANINGS: Final = (
     Meaning("mark", ("insert", "asterisk"), 19, "Mark a row"),
     Meaning("tree", ("t",), 21, "Tree of processes"),
     Meaning("signal", ("K",), 18, "Send a signal"),
+    Meaning("notify-when", ("N",), 28, "Notify me when ..."),
     Meaning("copy", ("y",), 41, "Copy the row or the text"),
     Meaning("save", ("S",), 40, "Save the screen, or the values that it shows"),
     Meaning("empty-cache", ("E",), 18, "Empty the cache of PyTorch"),

@@ -123,6 +123,24 @@ class SignalRequested(Message):
         self.processes = processes
 
 
+class FleetRefreshRequested(Message):
+    """Query Prometheus now."""
+
+
+class FleetHostRequested(Message):
+    """Show a host of the fleet over time.
+
+    Args:
+        host: The host.
+        device_key: The GPU to open, or None for all GPUs of the host.
+    """
+
+    def __init__(self, host: str, device_key: str | None = None) -> None:
+        super().__init__()
+        self.host = host
+        self.device_key = device_key
+
+
 class EmptyCacheRequested(Message):
     """Ask the user whether a process is to empty its cache.
 

@@ -33,11 +33,13 @@ class NavigatedApp(TerminalApp):
 
     def action_open_screen(self, name: str) -> None:
         """Open the screen of a tab, or go back to it if it is open already."""
-        overview = next(screen for screen in self.screen_stack if isinstance(screen, OverviewScreen))
+        overview = self._overview
         if name == "gpus":
             self._close_above(overview)
             return
         kind = _screen_class(name)
+        if name == "fleet":
+            overview = self._home
         same = next((screen for screen in self.screen_stack if type(screen) is kind), None)
         if same is not None:
             self._close_above(same)
@@ -58,7 +60,7 @@ class NavigatedApp(TerminalApp):
         screen = self.screen
         if isinstance(screen, ViewScreen):
             screen.select_device(step)
-            overview = next(screen for screen in self.screen_stack if isinstance(screen, OverviewScreen))
+            overview = self._overview
             if screen is not overview and screen.device_key is not None:
                 overview.show_device(screen.device_key)
 
@@ -80,6 +82,8 @@ class NavigatedApp(TerminalApp):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the keys that the stream or the screen has no use for."""
         if action == "open_screen" and parameters == ("workloads",) and self.session.is_read_only:
+            return False
+        if action == "open_screen" and parameters == ("fleet",) and self.session.fleet is None:
             return False
         return self._applies(action, self._front) and super().check_action(action, parameters)
 
@@ -111,6 +115,16 @@ class NavigatedApp(TerminalApp):
         """Close the screens above a screen, except the lowest ``but`` of them."""
         for _ in self.screen_stack[self.screen_stack.index(screen) + 1 + but :]:
             self.pop_screen()
+
+    @property
+    def _home(self) -> OverviewScreen:
+        """The lowest screen: the overview of what gpumon was started with."""
+        return next(screen for screen in self.screen_stack if isinstance(screen, OverviewScreen))
+
+    @property
+    def _overview(self) -> OverviewScreen:
+        """The overview that is shown or lies below what is shown: that of a host of the fleet while it is open."""
+        return next(screen for screen in reversed(self.screen_stack) if isinstance(screen, OverviewScreen))
 
     @property
     def _front(self) -> Screen[Any]:

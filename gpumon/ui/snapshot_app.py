@@ -10,12 +10,13 @@ from textual.screen import Screen
 from gpumon.core.problems import CommandError
 from gpumon.present.palette import Palette
 from gpumon.snapshots.model import Snapshot
+from gpumon.snapshots.reader import SnapshotReader
 from gpumon.ui import terminal
 from gpumon.ui.bindings import TERMINAL_BINDINGS
 from gpumon.ui.screens.help import HelpScreen
+from gpumon.ui.screens.reading import ReadingScreen
 from gpumon.ui.screens.snapshot import SnapshotScreen
 from gpumon.ui.screens.snapshot_help import SNAPSHOT_LEGEND
-from gpumon.ui.screens.snapshot_reading import SnapshotReadingScreen
 from gpumon.ui.terminal_app import TerminalApp
 
 
@@ -38,7 +39,7 @@ class SnapshotApp(TerminalApp):
 
     def __init__(self, paths: Sequence[Path], theme: str = "dark", user_palettes: Sequence[Palette] = ()) -> None:
         super().__init__(theme, user_palettes)
-        self._reading = SnapshotReadingScreen(paths, self._show)
+        self._reading = ReadingScreen("Snapshot", [SnapshotReader(path) for path in paths], self._show)
 
     def on_mount(self) -> None:
         """Open the first screen."""

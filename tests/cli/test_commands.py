@@ -459,7 +459,7 @@ def test_the_most_specific_theme_is_used(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], arguments: Sequence[str], theme: str
 ) -> None:
     seen: list[str] = []
-    monkeypatch.setattr(commands, "_show", lambda _stream, theme, *_, **__: seen.append(theme))
+    monkeypatch.setattr(commands, "show", lambda _stream, theme, *_, **__: seen.append(theme))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     for name, value in {"TERM": "xterm", **variables}.items():
         monkeypatch.setenv(name, value)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from gpumon.core.problems import CommandError
+from gpumon.jobs.catalogue import workloads_folder
 from gpumon.operations.runs import expand_devices, visible_gpus
 from tests.builders import device
 from tests.cli.running import GPUMON, is_one_line, run
@@ -113,7 +114,8 @@ def test_every_event_is_a_line_of_the_public_format(environment: Environment) ->
     (result,) = of_kind("result", lines)
     assert result["verdict"] == "ok"
     assert result["figures"][0] == {
-        "name": "count", "value": 3, "unit": "steps", "repetitions": 3, "limit": 1000, "limit_source": "a thousand"
+        "name": "count", "value": 3, "unit": "steps", "repetitions": 3, "limit": 1000, "limit_source": "a thousand",
+        "case": "", "position": None,
     }  # fmt: skip
 
 
@@ -177,7 +179,7 @@ def test_a_result_that_cannot_be_saved_is_reported_and_still_counts(environment:
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
-        (["nothing"], 2, "Workloads: bandwidth"),
+        (["nothing"], 2, "Workloads: amp, "),
         (["count", "--set", "count=-1"], 2, "0 to 100000"),
         (["count", "--set", "count"], 2, "KEY=VALUE"),
         (["count", "--set", "cuont=1"], 2, "Parameters: count, end, checked"),
@@ -193,6 +195,15 @@ def test_an_error_is_one_line(environment: Environment, argv: list[str], code: i
     done = run("run", *argv, env=environment)
     assert done.returncode == code
     assert is_one_line(done.stderr), done.stderr
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("duration", "words"), [("0", "measures nothing"), ("soon", "is not a duration"), ("-5", "is not a duration")]
+)
+def test_a_duration_that_is_none_is_refused(environment: Environment, duration: str, words: str) -> None:
+    done = run("run", "count", "--device", "cpu", "--duration", duration, env=environment)
+    assert done.returncode == 2
     assert words in done.stderr
 
 
@@ -245,6 +256,16 @@ def test_the_gpu_is_matched_by_uuid_and_its_metrics_join_the_result(environment:
     figures = {metric["name"]: metric for metric in of_kind("result", lines)[0]["figures"]}
     assert figures["power"]["limit_source"] == "power limit in force"
     assert figures["sm_clock"]["repetitions"] >= 1
+
+
+def test_without_a_gpu_a_run_uses_the_cpu(environment: Environment) -> None:
+    if Path("/proc/driver/nvidia/version").exists():
+        pytest.skip("this host has a GPU")
+    without_driver = {name: value for name, value in environment.items() if name != "LD_LIBRARY_PATH"}
+    done = run("run", "count", "--json", env=without_driver)
+    assert done.stderr == "This host has no NVIDIA GPU: running on the CPU.\n"
+    (result,) = of_kind("result", events(done.stdout))
+    assert (result["verdict"], result["device"]) == ("ok", "cpu")
 
 
 def test_several_devices_at_once(environment: Environment) -> None:
@@ -362,6 +383,11 @@ def test_duration_ends_a_workload_without_that_parameter(environment: Environmen
     assert "longer than its limit of 1 s" in of_kind("result", events(done.stdout))[0]["why"]
 
 
+def test_a_duration_has_a_unit(environment: Environment) -> None:
+    argv = ("run", "count", "--device", "cpu", "--set", "count=3", "--duration", "1h", "--json")
+    assert run(*argv, env=environment).returncode == 0
+
+
 def test_the_list_contains_parameters_and_broken_files(environment: Environment) -> None:
     broken = Path(environment["XDG_CONFIG_HOME"], "gpumon", "workloads", "broken.py")
     broken.write_text("1 / 0")
@@ -371,7 +397,7 @@ def test_the_list_contains_parameters_and_broken_files(environment: Environment)
     document = json.loads(run("workloads", "--json", env=environment).stdout)
     assert document["schema"] == 1
     names = {workload["name"] for workload in document["workloads"]}
-    assert names == {"matmul", "transfer", "bandwidth", "sync", "oom", "fragmentation", "launch", "errors", "count"}
+    assert names == {file.stem for file in workloads_folder().glob("[!_]*.py")} | {"count"}
     assert document["broken"][0]["file"] == str(broken)
 
 

@@ -55,8 +55,8 @@ def test_bash_completes_commands_workloads_themes_and_metrics(environment: Envir
     file = tmp_path / ".config" / "gpumon" / "config.toml"
     file.parent.mkdir(parents=True)
     file.write_text('[themes.sea]\nprimary = "#048"\n')
-    assert completed_in_bash(["gpumon", "re"], environment) == {"record", "replay"}
-    assert completed_in_bash(["gpumon", "run", "ma"], environment) == {"matmul"}
+    assert completed_in_bash(["gpumon", "re"], environment) == {"record", "replay", "results"}
+    assert completed_in_bash(["gpumon", "run", "mat"], environment) == {"matmul"}
     assert completed_in_bash(["gpumon", "--theme", ""], environment) == {
         *("dark", "light", "ansi", "high-contrast", "mono", "sea")
     }
@@ -75,7 +75,7 @@ def test_zsh_and_fish_load_the_script(environment: Environment) -> None:
 
 def test_fish_completes_commands(environment: Environment) -> None:
     script = "gpumon completion fish | source; complete --do-complete 'gpumon re'"
-    assert set(in_shell("fish", script, environment).split()) >= {"record", "replay"}
+    assert set(in_shell("fish", script, environment).split()) >= {"record", "replay", "results"}
 
 
 @pytest.mark.parametrize(

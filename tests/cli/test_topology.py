@@ -1,6 +1,7 @@
 """`gpumon topology` on stand-in hosts: the matrix, the JSON document, and faults."""
 
 import json
+import re
 import time
 
 import pytest
@@ -51,6 +52,30 @@ def test_the_json_document(nvml_mock: NvmlMock) -> None:
     for record in (*document["gpus"], *document["pairs"], *document["network_cards"]):
         missing = {name for name, value in record.items() if value is None}
         assert missing <= set(record["problems"]), record
+
+
+def test_the_traffic_on_each_link(nvml_mock: NvmlMock) -> None:
+    environment = nvml_mock.environment(gpus=4)
+    gpus = json.loads(run("topology", "--json", env=environment).stdout)["gpus"]
+    for gpu in gpus:
+        for link in gpu["links"]:
+            expected = 0 if gpu["index"] == 3 else 9e6 * 1024 * (1 + 0.05 * link["number"])
+            assert link["transmit_bytes_per_second"] == pytest.approx(expected, rel=0.3)
+            assert link["transmitted_bytes"] > 1e12
+            missing = {name for name, value in link.items() if value is None}
+            assert missing <= set(link["problems"]), link
+    done = run("topology", env={**environment, "COLUMNS": "100"})
+    section = done.stdout.partition("NVLink traffic")[2].splitlines()
+    assert re.fullmatch(r"GPU 0   out   2\d\d\.\d [89]\.\d ( *\d\d?(\.\d)?){17}", section[2]), section
+    assert re.fullmatch(r"GPU 3   out     0\.0   0( +0){17}", section[8]), section
+
+
+def test_traffic_that_the_driver_does_not_report_has_a_reason(nvml_mock: NvmlMock) -> None:
+    done = run("topology", env=nvml_mock.environment(gpus=2, fault="notsupported:linkrate"))
+    assert "NV18" in done.stdout
+    assert "Not supported by this GPU or driver." in done.stdout.partition("NVLink traffic")[2]
+    done = run("topology", env=nvml_mock.environment(gpus=2, NVML_MOCK_NVLINK="0"))
+    assert "Not supported by this GPU or driver." in done.stdout.partition("NVLink traffic")[2]
 
 
 def test_a_gpu_that_hangs_costs_only_its_row(nvml_mock: NvmlMock) -> None:

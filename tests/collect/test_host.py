@@ -3,6 +3,7 @@
 import os
 import platform
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ COMM = COLLECTOR_NAME.encode()
 
 def test_host() -> None:
     reader = HostReader()
-    first, second = reader.read(), reader.read()
+    first = reader.read()
+    time.sleep(0.1)  # a CPU's times are counted in ticks of 10 ms
+    second = reader.read()
     assert first.cpu_percent is None
     assert "cpu_percent" in first.problems
     assert second.cpu_percent is not None
@@ -27,6 +30,30 @@ def test_host() -> None:
     assert 0 < second.memory_available_bytes < second.memory_total_bytes
     assert second.cpu_count == os.cpu_count()
     assert (second.uptime_seconds or 0) > 0
+
+
+def test_cpu_utilization_is_the_share_that_is_not_idle(tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal:       1000 kB\nMemAvailable:    250 kB\nHugePages_Total:       0\n")
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  100 0 100 700 100 0 0 0 50 0\ncpu0 1 1 1 1\n")
+    reader = HostReader(tmp_path)
+    host = reader.read()
+    assert (host.memory_total_bytes, host.memory_available_bytes) == (1000 << 10, 250 << 10)
+    assert host.cpu_percent is None
+    assert reader.read().problems["cpu_percent"].code is ProblemCode.NOT_READ, "no tick has passed"
+    stat.write_text("cpu  130 0 100 750 120 0 0 0 80 0\n")
+    assert reader.read().cpu_percent == 30.0
+    stat.write_text("cpu  130 0 100 790 110 0 0 0 80 0\n")
+    assert reader.read().cpu_percent == 0.0, "the kernel lets iowait decrease"
+
+
+@pytest.mark.parametrize("stat", ["", "cpu  a b c d e\n", "cpu  1 2\n"])
+def test_a_host_without_readable_times_says_so(tmp_path: Path, stat: str) -> None:
+    (tmp_path / "stat").write_text(stat)
+    host = HostReader(tmp_path).read()
+    assert host.cpu_percent is None
+    assert host.memory_total_bytes is None
+    assert {"cpu_percent", "memory_total_bytes", "memory_available_bytes"} <= host.problems.keys()
 
 
 def test_collector_name_fits_into_comm() -> None:

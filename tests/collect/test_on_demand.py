@@ -81,6 +81,9 @@ class Room:
     def look(self, *devices: int) -> None:
         self.budget.keys = frozenset(f"GPU-{device}" for device in devices)
 
+    def show_processes(self, *devices: int) -> None:
+        self.budget.process_keys = frozenset(f"GPU-{device}" for device in devices)
+
     def tick(self, seconds: float = 1.0) -> list[Device]:
         """Reads all devices, then advances the clock."""
         tick = self.now
@@ -128,12 +131,61 @@ def test_the_second_sample_of_a_selected_device_has_all_values(room: Room) -> No
     assert sm_percent(second) == 0
 
 
-def test_the_sm_share_of_each_process_is_in_the_frame_while_its_device_is_selected(room: Room) -> None:
-    def shares(handle: int, seen: int) -> list[SimpleNamespace]:
-        stamp = int(time.time() * 1e6)
-        return [SimpleNamespace(pid=pid, timeStamp=stamp, smUtil=percent) for pid, percent in ((4000, 37), (4999, 60))]
+def shares_of_two(handle: int, seen: int) -> list[SimpleNamespace]:
+    stamp = int(time.time() * 1e6)
+    return [SimpleNamespace(pid=pid, timeStamp=stamp, smUtil=percent) for pid, percent in ((4000, 37), (4999, 60))]
 
-    room.fake.answer(SHARES, shares)
+
+def test_only_the_shares_are_sampled_of_a_device_of_which_the_processes_are_shown(room: Room) -> None:
+    room.fake.answer(SHARES, shares_of_two)
+    room.tick()
+    room.show_processes(0)
+    for _ in range(3):
+        (device,) = room.tick()
+    assert sm_percent(device) == 37
+    assert {device.problems[metric] for metric in ON_DEMAND_METRICS} == {NOT_SELECTED, NOT_BUSY}
+    count = room.fake.count()
+    assert not count.keys() & {SAMPLE, PCIE, "nvmlGpmSampleAlloc"}
+    assert count[ENERGY] == 1, "once, when gpumon starts"
+    room.show_processes()
+    (device,) = room.tick()
+    assert sm_percent(device) is None
+    assert device.processes is not None
+    assert device.processes[0].problems["sm_percent"] == NOT_SELECTED
+    assert not room.fake.count()[SHARES]
+
+
+def test_the_shares_go_on_when_a_device_with_shown_processes_is_selected_and_no_longer(room: Room) -> None:
+    room.fake.answer(SHARES, shares_of_two)
+    room.show_processes(0)
+    for _ in range(3):
+        room.tick()
+    for selection in ((0,), ()):
+        room.look(*selection)
+        (device,) = room.tick()
+        assert sm_percent(device) == 37, "no sample is lost"
+    assert not room.gpm.samples
+
+
+def test_shares_of_many_devices_stay_within_the_budget(tmp_path: Path) -> None:
+    room = Room(tmp_path, devices=8)
+
+    def slow(handle: int, seen: int) -> list[SimpleNamespace]:
+        room.now += 0.0025
+        room.looks.append((room.now, handle))
+        return []
+
+    room.fake.answer(SHARES, slow)
+    room.show_processes(*range(8))
+    begin = room.now
+    for _ in range(60):
+        room.tick()
+    assert {handle for _, handle in room.looks} == set(range(8))
+    assert 0.0025 * len(room.looks) <= DRIVER_SHARE * (room.now - begin) + 0.01 + 0.0025 * 2
+
+
+def test_the_sm_share_of_each_process_is_in_the_frame_while_its_device_is_selected(room: Room) -> None:
+    room.fake.answer(SHARES, shares_of_two)
     room.look(0)
     for _ in range(3):
         (device,) = room.tick()

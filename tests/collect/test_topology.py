@@ -14,7 +14,7 @@ from gpumon.collect.nvml import Nvml
 from gpumon.collect.pci_paths import path_level, sysfs_bus_id
 from gpumon.collect.topology import TopologyReader
 from gpumon.core.problems import ProblemCode
-from gpumon.core.topology import P2PStatus, PathLevel, Topology, from_document, to_document
+from gpumon.core.topology import NvLink, P2PStatus, PathLevel, Topology, from_document, to_document
 from tests.collect.fake import LOST, NOT_SUPPORTED, FakeNvml, fields
 
 NVLINK_FIELDS = (
@@ -245,6 +245,88 @@ def test_every_topology_call_is_made() -> None:
 def test_the_document_has_everything(sys: Path) -> None:
     topology = read(fake_driver(8, nvlink=True), sys)
     assert from_document(json.loads(json.dumps(to_document(topology)))) == topology
+
+
+class Counters:
+    """A fake driver with two GPUs whose links count KiB, and a clock."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.kibibytes = 1_000_000
+        self.answer: object | None = None
+        fake = fake_driver(2, nvlink=True)
+        fake.answer("nvmlDeviceGetFieldValues", self._fields)
+        in_flight = CallsInFlight(lambda: self.now)
+        self.reader = TopologyReader(Nvml(library=fake, in_flight=in_flight), in_flight, Path("/nowhere"))
+
+    def _fields(self, handle: int, asked: list[object]) -> list[object]:
+        counter = (3, self.kibibytes) if self.answer is None else self.answer
+        known = {nvml.FIELD_NVLINK_TRANSMITTED: counter, nvml.FIELD_NVLINK_RECEIVED: (3, 7)}
+        return fields(known)(handle, asked)
+
+    def link(self, *, first: bool = False) -> NvLink:
+        topology = self.reader.read() if first else self.reader.read_rates()
+        assert topology.gpus[1].links is not None
+        assert len(topology.gpus[1].links) == 18
+        return topology.gpus[1].links[17]
+
+
+def test_the_rates_of_a_link_follow_from_two_readings_of_its_counters() -> None:
+    counters = Counters()
+    first = counters.link(first=True)
+    assert first.transmitted_bytes == 1_024_000_000
+    assert first.transmit_bytes_per_second is None
+    assert first.problems["transmit_bytes_per_second"].code is ProblemCode.NOT_READ
+    counters.now += 2
+    counters.kibibytes += 2_000_000
+    second = counters.link()
+    assert second.transmitted_bytes == 3_072_000_000
+    assert (second.transmit_bytes_per_second, second.receive_bytes_per_second) == (1_024_000_000, 0)
+    assert not second.problems.keys() & {"transmit_bytes_per_second", "transmitted_bytes"}
+    assert second.bytes_per_second == 26_562_000_000, "the rest is as it was"
+
+
+@pytest.mark.parametrize("step", [-1, 80_000_000])
+def test_a_counter_that_goes_back_or_is_faster_than_its_link_gives_no_rate(step: int) -> None:
+    counters = Counters()
+    counters.link(first=True)
+    counters.now += 2
+    counters.kibibytes += step
+    link = counters.link()
+    assert link.transmit_bytes_per_second is None
+    assert link.problems["transmit_bytes_per_second"].code is ProblemCode.INVALID_VALUE
+    counters.now += 2
+    assert counters.link().transmit_bytes_per_second == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [(NOT_SUPPORTED, ProblemCode.NOT_SUPPORTED), ((3, (1 << 64) - 1), ProblemCode.INVALID_VALUE)],
+)
+def test_links_without_counters_have_the_reason(answer: object, code: ProblemCode) -> None:
+    counters = Counters()
+    counters.answer = answer
+    for first in (True, False):
+        link = counters.link(first=first)
+        assert link.is_up
+        for field in ("transmitted_bytes", "transmit_bytes_per_second"):
+            assert getattr(link, field) is None
+            assert link.problems[field].code is code
+        counters.now += 1
+
+
+def test_a_gpu_that_is_lost_while_its_traffic_is_shown_keeps_its_connections() -> None:
+    fake = fake_driver(2, nvlink=True)
+    in_flight = CallsInFlight()
+    reader = TopologyReader(Nvml(library=fake, in_flight=in_flight), in_flight, Path("/nowhere"))
+    reader.read()
+    fake.answer("nvmlDeviceGetFieldValues", LOST, 1)
+    topology = reader.read_rates()
+    assert topology.gpus[1].links is not None
+    link = topology.gpus[1].links[0]
+    assert link.problems["receive_bytes_per_second"].code is ProblemCode.GPU_LOST
+    assert link.is_up
+    assert topology.pair(0, 1).label == "NV18"
 
 
 @pytest.mark.parametrize(

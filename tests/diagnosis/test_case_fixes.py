@@ -2,7 +2,11 @@
 
 import pytest
 
+from gpumon.diagnosis.catalogue import BY_ID
 from gpumon.diagnosis.explain import explain_text
+from gpumon.diagnosis.explanation import Match
+from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence
+from gpumon.diagnosis.narrative import error_sections
 from tests.diagnosis.texts import samples_of
 
 
@@ -27,3 +31,171 @@ def test_the_fraction_is_what_is_free_rounded_down() -> None:
     assert [fix.code for fix in match.fixes if "utilization" in fix.code] == [
         "vllm serve MODEL --gpu-memory-utilization 0.51"
     ]
+
+
+def cause_of(text: str) -> Match:
+    match = explain_text(text).cause
+    assert match is not None
+    return match
+
+
+@pytest.mark.parametrize(
+    ("capability", "index", "other"),
+    [
+        ("sm_120", "cu130", "cu126"),
+        ("sm_100", "cu130", "cu126"),
+        ("sm_70", "cu126", "cu130"),
+        ("sm_61", "cu126", "cu130"),
+    ],
+)
+def test_the_wheels_fit_the_capability_in_the_message(capability: str, index: str, other: str) -> None:
+    text = f"NVIDIA X with CUDA capability {capability} is not compatible with the current PyTorch installation."
+    codes = [fix.code for fix in cause_of(text).fixes]
+    assert codes[0].endswith(f"/{index}")
+    assert not any(other in code for code in codes)
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        ("site-packages/vllm/_C.abi3.so", "--force-reinstall vllm torch"),
+        ("dist-packages/torchvision/_C.so", "--force-reinstall torchvision torch"),
+        ("site-packages/flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so", "--no-deps flash-attn"),
+        ("site-packages/no_such_package/lib/_C.so", "--no-deps PACKAGE"),
+    ],
+)
+def test_the_package_of_an_extension_is_named_only_if_it_is_known(path: str, command: str) -> None:
+    match = cause_of(f"ImportError: /opt/env/lib/python3.12/{path}: undefined symbol: _ZN3c105ErrorC2Ev")
+    assert match.fixes[0].code.endswith(command)
+    assert match.fixes[-1].code == "c++filt _ZN3c105ErrorC2Ev"
+    assert any("scaled_dot_product" in fix.code for fix in match.fixes) is ("flash_attn" in path)
+
+
+def test_a_missing_file_is_searched_and_no_variable_is_unset() -> None:
+    match = cause_of("ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory")
+    assert "-name 'libcudnn.so.9*'" in match.fixes[0].code
+    assert not any("unset" in fix.code for fix in match.fixes)
+    other = cause_of(
+        "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12"
+    )
+    assert any("unset LD_LIBRARY_PATH" in fix.code for fix in other.fixes)
+
+
+@pytest.mark.parametrize(
+    ("signal", "first", "is_shared_memory"),
+    [
+        ("Bus error", "--shm-size", True),
+        ("Segmentation fault", "PYTHONFAULTHANDLER", False),
+        ("Aborted", "PYTHONFAULTHANDLER", False),
+        ("Terminated", "sacct", False),
+    ],
+)
+def test_more_shared_memory_helps_only_against_a_bus_error(signal: str, first: str, is_shared_memory: bool) -> None:
+    match = cause_of(f"RuntimeError: DataLoader worker (pid 4242) is killed by signal: {signal}.")
+    assert first in match.fixes[0].code
+    assert any("shm" in fix.code for fix in match.fixes) is is_shared_memory
+    killed = cause_of("RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed.")
+    assert killed.error.id == "host-oom"
+
+
+@pytest.mark.parametrize(
+    ("reason", "first"),
+    [
+        (
+            "[Service thread] Error encountered progressing operation=Connect, res=3, closing connection",
+            "SOCKET_IFNAME",
+        ),
+        ("socketStartConnect: Connect to 10.0.0.2<40123> failed : Software caused connection abort", "SOCKET_IFNAME"),
+        ("Call to ibv_create_qp failed", "NCCL_IB_DISABLE"),
+        ("something new", "NCCL_DEBUG"),
+    ],
+)
+@pytest.mark.parametrize("separator", ["\n", " "])
+def test_the_last_error_of_nccl_decides(reason: str, first: str, separator: str) -> None:
+    head = "DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2615, unhandled system error, NCCL version 2.24.3"
+    name = "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. "
+    explanation = explain_text(f"[rank1]: {head}\n[rank1]: {name}\n[rank1]: Last error:{separator}{reason}\nstep 7")
+    (match,) = [match for match in explanation.matches if match.error.id == "nccl-system"]
+    assert match.values["last_error"] == reason
+    assert first in match.fixes[0].code
+
+
+def test_a_gpu_too_old_for_triton_needs_no_triton() -> None:
+    old = cause_of("RuntimeError: Found GTX 1060 which is too old to be supported by the triton GPU compiler")
+    assert not any("pip install" in fix.code for fix in old.fixes)
+    missing = cause_of("TritonMissing: Cannot find a working triton installation.")
+    assert "pip install" in missing.fixes[0].code
+
+
+def test_memory_that_a_message_attributes_to_no_process_is_not_explained() -> None:
+    match = cause_of(
+        "Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 60.00 GiB\n"
+        "Requested               : 4.00 GiB\nDevice limit            : 79.11 GiB\n"
+        "Free (according to CUDA): 1.00 GiB\nPyTorch limit (set by user-supplied memory fraction)\n"
+        "                        : 17179869184.00 GiB"
+    )
+    assert match.memory_cause is MemoryCause.UNKNOWN
+    assert "allowed_bytes" not in match.values
+    assert match.memory is not None
+    assert "does not show who holds 18.1 GiB" in cause_sentence(MemoryCause.UNKNOWN, match.memory)
+
+
+@pytest.mark.parametrize("error_id", ["device-assert", "launch-timeout", "busy", "fork", "sync-debug", "xid-31"])
+def test_the_cache_is_a_subject_only_where_memory_is(error_id: str) -> None:
+    assert not any("empty_cache" in section.heading for section in error_sections(BY_ID[error_id]))
+    assert any("empty_cache" in section.heading for section in error_sections(BY_ID["oom"]))
+
+
+def test_the_address_that_cannot_be_reached_is_checked_first() -> None:
+    text = (
+        "DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (node01, 29511)."
+    )
+    codes = [fix.code for fix in cause_of(text).fixes]
+    assert codes[0] == "nc -vz node01 29511"
+    assert "ss -ltnp | grep 29511" in codes
+
+
+def test_a_hostile_address_is_in_no_command() -> None:
+    text = "The client socket has timed out after 60s while trying to connect to ($(reboot), 29511)."
+    assert not any("reboot" in fix.code for fix in cause_of(text).fixes)
+
+
+def test_the_build_runs_with_the_driver() -> None:
+    first, *others = cause_of("The NVIDIA driver on your system is too old (found version 12040).").fixes
+    assert "CUDA 12.4" in first.text
+    assert first.code.endswith("/cu126")
+    assert not any("nvidia-smi" in fix.code for fix in others)
+    older = cause_of("The NVIDIA driver on your system is too old (found version 11040).").fixes
+    assert "nvidia-smi" in older[0].code
+
+
+def test_the_prefix_of_a_wrapper_is_removed_first() -> None:
+    text = (
+        "RuntimeError: Error(s) in loading state_dict for ResNet:\n"
+        '\tMissing key(s) in state_dict: "conv1.weight", "bn1.weight".\n'
+        '\tUnexpected key(s) in state_dict: "module.conv1.weight", "module.bn1.weight".\n'
+    )
+    assert "removeprefix" in cause_of(text).fixes[0].code
+    assert "removeprefix" not in cause_of(text.replace("module.", "encoder.")).fixes[0].code
+
+
+@pytest.mark.parametrize(
+    ("assertion", "word"),
+    [
+        ("t >= 0 && t < n_classes", "label"),
+        ("srcIndex < srcSelectDimSize", "embedding"),
+        ("input_val >= zero && input_val <= one", "probability"),
+    ],
+)
+def test_an_assertion_names_what_is_out_of_range(assertion: str, word: str) -> None:
+    text = f"Loss.cu:245: kernel: block: [0,0,0], thread: [5,0,0] Assertion `{assertion}` failed."
+    assert word in cause_of(text).fixes[0].text
+
+
+def test_the_message_is_quoted_and_not_the_code_that_raises_it() -> None:
+    text = (
+        '    raise AssertionError("Torch not compiled with CUDA enabled")\n'
+        "AssertionError: Torch not compiled with CUDA enabled\n"
+    )
+    match = cause_of(text)
+    assert (match.line, match.text) == (2, "AssertionError: Torch not compiled with CUDA enabled")

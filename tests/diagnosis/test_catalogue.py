@@ -17,9 +17,10 @@ from gpumon.diagnosis.catalogue import BY_ID, ERRORS, fixes, sources
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 from gpumon.diagnosis.match import ErrorFinder
+from gpumon.diagnosis.narrative import error_sections
 from gpumon.diagnosis.patterns import exact, squeezed
 from gpumon.diagnosis.scan import blocks
-from tests.diagnosis.texts import DATA, SAMPLES, WORDINGS, named_texts, samples_of
+from tests.diagnosis.texts import DATA, SAMPLES, SOURCED_WORDINGS, WORDINGS, named_texts, samples_of
 
 PUBLIC_IDS: Final = frozenset((DATA / "error_ids.txt").read_text().split())
 """Ids of released versions. Scripts and links rely on them: none may disappear or change its meaning."""
@@ -32,7 +33,7 @@ PUBLIC_ECHOES: Final = {
 COMMANDS: Final = (
     "accelerate bash c++filt cat compute-sanitizer conda curl dcgmi deepspeed df docker ds_report du echo env "
     "export gdb git grep head hf ib_write_bw ibstat ip journalctl kubectl ldconfig llama-server ls lsmod lspci "
-    "mkdir modinfo nc nv-fabricmanager nvcc nvidia-ctk nvidia-smi ollama pip podman ps py-spy python python3 "
+    "mkdir modinfo nc nv-fabricmanager nvcc nvidia-ctk nvidia-smi ollama patchelf pip podman ps py-spy python python3 "
     "rm rocm-smi rocminfo sacct srun ss sudo tmux torchrun trtexec ulimit unset vllm which winget wsl"
 )
 """Code that starts with one of these commands, or with a variable for one, is shell code; the rest is Python."""
@@ -198,6 +199,18 @@ def test_sources_are_addresses(error: KnownError) -> None:
         assert re.fullmatch(r"https://[\w.-]+/[\w./#-]*", source), source
 
 
+@every_error
+def test_versions_are_a_list_of_programs(error: KnownError) -> None:
+    assert re.fullmatch(r"(?:\w[\w .+-]*(?:, \w[\w .+-]*)*)?", error.said_by), error.said_by
+    (section,) = [section for section in error_sections(error) if section.heading == "Found in"]
+    assert [block.text for block in section.blocks] == [f"{error.said_by or 'Unknown versions'}."]
+
+
+def test_most_errors_name_their_versions() -> None:
+    errors = [error for error in ERRORS if not error.id.startswith("xid-")]
+    assert sum(bool(error.said_by) for error in errors) >= 0.7 * len(errors)
+
+
 def test_shared_fixes_and_sources_are_used() -> None:
     used_fixes = {fix for error in ERRORS for fix in (*error.fixes, *error.see_more)}
     assert {value for value in vars(fixes).values() if isinstance(value, Fix)} <= used_fixes
@@ -226,13 +239,20 @@ def test_an_error_in_code_is_detected() -> None:
 @every_error
 def test_an_entry_has_a_sample_in_the_file_of_its_module(error: KnownError) -> None:
     (module,) = (name for name in MODULES if error in MODULES[name])
-    names = {name for name, _ in named_texts(SAMPLES / f"{module}.txt")}
+    names = {name.split(" ")[0] for name, _ in named_texts(SAMPLES / f"{module}.txt")}
     assert error.id in names, f"add a sample to {module}.txt"
 
 
 def test_a_sample_belongs_to_an_entry() -> None:
     assert {name for name, _ in WORDINGS} <= set(BY_ID)
     assert {path.stem for path in SAMPLES.iterdir()} == set(MODULES)
+
+
+def test_a_source_is_an_address_and_a_version() -> None:
+    sources = [source for _, source, _ in SOURCED_WORDINGS if source]
+    assert sources
+    for source in sources:
+        assert re.fullmatch(r"https://[\w.-]+/[\w./#-]* \S[^\n]+", source), source
 
 
 @every_error

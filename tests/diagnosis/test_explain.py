@@ -10,11 +10,12 @@ from gpumon.diagnosis.documents import explanation_document
 from gpumon.diagnosis.explain import explain, explain_text
 from gpumon.diagnosis.explanation import Explanation, Match
 from gpumon.diagnosis.known import ContextState, KnownError
-from gpumon.diagnosis.match import ErrorFinder, PatternHit
+from gpumon.diagnosis.match import ErrorFinder
 from gpumon.diagnosis.memory_cause import MemoryCause
 from gpumon.diagnosis.narrative import error_sections, sections
 from gpumon.diagnosis.scan import LogBlock, blocks
 from gpumon.diagnosis.text_blocks import BlockKind
+from gpumon.diagnosis.wrapped_search import PatternHit
 from tests.diagnosis.corpus import noise
 from tests.diagnosis.texts import WORDINGS
 
@@ -220,6 +221,7 @@ def test_the_order_of_the_sections() -> None:
         "How to fix it, best first",
         "Effect of torch.cuda.empty_cache()",
         "More information",
+        "Found in",
         "Sources",
         "Also in the log",
     ]

@@ -118,6 +118,16 @@ def test_a_log_full_of_an_incomplete_error_is_tried_a_bounded_number_of_times(er
         assert work.attempts <= 4 * LINES * 2 + MAX_ATTEMPTS * LINES
 
 
+@every_error
+def test_incomplete_errors_that_differ_are_tried_a_bounded_number_of_times(error: KnownError, work: Work) -> None:
+    """Lines with another word each, so that the result of an earlier line does not help."""
+    for pattern in error.patterns:
+        work.attempts = 0
+        words = ("".join(chr(ord("a") + int(digit)) for digit in str(number)) for number in range(4 * LINES))
+        explain_text("".join(f"{almost(pattern)} {word}\n" for word in words))
+        assert work.attempts <= 4 * LINES * 2 + MAX_ATTEMPTS * LINES
+
+
 def test_an_incomplete_xid_is_not_tried(work: Work) -> None:
     explain_text("NVRM: Xid (PCI:a" * 5000)
     assert work.attempts == 0

@@ -69,7 +69,7 @@ def test_compute_capability_and_architectures_of_torch() -> None:
     frame = builders.frame(devices=(builders.device(0, compute_capability="12.0"),))
     rows = evidence("no-kernel-image", live_evidence(frame=frame, torch="2.6.0 for CUDA 12.4 has code for sm_90"))
     assert rows == {
-        "GPU 0": "NVIDIA H200, compute capability 12.0",
+        "GPU 0": "NVIDIA H200, compute capability 12.0; wheels of cu130 have code for it",
         "torch": "2.6.0 for CUDA 12.4 has code for sm_90",
     }
 

@@ -238,6 +238,20 @@ def test_growth_that_is_not_steady_is_no_leak(grown: list[Json]) -> None:
     assert story_of(document([used(MOST)], 4 * GIB, history=grown)).cause is MemoryCause.TOO_BIG
 
 
+@pytest.mark.parametrize("seconds", [12, 60])
+@pytest.mark.parametrize("asked", [20 * MIB, 4 * GIB])
+@pytest.mark.parametrize("period", [0.2, 2.6])
+def test_memory_that_only_grows_until_the_end_is_a_leak_first_of_all(seconds: int, asked: int, period: float) -> None:
+    """Hundreds of GiB a minute, and no step frees anything that a sample could see."""
+    grown = history(lambda time: int(time // period * period * (MOST - 2 * GIB) / seconds), seconds=seconds)
+    story = story_of(document([used(MOST)], asked, history=grown))
+    assert story.cause is MemoryCause.LEAK
+    assert story.sentences[0].startswith(f"Leak: the minimum memory in tensors grew steadily in the last {seconds} s")
+    assert "or it was still loading a model" in story.sentences[0]
+    assert "memory_allocated" in story.fixes[0].code
+    assert "loss.item()" in story.fixes[1].code
+
+
 @pytest.mark.parametrize("call", ["_apply", "from_pretrained", "load_weights"])
 def test_a_model_that_is_being_loaded_does_not_leak(call: str) -> None:
     raw = document([used(MOST)], 512 * MIB, history=history(lambda seconds: int(seconds * 1.3 * GIB)))
@@ -350,6 +364,16 @@ def test_the_other_backend_has_no_pieces() -> None:
     assert any("snapshot" in fix.code for fix in cause.error.see_more)
 
 
+@pytest.mark.parametrize("raw", [FRAGMENTED, document([used(15 * GIB)], 512, limit=16 * GIB)], ids=["GPU", "limit"])
+@pytest.mark.parametrize("backend", ["native", "cudaMallocAsync"])
+def test_the_quoted_message_is_that_of_torch_and_can_be_read_again(raw: Json, backend: str) -> None:
+    match = match_of({**raw, "backend": backend})
+    (log_match,) = explain_text(f"torch.OutOfMemoryError: {match.text}").matches
+    assert (log_match.error.id, log_match.values["asked_bytes"]) == (match.error.id, match.values["asked_bytes"])
+    for name in ("total_bytes", "free_bytes", "allocated_bytes"):
+        assert log_match.values[name] == pytest.approx(match.values[name], rel=0.01)
+
+
 # What is missing
 
 
@@ -382,7 +406,7 @@ def test_a_document_with_the_least_there_can_be() -> None:
     least: Json = {"schema": 1, "kind": "gpumon-oom", "time_seconds": 0}
     least |= {"process": {}, "device": {"ordinal": 3}, "request": {"bytes": MIB}}
     assert story_of(least).cause is MemoryCause.UNKNOWN
-    assert match_of(least).text == "cuda:3"
+    assert match_of(least).text == "CUDA out of memory. Tried to allocate 1.00 MiB."
 
 
 # What it is raw like
@@ -399,10 +423,15 @@ def test_it_is_told_like_every_error() -> None:
         "How to fix it, best first",
         "Effect of torch.cuda.empty_cache()",
         "More information",
+        "Found in",
         "Sources",
     ]
     texts = [block.text for section in raw for block in section.blocks]
-    assert texts[1] == 'File "/home/ada/train/model.py", line 88, in forward'
+    assert texts[1] == (
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 1.78 GiB is "
+        "free. Of the allocated memory 71.86 GiB is allocated by PyTorch, and 5.86 GiB is reserved by PyTorch but "
+        "unallocated."
+    )
     assert texts[2].startswith("Process 4242, rank 0 of 2, 2026-")
     assert texts[2].endswith(", PyTorch 2.11.0+cu130: python train.py --batch 64")
     assert "largest piece of that\t10.0 MiB" in texts

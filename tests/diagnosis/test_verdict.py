@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpumon.diagnosis.verdict import DeviceSample, judge, sample_of
+from gpumon.diagnosis.verdict import DeviceSample, Judgment, judge, sample_of
 from tests.builders import device
 
 
@@ -28,7 +28,7 @@ def test_a_sample_holds_what_was_read_and_none_where_nothing_was() -> None:
 
 @pytest.mark.parametrize("samples", [[], [sample(readings={"utilization_gpu_percent": 3})]])
 def test_without_a_busy_moment_nothing_is_added(samples: list[DeviceSample]) -> None:
-    assert judge([figure()], samples) == ((figure(),), (), False)
+    assert judge([figure()], samples) == Judgment((figure(),))
 
 
 def test_clock_power_and_temperature_are_added_with_their_limits() -> None:
@@ -46,11 +46,22 @@ def test_clock_power_and_temperature_are_added_with_their_limits() -> None:
     assert (added["temperature"]["value"], added["temperature"]["limit_source"]) == (71, "")
 
 
+def test_activity_is_the_mean_of_the_samples_that_have_it() -> None:
+    readings = [{"sm_activity_percent": 90, "tensor_activity_percent": 40}, {"sm_activity_percent": 80}, {}]
+    none = {"sm_activity_percent": None, "tensor_activity_percent": None}
+    added = named(judge([], [sample(readings=none | values) for values in readings]).metrics)
+    assert [(added[name]["value"], added[name]["repetitions"]) for name in ("sm_activity", "tensor_activity")] == [
+        (85, 2),
+        (40, 1),
+    ]
+    assert added["sm_activity"]["unit"] == "%"
+
+
 def test_what_was_not_read_is_not_added() -> None:
     bare = sample(
         readings={"clock_sm_hertz": None, "power_watts": None, "temperature_celsius": None, "clock_sm_max_hertz": None}
     )
-    assert judge([figure()], [bare]) == ((figure(),), (), False)
+    assert judge([figure()], [bare]) == Judgment((figure(),))
 
 
 def test_a_power_cap_is_normal_and_told() -> None:
@@ -143,3 +154,79 @@ def test_a_link_that_is_not_known_gives_no_limit(source: str, readings: dict[str
 def test_a_limit_of_the_workloads_own_stays() -> None:
     own = figure(limit_source="datasheet")
     assert judge([own], [sample()]).metrics[0] == own
+
+
+WRONG_WORDS = {"name": "wrong_words", "value": 0, "unit": "words", "repetitions": 5, "limit": None}
+ECC = {"ecc_corrected_volatile_count": 3, "ecc_uncorrected_volatile_count": 0}
+ROWS = {
+    "remapped_rows_correctable_count": 1,
+    "remapped_rows_uncorrectable_count": 0,
+    "remapped_rows_pending": 0,
+    "remapped_rows_failure": 0,
+}
+
+
+def changed(**changes: float) -> list[DeviceSample]:
+    """Samples of a run during which counters changed."""
+    before = {**ECC, **ROWS}
+    return [sample(readings=before), sample(readings={**before, **changes})]
+
+
+def test_a_memory_test_reports_counters_that_did_not_change_and_the_temperature() -> None:
+    hot = sample(readings={**ECC, **ROWS, "temperature_celsius": 71, "temperature_memory_celsius": 80})
+    judgement = judge([WRONG_WORDS], [*changed(), hot, *changed()])
+    assert judgement.sentences[-2:] == (
+        "The highest temperature was 71 °C (92 °C slows the GPU down), that of the memory 80 °C.",
+        "ECC reported no error and no memory row was remapped during the run.",
+    )
+    added = named(judgement.metrics)
+    assert [added[name]["value"] for name in ("ecc_corrected", "ecc_uncorrected", "remapped_rows")] == [0, 0, 0]
+    assert added["temperature_memory"]["value"] == 80
+    assert not judgement.is_memory_bad
+    assert not judgement.is_memory_suspect
+
+
+def test_other_workloads_do_not_list_counters_that_did_not_change() -> None:
+    judgement = judge([figure()], changed())
+    assert "ecc_corrected" not in named(judgement.metrics)
+    assert not any("ECC" in sentence for sentence in judgement.sentences)
+
+
+@pytest.mark.parametrize("utilization", [99, 0])
+def test_an_error_that_ecc_could_not_correct_is_bad_whatever_runs(utilization: float) -> None:
+    samples = changed(ecc_uncorrected_volatile_count=2, utilization_gpu_percent=utilization)
+    judgement = judge([figure()], samples)
+    assert judgement.is_memory_bad
+    assert "ECC found 2 uncorrectable memory errors during the run." in " ".join(judgement.sentences)
+    assert named(judgement.metrics)["ecc_uncorrected"]["value"] == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "bad", "suspect"),
+    [
+        ({"ecc_corrected_volatile_count": 4}, "ECC corrected 1 memory error during the run", False, True),
+        ({"remapped_rows_uncorrectable_count": 1}, "The driver remapped 1 memory row during", False, True),
+        ({"remapped_rows_pending": 1}, "A memory row waits to be remapped", False, True),
+        ({"remapped_rows_failure": 1}, "have the board replaced", True, False),
+    ],
+)
+def test_what_changed_in_a_memory_test_is_reported(
+    changes: dict[str, float], words: str, bad: bool, suspect: bool
+) -> None:
+    judgement = judge([WRONG_WORDS], changed(**changes))
+    assert words in " ".join(judgement.sentences)
+    assert (judgement.is_memory_bad, judgement.is_memory_suspect) == (bad, suspect)
+
+
+def test_corrected_errors_do_not_change_the_verdict_of_other_workloads() -> None:
+    judgement = judge([figure()], changed(ecc_corrected_volatile_count=9))
+    assert not judgement.is_memory_suspect
+    assert "ECC corrected 6 memory errors during the run; results are not affected." in judgement.sentences
+
+
+def test_a_counter_that_was_reset_counts_from_zero_and_one_reading_is_no_change() -> None:
+    judgement = judge([WRONG_WORDS], changed(ecc_corrected_volatile_count=1))
+    assert named(judgement.metrics)["ecc_corrected"]["value"] == 1
+    single = judge([WRONG_WORDS], [sample(readings=ECC)])
+    assert "ecc_corrected" not in named(single.metrics)
+    assert single.sentences[-1] == "This GPU reports neither ECC errors nor remapped rows."

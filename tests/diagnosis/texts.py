@@ -20,9 +20,17 @@ def named_texts(path: Path) -> list[tuple[str, str]]:
     return [(name, "\n".join(lines)) for name, lines in texts]
 
 
-WORDINGS: Final[list[tuple[str, str]]] = [
-    wording for path in sorted(SAMPLES.glob("*.txt")) for wording in named_texts(path)
+def _id_and_source(name: str) -> tuple[str, str]:
+    error_id, _, source = name.partition(" ")
+    return error_id, source
+
+
+SOURCED_WORDINGS: Final[list[tuple[str, str, str]]] = [
+    (*_id_and_source(name), text) for path in sorted(SAMPLES.glob("*.txt")) for name, text in named_texts(path)
 ]
+"""The ids of errors, each with the address and version of a source, if it is known, and one text of that error."""
+
+WORDINGS: Final[list[tuple[str, str]]] = [(name, text) for name, _, text in SOURCED_WORDINGS]
 """The ids of errors, each with one text of that error."""
 
 

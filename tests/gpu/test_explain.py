@@ -1,10 +1,11 @@
-"""On a real GPU: the catalogue knows the errors that torch prints, and their values are read.
+"""On a real GPU: the catalogue knows the errors that torch prints, their values are read, and their fixes help.
 
 Each error is caused in a separate process. Memory is capped before the allocation, so that other processes are not
 affected.
 """
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,8 @@ from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.memory_cause import MemoryCause
 from gpumon.jobs.interpreter import find_interpreter
 from gpumon.operations.evidence import with_evidence
+from tests.gpu.test_workloads import WorkloadProcess, metrics
+from tests.workloads.conftest import load_workload
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(180), pytest.mark.xdist_group("gpu")]
 
@@ -56,3 +59,20 @@ def test_a_memory_cap_is_recognized() -> None:
 )
 def test_errors_of_torch_are_known(program: str, error_id: str) -> None:
     assert cause_of(program).error.id == error_id
+
+
+@pytest.mark.parametrize("name", sorted(load_workload("_kit.mistakes").MISTAKES))
+def test_an_error_on_purpose_is_explained_and_its_fix_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The text as torch prints it on a GPU, its explanation, and the same program with the fix."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    workload = WorkloadProcess("errors", "--set", f"error={name}", "--yes")
+    result = workload.finish()
+    assert result["verdict"] == "ok", result["why"]
+    (error,) = [event for event in workload.events if event["event"] == "error"]
+    cause = explain_text(f"{error['class']}: {error['text']}").cause
+    assert cause is not None, error["text"]
+    assert cause.error.id == name, error["text"]
+    values = metrics(result)
+    assert (values["expected_errors"], values["right_results"]) == (1, 1)

@@ -44,6 +44,62 @@ def test_the_matrix_agrees_with_nvidia_smi() -> None:
         assert mine == cell, (pair, cell)
 
 
+_COPIES = """
+import time, torch
+first = torch.zeros(64 << 20, dtype=torch.float32, device="cuda:0")
+second = torch.zeros_like(first, device="cuda:1")
+print("ready", flush=True)
+end = time.monotonic() + 20
+while time.monotonic() < end:
+    for _ in range(20):
+        second.copy_(first)
+    torch.cuda.synchronize()
+"""
+"""Copies 256 MiB from GPU 0 to GPU 1, again and again."""
+
+
+def traffic(field: str) -> list[int | None]:
+    """The sum of a field over the links of each GPU; None for a GPU without NVLink or without counters."""
+    done = gpumon("topology", "--json")
+    assert done.returncode == 0, done.stderr
+    sums: list[int | None] = []
+    for gpu in json.loads(done.stdout)["gpus"]:
+        values = [link[field] for link in gpu["links"] or ()]
+        known = [value for value in values if value is not None]
+        sums.append(sum(known) if known else None)
+        missing = [link for link in gpu["links"] or () if link[field] is None]
+        assert all(field in link["problems"] for link in missing), "a missing value has its reason"
+        assert gpu["links"] is not None or "links" in gpu["problems"]
+    return sums
+
+
+def test_copies_between_two_gpus_raise_the_counters_of_their_links() -> None:
+    pytest.importorskip("torch")
+    before = traffic("transmitted_bytes")
+    if len(before) < 2 or before[0] is None or before[1] is None:
+        document = json.loads(gpumon("topology", "--json").stdout)
+        reasons = [
+            gpu["problems"].get("links") or (gpu["links"] or [{}])[0].get("problems") for gpu in document["gpus"]
+        ]
+        assert all(reasons), "without counters there is a reason"
+        pytest.skip(f"no two GPUs with counters of NVLink: {reasons}")
+    with subprocess.Popen([sys.executable, "-c", _COPIES], stdout=subprocess.PIPE, text=True) as copying:
+        try:
+            assert copying.stdout is not None
+            assert copying.stdout.readline() == "ready\n"
+            sent, received = traffic("transmit_bytes_per_second"), traffic("receive_bytes_per_second")
+        finally:
+            copying.kill()
+    print("sent", sent, "received", received)
+    assert sent[0] is not None
+    assert received[1] is not None
+    assert sent[0] > 20e9, "an NVLink of a Hopper GPU alone transfers 26 GB/s"
+    assert received[1] > 20e9
+    after = traffic("transmitted_bytes")
+    assert after[0] is not None
+    assert after[0] - before[0] > 20e9
+
+
 def test_a_picked_gpu_is_free_and_is_not_picked_twice(tmp_path: os.PathLike[str]) -> None:
     uuids = [row["uuid"] for row in smi("gpu", "uuid")]
     os.environ["XDG_STATE_HOME"] = str(tmp_path)

@@ -87,7 +87,7 @@ def test_every_screen_has_a_page() -> None:
         for kind in subclasses(BaseScreen)
         if kind.__module__.startswith("gpumon.") and not issubclass(kind, ModalScreen) and not kind.__subclasses__()
     }
-    assert names - {"SnapshotReadingScreen"} == set(SCREEN_PAGES)
+    assert names - {"ReadingScreen"} == set(SCREEN_PAGES)
     assert [page for page in SCREEN_PAGES.values() if not (ROOT / page).is_file()] == []
 
 

@@ -11,11 +11,11 @@ PRINT_MODULES = "import sys, {module}; print(*sorted({{name.partition('.')[0] fo
 @pytest.mark.parametrize(
     ("module", "banned"),
     [
-        ("gpumon.cli", {"textual", "rich", "torch", "pynvml", "psutil"}),
+        ("gpumon.cli", {"textual", "rich", "torch", "pynvml"}),
         ("gpumon.collect.loop", {"textual", "rich", "click", "torch"}),
-        ("gpumon.api", {"textual", "rich", "click", "torch", "pynvml", "psutil"}),
-        ("gpumon.streams.live", {"textual", "rich", "click", "torch", "pynvml", "psutil"}),
-        ("gpumon.ui.app", {"pynvml", "psutil", "torch"}),
+        ("gpumon.api", {"textual", "rich", "click", "torch", "pynvml"}),
+        ("gpumon.streams.live", {"textual", "rich", "click", "torch", "pynvml"}),
+        ("gpumon.ui.app", {"pynvml", "torch"}),
     ],
 )
 def test_imports(module: str, banned: set[str]) -> None:

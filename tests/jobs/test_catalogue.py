@@ -1,5 +1,6 @@
 """What a stranger's file does when it is loaded costs that file alone, and nothing of it comes into gpumon."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -45,6 +46,28 @@ def test_own_workloads_describe_themselves() -> None:
         assert workload.name == workload.file.stem
         assert workload.purpose
         assert workload.needs
+        assert workload.code or workload.name not in SEVEN
+
+
+def test_the_code_of_own_workloads_is_python_that_can_be_copied() -> None:
+    for workload in load_catalogue().workloads:
+        ast.parse(workload.code)
+        assert all(not line.startswith(" ") for line in workload.code.splitlines()[:1])
+
+
+@pytest.mark.usefixtures("alone")
+def test_code_is_text_in_bounds(folder: Path) -> None:
+    top = "def work():\n\treturn '\x1b[2J' + '" + "x" * 500 + "'"
+    file = workload_file(folder / "toy.py", top=top)
+    file.write_text(file.read_text().replace("parts={}", "code=(work,)"))
+    (toy,) = load_catalogue().workloads
+    first, second = toy.code.splitlines()
+    assert first == "def work():"
+    assert second.startswith("    return '\ufffd[2J' + 'xxx")
+    assert len(second) <= 200
+    file.write_text(file.read_text().replace("code=(work,)", "code=(len,)"))
+    (broken,) = load_catalogue().broken
+    assert broken.reason.startswith("TypeError: ")
 
 
 def test_nothing_of_a_workload_is_imported_into_this_process(folder: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from gpumon.core.problems import ProblemCode
 from gpumon.jobs import results as results_module
-from gpumon.jobs.results import last_similar, recent_results, results_file, save_result
+from gpumon.jobs.results import is_comparable, last_similar, recent_results, results_file, save_result, saved_results
 from tests.core.test_ownership import needs_root
 
 
@@ -196,3 +196,40 @@ def test_root_appends_to_no_file_below_the_home_of_another_user(file: Path, tmp_
     assert problem is not None
     assert f"The folder {file.parent} belongs to another user (UID 4242)." in problem.reason
     assert target.read_bytes() == b""
+
+
+def test_a_result_of_another_host_is_no_measure_and_one_of_an_unknown_host_is() -> None:
+    for host in ("box01", None):
+        assert is_comparable(record(host=host), record(host="box01"))
+    assert is_comparable(
+        record(host="box02"),
+        record(),
+    ), "the later one is of an unknown host"
+    assert not is_comparable(record(host="box02"), record(host="box01"))
+    assert not is_comparable(record(verdict="fail"), record())
+    assert not is_comparable(record(uuid="GPU-2"), record())
+
+
+def test_a_history_reads_more_than_the_end_of_the_file_and_is_bounded(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results_module, "_TAIL_BYTES", 500)
+    monkeypatch.setattr(results_module, "_HISTORY_BYTES", 2000)
+    for number in range(30):
+        save_result(record(number))
+    recent = len(list(recent_results()))
+    kept = [result["number"] for result in saved_results()]
+    assert 0 < recent < len(kept) < 30
+    assert kept == list(range(29, 29 - len(kept), -1))
+
+
+def test_hostile_lines_are_skipped(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results_module, "_MAX_LINE_BYTES", 10_000)
+    save_result(record(1))
+    long = json.dumps({"schema": 1, **record(2, why="x" * 20_000)}).encode()
+    for line in (b"[" * 9_000, b"\xff\xfe", b"{}", b'{"schema": 1, "figures": 5}', b"1e999", long):
+        with file.open("ab") as out:
+            out.write(line + b"\n")
+    save_result(record(3, workload="\x1b[2J\n"))
+    assert [result["number"] for result in saved_results()] == [3, 1]
+    assert "\x1b" not in next(saved_results())["workload"]

@@ -1,6 +1,7 @@
 """A workload and its GPU: matched, sampled, judged, saved and compared."""
 
 import json
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from gpumon.jobs import results
 from gpumon.jobs.job import JobEnded
 from gpumon.jobs.protocol import JobEvent, JobEventKind, VerdictKind
 from gpumon.jobs.results import recent_results
-from gpumon.operations.workload import WorkloadRun
+from gpumon.operations.workload import WorkloadRun, metric_changes
 from tests.builders import device, frame, process
 from tests.jobs.conftest import FINE, PATIENCE, Stage, eventually
 
@@ -222,6 +223,36 @@ def test_a_chip_that_was_slowed_by_a_fault_is_not_fine(run: WorkloadRun, verdict
     assert "a high temperature" in events[0].fields["why"]
 
 
+@pytest.mark.parametrize(
+    ("metric", "verdict", "after"),
+    [
+        ("ecc_uncorrected_volatile_count", "ok", "fail"),
+        ("ecc_uncorrected_volatile_count", "cancelled", "cancelled"),
+        ("remapped_rows_correctable_count", "ok", "warn"),
+        ("remapped_rows_correctable_count", "fail", "fail"),
+    ],
+)
+def test_memory_errors_during_the_run_make_the_verdict_worse(
+    run: WorkloadRun, metric: str, verdict: str, after: str
+) -> None:
+    before, later = (frame(devices=(device(1, readings={metric: value}),)) for value in (3, 4))
+    events = whole(run, before, later, verdict=verdict)
+    assert events[0].fields["verdict"] == after
+
+
+def test_a_long_run_keeps_its_first_sample(run: WorkloadRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpumon.operations.workload._MAX_SAMPLES", 8)
+    deliver(run, plan(CHIP))
+    run.allow()
+    for second in range(50):
+        run.observe(frame(time_seconds=1_800_000_000.0 + second))
+    times = [sample.time_seconds - 1_800_000_000.0 for sample in run.samples]
+    assert times[0] == 0
+    assert times[-1] == 49
+    assert times == sorted(times)
+    assert len(times) <= 8
+
+
 @pytest.mark.parametrize(("verdict", "after"), [("ok", "fail"), ("warn", "fail"), ("cancelled", "cancelled")])
 def test_a_gpu_that_was_lost_meanwhile_makes_it_fail(run: WorkloadRun, verdict: str, after: str) -> None:
     lost = device(1, state=DeviceState.LOST)
@@ -314,3 +345,20 @@ def test_while_a_result_is_saved_the_run_has_not_ended(run: WorkloadRun, monkeyp
     released.set()
     assert [event.kind for event in deliver(run)] == [JobEventKind.RESULT, JobEventKind.BYE]
     assert run.ended
+
+
+def test_the_record_says_on_which_host_and_with_which_driver_it_ran(run: WorkloadRun) -> None:
+    whole(run, frame())
+    (saved,) = recent_results()
+    assert (saved["host"], saved["driver"]) == (socket.gethostname(), frame().driver_version)
+    assert saved["driver"]
+
+
+def test_changes_are_those_of_the_same_case() -> None:
+    def figure(value: float, case: str) -> dict[str, Any]:
+        return {"name": "speed", "value": value, "unit": "GB/s", "repetitions": 1, "case": case}
+
+    before = {"figures": [figure(1.0, ""), figure(2.0, "bf16"), {"name": "speed"}]}
+    (change,) = metric_changes(before, [figure(3.0, "bf16"), figure(4.0, "fp8")])
+    assert (change.case, change.before, change.after, change.share) == ("bf16", 2.0, 3.0, 0.5)
+    assert metric_changes(None, [figure(1.0, "")]) == ()

@@ -763,10 +763,12 @@ API nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t d, u32 l, nvml
 static const char *fv_category(u32 id) { /* which part of the machine a field belongs to, for faults */
     if (id <= 59) return "ecc";
     if (id == 82) return "temp";
-    if (id == 90 || id == 91 || (id >= 138 && id <= 141) || (id >= 164 && id <= 170)) return "nvlink";
+    if (id >= 138 && id <= 141) return "linkrate";
+    if (id == 90 || id == 91 || (id >= 164 && id <= 170)) return "nvlink";
     if (id >= 185 && id <= 192) return "power";
     return "";
 }
+static double link_share(int d, u32 link) { return d % 4 == 3 ? 0 : 1 + 0.05 * link; } /* every fourth GPU sends nothing */
 static void fv(nvmlFieldValue_t *f, int d) {
     f->timestamp = (long long)now_us(); f->latencyUsec = 3; f->nvmlReturn = NVML_SUCCESS; f->value.ullVal = 0; f->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
     double t = rel();
@@ -774,7 +776,7 @@ static void fv(nvmlFieldValue_t *f, int d) {
     if (id >= 1 && id <= 2) { f->value.uiVal = 1; return; }
     if (id >= 3 && id <= 28) { f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG; f->value.ullVal = id % 2 ? eccn(d, 0) : eccn(d, 1); return; }
     if (id >= 32 && id <= 59) { f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG; return; }
-    if (!g_nvlink && (id == 91 || (id >= 161 && id <= 165))) { f->nvmlReturn = NVML_ERROR_NOT_SUPPORTED; return; }
+    if (!g_nvlink && (id == 91 || (id >= 138 && id <= 141) || (id >= 161 && id <= 165))) { f->nvmlReturn = NVML_ERROR_NOT_SUPPORTED; return; }
     fault_t *down = id == 164 || id == 165 ? find_fault("linkdown", NULL, d) : NULL;
     if (down && f->scopeId == (u32)down->value) return;
     switch (id) {
@@ -785,8 +787,8 @@ static void fv(nvmlFieldValue_t *f, int d) {
     case 164: if (f->scopeId >= 18) f->nvmlReturn = NVML_ERROR_INVALID_ARGUMENT; else f->value.uiVal = 26562; return; /* MB/s of a link */
     case 91: f->value.uiVal = 18; return;                                                               /* NVLINK_LINK_COUNT */
     case 94: case 95: f->value.uiVal = 0; return;
-    case 138: case 140: f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG; f->value.ullVal = (u64)(t * 9e6 * (1 + 0.3 * wave(d, 13, f->scopeId))) + 1000000000ULL; return;
-    case 139: case 141: f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG; f->value.ullVal = (u64)(t * 8e6 * (1 + 0.3 * wave(d, 17, f->scopeId))) + 1000000000ULL; return;
+    case 138: case 140: f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG; f->value.ullVal = (u64)(t * 9e6 * link_share(d, f->scopeId)) + 1000000000ULL; return; /* KiB of a link */
+    case 139: case 141: f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG; f->value.ullVal = (u64)(t * 8e6 * link_share(d, f->scopeId)) + 1000000000ULL; return;
     case 142: case 143: case 144: case 145: f->value.uiVal = 0; return;                                 /* REMAPPED_* */
     case 161: case 162: case 163: f->value.uiVal = 0; if (f->scopeId >= 18) f->nvmlReturn = NVML_ERROR_INVALID_ARGUMENT; return; /* errors of a link */
     case 165: if (f->scopeId >= 18) f->nvmlReturn = NVML_ERROR_INVALID_ARGUMENT; else f->value.uiVal = 1; return;

@@ -57,6 +57,7 @@ def test_the_ranks_of_torchrun_stand_above_those_of_slurm(tmp_path: Path) -> Non
     [
         (f"0::/system.slice/docker-{HEX}.scope", HEX[:12]),
         (f"12:memory:/docker/{HEX}", HEX[:12]),
+        (f"8:pids:/docker-{HEX}.scope\n7:blkio:/\n0::/", HEX[:12]),
         (f"0::/machine.slice/libpod-{HEX}.scope/container", HEX[:12]),
         ("0::/user.slice/user-1000.slice/session-2.scope", None),
     ],

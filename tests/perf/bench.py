@@ -22,7 +22,7 @@ from tests.perf.measure import Result, Size, measure
 from tests.perf.monitors import Monitor, find
 
 CASES: Final = "8x4,64x4,8x128"
-MONITORS: Final = "gpumon,nvitop,gpustat"
+MONITORS: Final = "gpumon,gpumon-processes,nvitop,gpustat"
 Case = tuple[int, int]
 Summary = dict[str, Any]
 

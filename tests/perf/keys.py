@@ -127,9 +127,9 @@ def _measured(terminal: Terminal, prepare: Sequence[str]) -> list[KeyTimes]:
     terminal.wait_for("sleep 1000")
     time.sleep(_SETTLE_SECONDS)
     for key in (*prepare, " "):
-        _answer(terminal, key)
+        answer_to_key(terminal, key)
     results = [_action_times(terminal, action, is_paused=True) for action in ACTIONS]
-    _answer(terminal, " ")
+    answer_to_key(terminal, " ")
     results += [_action_times(terminal, action, is_paused=False) for action in LIVE_ACTIONS]
     terminal.send("\x03")
     terminal.wait_exit()
@@ -138,16 +138,16 @@ def _measured(terminal: Terminal, prepare: Sequence[str]) -> list[KeyTimes]:
 
 def _action_times(terminal: Terminal, action: Action, *, is_paused: bool) -> KeyTimes:
     for key in action.before:
-        _answer(terminal, key)
-    answers = [answer for answer in (_answer(terminal, key) for key in action.keys) if answer.sent_bytes]
+        answer_to_key(terminal, key)
+    answers = [answer for answer in (answer_to_key(terminal, key) for key in action.keys) if answer.sent_bytes]
     for key in action.after:
-        _answer(terminal, key)
+        answer_to_key(terminal, key)
         time.sleep(_ESCAPE_SECONDS)
     answers = answers or [Answer(0.0, 0.0, 0.0, 0)]
     return KeyTimes(action.name, [answer.last if is_paused else answer.first for answer in answers], answers)
 
 
-def _answer(terminal: Terminal, key: str) -> Answer:
+def answer_to_key(terminal: Terminal, key: str) -> Answer:
     """Types a key, and waits for the end of what it changes; without a change, all times are 0."""
     before, seen, cpu_before = terminal.written, len(terminal.arrivals), _cpu_seconds(terminal.pid)
     sent_at = time.monotonic()

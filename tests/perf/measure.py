@@ -82,6 +82,9 @@ def measure(monitor: Monitor, environment: Mapping[str, str], logs: Path, gpus: 
         size: Terminal and durations.
     """
     with Terminal(monitor.argv, environment, size.rows, size.cols) as terminal:
+        if monitor.keys:
+            terminal.wait_for(FIRST_FRAME)
+            terminal.send(monitor.keys)
         peak = _peak_pss(terminal, size.warm_seconds)
         before = _snapshot(terminal, logs)
         peak = max(peak, _peak_pss(terminal, size.seconds))

@@ -84,7 +84,6 @@ class Visit(NamedTuple):
 VISITS: Final = (
     Visit((), (*_MOVES, "T", "[", "]", _TAB), ()),
     Visit((_ENTER,), (*_MOVES, _LEFT, _RIGHT, "z", "x", "n", "[", "]")),
-    Visit((_ENTER, "c"), (_UP, _DOWN, " "), (_ESCAPE, _ESCAPE)),
     Visit((_TAB, _ENTER), _MOVES, (_ESCAPE, _TAB)),
     Visit(("3",), ("[", "]", "z", "x")),
     Visit(("6",)),
@@ -97,7 +96,7 @@ VISITS: Final = (
     Visit((" ",), _MOVES, (" ",)),
     Visit(("d",), (*_MOVES, ",", "."), ("d",)),
 )
-"""Left out: keys that start workloads, write files, send signals, or change the interval."""
+"""Left out: keys that start workloads, write files, send signals, change the interval, or hide columns."""
 
 
 class Sample(NamedTuple):

@@ -31,7 +31,7 @@ from gpumon.present.workloads import (
     state_span,
     workload_note,
 )
-from tests import runs
+from tests import builders, runs
 from tests.frames import HOSTILE
 from tests.present.helpers import only_span, text, texts
 
@@ -196,3 +196,20 @@ def test_broken_files_and_saved_results_are_only_text() -> None:
     for row in earlier_rows(odd, 10):
         assert "\x1b" not in plain(row_line(columns, row))
     assert len(earlier_rows(odd, 2)) == 2
+
+
+@pytest.mark.parametrize("peers", [True, False])
+def test_a_run_on_several_gpus_shows_each_of_them(*, peers: bool) -> None:
+    run = runs.new_run()
+    runs.send_plan(run, peers=peers)
+    run.state.record_start(runs.BEGAN)
+    for second in range(5):
+        lagging = builders.device(1, readings={"utilization_gpu_percent": 7, "power_watts": 120})
+        devices = (builders.device(0), lagging)
+        run.observe(builders.frame(devices=devices, time_seconds=runs.BEGAN + second, monotonic_seconds=100.0 + second))
+    shown = texts(live_lines(run, NOW, 100))
+    rows = {line[1:18].strip(): line[18:34].strip() for line in shown}
+    several = {"GPU 0 util": "87 %", "GPU 0 power": "612 W", "GPU 1 util": "7 %", "GPU 1 power": "120 W"}
+    assert several.items() <= rows.items() if peers else "GPU 1 util" not in rows
+    assert ("GPU utilization" in rows) is not peers
+    assert len(run.samples) == 5

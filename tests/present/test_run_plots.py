@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from gpumon.jobs.protocol import JobEventKind
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.line import SERIES_ROLES, Role, plain, width_of
 from gpumon.present.paint.plot import AxisTick, Curve, plot
-from gpumon.present.run_plots import Compared, MetricSweep, comparisons_of, plot_lines, sweeps_of
+from gpumon.present.run_plots import plot_lines
+from gpumon.present.run_series import Compared, Comparison, MetricSweep, comparisons_of, sweeps_of
 from gpumon.present.text.run import result_lines
 from tests import runs
 from tests.present.helpers import text, texts
@@ -41,17 +43,31 @@ def finished(*metrics: dict[str, Any], samples: int = 0) -> WorkloadRun:
 
 def test_metrics_whose_names_differ_by_one_number_are_a_sweep() -> None:
     sweeps, rest = sweeps_of([*TRANSFER, *LAUNCH, metric("copy", 3.5), metric("block_1_of_2", 1.0)])
+    sizes = {4096.0: "4KiB", 262144.0: "256KiB", 16777216.0: "16MiB", 1073741824.0: "1GiB"}
     assert sweeps == [
         MetricSweep(
             "GB/s",
-            ("4KiB", "256KiB", "16MiB", "1GiB"),
+            "",
+            sizes,
             {
-                "to_device_pinned": (1.0, 20.0, 50.0, 55.5),
-                "from_device_pageable": tuple(value * 0.2 for value in (1.0, 20.0, 50.0, 55.5)),
+                "to device pinned": dict(zip(sizes, (1.0, 20.0, 50.0, 55.5), strict=True)),
+                "from device pageable": {
+                    size: value * 0.2 for size, value in zip(sizes, (1.0, 20.0, 50.0, 55.5), strict=True)
+                },
             },
         ),
-        MetricSweep("GB/s", ("32", "128", "1024"), {"block": (1032.0, 1128.0, 2024.0)}),
-        MetricSweep("GB/s", ("1", "2", "8", "32"), {"grid_stride_per_sm": (1500.5,) * 4}),
+        MetricSweep(
+            "GB/s",
+            "",
+            {32.0: "32", 128.0: "128", 1024.0: "1024"},
+            {"block": {32.0: 1032.0, 128.0: 1128.0, 1024.0: 2024.0}},
+        ),
+        MetricSweep(
+            "GB/s",
+            "",
+            {1.0: "1", 2.0: "2", 8.0: "8", 32.0: "32"},
+            {"grid stride per sm": dict.fromkeys((1.0, 2.0, 8.0, 32.0), 1500.5)},
+        ),
     ]
     assert [item["name"] for item in rest] == ["copy", "block_1_of_2"]
 
@@ -65,7 +81,8 @@ def test_metrics_of_one_unit_are_compared_and_counts_are_not() -> None:
     metrics = [metric("copy", 3.5, limit=4.0), metric("strided_read", 0.5), metric("latency", 9.5, "us")]
     metrics += [metric("wrong", 0, "elements"), metric("checked", 7, "elements")]
     metrics += [metric("unknown", 1.5) | {"value": value} for value in (None, True, -1.0, float("inf"), float("nan"))]
-    assert comparisons_of(metrics) == {"GB/s": [Compared("copy", 3.5, 4.0), Compared("strided read", 0.5, None)]}
+    values = [Compared("copy", 3.5, 4.0), Compared("strided read", 0.5, None)]
+    assert comparisons_of(metrics) == [Comparison("GB/s", "GB/s", values)]
 
 
 def test_a_sweep_has_an_axis_a_legend_and_a_curve_per_metric() -> None:
@@ -91,9 +108,90 @@ def test_values_that_differ_much_have_a_logarithmic_axis() -> None:
     assert sum("●" in row for row in shown[2:]) == 3, "each at another height"
 
 
+def case(name: str, value: float, unit: str, label: str, position: float | None = None) -> dict[str, Any]:
+    return metric(name, value, unit, case=label, position=position)
+
+
+BATCHES = [1, 4, 16, 64, 256]
+BATCH = [case("samples", 100.0 * size / (size + 9), "samples/s", f"batch {size}", size) for size in BATCHES]
+BATCH += [case("compiled", 120.0 * size / (size + 9), "samples/s", f"batch {size}", size) for size in BATCHES[:4]]
+BATCH += [case("peak_memory", float(size << 20), "bytes", f"batch {size}", size) for size in BATCHES]
+
+
+def test_cases_with_positions_are_a_sweep_and_one_unit_is_one_plot() -> None:
+    sweeps, rest = sweeps_of([*BATCH, metric("power", 600.5, "W")])
+    assert [(sweep.title, sweep.axis, list(sweep.curves)) for sweep in sweeps] == [
+        ("samples/s", "batch", ["samples", "compiled"]),
+        ("bytes", "batch", ["peak memory"]),
+    ]
+    assert list(sweeps[0].labels.items()) == [(float(size), str(size)) for size in BATCHES]
+    assert list(sweeps[0].curves["compiled"]) == BATCHES[:4], "it did not fit at the largest batch"
+    assert [item["name"] for item in rest] == ["power"]
+
+
+def test_several_cases_at_one_position_are_several_curves() -> None:
+    sizes = {"1 KiB": 1 << 10, "1 MiB": 1 << 20, "1 GiB": 1 << 30}
+    metrics = [
+        case("bus_bandwidth", 1.5 * size, "GB/s", f"{way} {text}", size)
+        for way in ("all_reduce", "broadcast")
+        for text, size in sizes.items()
+    ]
+    ((sweep,), rest) = sweeps_of(metrics)
+    assert (sweep.title, sweep.axis, list(sweep.curves)) == ("bus bandwidth, GB/s", "", ["all_reduce", "broadcast"])
+    assert list(sweep.labels.values()) == ["1KiB", "1MiB", "1GiB"]
+    assert rest == []
+
+
+def test_positions_of_powers_of_two_have_a_logarithmic_axis_and_others_a_linear_one() -> None:
+    def ticks(positions: list[int]) -> list[int]:
+        points = [case("speed", 5.5 + at, "GB/s", f"{at} workers", at) for at in positions]
+        axis = texts(plot_lines(finished(*points), 100))[-2]
+        return [index for index, sign in enumerate(axis) if sign == "┬"]
+
+    for positions in ([1, 2, 4, 8, 16, 32], [10, 100, 1000, 10_000], [0, 1, 4, 16, 64]):
+        gaps = [right - left for left, right in pairwise(ticks(positions))]
+        assert max(gaps) - min(gaps) <= 2, positions
+    first, second, third, last = ticks([0, 1, 4, 8])
+    assert (last - first) / (second - first) == pytest.approx(8, rel=0.2)
+    assert (last - third) / (second - first) == pytest.approx(4, rel=0.2)
+
+
+def test_labels_of_an_axis_do_not_touch() -> None:
+    points = [case("speed", 5.5 + at, "GB/s", f"{1 << at} KiB", 1024.0 * (1 << at)) for at in range(20)]
+    labels = texts(plot_lines(finished(*points), 80))[-1].split()
+    assert 4 <= len(labels) < 20
+    assert labels[-1] == "524288KiB"
+
+
+def test_cases_are_compared_metric_by_metric_and_equal_values_are_not() -> None:
+    metrics = [case(name, value, unit, label) for name, unit in (("speed", "steps/s"), ("memory", "bytes"))
+               for label, value in (("fp32", 12.0), ("bf16", 48.0))]  # fmt: skip
+    metrics += [case("steps", 9.0, "steps", label) for label in ("fp32", "bf16")]
+    assert [comparison.title for comparison in comparisons_of(metrics)] == ["speed, steps/s", "memory"]
+    shown = texts(plot_lines(finished(*metrics, metric("power", 600.5, "W"), samples=20), 80))
+    bars = [row for row in shown if "█" in row]
+    assert [row.split()[0] for row in bars] == ["fp32", "bf16", "fp32", "bf16"]
+    assert bars[1].count("█") == pytest.approx(4 * bars[0].count("█"), abs=4)
+    assert "over time" not in "".join(shown), "one case after the other is no history"
+
+
+def test_an_axis_of_bytes_has_round_numbers_of_their_unit() -> None:
+    points = [case("peak_memory", float((at + 3) << 28), "bytes", f"batch {at}", at) for at in (1, 2, 3, 4)]
+    labels = [row.partition("┤")[0].strip() for row in texts(plot_lines(finished(*points), 80)) if "┤" in row]
+    assert labels == ["2.00 GiB", "1.00 GiB", "0 B"]
+
+
+def test_a_long_legend_takes_several_lines() -> None:
+    points = [case(f"a_long_name_of_curve_{letter}", 5.5 + at, "GB/s", f"{at} GPUs", at)
+              for letter in "abcdefgh" for at in (1, 2, 4)]  # fmt: skip
+    shown = texts(plot_lines(finished(*points), 80))
+    assert all(f"curve {letter}" in "".join(shown) for letter in "abcdefgh")
+    assert all(width_of(row) <= 80 for row in shown)
+
+
 def test_compared_metrics_have_bars_on_one_scale() -> None:
     shown = texts(plot_lines(finished(metric("copy", 3.0, limit=4.0), metric("strided_read", 0.5)), 80))
-    bars = {row[1:31].strip(): row.count("█") / (row.count("█") + row.count("░")) for row in shown[2:]}
+    bars = {row[1:13].strip(): row.count("█") / (row.count("█") + row.count("░")) for row in shown[2:]}
     assert bars == {"copy": pytest.approx(0.75, abs=0.03), "strided read": pytest.approx(0.125, abs=0.03)}
     assert "a full bar is 4 GB/s" in shown[1]
     assert "3 GB/s" in shown[2]

@@ -29,7 +29,7 @@ def alert(severity: Severity) -> Alert:
 
 def test_a_wide_line_has_everything() -> None:
     left, _, right = text(view(), width=120).partition("   ")
-    assert left == " gpumon  1 GPUs  2 Processes  3 Memory  5 Workloads  6 Alerts  7 Explain  8 Doctor"
+    assert left == " gpumon  1 GPUs  2 Processes  3 Memory  5 Workloads  6 Alerts  7 Explain  8 Doctor  9 Fleet"
     assert right.strip() == "node7  ● live 1s  06:12"
 
 

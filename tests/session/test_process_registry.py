@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from gpumon.core.model import Frame, Process
+from gpumon.operations.device_holders import DeviceHolder, Holders
 from gpumon.operations.process_origin import ProcessOrigin
 from gpumon.session import process_registry
-from gpumon.session.process_registry import MAX_POINTS, POINT_SECONDS, ProcessRegistry
+from gpumon.session.process_registry import MAX_POINTS, POINT_SECONDS, SEARCH_SECONDS, ProcessRegistry
 from tests import builders
 
 Reads = list[list[int]]
@@ -110,3 +111,28 @@ def test_idle_begins_with_no_kernels_and_ends_with_some() -> None:
     assert idle_since(6, 3.0) is None
     assert idle_since(7, None, utilization=0.0) == 7 * POINT_SECONDS, "nothing runs on an idle GPU"
     assert idle_since(8, None) is None, "unknown"
+
+
+def test_who_could_hold_unattributed_memory_is_searched_from_time_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[tuple[Any, Any]] = []
+
+    def search(bus_ids: Any, listed: Any) -> dict[str, Holders]:  # noqa: ANN401
+        searches.append((bus_ids, listed))
+        return {KEY[2]: Holders((DeviceHolder(9, "python"),), are_hidden=False)}
+
+    monkeypatch.setattr(process_registry, "device_holders", search)
+    processes = registry()
+    unowned = {"readings": {"memory_unattributed_bytes": 9 << 30}}
+    processes.observe(at(100.0, builders.process(4000), **unowned))
+    assert searches == [], "nothing is searched while no screen shows it"
+    processes.set_shown(True)
+    processes.observe(at(101.0, builders.process(4000)))
+    assert searches == [], "all memory has an owner"
+    for second in range(102, 102 + int(SEARCH_SECONDS)):
+        processes.observe(at(float(second), builders.process(4000), **unowned))
+    assert searches == [({KEY[2]: "00000000:1B:00.0"}, {KEY[2]: {4000}})]
+    assert processes.state.holders[KEY[2]].holders[0].pid == 9
+    processes.observe(at(102 + SEARCH_SECONDS, builders.process(4000), **unowned))
+    assert len(searches) == 2
+    processes.observe(at(130.0, builders.process(4000)))
+    assert processes.state.holders == {}

@@ -33,7 +33,7 @@ class DemandingLive(FakeLive):
         self.keys: list[Collection[str]] = []
         self.counts: list[bool] = []
 
-    def request_on_demand(self, keys: Collection[str]) -> None:
+    def request_on_demand(self, keys: Collection[str], process_keys: Collection[str] = ()) -> None:
         self.keys.append(keys)
 
     def set_call_stats(self, wanted: bool) -> None:
@@ -220,14 +220,22 @@ def test_the_command_line_has_the_same_policy(monkeypatch: pytest.MonkeyPatch) -
             asked.append(list(others))
             return False
 
+    class Stream(FakeLive):
+        keys: frozenset[str] = frozenset()
+
+        def request_on_demand(self, keys: set[str]) -> None:
+            self.keys = frozenset(keys)
+
     for pids, count in (((4000, 4001), 0), ((4000, 5555), 1)):
-        stream = FakeLive()
+        stream = Stream()
         headless = HeadlessRuns(pair[:1] if count else pair, stream, Output())  # type: ignore[arg-type]
         stream.put(host_with(*pids))
         for run in pair:
             run.state.began_seconds = None
         headless._drain(can_wait=True)
         assert len(asked) == count
+        assert stream.keys == {run.device.key for run in headless.runs if run.device}, "its hardware counters are read"
+        assert len(stream.keys) == 1
 
 
 def test_on_the_cpu_only_the_workload_itself_asks() -> None:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpumon.core.source_file import UnreadableError
 from gpumon.snapshots.loader import SnapshotLoader
-from gpumon.snapshots.pickle_reader import PickleReader, PickleValue, UnreadableError
+from gpumon.snapshots.pickle_reader import PickleReader, PickleValue
 from tests.snapshots.files import Calls, event, hostile, loaded, real_bytes, segment
 
 _LEAVES = st.none() | st.booleans() | st.integers(-(1 << 80), 1 << 80) | st.floats(allow_nan=False) | st.text()

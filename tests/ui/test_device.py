@@ -34,7 +34,7 @@ class FakeLook(FakeLive):
         super().__init__()
         self.looks: list[set[str]] = []
 
-    def request_on_demand(self, keys: Collection[str]) -> None:
+    def request_on_demand(self, keys: Collection[str], process_keys: Collection[str] = ()) -> None:
         if not self.looks or self.looks[-1] != set(keys):
             self.looks.append(set(keys))
 

@@ -98,7 +98,7 @@ async def test_what_is_out_of_sight_costs_nothing() -> None:
         assert refreshes.rows == list(range(height))
 
 
-async def test_another_number_of_rows_draws_all() -> None:
+async def test_another_number_of_rows_draws_those_that_come_and_go() -> None:
     app = TableApp()
     async with app.run_test(size=(WIDTH, 10)) as pilot:
         app.table.show(rows("a", "b"))
@@ -106,8 +106,20 @@ async def test_another_number_of_rows_draws_all() -> None:
         assert shown(app.table)[:3] == ["▸a 12 ▁▂▃", " b 12 ▁▂▃", ""]
         refreshes = Refreshes(app.table)
         app.table.show(rows("a"))
-        assert Region() in refreshes.regions
+        height = app.table.size.height
+        assert refreshes.regions == [Region(0, 1, WIDTH, height - 1)]
         assert shown(app.table)[:2] == ["▸a 12 ▁▂▃", ""]
+        await pilot.pause()
+        refreshes.regions.clear()
+        app.table.show([*rows("a"), row("b", value="99"), *rows("c")])
+        assert refreshes.regions == [Region(0, 1, WIDTH, height - 1)]
+        assert shown(app.table)[:4] == ["▸a 12 ▁▂▃", " b 99 ▁▂▃", " c 12 ▁▂▃", ""]
+        await pilot.pause()
+        refreshes.regions.clear()
+        app.table.show([*rows("a", "b", "c"), *many(256)])
+        assert Region(0, 3, WIDTH, height - 3) in refreshes.regions
+        assert Region(MARGIN + len("b "), 1, len("99"), 1) in refreshes.regions, "what changed above"
+        assert shown(app.table)[3] == " row0 12 ▁▂▃"
         app.table.show([])
         assert shown(app.table)[:1] == [""]
 

@@ -1,18 +1,21 @@
 """Thousands of processes on the screen: rows that are not visible are not drawn."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gpumon.core.model import Frame
 from gpumon.present.paint.line import Line
-from gpumon.present.paint.table import PlacedColumn
-from gpumon.present.process_table import process_line
-from gpumon.ui.screens import overview
+from gpumon.present.paint.table import Column, PlacedColumn
+from gpumon.present.process_list import listed_columns, listed_line, listed_processes
+from gpumon.present.process_table import ProcessRow, process_line, process_rows
+from gpumon.ui.screens import overview, processes
 from gpumon.ui.widgets.line_table import LineTable
 from tests import builders
-from tests.ui.fakes import FakeLive, app_on, screen_text
+from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_text
 
 
 def crowded(second: int) -> Frame:
@@ -50,3 +53,97 @@ async def test_of_thousands_of_processes_those_in_sight_are_drawn(monkeypatch: p
         assert table.rows[table.cursor].key.endswith("/3999")
         assert " 3999 " in screen_text(app)
         assert len(drawn) <= 4 * 50
+
+
+class Work:
+    """Counts how often rows are made, and the values of their columns read, by name."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: Counter[str] = Counter()
+        monkeypatch.setattr(
+            processes, "listed_columns", lambda rows: [self._watched(it) for it in listed_columns(rows)]
+        )
+        monkeypatch.setattr(processes, "listed_processes", self._counted("rows", listed_processes))
+        monkeypatch.setattr(processes, "listed_line", self._counted("lines", listed_line))
+
+    def _watched(self, column: Column[Any]) -> Column[Any]:
+        sort_key = column.sort_key and self._counted(f"{column.id} value", column.sort_key)
+        return replace(column, sort_key=sort_key, text=self._counted(f"{column.id} text", column.text_of))
+
+    def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:  # noqa: ANN401
+            self.calls[name] += 1
+            return function(*arguments)
+
+        return call
+
+    def done(self, keys: int = 1) -> dict[str, int]:
+        """The counts since the last call, after which that many keys were pressed; those of lines are left out."""
+        counts = {name: count for name, count in self.calls.items() if name != "lines"}
+        assert self.calls["lines"] <= 4 * 50 * keys, "those in sight"
+        self.calls.clear()
+        return counts
+
+
+async def test_a_key_reads_what_it_needs_of_thousands_of_processes_and_makes_no_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = Work(monkeypatch)
+    stream = FakeRecording()  # of another host: nothing is read in the background
+    app = app_on(stream)
+    async with app.run_test(size=(160, 50)) as pilot:
+        stream.put(crowded(0))
+        await pilot.press("2")
+        await pilot.pause()
+        assert 1 <= work.done()["rows"] <= 3
+
+        async def work_of(*keys: str) -> dict[str, int]:
+            await pilot.press(*keys)
+            await pilot.pause()
+            return work.done(len(keys))
+
+        assert await work_of("down", "pagedown", "end", "home") == {}, "the cursor moves"
+        assert await work_of("s") == {"gpu value": 3000}, "one column sorts"
+        await work_of("slash")
+        await work_of("g", "p", "u", "colon")
+        assert await work_of("2") == {"gpu value": 3000}, "not sorted again, and no text is made"
+        assert await work_of("space", "p", "i", "d", "colon", "2") == {
+            "gpu value": 6 * 3000,
+            "pid text": 375,
+            "pid value": 375,
+        }, "an expression tests the rows that the one before it has left"
+        await work_of("escape")
+        await work_of("slash", "p")  # the text of every row
+        assert await work_of("y", "t", "h", "o", "n") == {}, "every text is made once"
+        stream.put(crowded(1))
+        await pilot.pause()
+        counts = work.done()
+        assert counts["rows"] == 1
+        assert "memory text" not in counts, "the word is in the command"
+        assert max(counts.values()) == 3000
+
+
+async def test_the_cursor_of_the_overview_moves_to_another_gpu_without_new_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Frame] = []
+
+    def counted(frame: Frame, *arguments: Any) -> list[ProcessRow]:  # noqa: ANN401
+        made.append(frame)
+        return process_rows(frame, *arguments)
+
+    monkeypatch.setattr(overview, "process_rows", counted)
+    stream = FakeRecording()
+    app = app_on(stream)
+    async with app.run_test(size=(160, 50)) as pilot:
+        stream.put(crowded(0))
+        await pilot.press("g", "tab")
+        await pilot.pause()
+        made.clear()
+        await pilot.press("end", "home", "end", "pageup")
+        await pilot.pause()
+        assert " GPU 7 " in screen_text(app), "the chart follows the cursor"
+        assert made == []
+        stream.put(crowded(1))
+        await pilot.pause()
+        assert len(made) == 1

@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpumon.core.allocator import Segment
+from gpumon.core.file_reader import Progress
 from gpumon.core.holes import SegmentLayout
 from gpumon.core.problems import CommandError
 from gpumon.present.paint.line import plain
@@ -17,10 +18,9 @@ from gpumon.present.snapshot import totals_lines, who_text
 from gpumon.present.snapshot_chart import HistoryAxis, chart_lines
 from gpumon.present.snapshot_view import View
 from gpumon.snapshots.model import Snapshot
-from gpumon.snapshots.reader import Progress
 from gpumon.ui.screens.help import HelpScreen
+from gpumon.ui.screens.reading import ReadingScreen, progress_lines
 from gpumon.ui.screens.snapshot import SnapshotScreen
-from gpumon.ui.screens.snapshot_reading import SnapshotReadingScreen, progress_lines
 from gpumon.ui.snapshot_app import SnapshotApp
 from gpumon.ui.widgets.line_table import LineTable
 from tests.snapshots.files import block, event, loaded, real_bytes, segment
@@ -88,7 +88,7 @@ async def test_a_file_is_read_then_shown(tmp_path: Path) -> None:
     path.write_bytes(real_bytes())
     app = SnapshotApp([path])
     async with app.run_test(size=(120, 40)) as pilot:
-        assert isinstance(app.screen, SnapshotReadingScreen)
+        assert isinstance(app.screen, ReadingScreen)
         await until(pilot, lambda: isinstance(app.screen, SnapshotScreen))
         await pilot.pause()
         assert "946 MiB in 226 blocks" in text(app)
@@ -123,7 +123,7 @@ async def test_reading_can_be_given_up(key: str, large_snapshot: Path) -> None:
     app = SnapshotApp([large_snapshot])
     async with app.run_test() as pilot:
         screen = app.screen
-        assert isinstance(screen, SnapshotReadingScreen)
+        assert isinstance(screen, ReadingScreen)
         reading = screen._reader
         assert reading is not None
         await pilot.press(key)
@@ -348,7 +348,7 @@ def test_progress() -> None:
     half = [plain(row) for row in progress_lines(Progress(1 << 29, 1 << 30, 12.3), 80)]
     assert half[1].count("█") == 20
     assert half[3] == "  512 MiB of 1.00 GiB read, 12s"
-    assert "replaying the history" in plain(progress_lines(Progress(5, 5, 1), 80)[3])
+    assert "evaluating" in plain(progress_lines(Progress(5, 5, 1), 80)[3])
     assert progress_lines(Progress(0, 0, 0), 5)
 
 

@@ -169,7 +169,7 @@ async def test_a_filter_that_is_not_valid_says_why_next_to_it() -> None:
         await pilot.press("slash", *"color:red")
         await pilot.pause()
         assert len(app.names) == 4
-        assert screen_lines(app)[1].rstrip() == " /color:red              ! No column color. Columns: name, …"
+        assert screen_lines(app)[1].rstrip() == " /color:red               ! No column color. Columns: name,…"
         assert app.view.frame_height == 2
         await pilot.press("escape")
         await pilot.pause()

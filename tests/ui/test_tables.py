@@ -10,10 +10,20 @@ from textual.pilot import Pilot
 
 from gpumon.present.alerts import ALERT_COLUMNS
 from gpumon.present.cost import CALL_COLUMNS
+from gpumon.present.fleet_map import FleetMetric, map_columns
+from gpumon.present.fleet_tables import (
+    FLEET_FINDING_COLUMNS,
+    FLEET_GPU_COLUMNS,
+    FLEET_HOST_COLUMNS,
+    FLEET_JOB_COLUMNS,
+    FLEET_USAGE_COLUMNS,
+    FLEET_USER_COLUMNS,
+)
 from gpumon.present.overview_table import OVERVIEW_COLUMNS
 from gpumon.present.paint.table import Column
 from gpumon.present.process_list import listed_columns
 from gpumon.present.process_table import PROCESS_COLUMNS
+from gpumon.present.trace_tables import GAP_COLUMNS, KERNEL_COLUMNS
 from gpumon.present.workloads import RUN_COLUMNS, WORKLOAD_COLUMNS
 from gpumon.session.table_memory import TableState, load_tables
 from gpumon.ui.app import GpumonApp
@@ -26,6 +36,15 @@ TABLES: dict[str, tuple[Column[Any], ...]] = {
     "all-processes": listed_columns(()),
     "calls": CALL_COLUMNS,
     "devices": OVERVIEW_COLUMNS,
+    "fleet-findings": FLEET_FINDING_COLUMNS,
+    "fleet-gpus": FLEET_GPU_COLUMNS,
+    "fleet-hosts": FLEET_HOST_COLUMNS,
+    "fleet-jobs": FLEET_JOB_COLUMNS,
+    "fleet-map": tuple(map_columns(None, FleetMetric.UTILIZATION)),
+    "fleet-usage": FLEET_USAGE_COLUMNS,
+    "fleet-users": FLEET_USER_COLUMNS,
+    "gaps": GAP_COLUMNS,
+    "kernels": KERNEL_COLUMNS,
     "processes": PROCESS_COLUMNS,
     "runs": RUN_COLUMNS,
     "workloads": WORKLOAD_COLUMNS,

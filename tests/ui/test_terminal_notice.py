@@ -35,7 +35,7 @@ async def test_a_new_alert_reaches_the_terminal(
     stream: FakeLive | FakeRecording, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []
-    monkeypatch.setattr(GpumonApp, "_notify_terminal", lambda _, text: shown.append(text))
+    monkeypatch.setattr(GpumonApp, "notify_terminal", lambda _, text: shown.append(text))
     app = GpumonApp(stream, notices=NotifySettings(bell=True))
     async with app.run_test(size=(100, 30)) as pilot:
         for second in range(4):

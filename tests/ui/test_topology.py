@@ -1,5 +1,9 @@
 """The topology screen: what was read, a reason in its place, and reading again."""
 
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
 import pytest
 from textual.pilot import Pilot
 
@@ -10,7 +14,7 @@ from gpumon.ui.screens import topology as screen_module
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.topology import TopologyScreen
 from tests import builders
-from tests.ui.fakes import FakeLive, app_on, screen_text
+from tests.ui.fakes import FakeLive, app_on, screen_lines, screen_text
 
 
 def host(gpus: int, links_up: int) -> Topology:
@@ -22,6 +26,36 @@ def host(gpus: int, links_up: int) -> Topology:
         for other in range(one + 1, gpus)
     )
     return Topology(cards, pairs)
+
+
+class FakeFeed:
+    """Answers with one topology after the other, then never again, or fails with a problem."""
+
+    def __init__(self, *answers: Topology | Problem) -> None:
+        self.answers = list(answers)
+        self.closed = threading.Event()
+
+    def read(self) -> Topology:
+        if not self.answers:
+            self.closed.wait(10)
+            raise CommandError(Problem(ProblemCode.COLLECTOR_DIED, "Closed."), ExitCode.MISSING_PREREQUISITE)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Problem):
+            raise CommandError(answer, ExitCode.MISSING_PREREQUISITE)
+        return answer
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.fixture
+def feeds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeFeed]]:
+    """Those that the screen opens, in order; the last one is opened again and again."""
+    waiting: list[FakeFeed] = []
+    monkeypatch.setattr(screen_module, "TopologyFeed", lambda: waiting.pop(0) if waiting else FakeFeed())
+    yield waiting
+    for feed in waiting:
+        feed.close()
 
 
 async def opened(pilot: Pilot[None], stream: FakeLive) -> TopologyScreen:
@@ -43,8 +77,8 @@ async def until_read(pilot: Pilot[None]) -> None:
 
 
 @pytest.mark.parametrize("size", [(100, 60), (120, 40), (80, 24), (60, 10)])
-async def test_sixteen_gpus(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screen_module, "read_topology", lambda: host(16, 18))
+async def test_sixteen_gpus(size: tuple[int, int], feeds: list[FakeFeed]) -> None:
+    feeds.append(FakeFeed(host(16, 18)))
     stream = FakeLive()
     app: GpumonApp = app_on(stream)
     async with app.run_test(size=size) as pilot:
@@ -58,18 +92,9 @@ async def test_sixteen_gpus(size: tuple[int, int], monkeypatch: pytest.MonkeyPat
         assert "Nothing is wrong with the connections." in screen_text(app)
 
 
-async def test_reading_again_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: list[Topology | None] = [host(2, 17), None]
-
-    def read() -> Topology:
-        answer = answers.pop(0)
-        if answer is None:
-            raise CommandError(
-                Problem(ProblemCode.COLLECTOR_DIED, "The collector ended."), ExitCode.MISSING_PREREQUISITE
-            )
-        return answer
-
-    monkeypatch.setattr(screen_module, "read_topology", read)
+async def test_reading_again_and_a_reason(feeds: list[FakeFeed]) -> None:
+    first = FakeFeed(host(2, 17))
+    feeds += [first, FakeFeed(Problem(ProblemCode.COLLECTOR_DIED, "The collector ended."))]
     stream = FakeLive()
     app: GpumonApp = app_on(stream)
     async with app.run_test(size=(100, 40)) as pilot:
@@ -78,7 +103,51 @@ async def test_reading_again_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> No
         assert "NVLink 17 is down, 17 of 18 are up." in screen_text(app)
         await pilot.press("r")
         await until_read(pilot)
+        assert first.closed.is_set()
         assert "The collector ended." in screen_text(app)
         await pilot.press("escape")
         await pilot.pause()
         assert isinstance(app.screen, OverviewScreen)
+
+
+def with_traffic(topology: Topology, sent: int) -> Topology:
+    """The same connections a moment later: GPU 0 sends on its links, more on each next one."""
+    first, *others = topology.gpus
+    links = tuple(
+        replace(link, transmit_bytes_per_second=sent * (1 + link.number), receive_bytes_per_second=0)
+        for link in first.links or ()
+    )
+    return replace(topology, gpus=(replace(first, links=links), *others))
+
+
+async def until_shown(pilot: Pilot[None], text: str) -> str:
+    """Wait until the screen shows a text; returns the screen."""
+    for _ in range(200):
+        await pilot.pause(0.02)
+        if text in (shown := "\n".join(screen_lines(pilot.app))):
+            return shown
+    raise AssertionError(f"{text!r} is not on the screen:\n{shown}")
+
+
+async def test_the_traffic_on_each_link_is_shown_while_the_screen_is_in_front(feeds: list[FakeFeed]) -> None:
+    gate = FakeFeed(host(2, 18), with_traffic(host(2, 18), 1_000_000_000))
+    again = FakeFeed(with_traffic(host(2, 18), 400_000_000))
+    feeds += [gate, again]
+    stream = FakeLive()
+    app: GpumonApp = app_on(stream)
+    async with app.run_test(size=(100, 45)) as pilot:
+        await opened(pilot, stream)
+        shown = await until_shown(pilot, "GPU 0   out   171.0 1.0 2.0 3.0")
+        assert "  18" in shown
+        await pilot.press("question_mark")
+        await pilot.pause()
+        for _ in range(100):
+            await pilot.pause(0.02)
+            if gate.closed.is_set():
+                break
+        assert gate.closed.is_set(), "nothing is read behind another screen"
+        await pilot.press("escape")
+        await until_shown(pilot, "GPU 0   out    68.4 0.4 0.8 1.2")
+        await pilot.press("escape")
+        await pilot.pause(0.1)
+        assert again.closed.is_set()

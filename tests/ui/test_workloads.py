@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from gpumon.ui.messages import RunsChanged
 from gpumon.ui.screens.confirm import QuitDialog
 from gpumon.ui.screens.confirm_start import ConfirmStartDialog
 from gpumon.ui.screens.overview import OverviewScreen
-from gpumon.ui.screens.run import LogScreen, MemorySummaryScreen, RunScreen
+from gpumon.ui.screens.run import CodeScreen, LogScreen, MemorySummaryScreen, RunScreen
 from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.screens.workloads import WorkloadsScreen
 from gpumon.ui.widgets.line_table import LineTable
@@ -156,9 +157,9 @@ def app_of(pilot: Pilot[Any]) -> GpumonApp:
 async def open_form(pilot: Pilot[Any], name: str = "tiny") -> WorkloadForm:
     """From the overview to the form of a workload."""
     await pilot.press("5")
-    await seen(pilot, name)
     await until(pilot, lambda: isinstance(app_of(pilot).session.workloads.interpreter, Interpreter), "an interpreter")
     table = app_of(pilot).screen.query_one("#workloads", LineTable)
+    await until(pilot, lambda: name in [row.key for row in table.rows], name)
     table.cursor = [row.key for row in table.rows].index(name)
     await pilot.press("enter")
     await pilot.pause()
@@ -537,6 +538,46 @@ async def test_memory_and_log_in_full() -> None:
         assert "PyTorch CUDA memory summary" in screen_text(app)
         await pilot.press("v")
         assert isinstance(app.screen, RunScreen)
+
+
+CODE = "def step(model, batch):\n    # forward and backward\n    model(batch).sum().backward()\n" + "x = 1" * 60
+
+
+@pytest.mark.usefixtures("shelf")
+async def test_the_code_of_a_run_is_a_view_and_can_be_copied() -> None:
+    app = app_on(FakeLive())
+    run = runs.live_run()
+    run.request = replace(run.request, workload=runs.workload(code=CODE))
+    app.session.workloads.registry.runs = [run]
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("5", "tab", "enter", "v", "v")
+        assert isinstance(app.screen, CodeScreen)
+        assert "Code of matmul on GPU 0" in screen_text(app)
+        assert "# Parameters: dtype=bf16, size=8192, duration=20, inject_error=no" in screen_text(app)
+        assert "model(batch).sum().backward()" in screen_text(app)
+        await pilot.press("y")
+        assert app.clipboard.endswith(CODE), "long lines are not broken"
+        await pilot.press("v")
+        assert isinstance(app.screen, MemorySummaryScreen)
+        await pilot.press("v")
+        assert isinstance(app.screen, RunScreen)
+
+
+async def test_the_code_is_shown_before_a_workload_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = Catalogue((runs.workload(code=CODE), runs.workload("empty")))
+    monkeypatch.setattr(controller_module, "load_catalogue", lambda: listed)
+    app = app_on(FakeLive())
+    async with app.run_test(size=(100, 30), notifications=True) as pilot:
+        await pilot.press("5")
+        await seen(pilot, "empty")
+        await pilot.press("v")
+        assert isinstance(app.screen, CodeScreen)
+        assert "# Parameters on the CPU: dtype=fp32, size=1024" in screen_text(app)
+        await pilot.press("v")
+        assert isinstance(app.screen, WorkloadsScreen)
+        await pilot.press("down", "v")
+        assert isinstance(app.screen, WorkloadsScreen)
+        assert [notice.message for notice in app._notifications] == ["Its file names no code to show."]
 
 
 @pytest.mark.usefixtures("shelf")

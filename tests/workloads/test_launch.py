@@ -136,7 +136,7 @@ for compiler in (None, fail):
     if compiler:
         context.torch.cuda._compile_kernel = compiler
     try:
-        w._compiled(context)
+        w.compiled(context, w.kernel_source(), ['add_one_each'])
     except w.UnsupportedError as error:
         print(error)
 """)

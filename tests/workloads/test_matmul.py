@@ -17,7 +17,8 @@ import dataclasses, importlib.util, sys
 spec = importlib.util.spec_from_file_location("matmul_probe", {str(WORKLOADS / "matmul.py")!r})
 matmul = sys.modules["matmul_probe"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(matmul)
-original = matmul.multiplier
+from _kit import products
+original = products.multiplier
 WORKLOAD = matmul.WORKLOAD
 """
 _WRONG_EVERYWHERE = """
@@ -27,7 +28,7 @@ def multiplier(context, left, right):
         right_one(out)
         out[:, 5] += 1
     return wrong
-matmul.multiplier = multiplier
+products.multiplier = multiplier
 """
 _WRONG_NOW_AND_THEN = """
 def multiplier(context, left, right):
@@ -39,7 +40,7 @@ def multiplier(context, left, right):
             out[7, 9] += 1
             out[200, 3] = float("nan")
     return wrong
-matmul.multiplier = multiplier
+products.multiplier = multiplier
 """
 
 
@@ -114,6 +115,8 @@ def test_a_size_that_fast_products_cannot_take_names_one_that_they_can(run_workl
         ("matmul", {"size": 256, "duration": 60}),
         ("bandwidth", {"size_mebibytes": 256, "repetitions": 20}),
         ("sync", {"max_size": 2048, "repetitions": 100}),
+        ("memtest", {"size_mebibytes": 16, "duration": 60}),
+        ("burn", {"size": 128, "size_mebibytes": 16, "duration": 60}),
     ],
 )
 def test_a_run_that_is_stopped_says_so_and_leaves_soon(name: str, parameters: dict[str, object]) -> None:

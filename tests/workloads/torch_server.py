@@ -32,7 +32,8 @@ for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda number, _: os.kill(pid, number))
 code = int(connection.recv(100))
 if code < 0:
-    signal.signal(-code, signal.SIG_DFL)
+    if -code != signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
 os._exit(code)
 """  # noqa: E501
@@ -93,6 +94,9 @@ def _run(program: dict[str, Any], fds: list[int], python: str) -> None:
         sys.argv, sys.path[0] = ["-c", *others[1:]], ""
         main_module = sys.modules["__main__"] = ModuleType("__main__")
         exec(others[0], main_module.__dict__)
+    elif first == "-m":
+        sys.argv, sys.path[0] = others, ""
+        runpy.run_module(others[0], run_name="__main__", alter_sys=True)
     else:
         sys.argv, sys.path[0] = [first, *others], str(Path(first).absolute().parent)
         runpy.run_path(first, run_name="__main__")

@@ -41,11 +41,16 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--events", type=int)
     parser.add_argument("--control", type=int)
     parser.add_argument("--part")
+    parser.add_argument("--ranks", help="socket of the process that started this one as a rank, instead of --events")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--parameters", default="{}")
     arguments = parser.parse_args(argv)
     if arguments.describe:
         return _describe(arguments.files)
+    if arguments.ranks is not None:
+        from _kit.rank import device_of_rank, join
+
+        arguments.events, arguments.device = join(arguments.ranks), device_of_rank(arguments.device)
     if arguments.events is None:
         parser.error("--events is missing")
     return _Run(arguments).run()

@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any, Optional
@@ -15,6 +15,7 @@ from _kit.chip import Chip
 from _kit.events import Outcome, Reporter, Result, Verdict
 from _kit.fresh import run_part
 from _kit.memory import memory_of, resident_bytes, summary_of
+from _kit.ranks import RankJob, run_ranks
 
 _MIN_SECONDS_BETWEEN = 0.1
 """Shortest time between two events of one metric, or two progress events."""
@@ -70,6 +71,10 @@ class Context:
     def step(self, text: str) -> None:
         """Reports in a sentence what the workload does or shows now."""
         self._reporter.send("step", text=text)
+
+    def position(self, text: str) -> None:
+        """Reports what this rank starts now, in case it hangs or dies there; only in a part run by `ranks`."""
+        self._reporter.send("position", text=text)
 
     def progress(self, done: float, total: float) -> None:
         """Reports progress, in any unit; sent at most ten times per second."""
@@ -209,6 +214,32 @@ class Context:
             )
         finally:
             self.is_elsewhere = False
+
+    def ranks(self, part: str, devices: Sequence[str], hosts: int = 1, **changed: Any) -> list[dict[str, Any]]:
+        """Runs one of the workload's parts in one process per device, started by torchrun, and returns their answers.
+
+        The parameter ``timeout_seconds`` of the workload is the timeout of the process group.
+
+        Args:
+            part: A key of ``Workload.parts``.
+            devices: The device of each rank, such as ``cuda:0`` or ``cpu``.
+            hosts: Number of hosts that start this many ranks each.
+            **changed: Parameters with other values.
+
+        Raises:
+            RanksError: A rank failed, ended or did not respond; its error has been reported.
+            UnsupportedError: A rank reported that it cannot run here.
+        """
+        arguments = {**self._parameters, **changed}
+        job = RankJob(self._file, part, devices, arguments, float(arguments["timeout_seconds"]), hosts)
+        try:
+            return run_ranks(job, self._reporter, self._stop.is_set, self._leave_memory)
+        finally:
+            self.is_elsewhere = False
+
+    def _leave_memory(self) -> None:
+        """Stops the memory events of this process; those of the first rank replace them."""
+        self.is_elsewhere = True
 
     def _is_due(self, name: str) -> bool:
         now = time.monotonic()

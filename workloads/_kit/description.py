@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Workload:
             "purpose": self.purpose,
             "needs": self.needs,
             "why_not_cpu": self.why_not_cpu,
-            "code": "\n\n".join(inspect.getsource(function) for function in self.code),
+            "code": "\n\n\n".join(dedent(inspect.getsource(function)).rstrip() for function in self.code),
             "parameters": [
                 {
                     "name": parameter.name,

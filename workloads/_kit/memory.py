@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Optional
 
 from _kit.events import UnsupportedError
 
@@ -43,6 +43,28 @@ def resident_bytes() -> int:
     """Returns the resident memory of this process in bytes."""
     with open("/proc/self/statm") as statm:  # noqa: PTH123 - cheaper than Path, and read twice per second
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def reset_peak_resident() -> bool:
+    """Resets the peak of the resident memory of this process to its value now; returns False if that is refused."""
+    try:
+        with open("/proc/self/clear_refs", "w") as clear:  # noqa: PTH123 - a write in one call
+            clear.write("5")
+    except OSError:
+        return False
+    return True
+
+
+def peak_resident_bytes() -> Optional[int]:
+    """Returns the peak of the resident memory of this process in bytes since its start or reset, or None if unknown."""
+    try:
+        with open("/proc/self/status") as status:  # noqa: PTH123
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        return None
+    return None
 
 
 def summary_of(torch: Any, device: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from _kit.mistake import DEVICE, Mistake
+from _kit.mistakes_training import TRAINING_MISTAKES
 
 OOM_CAP_BYTES = 128 << 20
 
@@ -295,4 +296,4 @@ print(float(total))
     ),
 )
 
-MISTAKES: Mapping[str, Mistake] = {mistake.name: mistake for mistake in _MISTAKES}
+MISTAKES: Mapping[str, Mistake] = {mistake.name: mistake for mistake in (*_MISTAKES, *TRAINING_MISTAKES)}

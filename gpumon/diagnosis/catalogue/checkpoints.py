@@ -66,7 +66,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 'state = torch.load(path, map_location="cpu", weights_only=False)',
             ),
             Fix(
-                "Or permit only the type that the message names.",
+                "Or permit only the type that the message names, such as this one; never a function such as os.system.",
                 "import argparse\n\ntorch.serialization.add_safe_globals([argparse.Namespace])",
             ),
             Fix(
@@ -77,6 +77,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_LOAD, _SERIALIZATION),
+        said_by="torch 2.6-2.13",
     ),
     KnownError(
         id="checkpoint-not-torch",
@@ -111,6 +112,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_LOAD, _SERIALIZATION),
+        said_by="torch 1.13-2.13, Triton 3.0-3.6, jaxlib 0.7",
     ),
     KnownError(
         id="checkpoint-truncated",
@@ -151,6 +153,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_SERIALIZATION,),
+        said_by="torch 1.13-2.13, transformers 4.36-4.57",
     ),
     KnownError(
         id="safetensors-header",
@@ -180,6 +183,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/huggingface/safetensors/blob/main/safetensors/src/tensor.rs",),
+        said_by="safetensors 0.4-0.7",
     ),
     KnownError(
         id="state-dict-mismatch",
@@ -200,7 +204,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Missing key(s) in state_dict", r"Missing key\(s\) in state_dict: \"(?P<name>[\w.]{1,200})\""),
             Pattern(
-                "Unexpected key(s) in state_dict", r"Unexpected key\(s\) in state_dict: \"(?P<name>[\w.]{1,200})\""
+                "Unexpected key(s) in state_dict",
+                r"Unexpected key\(s\) in state_dict: \"(?P<unexpected>[\w.]{1,200})\"",
             ),
             literal("You set `ignore_mismatched_sizes` to `False`, thus raising an error"),
         ),
@@ -231,6 +236,7 @@ model.load_state_dict(state)""",
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_LOAD_STATE_DICT,),
+        said_by="torch 1.13-2.13, transformers 4.36-5.0, safetensors 0.4-0.7",
     ),
     KnownError(
         id="optimizer-state-mismatch",
@@ -255,6 +261,7 @@ model.load_state_dict(state)""",
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.load_state_dict.html",),
+        said_by="torch 1.13-2.13, bitsandbytes 0.49",
     ),
     KnownError(
         id="disk-full",
@@ -290,6 +297,7 @@ model.load_state_dict(state)""",
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_SERIALIZATION, "https://docs.kernel.org/filesystems/quota.html"),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="torch-load-blocked",
@@ -311,6 +319,7 @@ model.load_state_dict(state)""",
             "https://nvd.nist.gov/vuln/detail/CVE-2025-32434",
             "https://github.com/huggingface/transformers/blob/main/src/transformers/utils/import_utils.py",
         ),
+        said_by="transformers 4.57-5.0",
     ),
     KnownError(
         id="shared-tensors",
@@ -343,6 +352,7 @@ model.load_state_dict(state)""",
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://huggingface.co/docs/safetensors/torch_shared_tensors",),
+        said_by="transformers 4.57-5.0, safetensors 0.4-0.7",
     ),
     KnownError(
         id="meta-tensor",
@@ -393,6 +403,7 @@ model.load_state_dict(state)""",
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/meta.html",),
+        said_by="torch 1.13-2.13, transformers 4.36-4.57, accelerate 0.25-1.12",
     ),
     KnownError(
         id="dcp-failed",
@@ -426,6 +437,7 @@ model_state, optimizer_state = get_state_dict(model, optimizer)""",
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/distributed.checkpoint.html",),
+        said_by="torch 1.13-2.13",
         is_echo=True,
     ),
 )

@@ -31,6 +31,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.UNKNOWN,
         patterns=(
             Pattern(
+                "Tried to erase Node ",
+                r"Tried to erase Node (?P<node>\w{1,60}) but it still had (?P<users>\d{1,6}) users in the graph",
+            ),
+            Pattern(
                 "BackendCompilerFailed: backend=", r"BackendCompilerFailed: backend='(?P<backend>\w{1,40})' raised"
             ),
             Pattern(
@@ -84,6 +88,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCH_COMPILE,),
+        said_by="torch 2.6-2.13, vLLM 0.19, transformers 4.57-5.0",
     ),
     KnownError(
         id="compile-tracing",
@@ -108,6 +113,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCH_COMPILE,),
+        said_by="torch 2.13",
         is_echo=True,
     ),
     KnownError(
@@ -129,6 +135,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCH_COMPILE,),
+        said_by="torch 2.6-2.13, SGLang 0.5",
     ),
     KnownError(
         id="graph-overwritten",
@@ -151,6 +158,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_GRAPH_TREES,),
+        said_by="torch 2.6-2.13",
     ),
     KnownError(
         id="compile-python",
@@ -177,5 +185,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCH_COMPILE,),
+        said_by="torch 2.0-2.13",
     ),
 )

@@ -104,6 +104,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=("https://docs.nvidia.com/cuda/wsl-user-guide/index.html", sources.CONTAINER_TROUBLESHOOTING),
+        said_by="Triton 3.6",
     ),
     KnownError(
         id="container-cli",
@@ -113,34 +114,38 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
-                "nvidia-container-cli: device error:",
-                r"nvidia-container-cli: device error: (?P<device>[^\n:]{1,80}): unknown device",
+                ": device error:",
+                r"nvidia-container-cli(?:\.real)?: device error: (?P<device>[^\n:]{1,80}): unknown device",
             ),
             Pattern(
-                "nvidia-container-cli: device error:",
-                r"nvidia-container-cli: device error: (?P<reason>unknown device[^\n]{0,80})",
+                ": device error:",
+                r"nvidia-container-cli(?:\.real)?: device error: (?P<reason>unknown device[^\n]{0,80})",
             ),
             Pattern(
-                "nvidia-container-cli: mount error:",
-                r"nvidia-container-cli: mount error: (?P<reason>[^\n]{1,120})",
+                ": mount error:",
+                r"nvidia-container-cli(?:\.real)?: mount error: (?P<reason>[^\n]{1,120})",
             ),
             Pattern(
-                "nvidia-container-cli: ldcache error:",
-                r"nvidia-container-cli: ldcache error: (?P<reason>[^\n]{1,120})",
+                ": ldcache error:",
+                r"nvidia-container-cli(?:\.real)?: ldcache error: (?P<reason>[^\n]{1,120})",
             ),
             Pattern(
-                "nvidia-container-cli: container error:",
-                r"nvidia-container-cli: container error: (?P<reason>[^\n]{1,120})",
+                ": container error:",
+                r"nvidia-container-cli(?:\.real)?: container error: (?P<reason>[^\n]{1,120})",
             ),
             Pattern(
-                "nvidia-container-cli: detection error:",
-                r"nvidia-container-cli: detection error: (?P<reason>[^\n]{1,120})",
+                ": detection error:",
+                r"nvidia-container-cli(?:\.real)?: detection error: (?P<reason>[^\n]{1,120})",
             ),
             Pattern(
-                "nvidia-container-cli: initialization error:",
-                r"nvidia-container-cli: initialization error: (?P<reason>driver (?:rpc )?error[^\n]{0,80}"
+                ": initialization error:",
+                r"nvidia-container-cli(?:\.real)?: initialization error: (?P<reason>driver (?:rpc )?error[^\n]{0,80}"
                 r"|load library failed: libnvidia-ml\.so|nvml error: driver not loaded"
                 r"|nvml error: insufficient permissions|cuda error[^\n]{0,80})",
+            ),
+            Pattern(
+                ": initialization error: change root",
+                r"nvidia-container-cli(?:\.real)?: initialization error: (?P<reason>change root failed[^\n]{0,80})",
             ),
         ),
         causes=(
@@ -248,5 +253,32 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=("https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",),
+    ),
+    KnownError(
+        id="k8s-plugin-nvml",
+        section=SECTION,
+        title="Device plugin cannot load NVML",
+        summary="The pod of the device plugin runs without the NVIDIA runtime, so it reports no GPUs to Kubernetes.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("could not load NVML library", r"(?:start nvml|NVML)[^\n]{0,30}: {1,3}could not load NVML library"),
+            Pattern(" detected", r"Incompatible (?:platform|strategy) detected"),
+        ),
+        causes=(
+            "The container runtime of the node does not use the NVIDIA runtime by default, and the pod names none.",
+            "The node has no driver.",
+        ),
+        fixes=(
+            Fix(
+                "Make the NVIDIA runtime the default of containerd on the node.",
+                "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl restart"
+                " containerd",
+            ),
+            Fix("Or give the pods the runtime class nvidia.", "kubectl get runtimeclass"),
+            Fix("Check that the driver works on the node.", "nvidia-smi -L"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=("https://github.com/NVIDIA/k8s-device-plugin/issues/604",),
+        said_by="k8s-device-plugin 0.9-0.17",
     ),
 )

@@ -43,6 +43,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("NCCL Error 2: unhandled system error"),
             Pattern("Test NCCL failure", r"Test NCCL failure \S{1,60} 'unhandled system error"),
             Pattern("unhandled system error", r"\bunhandled system error(?: \(run with NCCL_DEBUG|, NCCL version)"),
+            literal("NCCL error: unhandled system error"),
         ),
         causes=(
             "Shared memory (/dev/shm) is too small: a container has 64 MB of it by default.",
@@ -64,6 +65,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.NCCL_TROUBLESHOOTING, sources.NCCL_VARIABLES),
+        said_by="torch 1.13, NCCL 2.18-2.29",
         is_echo=True,
     ),
     KnownError(
@@ -77,6 +79,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("NCCL Error 1: unhandled cuda error"),
             Pattern("unhandled cuda error", r"\bunhandled cuda error(?: \(run with NCCL_DEBUG|, NCCL version)"),
             Pattern("Cuda failure", r"\bNCCL WARN Cuda failure (?:(?P<code>\d{1,4}) )?'(?P<reason>[^'\n]{1,100})'"),
+            literal("NCCL error: unhandled cuda error"),
         ),
         causes=(
             "The GPU has no room for NCCL's buffers, which are outside PyTorch's cache.",
@@ -95,6 +98,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache="Helps if the cause is out of memory: NCCL's buffers need memory outside PyTorch's cache.",
         see_more=(fixes.KERNEL_LOG,),
         sources=(sources.NCCL_TROUBLESHOOTING, sources.NCCL_VARIABLES),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, SGLang 0.5, CuPy 13.6",
     ),
     KnownError(
         id="nccl-usage",
@@ -110,6 +114,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?: both on CUDA device (?P<device>\w{1,16}))?",
             ),
             Pattern("invalid usage", r"\binvalid usage(?: \(run with NCCL_DEBUG|, NCCL version)"),
+            literal("NCCL error: invalid usage"),
         ),
         causes=(
             "No process set its device, so all of them use cuda:0.",
@@ -124,6 +129,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(_NCCL_DEBUG,),
         sources=(sources.TORCH_DISTRIBUTED, sources.NCCL_TROUBLESHOOTING),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29",
     ),
     KnownError(
         id="nccl-no-gpu",
@@ -143,6 +149,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.TORCH_DISTRIBUTED,),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="tcpstore",
@@ -179,6 +186,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "server socket has failed to listen on any local",
                 r"server socket has failed to listen on any local network address\.(?: port: (?P<port>\d{1,5}))?",
             ),
+            Pattern("RendezvousTimeoutError", r"\bRendezvousTimeoutError\b"),
+            Pattern("RendezvousClosedError", r"\bRendezvousClosedError\b"),
+            literal("The connection to the C10d store has failed"),
         ),
         causes=(
             "Rank 0 failed first; its log contains the cause.",
@@ -210,6 +220,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             ),
         ),
         sources=(sources.TORCHRUN, sources.TORCH_DISTRIBUTED),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="nccl-timeout",
@@ -238,7 +249,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "Record the last collectives of every rank, and compare them after the timeout.",
                 """\
 mkdir -p flight
-export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1
+export TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1
 export TORCH_NCCL_DEBUG_INFO_TEMP_FILE=flight/rank_
 torchrun --nproc-per-node=gpu train.py
 torchfrtrace --prefix rank_ flight""",
@@ -261,6 +272,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             fixes.KERNEL_LOG,
         ),
         sources=(sources.TORCH_NCCL_VARIABLES, sources.FLIGHT_RECORDER),
+        said_by="torch 1.13-2.13",
         is_echo=True,
     ),
     KnownError(
@@ -270,13 +282,19 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         summary="torch.distributed ended the process after a collective failed or hung.",
         context=ContextState.DEAD,
         patterns=(
+            literal("Terminating the process after attempting to dump debug info"),
             literal("we are taking the entire process down"),
+            Pattern("Timeout at NCCL work: ", r"Timeout at NCCL work: (?P<sequence>\d{1,12})"),
             Pattern("watchdog got stuck for", r"watchdog got stuck for (?P<seconds>\d{1,9}) seconds"),
             Pattern("atchdog thread terminated with exception", r"[Ww]atchdog thread terminated with exception"),
             literal("failure detected by watchdog at work sequence id"),
             Pattern(
                 "Observed flight recorder dump signal",
                 r"Observed flight recorder dump signal from (?:another rank|rank (?P<from_rank>\d{1,6}))",
+            ),
+            Pattern(
+                "detected by watchdog at work: ",
+                r"Exception \(either an error or timeout\) detected by watchdog at work: (?P<sequence>\d{1,12})",
             ),
         ),
         causes=(
@@ -295,6 +313,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.KERNEL_LOG,),
         sources=(sources.TORCH_NCCL_VARIABLES,),
+        said_by="torch 1.13-2.13",
         is_echo=True,
     ),
     KnownError(
@@ -325,6 +344,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.KERNEL_LOG,),
         sources=(sources.NCCL_ERRORS,),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29",
         is_echo=True,
     ),
     KnownError(
@@ -353,6 +373,7 @@ finally:
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCH_DISTRIBUTED,),
+        said_by="torch 2.6-2.13",
         is_echo=True,
     ),
 )

@@ -50,6 +50,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.TORCHRUN, sources.TORCH_DISTRIBUTED),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="port-in-use",
@@ -74,6 +75,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=("https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py",),
+        said_by="accelerate 0.25-1.12",
     ),
     KnownError(
         id="no-process-group",
@@ -103,6 +105,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.TORCH_DISTRIBUTED,),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="backend-device",
@@ -132,6 +135,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCH_DISTRIBUTED,),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="backend-missing",
@@ -171,6 +175,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.TORCH_DISTRIBUTED,),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="ddp-unused",
@@ -190,7 +195,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=(
             "A branch of forward skips a layer, or a layer exists and is never called.",
             "The model returns an output that the loss does not use.",
-            "Parameters that are trained in no step are not frozen.",
+            "A parameter that no step trains still has requires_grad=True.",
         ),
         fixes=(
             Fix(
@@ -211,6 +216,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DDP,),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="ddp-ready-twice",
@@ -247,6 +253,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DDP, "https://docs.pytorch.org/docs/stable/checkpoint.html"),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="ddp-models-differ",
@@ -281,6 +288,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DDP,),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="ddp-no-gradients",
@@ -333,6 +341,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCH_DISTRIBUTED,),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="gloo-peer",
@@ -368,6 +377,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCH_DISTRIBUTED,),
+        said_by="torch 1.13-2.13, vLLM 0.6-0.10, jaxlib 0.4",
         is_echo=True,
     ),
     KnownError(
@@ -406,6 +416,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.MULTIPROCESSING_NOTES,),
+        said_by="torch 1.13-2.13, Lightning 2.1-2.6, Ray 2.9-2.52",
         is_echo=True,
     ),
     KnownError(
@@ -425,5 +436,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=("https://github.com/huggingface/accelerate/blob/main/src/accelerate/state.py",),
+        said_by="accelerate 0.25-1.12",
     ),
 )

@@ -20,7 +20,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="host-oom",
         section=SECTION,
         title="Host out of memory",
-        summary="The host, the container or the job reached its memory limit, and the kernel killed a process.",
+        summary=(
+            "A process was killed (signal 9), nearly always because the host, the container or the job reached its "
+            "memory limit."
+        ),
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
@@ -92,6 +95,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://docs.kernel.org/admin-guide/cgroup-v2.html",
             "https://slurm.schedmd.com/sacct.html",
         ),
+        said_by="torch 1.13-2.13, accelerate 0.25-1.12, Lightning 2.1-2.6",
     ),
     KnownError(
         id="worker-crashed",
@@ -133,6 +137,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.KERNEL_LOG,),
         sources=("https://docs.python.org/3/library/faulthandler.html", sources.TORCHRUN),
+        said_by="torch 2.6",
     ),
     KnownError(
         id="signal-ended",
@@ -181,6 +186,7 @@ signal.signal(signal.SIGTERM, lambda *_: save_checkpoint())""",
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCHRUN, "https://slurm.schedmd.com/sbatch.html"),
+        said_by="torch 1.13-2.13",
         is_echo=True,
     ),
     KnownError(
@@ -195,6 +201,11 @@ signal.signal(signal.SIGTERM, lambda *_: save_checkpoint())""",
                 "ailed (exitcode: ",
                 r"failed \(exitcode: (?P<exitcode>[1-9]\d{0,2})\) local_rank: (?P<local_rank>\d{1,4})",
             ),
+            Pattern(
+                "Command '['torchrun'",
+                r"CalledProcessError: Command '\['torchrun'",
+            ),
+            Pattern("exits with return code = ", r"exits with return code = (?P<exitcode>[1-9]\d{0,2})\b"),
             Pattern("Root Cause (first observed failure)", r"Root Cause \(first observed failure\)"),
             Pattern(
                 "To enable traceback see",
@@ -226,6 +237,7 @@ def main():
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/elastic/errors.html", sources.TORCHRUN),
+        said_by="torch 1.13-2.13",
         is_echo=True,
     ),
 )

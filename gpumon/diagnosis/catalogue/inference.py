@@ -82,6 +82,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("compiled without GPU offload support"),
             Pattern("failure during GPU discovery", r"failure during GPU discovery"),
             Pattern("VRAM usage didn't recover", r"[Gg][Pp][Uu] VRAM usage didn't recover within timeout"),
+            literal("cuda driver library failed to get device context"),
         ),
         causes=(
             "The driver is older than the CUDA version of the build.",
@@ -113,6 +114,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "no device code compatible with CUDA arch",
                 r"no device code compatible with CUDA arch (?P<capability>\d{2,4})",
             ),
+            Pattern(
+                "ggml was not compiled with any CUDA arch",
+                r"ggml was not compiled with any CUDA arch <= (?P<capability>\d{2,4})",
+            ),
         ),
         causes=("The build lists other architectures than that of this GPU.",),
         fixes=(
@@ -131,6 +136,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The process in which Ollama runs the model ended; its message or the log says why.",
         context=ContextState.UNKNOWN,
         patterns=(
+            literal("llama runner process terminated"),
             Pattern(
                 "llama runner process has terminated", r"llama runner process has terminated: (?P<reason>[^\n]{1,100})"
             ),
@@ -181,5 +187,28 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache="No effect: the memory is not PyTorch's.",
         sources=(_LLAMA,),
         is_echo=True,
+    ),
+    KnownError(
+        id="llama-assert",
+        section=SECTION,
+        title="llama.cpp: an internal check failed",
+        summary="A condition that must hold in llama.cpp was false; the text in parentheses is the condition.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern("GGML_ASSERT(", r"\.(?:cu|cuh|cpp|c|h):\d{1,6}: GGML_ASSERT\((?P<check>[^\n]{1,160})\) failed"),
+            Pattern("GGML_ASSERT: ", r"GGML_ASSERT: [^\n]{1,200}?:\d{1,6}: (?P<check>(?!!\"CUDA error)[^\n]{1,160})"),
+        ),
+        causes=(
+            "The model file is newer than this version of llama.cpp, or damaged.",
+            "Options that do not work together: types of the cache, the split of the layers, flash attention.",
+        ),
+        fixes=(
+            Fix("Update llama.cpp, or the program that contains it.", "pip install --upgrade llama-cpp-python"),
+            Fix("Try without flash attention and with the default cache types.", "llama-server -m MODEL.gguf -fa off"),
+            Fix("Try on the CPU, to test whether the model file is the cause.", "llama-server -m MODEL.gguf -ngl 0"),
+        ),
+        empty_cache="No effect: the memory is not PyTorch's.",
+        sources=("https://github.com/ggml-org/llama.cpp/blob/master/ggml/include/ggml.h",),
+        said_by="llama.cpp of 2023-2026",
     ),
 )

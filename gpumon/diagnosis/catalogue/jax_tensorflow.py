@@ -48,15 +48,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "ran out of memory trying to allocate",
                 r"Allocator \((?P<allocator>\w{1,30})\) ran out of memory trying to allocate",
             ),
-            Pattern("failed to allocate", r"failed to allocate [\d.]{1,12}[KMGT]i?B \(\d{1,20} bytes\) from device: "),
+            Pattern("failed to allocate", r"failed to allocate [\d.]{1,12}[KMGT]i?B \(\d{1,20} bytes\) from device:"),
         ),
         causes=(
             "The arrays that live at once do not fit; XLA's report lists the largest buffers.",
             "Another process on the same GPU, such as a second notebook, took most of the memory at its start.",
         ),
         fixes=(
-            Fix("End other processes on the GPU, such as an idle notebook kernel.", "nvidia-smi"),
             Fix("Use a smaller batch, bfloat16, or `jax.checkpoint` for the large layers."),
+            Fix("End other processes on the GPU, such as an idle notebook kernel.", "nvidia-smi"),
             _NO_PREALLOCATION,
             Fix("Or give JAX a larger share of the GPU.", "XLA_PYTHON_CLIENT_MEM_FRACTION=.95 python train.py"),
             Fix(
@@ -92,6 +92,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("cuSolver internal error", r"INTERNAL: cuSolver internal error"),
             Pattern("failed to create cublas handle", r"failed to create cublas handle: (?P<reason>[^\n]{1,60})"),
             Pattern("DNN library initialization failed", r"DNN library initialization failed"),
+            Pattern(
+                "but JAX was built against version",
+                r"Found (?P<library>cu\w{2,12}|CUDA) version (?P<loaded>[\d.]{1,12}), but JAX was built against"
+                r" version (?P<required>[\d.]{1,12})",
+            ),
         ),
         causes=(
             "LD_LIBRARY_PATH or the system has an older library, which is loaded instead of that of the pip package.",
@@ -107,6 +112,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_JAX_INSTALL, _TF_INSTALL),
+        said_by="jaxlib 0.4-0.7",
     ),
     KnownError(
         id="xla-cpu-only",
@@ -150,6 +156,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(_JAX_INSTALL, _TF_INSTALL),
+        said_by="jaxlib 0.7",
         is_warning=True,
     ),
     KnownError(
@@ -184,6 +191,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_JAX_INSTALL, _TF_INSTALL),
+        said_by="jaxlib 0.7",
     ),
     KnownError(
         id="cupy-library",
@@ -215,6 +223,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.cupy.dev/en/stable/install.html", "https://nvidia.github.io/numba-cuda/"),
+        said_by="CuPy 13.6",
     ),
     KnownError(
         id="cupy-oom",
@@ -244,5 +253,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache="Frees only what PyTorch's cache holds; CuPy has its own pool.",
         sources=("https://docs.cupy.dev/en/stable/user_guide/memory.html", sources.CUDA_NOTES),
+        said_by="jaxlib 0.4, CuPy 13.6",
     ),
 )

@@ -42,6 +42,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("failed, bailing out", r"RmInitAdapter: \w{1,40}(?:\(\))? failed, bailing out"),
             Pattern("Cannot attach gpu", r"osInitNvMapping: \*\*\* Cannot attach gpu"),
+            Pattern("No devices were found", r"^No devices were found$"),
         ),
         causes=(
             "The GPU was left in a bad state by a crash, a failed reset or a pass-through to a virtual machine.",
@@ -74,6 +75,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("unexpected WPR2 already up"),
             literal("GSP-FMC reported an error while attempting to boot GSP"),
             Pattern("kgspInitRm", r"kgspInitRm_IMPL: (?P<reason>[^\n]{1,80})"),
+            Pattern("Booter failed with non-zero", r"Booter failed with non-zero error code: (?P<code>0x[\da-f]{1,8})"),
+            literal("failed to execute Booter"),
         ),
         causes=(
             "Error -2: the firmware files are not installed, or not in the initial RAM disk of this kernel.",
@@ -156,6 +159,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=BELOW_PYTORCH,
         sources=("https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",),
+        said_by="vLLM 0.6-0.19, Triton 2.0-3.6, jaxlib 0.7",
     ),
     KnownError(
         id="driver-probe",
@@ -456,6 +460,7 @@ sudo update-grub && sudo reboot""",
         patterns=(
             Pattern("NV_ERR_NO_MEMORY", r"NVRM: [^\n]{1,120}?NV_ERR_NO_MEMORY"),
             Pattern("Check failed: Out of memory", r"NVRM: \w{1,40}: Check failed: Out of memory"),
+            Pattern("page descriptor table", r"NVRM: failed to allocate vmap\(\) page descriptor table"),
         ),
         causes=(
             "A program used all memory of the GPU; its own log has an out-of-memory error.",
@@ -517,6 +522,32 @@ sudo update-grub && sudo reboot""",
         fixes=(fixes.KERNEL_LOG, Fix("Collect a report for the vendor.", "sudo nvidia-bug-report.sh")),
         empty_cache=BELOW_PYTORCH,
         sources=(sources.XID_CATALOG,),
+        is_echo=True,
+    ),
+    KnownError(
+        id="nvrm-assert",
+        section=SECTION,
+        title="A check inside the driver failed",
+        summary="The driver reports that one of its checks failed; this often follows another error.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "ssertion failed:",
+                r"NVRM:? (?:GPU\d{1,3} )?nvAssert\w{0,30}: Assertion failed: (?P<check>[^\n]{1,160})",
+            ),
+        ),
+        causes=(
+            "An earlier error of the GPU or of its firmware, which is logged above.",
+            "A bug of the driver, in most cases harmless if it occurs once while the host starts.",
+        ),
+        fixes=(
+            _FIRST_LINES,
+            Fix("If the GPU works, take no action, and upgrade the driver at the next opportunity."),
+            _VENDOR,
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/748",),
+        said_by="driver 515-590",
         is_echo=True,
     ),
 )

@@ -68,6 +68,7 @@ assert input_ids.max().item() < model.get_input_embeddings().num_embeddings""",
         empty_cache=CONTEXT_IS_DEAD,
         see_more=(fixes.LAUNCH_BLOCKING,),
         sources=(sources.CUDA_ERRORS, "https://github.com/pytorch/pytorch/issues/17425"),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, Triton 2.0-3.6, transformers 4.57-5.0",
     ),
     KnownError(
         id="illegal-address",
@@ -79,6 +80,7 @@ assert input_ids.max().item() < model.get_input_embeddings().num_embeddings""",
             not_hip("an illegal memory access was encountered"),
             name("cudaErrorIllegalAddress"),
             name("CUDA_ERROR_ILLEGAL_ADDRESS"),
+            Pattern("Failed to encode tensor map: 700", r"Failed to encode tensor map: 700\b"),
         ),
         causes=(
             "A custom, Triton or attention kernel accesses memory beyond the end of a tensor.",
@@ -109,6 +111,7 @@ with torch.cuda.device(tensor.device):
             ),
         ),
         sources=(sources.CUDA_ERRORS, sources.SANITIZER_MANUAL),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
     ),
     KnownError(
         id="misaligned",
@@ -136,6 +139,7 @@ with torch.cuda.device(tensor.device):
         empty_cache=CONTEXT_IS_DEAD,
         see_more=(fixes.LAUNCH_BLOCKING, fixes.SANITIZER),
         sources=(sources.CUDA_ERRORS,),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
     ),
     KnownError(
         id="illegal-instruction",
@@ -174,6 +178,7 @@ with torch.cuda.device(tensor.device):
         empty_cache=CONTEXT_IS_DEAD,
         see_more=(fixes.KERNEL_LOG, fixes.LAUNCH_BLOCKING),
         sources=(sources.CUDA_ERRORS,),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 3.0-3.6",
     ),
     KnownError(
         id="launch-failure",
@@ -201,6 +206,7 @@ with torch.cuda.device(tensor.device):
         empty_cache=CONTEXT_IS_DEAD,
         see_more=(fixes.CPP_STACKTRACES,),
         sources=(sources.CUDA_ERRORS, sources.SANITIZER_MANUAL),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
     ),
     KnownError(
         id="launch-timeout",
@@ -227,6 +233,7 @@ with torch.cuda.device(tensor.device):
         empty_cache=CONTEXT_IS_DEAD,
         see_more=(fixes.LAUNCH_BLOCKING,),
         sources=(sources.CUDA_ERRORS,),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
     ),
     KnownError(
         id="launch-resources",
@@ -255,6 +262,7 @@ with torch.cuda.device(tensor.device):
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.LAUNCH_BLOCKING, fixes.CUDA_LOG),
         sources=(sources.CUDA_ERRORS,),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 3.0-3.6",
     ),
     KnownError(
         id="no-kernel-image",
@@ -285,6 +293,7 @@ with torch.cuda.device(tensor.device):
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.SHOW_VERSIONS,),
         sources=(sources.CUDA_ERRORS, sources.PYTORCH_INSTALL),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
     ),
     KnownError(
         id="arch-warning",
@@ -307,9 +316,9 @@ with torch.cuda.device(tensor.device):
                 r" (?P<capability>\d{1,3}\.\d)",
             ),
             Pattern(
-                "is not compatible with the current PyTorch installation",
-                r"with CUDA capability sm_(?P<capability>\d{1,4}\w?) is not compatible"
-                r" with the current PyTorch installation",
+                "not compatible with the current PyTorch",
+                r"with CUDA capabilit(?:y|ies) sm_(?P<capability>\d{1,4}\w?) (?:is )?not compatible"
+                r" with the current PyTorch [Ii]nstal",
             ),
         ),
         causes=(
@@ -325,6 +334,7 @@ with torch.cuda.device(tensor.device):
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.SHOW_VERSIONS,),
         sources=(sources.PYTORCH_INSTALL, "https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py"),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="arch-compatible",
@@ -384,6 +394,7 @@ with torch.cuda.device(tensor.device):
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.CPP_STACKTRACES,),
         sources=(sources.CUDA_ERRORS,),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
     ),
     KnownError(
         id="ptx",
@@ -419,6 +430,7 @@ with torch.cuda.device(tensor.device):
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.SHOW_VERSIONS, fixes.CUDA_LOG),
         sources=(sources.CUDA_ERRORS, sources.CUDA_COMPATIBILITY),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
     ),
     KnownError(
         id="invalid-handle",
@@ -448,6 +460,7 @@ with torch.cuda.device(tensor.device):
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.LAUNCH_BLOCKING, fixes.CUDA_LOG),
         sources=(sources.CUDA_ERRORS,),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
     ),
     KnownError(
         id="graph-capture",
@@ -466,6 +479,10 @@ with torch.cuda.device(tensor.device):
             name("cudaErrorStreamCaptureInvalidated"),
             name("cudaErrorStreamCaptureUnjoined"),
             name("cudaErrorStreamCaptureImplicit"),
+            Pattern(
+                "during CUDA graph capture.", r"Cannot call CUDAGeneratorImpl::\w{1,40} during CUDA graph capture\."
+            ),
+            literal("CUDA graphs must be captured on a non-default stream"),
         ),
         causes=(
             "The captured code waits for the GPU: .item(), .cpu(), print(tensor), a mask with a data-dependent size.",
@@ -474,6 +491,7 @@ with torch.cuda.device(tensor.device):
             "Another thread called CUDA during the capture.",
         ),
         fixes=(
+            Fix("Move everything that needs a value on the CPU out of the captured part."),
             Fix(
                 "Warm up on a side stream, then capture with inputs that keep their addresses.",
                 """\
@@ -488,7 +506,6 @@ graph = torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph):
     output = model(static_input)""",
             ),
-            Fix("Move everything that needs a value on the CPU out of the captured part."),
             Fix(
                 "Allow other threads to call CUDA during the capture.",
                 'with torch.cuda.graph(graph, capture_error_mode="thread_local"):\n    output = model(static_input)',
@@ -503,6 +520,7 @@ with torch.cuda.graph(graph):
             ),
         ),
         sources=(sources.CUDA_ERRORS, sources.CUDA_NOTES),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4-0.19, Triton 3.0-3.6",
     ),
     KnownError(
         id="ecc",
@@ -532,6 +550,7 @@ with torch.cuda.graph(graph):
             sources.XID_CATALOG,
             "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
         ),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
     ),
     KnownError(
         id="nvlink",
@@ -562,6 +581,7 @@ with torch.cuda.graph(graph):
         empty_cache=CONTEXT_IS_DEAD,
         see_more=(fixes.KERNEL_LOG,),
         sources=(sources.CUDA_ERRORS, sources.XID_CATALOG),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
     ),
     KnownError(
         id="cuda-unknown",
@@ -569,7 +589,12 @@ with torch.cuda.graph(graph):
         title="Unknown CUDA error",
         summary="The driver failed with an error that has no specific code.",
         context=ContextState.UNKNOWN,
-        patterns=(cuda_error("unknown error"), name("cudaErrorUnknown"), name("CUDA_ERROR_UNKNOWN")),
+        patterns=(
+            cuda_error("unknown error"),
+            name("cudaErrorUnknown"),
+            name("CUDA_ERROR_UNKNOWN"),
+            cuda_error("Unrecognized error code"),
+        ),
         causes=(
             "The host was suspended and resumed.",
             "The nvidia_uvm module is missing or in a bad state.",
@@ -580,7 +605,8 @@ with torch.cuda.graph(graph):
             fixes.KERNEL_LOG,
             fixes.REBOOT,
         ),
-        empty_cache="Cannot help: the driver is in a bad state, and this call most likely fails as well.",
+        empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CUDA_ERRORS, "https://github.com/pytorch/pytorch/issues/49081"),
+        said_by="torch 1.13-2.13",
     ),
 )

@@ -18,8 +18,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "cannot open shared object file",
-                r"\b(?P<library>lib(?:cudart|cublas\w{0,4}|cudnn\w{0,40}|cufft\w?|curand|cusolver\w{0,4}|cusparse\w{0,4}|cupti"
-                r"|cufile|nvrtc[\w-]{0,20}|nvJitLink|nvToolsExt|nvshmem\w{0,20}|nccl|torch\w{0,30}|c10\w{0,20})"
+                r"\b(?P<missing>lib(?:cudart|cublas\w{0,4}|cudnn\w{0,40}|cufft\w?|curand|cusolver\w{0,4}"
+                r"|cusparse\w{0,4}|cupti|cufile|nvrtc[\w-]{0,20}|nvJitLink|nvToolsExt|nvshmem\w{0,20}|nccl|torch\w{0,30"
+                r"}|c10\w{0,20})"
                 r"\.so[\w.]{0,20}): cannot open shared object file",
             ),
             Pattern("undefined symbol: __nvJitLink", r"undefined symbol: (?P<symbol>__nvJitLink\w{1,60})"),
@@ -46,6 +47,22 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "is not found or cannot be loaded",
                 r"Library (?P<library>(?:cu|nv)\w{1,40}\.dll) is not found or cannot be loaded",
             ),
+            Pattern(
+                "LoadLibrary failed with error 126",
+                r"LoadLibrary failed with error 126 [^\n]{0,40}when trying to load"
+                r" \"[^\"\n]{0,200}?(?P<library>onnxruntime_providers_\w{1,20}\.dll)",
+            ),
+            Pattern(
+                ".dll is not found",
+                r"\b(?P<library>(?:cu(?:dnn|blas|dart|fft|rand|solver|sparse)|nvrtc)[\w -]{0,30}\.dll) is not found",
+            ),
+            Pattern(
+                "nable to load lib",
+                r"[Uu]nable to load (?P<library>lib(?:cudnn|cublas|cudart|cufft|nvrtc|nccl)\w{0,20}\.so[\w.]{0,20})",
+            ),
+            Pattern("Cannot load symbol cu", r"Cannot load symbol (?P<symbol>cu(?:dnn|blas)\w{1,60})"),
+            Pattern("DLL load failed while importing _C", r"DLL load failed while importing (?P<module>_C): "),
+            Pattern("CUDA_PATH is set but CUDA was", r"CUDA_PATH is set but CUDA wasn'?t able to be loaded"),
         ),
         causes=(
             "LD_LIBRARY_PATH points to the system's CUDA, which is found before the libraries of the wheels.",
@@ -63,7 +80,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             fixes.BUNDLED_LIBRARIES,
             Fix(
                 "Install PyTorch in a new environment.",
-                "python3 -m venv fresh && fresh/bin/pip install torch --index-url https://download.pytorch.org/whl/cu130",
+                "python3 -m venv fresh && fresh/bin/pip install torch --index-url"
+                " https://download.pytorch.org/whl/cu130",
             ),
             Fix(
                 "Install the package's build for your PyTorch's CUDA version.",
@@ -82,6 +100,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/pytorch/pytorch/issues/134929",
             "https://github.com/pytorch/pytorch/issues/152783",
         ),
+        said_by="Triton 3.6, bitsandbytes 0.49, ONNX Runtime 1.17",
     ),
     KnownError(
         id="flash-attn-abi",
@@ -92,8 +111,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "undefined symbol: _Z",
-                r"(?P<library>[\w.+-]{1,100}\.so): undefined symbol:"
-                r" (?P<symbol>_Z(?:T[ISV])?NK?(?:3c10|2at|5torch|6caffe2)\w{0,300})",
+                r"(?:-packages/(?P<package>\w{1,30})/(?:[\w.+-]{1,30}/){0,2})?(?P<library>[\w.+-]{1,80}\.so):"
+                r" undefined symbol: (?P<symbol>_Z(?:T[ISV])?NK?(?:3c10|2at|5torch|6caffe2)\w{0,200})",
+            ),
+            Pattern(
+                ".so: undefined symbol",
+                r"(?P<library>(?:selective_scan_cuda|causal_conv1d_cuda|flash_attn_\w{0,4}_?cuda|fused_layer_norm_cuda"
+                r"|amp_C|exllamav?2?_kernels|awq_\w{1,10}_?engine|transformer_engine_torch)[\w.-]{0,60}\.so):"
+                r" undefined symbol(?!: )",
             ),
         ),
         causes=(
@@ -116,9 +141,9 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "Or remove the extension: PyTorch's own attention is as fast in most cases.",
                 "output = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)",
             ),
+            Fix("Show which function is missing.", "c++filt _ZN3c104cuda9SetDeviceEi"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
-        see_more=(Fix("Demangle the name of the function.", "c++filt _ZN3c104cuda9SetDeviceEi"),),
         sources=(
             "https://github.com/Dao-AILab/flash-attention/issues/931",
             "https://github.com/Dao-AILab/flash-attention/issues/1832",
@@ -135,6 +160,7 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "Could not find the bitsandbytes ",
                 r"Could not find the bitsandbytes (?:CUDA|ROCm) binary at \w{0,16}\(?'?(?P<file>[^')\n]{1,200})",
             ),
+            Pattern("Configured ", r"Configured (?:CUDA|ROCm) binary not found at (?P<file>[^\n]{1,200})"),
             literal("Could not load bitsandbytes native library"),
             literal("CUDA SETUP: Required library version not found"),
             literal("CUDA SETUP: CUDA detection failed"),
@@ -148,6 +174,15 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             ),
             literal("bitsandbytes native library functionality but it's not available"),
             Pattern("CUDA Setup failed despite", r"CUDA Setup failed despite (?:GPU|CUDA) being available"),
+            Pattern(
+                "' object has no attribute 'c",
+                r"'NoneType' object has no attribute"
+                r" '(?P<symbol>cget_\w{1,40}|c\w{1,20}(?:8bit|32bit|blockwise)\w{0,40})'",
+            ),
+            Pattern(
+                "libbitsandbytes_cpu.so: undefined symbol",
+                r"libbitsandbytes_cpu\.so: undefined symbol: (?P<symbol>\w{1,60})",
+            ),
         ),
         causes=(
             "bitsandbytes is older than PyTorch's CUDA version.",
@@ -163,6 +198,7 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.SHOW_VERSIONS,),
         sources=("https://huggingface.co/docs/bitsandbytes/main/en/installation",),
+        said_by="bitsandbytes 0.41-0.49",
     ),
     KnownError(
         id="triton-cc",
@@ -179,6 +215,7 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TRITON, sources.TORCH_COMPILE),
+        said_by="Triton 2.0-3.6",
     ),
     KnownError(
         id="triton-resources",
@@ -208,8 +245,9 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             ),
             Fix("Upgrade the package that contains the kernel."),
         ),
-        empty_cache="No effect: the error is about the shared memory of a multiprocessor, not the GPU's memory.",
+        empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/triton-lang/triton/blob/main/python/triton/runtime/errors.py",),
+        said_by="torch 2.13",
     ),
     KnownError(
         id="inductor-old-gpu",
@@ -229,9 +267,9 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             "Triton is missing, as on Windows, or does not match this PyTorch.",
         ),
         fixes=(
-            Fix("Disable compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
-            Fix("Install PyTorch together with its matching Triton.", "pip install --upgrade torch triton"),
+            Fix("On Linux, install PyTorch together with its matching Triton.", "pip install --upgrade torch triton"),
             Fix("On Windows, install the build of Triton for Windows.", "pip install --upgrade triton-windows"),
+            Fix("Disable compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
             Fix(
                 "Or compile with a backend that does not use Triton.",
                 'model = torch.compile(model, backend="aot_eager")',
@@ -240,6 +278,7 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.SHOW_VERSIONS,),
         sources=(sources.TORCH_COMPILE, sources.TRITON),
+        said_by="torch 2.0-2.13",
     ),
     KnownError(
         id="cuda-home",
@@ -261,6 +300,14 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 r"Installed CUDA version (?P<toolkit>[\d.]{1,12}) does not match the version torch was compiled with"
                 r" (?P<torch>[\d.]{1,12})",
             ),
+            Pattern("but nvcc was not found", r"(?P<extension>[\w-]{2,40}) was requested, but nvcc was not found"),
+            Pattern("No CUDA toolkit found", r"\w{1,30}: No CUDA toolkit found\. \w{1,30} will be disabled"),
+            Pattern("nvcc: not found", r"\bnvcc: not found"),
+            literal("nvcc: command not found"),
+            Pattern(
+                "FlashAttention is only supported on CUDA",
+                r"FlashAttention is only supported on CUDA (?P<required>[\d.]{1,6}) and above",
+            ),
         ),
         causes=(
             "pip found no prebuilt wheel and builds the package from source.",
@@ -281,6 +328,7 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CPP_EXTENSIONS, sources.CUDA_COMPATIBILITY),
+        said_by="torch 1.13-2.13, vLLM 0.10",
     ),
     KnownError(
         id="nvrtc-compile",
@@ -299,5 +347,26 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.nvidia.com/cuda/nvrtc/index.html", sources.CPP_EXTENSIONS),
+    ),
+    KnownError(
+        id="executable-stack",
+        section=SECTION,
+        title="Library asks for an executable stack",
+        summary="A library is marked as needing an executable stack, which newer systems refuse; it does not need one.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "cannot enable executable stack",
+                r"(?P<library>[\w.+-]{1,80}\.so[\w.]{0,20}): cannot enable executable stack as shared object requires",
+            ),
+        ),
+        causes=("The C library of the system, since glibc 2.41, loads no such library into a running program.",),
+        fixes=(
+            Fix("Upgrade the package of the library, such as ctranslate2.", "pip install --upgrade ctranslate2"),
+            Fix("Or remove the mark from the file.", "patchelf --clear-execstack LIBRARY.so"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/m-bain/whisperX/issues/1038",),
+        said_by="CTranslate2 4.4",
     ),
 )

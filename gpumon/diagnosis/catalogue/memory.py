@@ -26,6 +26,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="PyTorch's allocator could not get the requested memory, even after it freed its cache.",
         context=ContextState.ALIVE,
         patterns=(
+            Pattern("OutOfMemoryError ", r"^OutOfMemoryError {10,80}Traceback \(most recent call last\)$"),
             Pattern(
                 "CUDA out of memory. Tried to allocate",
                 rf"CUDA out of memory\. Tried to allocate {SIZE}(?:\.? \(?GPU (?P<gpu>\d{{1,4}}))?",
@@ -35,6 +36,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Error: CUDA out of memory(?!\w|:| occurred when|\. Tried to allocate [\d.]|\. Allocation was"
                 r" preemptively)",
             ),
+            Pattern("OutOfMemoryError", r"^torch\.(?:cuda\.)?OutOfMemoryError$"),
         ),
         causes=(
             "One step needs too much memory: batch, sequence length, activations, optimizer state or key-value cache.",
@@ -67,8 +69,8 @@ with torch.inference_mode():
             fixes.LIST_PROCESSES,
             Fix(
                 (
-                    "If much memory is reserved but unallocated, enable expandable segments; every version of PyTorch "
-                    "accepts this name of the variable, which must be set before the process starts."
+                    "If much memory is reserved but unallocated, enable expandable segments before the process starts; "
+                    "every version of PyTorch accepts this name, newer ones also PYTORCH_ALLOC_CONF."
                 ),
                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
             ),
@@ -97,6 +99,7 @@ if too_big:
             sources.OOM_RECOVERY,
             sources.ALLOC_CONF_NAMES,
         ),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="oom-preempted",
@@ -127,6 +130,7 @@ if too_big:
         ),
         see_more=(fixes.MEMORY_SUMMARY,),
         sources=(sources.CUDA_NOTES, "https://github.com/pytorch/pytorch/pull/179473"),
+        said_by="torch 2.13",
     ),
     KnownError(
         id="oom-raw",
@@ -161,6 +165,7 @@ if too_big:
         ),
         see_more=(fixes.MEMORY_SUMMARY,),
         sources=(sources.CUDA_ERRORS, sources.MEMORY_NOTES),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
     ),
     KnownError(
         id="oom-1eb",
@@ -194,6 +199,7 @@ if too_big:
                 "OutOfMemoryError: Allocation on device",
                 r"OutOfMemoryError: Allocation on device\b(?!.{0,25}would exceed allowed)",
             ),
+            literal("This error means you ran out of memory on your GPU"),
         ),
         causes=(
             "One step needs more memory than is free.",
@@ -213,6 +219,7 @@ if too_big:
             sources.CUDA_NOTES,
             "https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDAMallocAsyncAllocator.cpp",
         ),
+        said_by="torch 2.0-2.13",
     ),
     KnownError(
         id="expandable-map-oom",
@@ -234,6 +241,7 @@ if too_big:
         empty_cache="Little effect: the allocator does the same before it gives up.",
         see_more=(fixes.MEMORY_SUMMARY,),
         sources=(sources.CUDA_NOTES, sources.CACHING_ALLOCATOR),
+        said_by="torch 2.13",
     ),
     KnownError(
         id="alloc-conf",
@@ -278,6 +286,7 @@ if too_big:
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.CUDA_NOTES, "https://github.com/pytorch/pytorch/blob/main/c10/core/AllocatorConfig.h"),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="expandable-ipc",
@@ -304,6 +313,7 @@ if too_big:
         ),
         empty_cache="No effect: the type of the memory is the problem, not how much of it is in use.",
         sources=(sources.CUDA_NOTES, sources.MULTIPROCESSING_NOTES),
+        said_by="torch 2.6-2.13",
     ),
     KnownError(
         id="pin-memory",
@@ -346,6 +356,7 @@ if too_big:
             "that cache with torch.accelerator.empty_host_cache()."
         ),
         sources=(sources.DATA_LOADING, sources.CUDA_NOTES),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="shm",
@@ -392,6 +403,7 @@ if too_big:
             ),
         ),
         sources=(sources.DATA_LOADING, sources.MULTIPROCESSING_NOTES),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="ipc-producer",
@@ -416,5 +428,6 @@ if too_big:
             "torch.cuda.ipc_collect() does."
         ),
         sources=(sources.MULTIPROCESSING_NOTES,),
+        said_by="torch 1.13-2.13",
     ),
 )

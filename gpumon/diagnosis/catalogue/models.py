@@ -62,6 +62,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_MODELING, "https://github.com/Dao-AILab/flash-attention/releases"),
+        said_by="transformers 4.36-5.0",
     ),
     KnownError(
         id="flash-attn-inputs",
@@ -70,6 +71,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="FlashAttention works on float16 and bfloat16 tensors on the GPU, with a head size of at most 256.",
         context=ContextState.ALIVE,
         patterns=(
+            literal("Expected is_sm80 || is_sm90 to be true"),
             Pattern(
                 "only supports torch.float16 and torch.bfloat16",
                 r"Flash ?Attention (?P<version>\d(?:\.\d)?) only supports torch\.float16 and torch\.bfloat16",
@@ -88,6 +90,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"You are attempting to use Flash ?Attention (?P<version>\d(?:\.\d)?) with a model not"
                 r" initialized on GPU",
             ),
+            Pattern(
+                "FlashAttention backward for head dim",
+                r"FlashAttention backward for head dim > (?P<head_size>\d{1,4}) requires",
+            ),
+            Pattern(
+                "You are attempting to use Flash Attention 2",
+                r"You are attempting to use Flash Attention 2(?:\.0)? without specifying a torch dtype",
+            ),
         ),
         causes=("The model was loaded in float32, or part of it was converted to float32.", "The model is on the CPU."),
         fixes=(
@@ -100,6 +110,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_MODELING, "https://github.com/Dao-AILab/flash-attention/blob/main/csrc/flash_attn/flash_api.cpp"),
+        said_by="torch 2.6-2.13, vLLM 0.6-0.19, transformers 4.36-5.0, SGLang 0.5",
     ),
     KnownError(
         id="model-offloaded",
@@ -142,6 +153,7 @@ model = AutoModelForCausalLM.from_pretrained(name, quantization_config=config, d
         ),
         empty_cache="Helps if an earlier model of this process was deleted and its memory is still cached.",
         sources=(_BIG_MODELS, _BITSANDBYTES),
+        said_by="transformers 4.36-5.0, accelerate 0.25-1.12",
     ),
     KnownError(
         id="quantized-to",
@@ -169,6 +181,7 @@ model = AutoModelForCausalLM.from_pretrained(name, quantization_config=config, d
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_BITSANDBYTES,),
+        said_by="transformers 4.36-5.0",
     ),
     KnownError(
         id="bnb-missing",
@@ -187,6 +200,7 @@ model = AutoModelForCausalLM.from_pretrained(name, quantization_config=config, d
             Pattern("requires Accelerate: `pip install", r"requires Accelerate: `pip install accelerate`"),
             Pattern("No bitsandbytes", r"ImportError: No bitsandbytes\b"),
             literal("No GPU found. A GPU is needed for quantization"),
+            literal("Failed to import transformers.integrations.bitsandbytes"),
         ),
         causes=(
             "The package is not installed in this environment, or a notebook was not restarted after the installation.",
@@ -202,6 +216,7 @@ model = AutoModelForCausalLM.from_pretrained(name, quantization_config=config, d
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(_BITSANDBYTES,),
+        said_by="transformers 4.36-5.0, accelerate 0.25-1.12",
     ),
     KnownError(
         id="device-map-distributed",
@@ -235,6 +250,7 @@ model = AutoModelForCausalLM.from_pretrained(name, device_map=place)""",
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/huggingface/accelerate/blob/main/src/accelerate/accelerator.py",),
+        said_by="accelerate 0.25-1.12",
     ),
     KnownError(
         id="trainer-no-gpu",
@@ -268,6 +284,7 @@ model = AutoModelForCausalLM.from_pretrained(name, device_map=place)""",
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.PYTORCH_INSTALL, "https://lightning.ai/docs/pytorch/stable/accelerators/gpu_basic.html"),
+        said_by="Lightning 2.1-2.6",
     ),
     KnownError(
         id="gptq-extension",
@@ -292,5 +309,6 @@ model = AutoModelForCausalLM.from_pretrained(name, device_map=place)""",
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/ModelCloud/GPTQModel", "https://github.com/turboderp-org/exllamav2"),
+        said_by="torch 1.13-2.13",
     ),
 )

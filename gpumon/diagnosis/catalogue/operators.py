@@ -50,6 +50,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "tensors are not at the same device",
                 r"Input and (?:hidden|parameter|bias) tensors are not at the same device",
             ),
+            Pattern(
+                "Type) should be the same",
+                r"Input type \((?:CUDA\w{1,30}\) and (?:weight|bias) type \(CPU|CPU\w{1,30}\) and (?:weight|bias) type"
+                r" \(CUDA)\w{1,30}Type\) should be the same",
+            ),
+            Pattern(
+                "(device_ids[0]) but found one of them on device",
+                r"its parameters and buffers on device (?P<device>\w{1,20}(?::\d{1,4})?) \(device_ids\[0\]\) but found"
+                r" one of them on device: (?P<other_device>\w{1,20}(?::\d{1,4})?)",
+            ),
         ),
         causes=(
             "The model was moved to the GPU and a batch was not, or the reverse.",
@@ -79,6 +89,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CUDA_NOTES, "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/TensorIterator.cpp"),
+        said_by="torch 1.13-2.13, vLLM 0.10-0.19, Triton 2.0-3.6, xFormers 0.0.22-0.0.33",
     ),
     KnownError(
         id="dtype-mismatch",
@@ -115,6 +126,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "expected scalar type",
                 r"expected scalar type (?P<type>\w{1,20}) but found (?P<other_type>\w{1,20})",
             ),
+            Pattern(
+                "mixed dtype (CPU): expect",
+                r"mixed dtype \(CPU\): expect (?:parameter|input) to have scalar type of (?P<type>\w{1,20})",
+            ),
+            Pattern(
+                "source and destination dtypes match",
+                r"Index put requires the source and destination dtypes match, got (?P<type>\w{1,20}) for the"
+                r" destination and (?P<other_type>\w{1,20})",
+            ),
         ),
         causes=(
             "The model was converted to half, and its inputs are float32.",
@@ -138,6 +158,7 @@ def forward(ctx, value):
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.AMP,),
+        said_by="torch 1.13-2.13, vLLM 0.19, Triton 3.0, transformers 4.36-5.0",
     ),
     KnownError(
         id="shape",
@@ -170,6 +191,19 @@ def forward(ctx, value):
                 r"Given groups=\d{1,6}, weight of size \[[\d, ]{1,80}\], expected input\[[\d, ]{1,80}\]"
                 r" to have (?P<expected_channels>\d{1,9}) channels, but got (?P<channels>\d{1,9}) channels",
             ),
+            Pattern(
+                "Sizes of tensors must match except in dimension",
+                r"Sizes of tensors must match except in dimension (?P<dimension>\d{1,3})\. Expected size"
+                r" (?P<size>\d{1,19}) but got size (?P<other_size>\d{1,19})",
+            ),
+            Pattern(
+                "must match the existing size",
+                r"The expanded size of the tensor \((?P<size>\d{1,19})\) must match the existing size"
+                r" \((?P<other_size>\d{1,19})\)(?: at non-singleton dimension (?P<dimension>\d{1,3}))?",
+            ),
+            Pattern("batch1 must be a 3D tensor", r"batch1 must be a 3D tensor"),
+            literal("view size is not compatible with input tensor's size and stride"),
+            literal("Trying to resize storage that is not resizable"),
         ),
         causes=(
             "A linear layer's in_features is not the last dimension of its input.",
@@ -184,6 +218,7 @@ def forward(ctx, value):
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.Linear.html",),
+        said_by="torch 1.13-2.13, Triton 2.0-3.6",
     ),
     KnownError(
         id="to-numpy",
@@ -201,6 +236,7 @@ def forward(ctx, value):
         fixes=(Fix("Copy the tensor to the host first.", "values = tensor.detach().cpu().numpy()"),),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.Tensor.numpy.html",),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="load-map",
@@ -223,6 +259,7 @@ def forward(ctx, value):
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.load.html",),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="sdpa",
@@ -259,6 +296,7 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.ATTENTION,),
+        said_by="torch 2.0-2.13, vLLM 0.6-0.19, transformers 4.36, xFormers 0.0.22-0.0.33",
     ),
     KnownError(
         id="sync-debug",
@@ -276,8 +314,9 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
             Fix("Copy from pinned memory without waiting.", "batch = batch.to(device, non_blocking=True)"),
             Fix("Replace a mask with torch.where, which keeps the shape.", "values = torch.where(mask, values, 0.0)"),
         ),
-        empty_cache="Waits for the GPU itself: do not call it in the training loop.",
+        empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html",),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="amp-disabled",
@@ -293,6 +332,7 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.AMP,),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="cublas-init",
@@ -327,6 +367,7 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         summary="A matrix multiplication failed, or cuBLAS rejected its arguments.",
         context=ContextState.UNKNOWN,
         patterns=(
+            Pattern("cuBLAS Error: ", r"cuBLAS Error: (?P<reason>the [^\n]{1,100})"),
             Pattern(
                 "CUBLAS_STATUS_",
                 r"\bCUBLAS_STATUS_(?P<status>EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|ARCH_MISMATCH|NOT_SUPPORTED"
@@ -366,6 +407,7 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
                 "cuDNN error: CUDNN_STATUS_",
                 r"cuDNN error: (?P<status>CUDNN_STATUS_(?!SUBLIBRARY_VERSION_MISMATCH|VERSION_MISMATCH)\w{1,60})",
             ),
+            Pattern("CUDNN failure ", r"CUDNN failure \d{1,5}: (?P<status>CUDNN_STATUS_\w{1,40})"),
         ),
         causes=(
             "No memory is left for the handle or the workspace.",
@@ -388,6 +430,7 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         ),
         see_more=(_WHICH_LIBRARIES, fixes.SHOW_VERSIONS),
         sources=(sources.CUDNN,),
+        said_by="accelerate 0.25-1.12, Lightning 2.1-2.6",
     ),
     KnownError(
         id="cudnn-version",
@@ -415,6 +458,7 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CUDNN_VERSION_CHECK,),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="cudnn-engine",
@@ -429,6 +473,8 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
                 r"\b(?:GET|FIND) was unable to find an engine to execute this computation",
             ),
             Pattern("cuDNN Frontend error:", r"cuDNN Frontend error: (?P<reason>[^\n]{1,200})"),
+            literal("RuntimeError: ptrDesc->finalize()"),
+            Pattern("cuDNN Error: ", r"cuDNN Error: (?P<reason>\[cudnn_frontend\] [^\n]{1,200})"),
         ),
         causes=(
             "The GPU is full, and no algorithm's workspace fits: then the real error is out of memory.",
@@ -447,6 +493,7 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         empty_cache="Little effect: workspaces come from PyTorch's own allocator, which empties its cache itself.",
         see_more=(fixes.SHOW_VERSIONS,),
         sources=(sources.CUDNN, sources.CUDA_NOTES),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="cufft",

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, SIZE, literal, name
+from gpumon.diagnosis.catalogue.wording import CONTEXT_IS_DEAD, NOT_ABOUT_MEMORY, SIZE, literal, name
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 SECTION: Final = "AMD GPUs (ROCm)"
@@ -42,7 +42,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "loader = DataLoader(dataset, batch_size=1)",
             ),
             _MEMORY,
-            Fix("Reduce fragmentation.", "PYTORCH_ALLOC_CONF=expandable_segments:True python train.py"),
+            Fix(
+                "Reduce fragmentation; versions before 2.9 know only this name of the variable.",
+                "PYTORCH_HIP_ALLOC_CONF=garbage_collection_threshold:0.8,max_split_size_mb:128 python train.py",
+            ),
         ),
         empty_cache="Frees nothing more here: the allocator has already emptied its cache.",
         sources=("https://docs.pytorch.org/docs/stable/notes/hip.html",),
@@ -67,6 +70,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "ggml was not compiled with support",
                 r"ggml was not compiled with support for this arch(?:itecture)?",
             ),
+            Pattern("error: invalid kernel file", r"(?:CUDA|HIP|ROCm) error: invalid kernel file"),
         ),
         causes=(
             "The GPU is not in the list of architectures of this build: many consumer GPUs and APUs are not.",
@@ -85,6 +89,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_INSTALL, "https://github.com/pytorch/pytorch/issues/164346"),
+        said_by="Triton 3.0-3.6",
     ),
     KnownError(
         id="rocm-no-gpu",
@@ -167,7 +172,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             _KERNEL_LOG,
             Fix("Update ROCm, the kernel and the firmware of the GPU."),
         ),
-        empty_cache="Cannot help: the process can no longer use the GPU.",
+        empty_cache=CONTEXT_IS_DEAD,
         sources=(_HIP,),
     ),
     KnownError(
@@ -179,9 +184,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "HIP error:",
-                r"HIP error: "
-                r"(?P<reason>(?!out of memory|[Ii]nvalid device function|no kernel image|no ROCm-capable)[^\n]{1,100})",
+                r"HIP error: {1,4}"
+                r"(?P<reason>(?!out\b|[Ii]nvalid device\b|no\b)[^\s][^\n]{0,99})",
             ),
+            Pattern("Triton Error [HIP]: ", r"Triton Error \[HIP\]: {1,2}(?P<reason>Code: \d{1,4}, [^\n]{1,100})"),
             Pattern("ROCm error:", r"ROCm error: (?P<reason>[^\n]{1,100})"),
             name("hipErrorLaunchFailure"),
             name("hipErrorIllegalAddress"),
@@ -192,5 +198,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(_SERIALIZE, _ARCHITECTURES, _KERNEL_LOG),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_HIP, "https://docs.pytorch.org/docs/stable/notes/hip.html"),
+        said_by="Triton 3.0-3.6",
     ),
 )

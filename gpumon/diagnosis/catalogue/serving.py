@@ -50,6 +50,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=_SEPARATE_PROCESS,
         sources=(sources.VLLM_MEMORY, "https://github.com/vllm-project/vllm/issues/2248"),
+        said_by="vLLM 0.4-0.19",
     ),
     KnownError(
         id="vllm-max-len",
@@ -144,6 +145,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=_SEPARATE_PROCESS,
         sources=(sources.VLLM_MEMORY, "https://github.com/vllm-project/vllm/blob/main/vllm/v1/worker/gpu_worker.py"),
+        said_by="vLLM 0.4-0.19",
     ),
     KnownError(
         id="vllm-warmup-oom",
@@ -169,6 +171,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=_SEPARATE_PROCESS,
         sources=(sources.VLLM_MEMORY,),
+        said_by="vLLM 0.10-0.19",
     ),
     KnownError(
         id="vllm-context-limit",
@@ -230,6 +233,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "] are not supported for now",
                 r"Model architectures \[(?P<model>[^\]\n]{1,120})\] are not supported for now",
             ),
+            Pattern("Unknown RoPE scaling type", r"Error: Unknown RoPE scaling type (?P<rope>[\w-]{1,40})"),
+            Pattern(
+                "must be a dictionary with",
+                r"`rope_scaling` must be a dictionary with (?:two|a maximum of two|three) fields",
+            ),
+            Pattern(
+                "Error in inspecting model architecture",
+                r"Error in inspecting model architecture '(?P<model>\w{1,80})'",
+            ),
             Pattern(
                 "but Transformers does not recognize this architecture",
                 r"has model type `(?P<model>[\w.-]{1,60})` but Transformers does not recognize this architecture",
@@ -245,6 +257,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.vllm.ai/en/latest/models/supported_models/",),
+        said_by="transformers 4.57-5.0",
     ),
     KnownError(
         id="bf16-unsupported",
@@ -283,6 +296,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/vllm-project/vllm/blob/main/vllm/platforms/cuda.py",
             "https://github.com/huggingface/transformers/blob/main/src/transformers/training_args.py",
         ),
+        said_by="vLLM 0.4-0.10, transformers 4.36-5.0, accelerate 1.12",
     ),
     KnownError(
         id="quantization-unsupported",
@@ -303,17 +317,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" 'Current capability: (?P<capability>\d{1,4})",
             ),
             Pattern(
-                "is only supported on CUDA devices with compute capability",
-                r"torch\._scaled_mm is only supported on CUDA devices with compute capability (?P<needed>[^\n]{1,40})",
-            ),
-            Pattern(
-                "not supported in this architecture. The supported fp8",
-                r"type (?P<type>fp8\w{1,12}) not supported in this architecture\. The supported fp8 dtypes are",
-            ),
-            Pattern(
                 "quantized models is only supported on GPUs with compute capability",
                 r"FP8 quantized models is only supported on GPUs with compute capability >= (?P<needed>[\d.]{1,5})",
             ),
+            Pattern("Marlin does not support", r"Marlin does not support weight_bits ?= ?(?P<type>\w{1,20})"),
+            Pattern("marlin_gemm only supports", r"gpt(?:q)?_marlin_gemm only supports bfloat16 and float16"),
         ),
         causes=(
             "FP8 in hardware needs compute capability 8.9 (Ada) or 9.0 (Hopper); AWQ needs 7.5; FP4 needs Blackwell.",
@@ -325,6 +333,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.vllm.ai/en/latest/features/quantization/supported_hardware.html",),
+        said_by="vLLM 0.6-0.19, transformers 4.57-5.0",
     ),
     KnownError(
         id="vllm-no-device",
@@ -351,6 +360,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=("https://docs.vllm.ai/en/latest/usage/troubleshooting/",),
+        said_by="vLLM 0.6-0.19",
     ),
     KnownError(
         id="tensor-parallel-size",
@@ -375,6 +385,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.vllm.ai/en/latest/serving/parallelism_scaling/",),
+        said_by="vLLM 0.4-0.19, transformers 4.57-5.0, Transformer Engine 2.10",
     ),
     KnownError(
         id="serving-too-few-gpus",
@@ -469,6 +480,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(Fix("Let NCCL report what it does.", "NCCL_DEBUG=INFO VLLM_LOGGING_LEVEL=DEBUG vllm serve MODEL"),),
         sources=("https://docs.vllm.ai/en/latest/usage/troubleshooting/",),
+        said_by="vLLM 0.10-0.19",
         is_echo=True,
     ),
     KnownError(
@@ -482,11 +494,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("EngineCore encountered an issue"),
             literal("EngineCore failed to start"),
             literal("EngineCore encountered a fatal error"),
+            literal("EngineCore hit an exception"),
+            Pattern("Invocation of ", r"\[core\.py:\d{1,5}\] Invocation of (?P<method>\w{1,60}) method failed"),
             literal("WorkerProc initialization failed due to"),
             literal("WorkerProc failed to start"),
             literal("Background loop has errored already"),
             Pattern("Engine process failed to start", r"Engine process failed to start\. See stack trace"),
             Pattern("Engine core proc ", r"Engine core proc \S{1,60} died unexpectedly"),
+            Pattern("Engine process (pid ", r"Engine process \(pid (?P<pid>\d{1,10})\) died"),
+            literal("MQLLMEngine is already dead"),
+            Pattern("AsyncEngineDeadError", r"\bAsyncEngineDeadError\b"),
+            Pattern(
+                "Worker VllmWorkerProcess pid",
+                r"Worker VllmWorkerProcess pid (?P<pid>\d{1,10}) died, exit code: (?P<exit_code>-?\d{1,3})",
+            ),
+            Pattern("EngineDeadError", r"(?<!Async)EngineDeadError: (?P<reason>EngineCore)"),
         ),
         causes=(
             "The engine raised an exception: out of memory, an unsupported model, a CUDA error.",
@@ -505,6 +527,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=_SEPARATE_PROCESS,
         sources=("https://docs.vllm.ai/en/latest/usage/troubleshooting/",),
+        said_by="vLLM 0.4-0.19",
         is_echo=True,
     ),
     KnownError(
@@ -534,6 +557,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=_SEPARATE_PROCESS,
         sources=("https://docs.sglang.ai/advanced_features/hyperparameter_tuning.html",),
+        said_by="SGLang 0.4-0.5",
     ),
     KnownError(
         id="sglang-capture",
@@ -558,6 +582,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=_SEPARATE_PROCESS,
         sources=("https://docs.sglang.ai/advanced_features/hyperparameter_tuning.html",),
+        said_by="SGLang 0.4-0.5",
         is_echo=True,
     ),
     KnownError(
@@ -578,6 +603,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?:, expecting library version (?P<expected>[\d.]{1,16}) got (?P<got>[\d.]{1,16}))?",
             ),
             literal("Serialization assertion stdVersionRead == serializationVersion failed"),
+            literal("Failed to deserialize cuda engine"),
         ),
         causes=("The engine was copied from another host, or TensorRT was upgraded after it was built.",),
         fixes=(

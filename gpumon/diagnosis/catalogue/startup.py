@@ -23,21 +23,22 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
-                "Check the installed build; None means a CPU build.",
-                "python -c 'import torch; print(torch.version.cuda)'",
-            ),
-            Fix(
-                "Install a build with CUDA.",
+                "Install a build with CUDA; with a driver older than 580, write cu126 instead of cu130.",
                 "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
             ),
             Fix(
-                "Write the program so that it runs on both.",
+                "Check that this Python now has that build; None means a CPU build.",
+                "python -c 'import torch; print(torch.version.cuda)'",
+            ),
+            Fix(
+                "Without an NVIDIA GPU, use the device that exists; on a Mac it is mps.",
                 'device = "cuda" if torch.cuda.is_available() else "cpu"',
             ),
         ),
         empty_cache=NO_CONTEXT_YET,
         see_more=(fixes.SHOW_VERSIONS,),
         sources=(sources.PYTORCH_INSTALL,),
+        said_by="torch 1.13-2.13, Lightning 2.1-2.6",
     ),
     KnownError(
         id="no-torch",
@@ -65,7 +66,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="cuda-unavailable",
         section=SECTION,
         title="CUDA is not available",
-        summary="The program requires CUDA, and torch.cuda.is_available() returned False.",
+        summary="The program requires CUDA, and PyTorch found no GPU, or the program chose the CPU.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("CUDA is not available", r"Error: [^\n]{0,60}?CUDA is not available\b"),
@@ -79,6 +80,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("CUDA is required but not available", r"CUDA is required but not available"),
             literal("Expected a cuda device, but got: cpu"),
             literal("Your device does not support the current version of Torch/CUDA"),
+            literal("No CUDA runtime is found, using CUDA_HOME"),
         ),
         causes=(
             "The installed PyTorch is a CPU-only build.",
@@ -100,6 +102,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NO_CONTEXT_YET,
         see_more=(fixes.SHOW_VERSIONS,),
         sources=(sources.PYTORCH_INSTALL, sources.CUDA_NOTES),
+        said_by="torch 1.13-2.13, vLLM 0.19, transformers 4.36-5.0, SGLang 0.4-0.5",
     ),
     KnownError(
         id="async-argument",
@@ -149,6 +152,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.CUDA_NOTES, sources.CUDA_ERRORS),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4-0.19, Triton 2.0-3.6",
     ),
     KnownError(
         id="bad-ordinal",
@@ -156,7 +160,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         title="Invalid GPU index",
         summary="The program requested a GPU whose index is not less than the number of visible GPUs.",
         context=ContextState.ALIVE,
-        patterns=(literal("invalid device ordinal"), name("cudaErrorInvalidDevice"), name("CUDA_ERROR_INVALID_DEVICE")),
+        patterns=(
+            literal("invalid device ordinal"),
+            name("cudaErrorInvalidDevice"),
+            name("CUDA_ERROR_INVALID_DEVICE"),
+            Pattern("Invalid device id", r"Error: Invalid device id$"),
+        ),
         causes=(
             "More processes were started than there are GPUs.",
             "CUDA_VISIBLE_DEVICES hides some GPUs; the visible ones are numbered from 0.",
@@ -173,6 +182,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CUDA_ERRORS, "https://docs.pytorch.org/docs/stable/elastic/run.html"),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
     ),
     KnownError(
         id="busy",
@@ -197,8 +207,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Or choose another GPU.", "CUDA_VISIBLE_DEVICES=1 python train.py"),
             Fix("With MIG, list the instances.", "sudo nvidia-smi mig -lgi; sudo nvidia-smi mig -lci"),
         ),
-        empty_cache="No effect: this process holds no memory of that GPU yet.",
+        empty_cache=NO_CONTEXT_YET,
         sources=(sources.CUDA_ERRORS,),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 3.0-3.6",
     ),
     KnownError(
         id="fork",
@@ -208,7 +219,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "A process that had used CUDA was forked, and the child used CUDA as well, which CUDA does not support."
         ),
         context=ContextState.NOT_APPLICABLE,
-        patterns=(literal("Cannot re-initialize CUDA in forked subprocess"),),
+        patterns=(
+            literal("Cannot re-initialize CUDA in forked subprocess"),
+            literal("can't create new processes if CUDA is already initialized"),
+        ),
         causes=(
             "The dataset uses CUDA in the DataLoader's workers.",
             "The parent used CUDA before it started its processes, which Linux forks by default before Python 3.14.",
@@ -234,8 +248,9 @@ if __name__ == "__main__":
                 "PYTORCH_NVML_BASED_CUDA_CHECK=1 python train.py",
             ),
         ),
-        empty_cache="No effect: the child has no context, and the parent's context is not affected.",
+        empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.MULTIPROCESSING_NOTES, sources.CUDA_NOTES),
+        said_by="torch 1.13-2.13, vLLM 0.6-0.19, SGLang 0.5, accelerate 0.25",
     ),
     KnownError(
         id="lazy-init",
@@ -264,6 +279,7 @@ if __name__ == "__main__":
         empty_cache=NO_CONTEXT_YET,
         see_more=(fixes.LAUNCH_BLOCKING,),
         sources=("https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py",),
+        said_by="torch 1.13-2.13",
         is_echo=True,
     ),
     KnownError(
@@ -274,10 +290,8 @@ if __name__ == "__main__":
         context=ContextState.UNKNOWN,
         patterns=(
             cuda_error("initialization error"),
-            cuda_error("OS call failed"),
             name("cudaErrorInitializationError"),
             name("CUDA_ERROR_NOT_INITIALIZED"),
-            name("cudaErrorOperatingSystem"),
         ),
         causes=(
             "A library used CUDA in a process that was forked after CUDA was initialized.",
@@ -291,6 +305,7 @@ if __name__ == "__main__":
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.CUDA_ERRORS, sources.MULTIPROCESSING_NOTES),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
     ),
     KnownError(
         id="no-driver",
@@ -320,6 +335,7 @@ if __name__ == "__main__":
         empty_cache=NO_CONTEXT_YET,
         see_more=(fixes.SHOW_VERSIONS,),
         sources=(sources.PYTORCH_INSTALL, sources.CONTAINER_TOOLKIT),
+        said_by="torch 1.13-2.13, Lightning 2.1-2.6",
     ),
     KnownError(
         id="driver-old",
@@ -348,6 +364,7 @@ if __name__ == "__main__":
         empty_cache=NO_CONTEXT_YET,
         see_more=(fixes.SHOW_VERSIONS,),
         sources=(f"{sources.CUDA_COMPATIBILITY}minor-version-compatibility.html", sources.PYTORCH_INSTALL),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 3.0-3.6",
     ),
     KnownError(
         id="init-unknown",
@@ -374,6 +391,7 @@ if __name__ == "__main__":
         empty_cache=NO_CONTEXT_YET,
         see_more=(fixes.KERNEL_LOG, Fix("Check whether NVML works.", "nvidia-smi; ls -l /dev/nvidia*")),
         sources=("https://github.com/pytorch/pytorch/issues/49081", sources.CUDA_ERRORS),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="fabric-802",
@@ -407,6 +425,7 @@ if __name__ == "__main__":
         empty_cache=NO_CONTEXT_YET,
         see_more=(fixes.KERNEL_LOG,),
         sources=(sources.FABRIC_MANAGER, sources.CUDA_ERRORS, "https://github.com/pytorch/pytorch/issues/35710"),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
     ),
     KnownError(
         id="compat-803-804",
@@ -436,5 +455,6 @@ if __name__ == "__main__":
         empty_cache=NO_CONTEXT_YET,
         see_more=(fixes.SHOW_VERSIONS,),
         sources=(sources.CUDA_COMPATIBILITY, sources.CUDA_ERRORS),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 3.0-3.6",
     ),
 )

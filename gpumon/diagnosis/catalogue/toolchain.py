@@ -38,10 +38,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Unknown CUDA arch (", r"Unknown CUDA arch \((?P<capability>[\w.+]{1,12})\) or GPU not supported"),
             literal("Internal Triton PTX codegen error"),
-            Pattern("`ptxas` failed with error code", r"`ptxas` failed with error code (?P<code>\d{1,3})"),
             Pattern(
                 "is not a recognized processor for this target",
                 r"'(?P<capability>sm_\d{2,3}[af]?)' is not a recognized processor for this target",
+            ),
+            Pattern(
+                '"computeCapability not supported"', r"Assertion failed: false && \"computeCapability not supported\""
             ),
         ),
         causes=(
@@ -67,6 +69,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             _NVCC_MANUAL,
             "https://github.com/triton-lang/triton/blob/main/third_party/nvidia/backend/compiler.py",
         ),
+        said_by="torch 1.13-2.13, Triton 2.0-3.6, jaxlib 0.4-0.7",
     ),
     KnownError(
         id="host-compiler",
@@ -107,6 +110,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_HOST_COMPILERS, sources.CPP_EXTENSIONS),
+        said_by="torch 1.13-2.13, Triton 3.0-3.6",
     ),
     KnownError(
         id="compiler-missing",
@@ -161,6 +165,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CPP_EXTENSIONS, sources.TORCH_COMPILE, sources.TRITON),
+        said_by="torch 1.13-2.13, Triton 3.0-3.6",
     ),
     KnownError(
         id="extension-build",
@@ -169,7 +174,23 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The compiler reported an error while it built an extension; its message stands above.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern(
+                "detected in the compilation of",
+                r"\d{1,5} errors? detected in the compilation of"
+                r" \"(?P<file>[^\"\n]{0,100}/flashinfer/[^\"\n]{1,150}\.cu)\"",
+            ),
             literal("Error compiling objects for extension"),
+            Pattern(
+                "has no member",
+                r"error: namespace \"(?:cooperative_groups|cub|thrust|cutlass|cuda)[\w:]{0,40}\" has no member",
+            ),
+            Pattern("matches these operands", r"error: no operator \"[^\"\n]{1,8}\" matches these operands"),
+            Pattern("is undefined", r"error: identifier \"__(?:nv|half|hf)\w{1,40}\" is undefined"),
+            Pattern("internal compiler error:", r"internal compiler error: (?P<reason>Segmentation fault|Killed)"),
+            Pattern(
+                "must bound __CUDA_ARCH__",
+                r"MIN_GPU_ARCH=(?P<architecture>\d{2,4}) must bound __CUDA_ARCH__=(?P<compiled>\d{2,4}) from below",
+            ),
             Pattern(
                 "detected in the compilation of",
                 r"\d{1,5} errors? detected in the compilation of \"(?P<file>[^\"\n]{0,200}/csrc/[^\"\n]{1,100}\.cu)\"",
@@ -188,6 +209,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Failed building wheel for (?P<extension>flash[-_]attn|xformers|mamba[-_]ssm|causal[-_]conv1d|apex"
                 r"|deepspeed|bitsandbytes|auto[-_]gptq|vllm|torch[-_]scatter|detectron2|gptqmodel)",
             ),
+            literal("A single input file is required for a non-link phase"),
         ),
         causes=(
             "The build ran out of host memory: the kernel then kills nvcc, which prints no reason.",
@@ -206,6 +228,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CPP_EXTENSIONS, "https://github.com/Dao-AILab/flash-attention#installation-and-features"),
+        said_by="torch 1.13-2.13",
         is_echo=True,
     ),
     KnownError(
@@ -246,6 +269,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_VISION_VERSIONS, sources.PYTORCH_INSTALL),
+        said_by="torchvision 0.14-0.24",
     ),
     KnownError(
         id="xformers-mismatch",
@@ -256,6 +280,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             literal("xFormers can't load C++/CUDA extensions"),
             Pattern("xFormers was built for:", r"xFormers was built for:"),
+            Pattern(
+                "memory_efficient_attention() got an unexpected",
+                r"memory_efficient_attention\(\) got an unexpected keyword argument '(?P<argument>\w{1,40})'",
+            ),
         ),
         causes=("PyTorch was upgraded after xFormers was installed, or the wheel belongs to another CUDA version.",),
         fixes=(
@@ -268,6 +296,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/facebookresearch/xformers#installing-xformers",),
+        said_by="xFormers 0.0.22-0.0.33",
     ),
     KnownError(
         id="xformers-operator",
@@ -279,6 +308,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "No operator found for `memory_efficient_attention",
                 r"No operator found for `(?P<operator>memory_efficient_attention\w{0,30})` with inputs",
+            ),
+            Pattern(
+                "requires device with capability > (",
+                r"requires device with capability > \((?P<required>\d{1,2}, \d)\) but your GPU has capability"
+                r" \((?P<capability>\d{1,2}, \d)\)",
             ),
         ),
         causes=(
@@ -312,7 +346,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "active drivers (",
                 r"(?P<drivers>\d) active drivers \(\[[^\n]{0,80}\]\)\. There should only be one",
             ),
-            literal("PassManager::run failed"),
             literal("Could not find an active GPU backend"),
             Pattern(
                 "' from 'triton.compiler.compiler'",
@@ -333,6 +366,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TRITON, "https://github.com/woct0rdho/triton-windows"),
+        said_by="torch 2.6-2.13, Triton 2.0-3.6",
     ),
     KnownError(
         id="triton-compile",
@@ -345,13 +379,33 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "triton.compiler.errors.CompilationError",
                 r"triton\.compiler\.errors\.CompilationError: at (?P<line>\d{1,6}):(?P<column>\d{1,4})",
             ),
+            Pattern("Triton compilation failed", r"Triton compilation failed: (?P<kernel>\w{1,120})"),
+            Pattern(
+                "Cannot select: intrinsic %llvm.nvvm",
+                r"Cannot select: intrinsic %llvm\.nvvm\.(?P<instruction>[\w.]{1,60})",
+            ),
+            Pattern(
+                "' not supported on .target 'sm_",
+                r"Instruction '(?P<instruction>[\w.:]{1,60})' not supported on \.target"
+                r" '(?P<capability>sm_\d{2,3}[af]?)'",
+            ),
+            literal("Failures have been detected while processing an MLIR pass pipeline"),
+            literal("PassManager::run failed"),
+            Pattern("`ptxas` failed with error code", r"`ptxas` failed with error code (?P<code>\d{1,10})"),
+            Pattern("Failed to compile. cc_cmd:", r"Failed to compile\. cc_cmd: \['(?P<compiler>[^'\n]{1,200})'"),
         ),
         causes=(
             "The kernel was written for another version of Triton.",
-            "The GPU does not support a type or an instruction of the kernel, such as float8 before Ada.",
+            "The GPU does not support a type of the kernel: bfloat16 before Ampere, float8 before Ada.",
+            "The GPU is newer than this Triton.",
         ),
         fixes=(
-            Fix("Read the last line of the message, which is the reason."),
+            Fix("Read the lines around this message: the first one with `error:` is the reason."),
+            Fix(
+                "On a GPU before Ampere, use float16 instead of bfloat16 or float8.",
+                "model = model.to(torch.float16)",
+            ),
+            Fix("On a new GPU, upgrade PyTorch, which brings a newer Triton.", "pip install --upgrade torch"),
             Fix(
                 "Install the package with the kernel in the version that fits this Triton.",
                 "pip list | grep -i -E 'torch|triton'",
@@ -363,6 +417,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TRITON,),
+        said_by="torch 2.6-2.13, Triton 2.0-3.6, jaxlib 0.4-0.7",
         is_echo=True,
     ),
     KnownError(
@@ -379,6 +434,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"numpy\.dtype size changed, may indicate binary incompatibility",
             ),
             literal("Failed to initialize NumPy: "),
+            Pattern(
+                "module was compiled against NumPy C-API",
+                r"module was compiled against NumPy C-API version (?P<required>0x[\da-f]{1,4})",
+            ),
         ),
         causes=("PyTorch before 2.3 and other compiled packages do not support NumPy 2.", "NumPy is not installed."),
         fixes=(
@@ -393,5 +452,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://numpy.org/doc/stable/numpy_2_0_migration_guide.html",
             "https://github.com/pytorch/pytorch/issues/107302",
         ),
+        said_by="torch 1.13-2.13, ONNX Runtime 1.23, NumPy 2.0",
     ),
 )

@@ -9,10 +9,10 @@ SIZE: Final = r"[\d.]{1,16} (?:bytes|[KMGT]i?B)"
 """A size as PyTorch's allocator prints it."""
 
 _ERROR_PREFIX: Final = (
-    r"(?:CUDA error(?: \([^()\n]{1,160}:\d{1,6}\))?"
+    r"(?:CUDA error(?: \([^()\n]{1,160}:\d{1,6}\)| \d{1,4} at [^\n]{1,160}?:\d{1,6})?"
     r"|CUDA driver error|Triton Error \[CUDA\]|CUDA failure \d{1,4}|Error \d{1,4}): "
 )
-"""What precedes CUDA's error text: PyTorch, its driver API calls, Triton, ONNX Runtime, and cudaGetDeviceCount()."""
+"""What precedes CUDA's error text: PyTorch, llama.cpp, the driver API, Triton, ONNX Runtime, cudaGetDeviceCount()."""
 
 NOT_ABOUT_MEMORY: Final = "No effect: this error is not about memory."
 CONTEXT_IS_DEAD: Final = (

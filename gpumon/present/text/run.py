@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from gpumon.core.units import age_text, bytes_text, short_time_text
-from gpumon.jobs.protocol import VerdictKind
+from gpumon.jobs.protocol import VerdictKind, metric_key
 from gpumon.operations.other_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun
+from gpumon.present.case_table import case_lines, without_cases
 from gpumon.present.paint.bar import progress_bar
 from gpumon.present.paint.line import plain
 from gpumon.present.run_plots import plot_lines
@@ -76,25 +77,39 @@ def explained_text(text: str) -> str:
     return text if error is None else f"{text}\n  {error.title}: {error.summary} (gpumon explain --id {error.id})"
 
 
-def result_lines(run: WorkloadRun, width: int = 0) -> list[str]:
-    """The table of metrics, plots, the verdict with its reason, and why the result was not saved.
+def result_lines(run: WorkloadRun, plot_width: int = 0, table_width: int = 0) -> list[str]:
+    """The tables of metrics, plots, and `outcome_lines`.
 
     Args:
         run: The run.
-        width: Cells of a line; plots are left out where it is too narrow.
+        plot_width: Cells of a line of the plots, which are left out where it is too narrow.
+        table_width: Cells of a line of the table of cases, or 0 for as many as it needs.
     """
     result = run.state.result
     if result is None:
         return []
-    changes = {change.name: change.share for change in run.changes}
     lines = [""]
-    if result.measurements:
-        rows = [_metric_row(metric, changes.get(metric["name"])) for metric in result.measurements]
-        lines += [*_table_lines([_HEADINGS, *rows]), *(plain(row).rstrip() for row in plot_lines(run, width)), ""]
-    lines.append(f"{run.request.workload.name}: {_VERDICTS[result.verdict]}. {result.why}")
-    if run.problem is not None:
-        lines.append(str(run.problem))
-    return lines
+    cases = [plain(row).rstrip() for row in case_lines(result.measurements, run.changes, table_width)]
+    lines += [*cases, ""] if cases else []
+    single = without_cases(result.measurements)
+    if single:
+        changes = {(change.name, change.case): change.share for change in run.changes}
+        lines += [
+            *_table_lines([_HEADINGS, *(_metric_row(metric, changes.get(metric_key(metric))) for metric in single)])
+        ]
+        lines.append("")
+    plots = [plain(row).rstrip() for row in plot_lines(run, plot_width)[1:]]  # the first line is empty
+    lines += [*plots, ""] if plots else []
+    return lines + outcome_lines(run)
+
+
+def outcome_lines(run: WorkloadRun) -> list[str]:
+    """The verdict with its reason, and why the result was not saved."""
+    result = run.state.result
+    if result is None:
+        return []
+    lines = [f"{run.request.workload.name}: {_VERDICTS[result.verdict]}. {result.why}"]
+    return lines if run.problem is None else [*lines, str(run.problem)]
 
 
 def refusal_text(run: WorkloadRun, others: Sequence[OtherProcess]) -> str:

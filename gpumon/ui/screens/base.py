@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen
 
+from gpumon.core.model import Process
 from gpumon.present.paint.line import plain
 from gpumon.session.app_session import Demand
 from gpumon.session.background import ResultT, run_in_background
@@ -76,11 +77,18 @@ class ViewScreen(BaseScreen[DismissT]):
     """Name of its tab in the top line."""
     SELECTS_DEVICE: ClassVar[bool] = False
     """Whether it shows a GPU, or has one selected, and can go to another one."""
+    LISTS_PROCESSES: ClassVar[bool] = False
+    """Whether it has a table of the processes of all GPUs."""
     _top: TopLine | None = None
 
     @property
     def device_key(self) -> str | None:
         """`Device.key` of the GPU that is shown or selected."""
+        return None
+
+    @property
+    def selected_process(self) -> Process | None:
+        """The process that is shown or selected."""
         return None
 
     def select_device(self, step: int) -> None:

@@ -16,7 +16,6 @@ from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 
 ChosenT = TypeVar("ChosenT")
-_LABEL_WIDTH: Final = 24
 _FRAME: Final = 4
 """Cells of a line outside of its text: the cursor, the scroll bar and the padding."""
 
@@ -63,6 +62,9 @@ class ChoiceScreen(BaseModalScreen[ChosenT]):
         Binding("escape", "done", "Done", id="ticks.back", tooltip="Apply the choice, and go back"),
     ]
 
+    LABEL_WIDTH: ClassVar[int] = 24
+    """Cells of the labels; the rest of a line is for the notes."""
+
     def __init__(self, title: str, chosen: Sequence[str]) -> None:
         super().__init__()
         self.chosen = list(chosen)
@@ -92,7 +94,7 @@ class ChoiceScreen(BaseModalScreen[ChosenT]):
         rows = []
         for choice in choices:
             tick = "x" if choice.id in self.chosen else " "
-            text = f"[{tick}] {clipped(choice.label, _LABEL_WIDTH):<{_LABEL_WIDTH}} "
+            text = f"[{tick}] {clipped(choice.label, self.LABEL_WIDTH):<{self.LABEL_WIDTH}} "
             note = clipped(choice.note, max(0, width - len(text) - _FRAME))
             rows.append(TableRow(choice.id, line(text, Span(note, Role.DIM))))
         table = self.query_one("#choices", LineTable)

@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 
 from gpumon.core.model import Device, short_product_name
 from gpumon.diagnosis.alerts import OUT_OF_MEMORY, Alert
+from gpumon.operations.device_holders import Holders
 from gpumon.operations.memory import Waterfall, waterfall
 from gpumon.operations.torch_processes import Owner
 from gpumon.present.chart_lines import axis_line, chart_lines
@@ -29,6 +30,7 @@ from gpumon.present.paint.area import GUTTER
 from gpumon.present.paint.line import Line
 from gpumon.present.paint.table import TableRow
 from gpumon.present.probe_text import hint_lines, who_text
+from gpumon.present.process_table import holders_text
 from gpumon.present.time_view import moment_text
 from gpumon.present.top_line import title_line
 from gpumon.session.app_session import Demand
@@ -94,8 +96,8 @@ class MemoryScreen(TimeScreen[None]):
 
     @property
     def demand(self) -> Demand:
-        """Probes are read more often while a screen shows them."""
-        return Demand(probes=True)
+        """Probes, which are read more often while a screen shows them, and who could hold unattributed memory."""
+        return Demand(probes=True, processes=True)
 
     def compose(self) -> ComposeResult:
         yield from self.compose_top()
@@ -135,7 +137,7 @@ class MemoryScreen(TimeScreen[None]):
         row_width = width - MARGIN - 1
         self._ooms = [notice for notice in probes.ooms if notice.device_key == self.key]
         self._oom_alerts = [alert for alert in state.alerts if self._is_new_oom(alert)]
-        notes = _notes(fall, self._oom_alerts, probes, width)
+        notes = _notes(fall, self._oom_alerts, probes, state.processes.holders.get(device.key), width)
         self._lines("notes").show(notes)
         can_draw = fall.problem is None
         self.parts_bytes = sum(part.bytes for part in fall.parts)
@@ -271,9 +273,12 @@ class MemoryScreen(TimeScreen[None]):
         return self.query_one(f"#{name}", TextLines)
 
 
-def _notes(fall: Waterfall, ooms: Sequence[Alert], probes: ProbesState, width: int) -> list[Line]:
+def _notes(
+    fall: Waterfall, ooms: Sequence[Alert], probes: ProbesState, holders: Holders | None, width: int
+) -> list[Line]:
     """Notes above the bar: why there is none, what could not be matched, and that a process ran out of memory."""
     notes = [str(fall.problem)] if fall.problem is not None else list(fall.notes)
+    notes += [f"Unattributed memory: {holders_text(holders)}."] if holders is not None and holders.holders else []
     notes += map(str, probes.problems)
     return [*oom_lines(ooms, width), *note_lines(notes, width)]
 

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from gpumon.core.model import Device
+from gpumon.core.model import Device, Process
 from gpumon.operations.torch_processes import largest_allocator
 from gpumon.present.device_table import DeviceRow, device_rows, notable_state
 from gpumon.present.first_run import first_run_lines, tour_line
@@ -50,7 +50,11 @@ _MIN_HEIGHT_FOR_BANNER: Final = 20
 
 
 class OverviewScreen(ViewScreen[None]):
-    """The first screen."""
+    """The first screen.
+
+    Args:
+        is_of_fleet: Whether it is that of a host of the fleet, from which there is a way back.
+    """
 
     TAB: ClassVar[str] = "GPUs"
     SELECTS_DEVICE: ClassVar[bool] = True
@@ -59,10 +63,12 @@ class OverviewScreen(ViewScreen[None]):
         Binding("g", "scope", "Scope", id="overview.scope", tooltip="Processes of the selected GPU, or of all GPUs"),
         Binding("K", "signal", "Signal", id="overview.signal", tooltip="Send a signal to the selected process"),
         Binding("v", "view", "View", id="overview.view", tooltip="Many GPUs as a map or as a table"),
+        Binding("escape", "back", "Back", id="overview.back", tooltip="Back to the fleet"),
     ]
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_of_fleet: bool = False) -> None:
         super().__init__()
+        self.is_of_fleet = is_of_fleet
         self._shows_all = False
         """Whether the process table has the processes of all GPUs."""
         self._is_read_only = False
@@ -74,6 +80,8 @@ class OverviewScreen(ViewScreen[None]):
         """The chart, and what it was drawn for."""
         self._drawn_totals: tuple[tuple[object, ...], Sequence[Line]] | None = None
         """The totals, and what they were drawn for."""
+        self._listed: tuple[tuple[object, ...], Sequence[ProcessRow]] | None = None
+        """The rows of processes, and what they were made of."""
         self._wants_table = False
         """Whether many GPUs are shown as a table anyway."""
         self._devices: TableView[DeviceRow] = TableView(
@@ -181,6 +189,12 @@ class OverviewScreen(ViewScreen[None]):
         """The selected device."""
         return self.key
 
+    @property
+    def selected_process(self) -> Process | None:
+        """The process under the cursor, if their table has the focus."""
+        row = self._processes.selected
+        return None if row is None or self.focused is not self._processes.table else row.process
+
     def select_device(self, step: int) -> None:
         """Select the GPU that is ``step`` places further; the first one follows the last one."""
         table = self._devices.table
@@ -195,14 +209,17 @@ class OverviewScreen(ViewScreen[None]):
         self._map.selected = key
         table.cursor = next((index for index, row in enumerate(table.rows) if row.key == key), table.cursor)
 
+    def action_back(self) -> None:
+        self.app.pop_screen()
+
     def action_scope(self) -> None:
         self._shows_all = not self._shows_all
         self.post_message(ViewStateRequested())
 
     def action_signal(self) -> None:
-        row = self._processes.selected
-        if row is not None and row.process is not None:
-            self.post_message(SignalRequested([row.process]))
+        process = self.selected_process
+        if process is not None:
+            self.post_message(SignalRequested([process]))
 
     def action_view(self) -> None:
         self._wants_table = not self._wants_table
@@ -210,6 +227,8 @@ class OverviewScreen(ViewScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the keys that have nothing to change: too few GPUs for a map, no process under the cursor."""
+        if action == "back":
+            return self.is_of_fleet
         if action == "view":
             return self._has_many
         if action == "scope":
@@ -231,7 +250,7 @@ class OverviewScreen(ViewScreen[None]):
         selected = next((row for row in rows if row.device.key == key), rows[0] if rows else None)
         self._selected_key = None if selected is None else selected.device.key
         scope = None if self._shows_all or selected is None else selected.device
-        processes = process_rows(frame, state.probes.probes, scope)
+        processes = self._process_rows(state, scope)
         height = self.size.height
         wanted = heat_map_height(rows, width, height // 2) if self.has_class("heat-map") else len(rows)
         plan = plan_overview(height, wanted, len(processes), banner_lines, gpus=len(frame.gpus))
@@ -247,6 +266,13 @@ class OverviewScreen(ViewScreen[None]):
             self.show_device(key)
         self._show_chart(state, selected, plan.chart)
         self._show_processes(processes, process_count(frame), scope, plan)
+
+    def _process_rows(self, state: ViewState, scope: Device | None) -> Sequence[ProcessRow]:
+        """The rows of processes: the same ones as before if only the cursor has moved."""
+        made_of = state.frame, scope, *state.probes.probes.values()
+        if self._listed is None or [*map(id, self._listed[0])] != [*map(id, made_of)]:
+            self._listed = made_of, process_rows(state.frame, state.probes.probes, scope)
+        return self._listed[1]
 
     def _totals(self, state: ViewState, rows: Sequence[DeviceRow], max_lines: int) -> Sequence[Line]:
         """The totals, which are drawn again at another pace than the table, or as soon as a GPU falls silent."""

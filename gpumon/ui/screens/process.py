@@ -8,27 +8,40 @@ from typing import ClassVar, Final
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from gpumon.core.model import Process
+from gpumon.core.model import Device, Process
 from gpumon.core.units import bytes_text
 from gpumon.operations.process_details import ProcessDetails, read_details
 from gpumon.operations.process_origin import ProcessOrigin
 from gpumon.present.entries import LABEL_WIDTH, VALUE_WIDTH, Entry, process_entries
-from gpumon.present.process_details import chart_lines, details_entries, origin_entries, started_entry
+from gpumon.present.paint.line import Line
+from gpumon.present.process_details import (
+    ChartGrid,
+    chart_grid,
+    chart_lines,
+    details_entries,
+    origin_entries,
+    started_entry,
+)
 from gpumon.present.process_table import process_rows
+from gpumon.present.time_axis import ZOOMS
+from gpumon.present.time_view import TimeView, moment_text
 from gpumon.present.top_line import title_line
 from gpumon.session.app_session import Demand
-from gpumon.session.process_registry import identity_of
+from gpumon.session.process_registry import MAX_POINTS, POINT_SECONDS, identity_of
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import SignalRequested, ViewStateRequested
 from gpumon.ui.screens.base import next_key
 from gpumon.ui.screens.entries import EntriesScreen
+from gpumon.ui.screens.time_screen import TimeScreen
 from gpumon.ui.widgets.text_lines import TextLines
 
 _READ_SECONDS: Final = 2.0
 """Time between two reads of /proc."""
+_ZOOM: Final = ZOOMS.index(5.0)
+"""About one point of the history per column."""
 
 
-class ProcessScreen(EntriesScreen[None]):
+class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
     """One process on a device.
 
     Args:
@@ -40,8 +53,8 @@ class ProcessScreen(EntriesScreen[None]):
     SELECTS_DEVICE: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("K", "signal", "Signal", id="process.signal", tooltip="Send a signal to the process; asks first"),
-        Binding("escape", "app.pop_screen", "Back", id="process.back", tooltip="Back to the previous screen"),
     ]
+    CHARTS_ID: ClassVar[str] = "charts"
 
     def __init__(self, key: str, pid: int) -> None:
         super().__init__()
@@ -55,6 +68,7 @@ class ProcessScreen(EntriesScreen[None]):
         self._details: ProcessDetails | None = None
         self._is_reading = False
         self._read_at = 0.0
+        self.time_view = TimeView(_ZOOM)
 
     def compose_above(self) -> ComposeResult:
         yield TextLines(id="charts")
@@ -62,12 +76,17 @@ class ProcessScreen(EntriesScreen[None]):
     @property
     def demand(self) -> Demand:
         """Values that are expensive to read, and what started the process."""
-        return Demand(device_keys=frozenset({self.key}), processes=True)
+        return Demand(process_keys=frozenset({self.key}), processes=True)
 
     @property
     def device_key(self) -> str:
         """The device."""
         return self.key
+
+    @property
+    def selected_process(self) -> Process | None:
+        """The process."""
+        return self._process
 
     def select_device(self, step: int) -> None:
         """Show the process on another GPU that it uses."""
@@ -94,9 +113,7 @@ class ProcessScreen(EntriesScreen[None]):
             self.query_one("#title", TextLines).show([title])
             if process is not None and device is not None:
                 self._read_details(state, process)
-                history = state.processes.histories.get((*identity_of(process), self.key))
-                charts = chart_lines(history, device, self.size.width, self.size.height)
-                self.query_one("#charts", TextLines).show(charts)
+                self.query_one("#charts", TextLines).show(self._charts(state, device, process))
                 self.show_entries(self._entries(state, process))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -124,6 +141,24 @@ class ProcessScreen(EntriesScreen[None]):
         yield from origin_entries(origin)
         if self._details is not None:
             yield from details_entries(self._details, origin, state.frame.devices)
+
+    def chart_column(self, x: int) -> int | None:
+        """The column of time at a cell; several charts are next to each other."""
+        return self._grid.column_at(x)
+
+    @property
+    def _grid(self) -> ChartGrid:
+        return chart_grid(*self.size)
+
+    def _charts(self, state: ViewState, device: Device, process: Process) -> list[Line]:
+        """The charts, if there are values and room for them."""
+        history, grid = state.processes.histories.get((*identity_of(process), self.key)), self._grid
+        if history is None or not grid.rows:
+            return []
+        view, frame = self.time_view, state.frame
+        window = view.window(frame.monotonic_seconds, history.first_seconds, grid.columns, MAX_POINTS * POINT_SECONDS)
+        moment = "" if view.cursor is None else moment_text(view.cursor * window.column_seconds, frame)
+        return chart_lines(history, device, grid, window, cursor=view.cursor_index, moment=moment)
 
     def _read_details(self, state: ViewState, process: Process) -> None:
         """Read what /proc shows of a process of this host, from time to time, in a thread."""

@@ -15,6 +15,7 @@ from gpumon.present.process_list import (
     listed_key,
     listed_line,
     listed_processes,
+    no_rows_text,
     processes_of,
     processes_title,
 )
@@ -36,6 +37,7 @@ class ProcessesScreen(ViewScreen[None]):
     """A row for each process on each GPU that it uses."""
 
     TAB: ClassVar[str] = "Processes"
+    LISTS_PROCESSES: ClassVar[bool] = True
     AUTO_FOCUS: ClassVar[str] = "#all-processes"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -71,13 +73,19 @@ class ProcessesScreen(ViewScreen[None]):
     def demand(self) -> Demand:
         """What each process runs on every GPU, and what started it."""
         devices = () if self._state is None else self._state.frame.devices
-        return Demand(device_keys=frozenset(device.key for device in devices), processes=True)
+        return Demand(process_keys=frozenset(device.key for device in devices), processes=True)
 
     @property
     def device_key(self) -> str | None:
         """The device of the process under the cursor."""
         selected = self._table.selected
         return None if selected is None else selected.base.device.key
+
+    @property
+    def selected_process(self) -> Process | None:
+        """The process under the cursor."""
+        selected = self._table.selected
+        return None if selected is None or selected.group is not None else selected.base.process
 
     @property
     def _processes(self) -> list[Process]:
@@ -89,11 +97,12 @@ class ProcessesScreen(ViewScreen[None]):
         """Draw the table. A mark stays with its process, and goes with it."""
         has_opened = self._state is None
         self._state = state
-        self._marked &= {identity_of(process) for process in self._processes}
+        if self._marked:
+            self._marked &= {identity_of(process) for process in self._processes}
         rows = listed_processes(state, self._marked)
         title, details = processes_title(rows, self._grouping, len(self._marked))
         self.query_one("#title", TextLines).show([title_line(title, details, self.size.width)])
-        self._table.show(listed_columns(rows), rows, "No process uses a GPU.")
+        self._table.show(listed_columns(rows), rows, no_rows_text(state))
         if has_opened:
             self.refresh_bindings()
 

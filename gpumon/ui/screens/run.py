@@ -7,11 +7,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
+from gpumon.jobs.catalogue import WorkloadInfo
 from gpumon.operations.workload import WorkloadRun
-from gpumon.present.paint.line import Role, Span, line
+from gpumon.present.paint.line import Role, Span, line, wrapped
 from gpumon.present.paint.table import TableRow
 from gpumon.present.run import body_lines, explainable_text, head_lines, title_text
 from gpumon.present.top_line import title_line
+from gpumon.present.workload_text import code_text
+from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import RestartRequested, StopRequested
 from gpumon.ui.screens.base import ViewScreen
@@ -22,6 +25,8 @@ from gpumon.ui.widgets.text_lines import TextLines
 _SCROLL_BAR: Final = 1
 _CONDITIONAL_ACTIONS: Final = ("stop", "repeat", "explain")
 _BOTTOM: Final = 1 << 30
+_HEADS: Final = ("def ", "class ", "@")
+"""How lines of code begin that name what follows."""
 
 
 class RunScreen(ViewScreen[None]):
@@ -38,13 +43,19 @@ class RunScreen(ViewScreen[None]):
         Binding("X", "stop", "Stop", id="run.stop", tooltip="Stop the workload; it ends within five seconds"),
         Binding("r", "repeat", "Run again", id="run.run", tooltip="Run it again with the same parameters"),
         Binding("e", "explain", "Explain", id="run.explain-selected", tooltip="What its errors mean; how to fix them"),
-        Binding("v", "next_view", "Log", id="run.view", tooltip="Next view: the log, then the memory summary"),
+        Binding("v", "next_view", "Log", id="run.view", tooltip="Next view: log, code, memory summary"),
     ]
 
     def __init__(self, run: WorkloadRun) -> None:
         super().__init__()
         self._shown_run = run
         self._available: tuple[bool, ...] = ()
+
+    @property
+    def demand(self) -> Demand:
+        """The hardware counters of its GPU, while it works."""
+        device = None if self._shown_run.ended else self._shown_run.device
+        return Demand(device_keys=frozenset() if device is None else frozenset({device.key}))
 
     def compose(self) -> ComposeResult:
         yield from self.compose_top()
@@ -93,10 +104,11 @@ class RunScreen(ViewScreen[None]):
 
 
 class RunTextScreen(ViewScreen[None]):
-    """Long text of a run that scrolls, one of the views of the run.
+    """Long text that scrolls, one of the views of a run.
 
     Args:
-        run: The run.
+        subject: What it is the text of.
+        run: The run, or None where the code of a workload is shown before it runs.
     """
 
     TAB: ClassVar[str] = "Workloads"
@@ -110,9 +122,10 @@ class RunTextScreen(ViewScreen[None]):
         Binding("v", "next_view", "Next view", id="run-text.view", tooltip="Next view of the run"),
     ]
 
-    def __init__(self, run: WorkloadRun) -> None:
+    def __init__(self, subject: str, run: WorkloadRun | None = None) -> None:
         super().__init__()
-        self._shown_run = run
+        self._subject = subject
+        self._viewed_run = run
 
     def compose(self) -> ComposeResult:
         yield from self.compose_top()
@@ -121,7 +134,11 @@ class RunTextScreen(ViewScreen[None]):
         yield Footer()
 
     def action_next_view(self) -> None:
-        self.app.pop_screen()
+        following = None if self._viewed_run is None else _next_view(self._viewed_run, type(self))
+        if following is None:
+            self.app.pop_screen()
+        else:
+            self.app.switch_screen(following)
 
     def rows(self, width: int) -> Iterator[TableRow]:
         """The text in lines of a width."""
@@ -129,7 +146,7 @@ class RunTextScreen(ViewScreen[None]):
 
     def show(self, _: ViewState) -> None:
         """Draw the text; a reader at its end stays there when lines are added."""
-        title = f"{self.NAME} of {title_text(self._shown_run)}"
+        title = f"{self.NAME} of {self._subject}"
         self.query_one("#title", TextLines).show([title_line(title, "", self.size.width)])
         table = self.query_one("#lines", LineTable)
         at_end = table.cursor == len(table.rows) - 1
@@ -146,18 +163,43 @@ class LogScreen(RunTextScreen):
     NO_TEXT = "The workload has printed nothing."
     FOLLOWS = True
 
-    def action_next_view(self) -> None:
-        if self._shown_run.state.memory_summary is None:
-            self.app.pop_screen()
-        else:
-            self.app.switch_screen(MemorySummaryScreen(self._shown_run))
+    def __init__(self, run: WorkloadRun) -> None:
+        super().__init__(title_text(run), run)
+        self._log = run.job.log
 
     def rows(self, width: int) -> Iterator[TableRow]:
         room = max(1, width - 2)
-        for number, entry in enumerate(list(self._shown_run.job.log)):
+        for number, entry in enumerate(list(self._log)):
             mark, role = ("! ", Role.WARNING) if entry.stream == "stderr" else ("  ", Role.PLAIN)
             for start in range(0, max(1, len(entry.text)), room):
                 yield TableRow(f"{number}/{start}", line(Span(mark, role), entry.text[start : start + room]))
+
+
+class CodeScreen(RunTextScreen):
+    """The code that a workload measures, with the values of its parameters.
+
+    Args:
+        workload: The workload.
+        run: Its run, or None before it runs.
+    """
+
+    NAME = "Code"
+
+    def __init__(self, workload: WorkloadInfo, run: WorkloadRun | None = None) -> None:
+        super().__init__(workload.name if run is None else title_text(run), run)
+        self._code = code_text(workload, None if run is None else run.request.parameters)
+
+    @property
+    def text_to_copy(self) -> str:
+        """The code, whose long lines the screen breaks."""
+        return self._code
+
+    def rows(self, width: int) -> Iterator[TableRow]:
+        for number, text in enumerate(self._code.splitlines()):
+            is_head = text.lstrip().startswith(_HEADS)
+            role = Role.DIM if text.lstrip().startswith("#") else Role.ACCENT if is_head else Role.PLAIN
+            for place, part in enumerate(wrapped(text, width) or [""]):
+                yield TableRow(f"{number}/{place}", line(Span(part, role)))
 
 
 class MemorySummaryScreen(RunTextScreen):
@@ -166,6 +208,19 @@ class MemorySummaryScreen(RunTextScreen):
     NAME = "Memory"
     NO_TEXT = "No memory summary: torch has one only on a GPU, once its allocator is in use."
 
+    def __init__(self, run: WorkloadRun) -> None:
+        super().__init__(title_text(run), run)
+        self._state = run.state
+
     def rows(self, width: int) -> Iterator[TableRow]:  # noqa: ARG002 - torch has laid it out
-        for number, text in enumerate((self._shown_run.state.memory_summary or "").splitlines()):
+        for number, text in enumerate((self._state.memory_summary or "").splitlines()):
             yield TableRow(str(number), line(text))
+
+
+def _next_view(run: WorkloadRun, shown: type[RunTextScreen]) -> RunTextScreen | None:
+    """The view of a run after the one that is shown, of those that it has; None after the last one."""
+    if shown is LogScreen and run.request.workload.code:
+        return CodeScreen(run.request.workload, run)
+    if shown is not MemorySummaryScreen and run.state.memory_summary is not None:
+        return MemorySummaryScreen(run)
+    return None

@@ -57,10 +57,15 @@ class TimeScreen(ViewScreen[ResultT]):
     def on_click(self, event: events.Click) -> None:
         """Set the cursor where a chart was clicked."""
         charts = self.query_one(f"#{self.CHARTS_ID}")
-        column = event.screen_x - charts.region.x - GUTTER
-        if event.widget is charts and 0 <= column < charts.size.width - GUTTER:
+        column = self.chart_column(event.screen_x - charts.region.x)
+        if event.widget is charts and column is not None:
             self.time_view.point(column)
             self._draw_again()
+
+    def chart_column(self, x: int) -> int | None:
+        """The column of time at a cell, counted from the left end of the charts; None outside of them."""
+        column = x - GUTTER
+        return column if 0 <= column < self.query_one(f"#{self.CHARTS_ID}").size.width - GUTTER else None
 
     def action_time(self, columns: int) -> None:
         self.time_view.move(columns)

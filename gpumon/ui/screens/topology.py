@@ -1,14 +1,15 @@
-"""The topology screen: how the GPUs of this host are connected, and what is wrong with it."""
+"""The topology screen: how the GPUs of this host are connected, what is wrong with it, and the traffic on NVLink."""
 
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from gpumon.core.problems import CommandError, Problem
+from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.topology import Topology
 from gpumon.diagnosis.topology import topology_findings
-from gpumon.operations.topology import read_topology
+from gpumon.operations.topology import TopologyFeed
 from gpumon.present.paint.line import Role, Span, line
 from gpumon.present.paint.table import TableRow
 from gpumon.present.top_line import title_line
@@ -24,7 +25,11 @@ _SCROLL_BAR = 1
 
 
 class TopologyScreen(ViewScreen[None]):
-    """The topology of this host, whatever host the other screens show; it is read once, and again on request."""
+    """The topology of this host, whatever host the other screens show.
+
+    The connections are read when it is opened, and on request; the rates of the NVLinks again and again while it is
+    the screen in front.
+    """
 
     IS_TEXT = True
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -35,6 +40,7 @@ class TopologyScreen(ViewScreen[None]):
     def __init__(self) -> None:
         super().__init__()
         self.result: Topology | Problem | None = None
+        self._feed: TopologyFeed | None = None
 
     def compose(self) -> ComposeResult:
         yield from self.compose_top()
@@ -42,9 +48,18 @@ class TopologyScreen(ViewScreen[None]):
         yield LineTable(id="topology", choosable=False)
         yield Footer()
 
-    def on_mount(self) -> None:
-        """Read the topology."""
-        self.action_again()
+    def on_screen_resume(self) -> None:
+        """Read the topology, also what has changed while another screen was in front."""
+        super().on_screen_resume()
+        self._start()
+
+    def on_screen_suspend(self) -> None:
+        """Read nothing while another screen is in front."""
+        self._stop()
+
+    def on_unmount(self) -> None:
+        """Stop reading."""
+        self._stop()
 
     def show(self, state: ViewState) -> None:
         """Draw what was read."""
@@ -66,16 +81,38 @@ class TopologyScreen(ViewScreen[None]):
 
     def action_again(self) -> None:
         self.result = None
-        self.in_background(_read, self._finish)
+        self._stop()
+        self._start()
         self.post_message(ViewStateRequested())
 
-    def _finish(self, result: Topology | Problem) -> None:
-        self.result = result
-        self.post_message(ViewStateRequested())
+    def _start(self) -> None:
+        try:
+            self._feed = TopologyFeed()
+        except OSError as error:
+            self.result = Problem(ProblemCode.COLLECTOR_DIED, f"The collector cannot be started: {error.strerror}.")
+        else:
+            self._read_next(self._feed)
+
+    def _stop(self) -> None:
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            self.in_background(feed.close, lambda _: None)
+
+    def _read_next(self, feed: TopologyFeed) -> None:
+        self.in_background(partial(_read, feed), partial(self._take, feed))
+
+    def _take(self, feed: TopologyFeed, result: Topology | Problem) -> None:
+        if feed is self._feed:
+            self.result = result
+            self.post_message(ViewStateRequested())
+            if isinstance(result, Problem):
+                self._stop()
+            else:
+                self._read_next(feed)
 
 
-def _read() -> Topology | Problem:
+def _read(feed: TopologyFeed) -> Topology | Problem:
     try:
-        return read_topology()
+        return feed.read()
     except CommandError as error:
         return error.problem

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from gpumon.core.problems import Problem
-from gpumon.jobs.catalogue import BrokenWorkload
+from gpumon.jobs.catalogue import BrokenWorkload, WorkloadInfo
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, plain
 from gpumon.present.paint.table import fit_columns, headings, row_line
@@ -27,7 +27,7 @@ from gpumon.present.workloads import (
 from gpumon.session.view_state import ViewState, WorkloadsState
 from gpumon.ui.messages import StopRequested, WorkloadsRefreshRequested
 from gpumon.ui.screens.base import ViewScreen
-from gpumon.ui.screens.run import RunScreen
+from gpumon.ui.screens.run import CodeScreen, RunScreen
 from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import MARGIN, LineTable
@@ -58,6 +58,7 @@ class WorkloadsScreen(ViewScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.pop_screen", "Back", id="workloads.back", tooltip="Back to the overview"),
         Binding("X", "stop", "Stop", id="workloads.stop", tooltip="Stop the run under the cursor"),
+        Binding("v", "code", "Code", id="workloads.view", tooltip="The code that the workload measures"),
     ]
 
     def __init__(self) -> None:
@@ -128,6 +129,13 @@ class WorkloadsScreen(ViewScreen[None]):
         run = self._stoppable_run
         if run is not None:
             self.post_message(StopRequested(run))
+
+    def action_code(self) -> None:
+        row = self._catalogue.selected
+        if isinstance(row, WorkloadInfo) and row.code:
+            self.app.push_screen(CodeScreen(row))
+        else:
+            self.notify("Its file names no code to show.", severity="warning")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the key that stops a run while there is none to stop."""

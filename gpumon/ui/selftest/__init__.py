@@ -6,7 +6,7 @@ It works with live values of this host or with a recording, and presses only key
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gpumon.diagnosis.checks import Check, Status, document
 from gpumon.operations.doctor.examination import DoctorOptions
@@ -16,6 +16,9 @@ from gpumon.ui.app import GpumonApp
 from gpumon.ui.selftest import keys, screens
 from gpumon.ui.selftest.tour import recording_step
 from gpumon.ui.selftest.walk import Pictures, Step, Walk
+
+if TYPE_CHECKING:
+    from gpumon.fleet.settings import FleetSource
 
 __all__ = ["Check", "Pictures", "Status", "document", "selftest"]
 
@@ -31,6 +34,7 @@ STEPS: Final[tuple[tuple[str, Step], ...]] = (
     ("cost", screens.cost),
     ("topology", screens.topology),
     ("alerts", screens.alerts),
+    ("fleet", screens.fleet),
     ("help", screens.help_page),
     ("explain", screens.explain),
     ("doctor", screens.doctor),
@@ -53,6 +57,7 @@ async def selftest(
     user_palettes: Sequence[Palette] = (),
     *,
     movie: Path | None = None,
+    fleet: "FleetSource | None" = None,
 ) -> list[Check]:
     """Run all checks; ends within `TIMEOUT_SECONDS`, whatever hangs, or `MOVIE_SECONDS` later with a movie.
 
@@ -63,8 +68,9 @@ async def selftest(
         pictures: Where to save pictures of which screens, or None.
         user_palettes: The colors of the user's themes.
         movie: File for a moving picture of a tour, or None.
+        fleet: The Prometheus or the hosts to read, or None.
     """
-    app = GpumonApp(stream, theme=theme, user_palettes=user_palettes)
+    app = GpumonApp(stream, theme=theme, user_palettes=user_palettes, fleet=fleet)
     app.doctor_options = DoctorOptions(tests_gpus=False)
     walk = Walk(app, stream, size, pictures)
     steps, deadline = STEPS, TIMEOUT_SECONDS

@@ -27,7 +27,8 @@ async def pause(walk: Walk) -> str:
 
 async def digits(walk: Walk) -> str:
     """Each digit opens its screen in place of the one before, and esc leads back to the overview."""
-    for tab in TABS:
+    tabs = [tab for tab in TABS if tab.name != "Fleet" or walk.app.session.fleet is not None]
+    for tab in tabs:
         await walk.pilot.press(tab.key)
         await walk.pilot.pause(0.05)
         screen = walk.app.screen
@@ -38,7 +39,7 @@ async def digits(walk: Walk) -> str:
     await walk.pilot.press("escape")
     await walk.pilot.pause(0.05)
     walk.expect(OverviewScreen)
-    return " ".join(tab.key for tab in TABS)
+    return " ".join(tab.key for tab in tabs)
 
 
 async def pace(walk: Walk) -> str:

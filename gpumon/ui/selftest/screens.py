@@ -21,6 +21,7 @@ from gpumon.ui.screens.cost import CostScreen
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.doctor import DoctorScreen
 from gpumon.ui.screens.explain import ExplainScreen
+from gpumon.ui.screens.fleet import FleetScreen
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.memory import MemoryScreen
 from gpumon.ui.screens.process import ProcessScreen
@@ -36,7 +37,18 @@ FIRST_FRAMES_SECONDS: Final = 15.0
 _LOADING_SECONDS: Final = 12.0
 _DOCTOR_SECONDS: Final = 8.0
 _PALETTE_SECONDS: Final = 3.0
-SCREEN_NAMES: Final = ("processes", "memory", "workloads", "alerts", "explain", "doctor", "help", "topology", "cost")
+SCREEN_NAMES: Final = (
+    "processes",
+    "memory",
+    "workloads",
+    "alerts",
+    "explain",
+    "doctor",
+    "help",
+    "topology",
+    "fleet",
+    "cost",
+)
 """Every screen that an action of the app opens, by the name of the action."""
 
 
@@ -168,6 +180,23 @@ async def alerts(walk: Walk) -> str:
         return f"{len(state.alerts)} alerts, {len(state.alerts_over)} over"
 
 
+async def fleet(walk: Walk) -> str:
+    """The fleet opens, with values or with a reason."""
+    registry = walk.app.session.fleet
+    if registry is None:
+        raise SkippedError("no Prometheus is configured")
+    async with walk.opened("9", FleetScreen, "fleet") as screen:
+        await walk.wait(lambda: registry.state().report is not None, _LOADING_SECONDS)
+        state = registry.state()
+        if state.report is None:
+            raise SkippedError(str(state.problem or "Prometheus has not answered"))
+        await walk.save("fleet")
+        rows = screen.query_one("#fleet-map", LineTable).rows
+        if len(rows) < len(state.report.by_host):
+            raise FailedError(f"{len(rows)} rows for {len(state.report.by_host)} hosts")
+        return f"{len(state.report.snapshot.gpus)} GPUs"
+
+
 async def help_page(walk: Walk) -> str:
     """The help opens."""
     async with walk.opened("question_mark", HelpScreen, "help"):
@@ -218,6 +247,8 @@ async def palette(walk: Walk) -> str:
     await walk.pilot.press("ctrl+p")
     screen = walk.expect(CommandPalette)
     for name in SCREEN_NAMES:
+        if name == "fleet" and walk.app.session.fleet is None:
+            continue
         screen.query_one(Input).value = name
         await walk.wait(lambda name=name: _first_command(screen) == name, _PALETTE_SECONDS)  # type: ignore[misc]
         if _first_command(screen) != name:

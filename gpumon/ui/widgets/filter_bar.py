@@ -14,9 +14,6 @@ from gpumon.ui.widgets.text_lines import TextLines
 
 MAX_FILTER: Final = 200
 _PLACEHOLDER: Final = "words, or user:ann  gpu:0-3  mem>10G  cpu<5  age>2d  cmd~train"
-_COUNT_WIDTH: Final = 16
-_MIN_INPUT_WIDTH: Final = 24
-"""Cells that a long problem leaves for the filter."""
 
 
 class FilterInput(Input):
@@ -45,7 +42,8 @@ class FilterBar(Horizontal):
         height: 1;
         &.-shown { display: block; }
         Static { width: 2; padding-left: 1; color: $primary; text-style: bold; }
-        Input { width: 1fr; background: $background; }
+        Input { width: 2fr; min-width: 24; background: $background; }
+        TextLines { width: 3fr; }
     }
     """
 
@@ -70,16 +68,18 @@ class FilterBar(Horizontal):
         self.add_class("-shown")
         self._input.focus()
 
+    def set_text(self, text: str) -> None:
+        """Show the bar with a filter, without moving the focus."""
+        self.add_class("-shown")
+        self._input.value = text
+
     def close_if_empty(self) -> None:
         """Hide the bar unless it has a filter."""
         self.set_class(bool(self._input.value.strip()), "-shown")
 
     def show(self, shown: int, total: int, problem: str) -> None:
         """Show how many rows match, or why the filter cannot be applied."""
-        width = self.app.size.width
-        if problem:
-            status = Span(clipped(f" ! {problem} ", max(_COUNT_WIDTH, width - _MIN_INPUT_WIDTH)), Role.WARNING)
-        else:
-            status = Span(f"{shown} of {total} ".rjust(_COUNT_WIDTH), Role.DIM)
-        self._status.styles.width = width_of(status.text)
-        self._status.show([line(status)])
+        width = self._status.size.width or self.app.size.width // 2
+        text = f"! {problem} " if problem else f"{shown} of {total} "
+        status = Span(clipped(text, width), Role.WARNING if problem else Role.DIM)
+        self._status.show([line(" " * (width - width_of(status.text)), status)])

@@ -11,7 +11,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.reactive import var
+from textual.reactive import reactive, var
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -61,6 +61,8 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
             return self.table
 
     cursor: var[int] = var(0)
+    virtual_size = reactive(Size(0, 0), layout=False, repaint=False)
+    """As `ScrollView` has it, but the number of rows alone neither lays out the screen again nor draws every row."""
 
     def __init__(self, *, id: str | None = None, choosable: bool = True) -> None:  # noqa: A002 - Textual's name for it
         super().__init__(id=id)
@@ -71,15 +73,19 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
     def show(self, rows: Sequence[TableRow | LazyRow]) -> None:
         """Replace the rows, visible or not."""
         before, self.rows = self.rows, rows
+        top = self.scroll_offset.y
         if len(before) != len(rows):
             self.virtual_size = Size(0, len(rows))  # first, so that the cursor can be scrolled to wherever its row is
         self._follow_cursor(before)
-        if len(before) != len(rows):
+        if self.scroll_offset.y != top:
             self.refresh()
             return
-        top = self.scroll_offset.y
-        for row in range(top, min(top + self.size.height, len(rows))):
-            ranges = changed_ranges(before[row].line, self.rows[row].line)
+        shared, end = min(len(before), len(rows)), top + self.size.height
+        if len(before) != len(rows) and shared < end:
+            first = max(top, shared)
+            self.refresh(Region(0, first - top, self.size.width, end - first))
+        for row in range(top, min(end, shared)):
+            ranges = changed_ranges(before[row].line, rows[row].line)
             if ranges:
                 self.refresh(*(Region(begin + MARGIN, row - top, end - begin, 1) for begin, end in ranges))
 
@@ -94,6 +100,9 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
             return self._role_styles.strip(merged((margin, *line)), width)
         overlay = self._role_styles.overlay("line-table--cursor")
         return self._role_styles.strip((Span(_CURSOR_MARK, Role.ACCENT), *line), width, overlay)
+
+    def watch_virtual_size(self, size: Size) -> None:
+        self._scroll_update(size)
 
     def notify_style_update(self) -> None:
         self._role_styles.clear()

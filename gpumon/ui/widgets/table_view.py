@@ -23,8 +23,7 @@ from gpumon.present.paint.table import (
     headings,
     row_line,
 )
-from gpumon.present.table_filter import row_text
-from gpumon.present.table_state import arranged, next_sort, sort_marks, sorted_by, visible_columns
+from gpumon.present.table_state import TableRows, next_sort, sort_marks, sorted_by, visible_columns
 from gpumon.session.table_memory import TableState
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.widgets.filter_bar import FilterBar
@@ -101,14 +100,12 @@ class TableView(Vertical, Generic[RowT]):
         self._make_line = make_line
         self._columns: Sequence[Column[RowT]] = ()
         self._placed: Sequence[PlacedColumn[RowT]] = ()
-        self._all_rows: Sequence[RowT] = ()
+        self._all_rows: TableRows[RowT] = TableRows((), ())
         self._rows: Sequence[RowT] = ()
         self._empty = ""
         self.regroup: Callable[[Sequence[RowT]], Sequence[RowT]] = lambda rows: rows
         """Applied to the rows after they were filtered and sorted."""
         self._frame_height = 1
-        self._texts: dict[int, str] = {}
-        """What a filter searches in each row, by the id of the row's object."""
 
     def compose(self) -> ComposeResult:
         yield self._headings
@@ -145,14 +142,19 @@ class TableView(Vertical, Generic[RowT]):
             rows: All rows in their natural order.
             empty: What the table says if there are none.
         """
-        self._columns, self._all_rows, self._empty = columns, rows, empty
-        self._texts.clear()
+        self._empty = empty
+        if rows is not self._all_rows.rows or columns is not self._columns:
+            self._columns, self._all_rows = columns, TableRows(rows, columns)
         self._arrange()
 
     def restore(self, state: TableState) -> None:
         """Arrange the table as it was kept; the filter stays."""
         self.state = state._replace(filter_text=self.state.filter_text)
         self._arrange()
+
+    def set_filter(self, text: str) -> None:
+        """Filter the rows, as if the user had typed it."""
+        self._bar.set_text(text)
 
     def on_resize(self, _: events.Resize) -> None:
         """Place the columns again."""
@@ -214,17 +216,17 @@ class TableView(Vertical, Generic[RowT]):
             return
         width = self.size.width or self.app.size.width
         self._placed = fit_columns(visible_columns(self._columns, self.state), width - MARGIN - _SCROLL_BAR)
-        rows, problem = arranged(self._all_rows, self._columns, self.state, self._text_of)
+        rows, problem = self._all_rows.arranged(self.state)
         self._rows = self.regroup(rows)
         with self.app.batch_update():
             self._headings.show([self.heading(width)])
-            text = _NO_MATCH if self._all_rows else self._empty
+            text = _NO_MATCH if self._all_rows.rows else self._empty
             if not self._rows and text:
                 self.table.show([TableRow("", line(Span(clipped(text, width - MARGIN), Role.DIM)))])
             else:
                 self.table.show(LazyRows(self._rows, self._key_of, partial(self._make_line, self._placed)))
             if self._bar.is_open:
-                self._bar.show(len(self._rows), len(self._all_rows), problem)
+                self._bar.show(len(self._rows), len(self._all_rows.rows), problem)
         if self._frame_height != self.frame_height:
             self._frame_height = self.frame_height
             self.post_message(ViewStateRequested())  # the screen may give the table another height
@@ -233,10 +235,3 @@ class TableView(Vertical, Generic[RowT]):
         """The headings across the complete width, so that they divide the screen."""
         text = " " * MARGIN + plain(headings(self._placed, sort_marks(self.state)))
         return (Span(text.ljust(width), Role.HEADING),)
-
-    def _text_of(self, row: RowT) -> str:
-        """The text that a filter searches, made once for each row."""
-        text = self._texts.get(id(row))
-        if text is None:
-            text = self._texts[id(row)] = row_text(row, self._columns)
-        return text

@@ -1,20 +1,18 @@
-"""The screen that shows the progress of reading a snapshot, and cancels it."""
+"""The screen that shows the progress of reading files in children, and cancels it."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Generic
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
+from gpumon.core.file_reader import FileReader, Progress, ResultT
 from gpumon.core.problems import CommandError
-from gpumon.core.units import age_text, bytes_text
+from gpumon.core.units import age_text, bytes_text, counted
 from gpumon.present.paint.bar import progress_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
-from gpumon.snapshots.model import Snapshot
-from gpumon.snapshots.reader import Progress, SnapshotReader
 from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.text_lines import TextLines
@@ -22,18 +20,14 @@ from gpumon.ui.widgets.text_lines import TextLines
 _BAR: Final = 40
 _TICK_SECONDS: Final = 0.5
 
-Then = Callable[["list[Snapshot] | CommandError"], None]
 
-
-class SnapshotReadingScreen(BaseScreen[None]):
+class ReadingScreen(BaseScreen[None], Generic[ResultT]):
     """Reads files one after the other.
 
     Args:
-        paths: The files.
-        then: Called with the snapshots, or with the error of the first file that cannot be read.
-
-    Raises:
-        CommandError: A file does not exist or cannot be opened.
+        kind: What the files are, for the title.
+        readers: The readers of the files.
+        then: Called with the results, or with the error of the first file that cannot be read.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -44,14 +38,20 @@ class SnapshotReadingScreen(BaseScreen[None]):
         """The reader has new progress or a result."""
 
         def can_replace(self, message: Message) -> bool:
-            return isinstance(message, SnapshotReadingScreen.ReaderChanged)
+            return isinstance(message, ReadingScreen.ReaderChanged)
 
-    def __init__(self, paths: Sequence[Path], then: Then) -> None:
+    def __init__(
+        self,
+        kind: str,
+        readers: Sequence[FileReader[ResultT]],
+        then: Callable[[list[ResultT] | CommandError], None],
+    ) -> None:
         super().__init__()
-        self._readers = [SnapshotReader(path) for path in paths]
+        self._kind = kind
+        self._readers = list(readers)
         self._then = then
-        self._snapshots: list[Snapshot] = []
-        self._reader: SnapshotReader | None = None
+        self._results: list[ResultT] = []
+        self._reader: FileReader[ResultT] | None = None
         self._name = ""
         self._progress = Progress(0, 0, 0.0)
 
@@ -78,7 +78,7 @@ class SnapshotReadingScreen(BaseScreen[None]):
     def on_resize(self, _: events.Resize) -> None:
         self._draw()
 
-    def on_snapshot_reading_screen_reader_changed(self) -> None:
+    def on_reading_screen_reader_changed(self) -> None:
         """Show the progress, or continue with the next file."""
         reader = self._reader
         if reader is None:
@@ -89,14 +89,14 @@ class SnapshotReadingScreen(BaseScreen[None]):
         if isinstance(outcome, CommandError):
             self._end(outcome)
         elif outcome is not None:
-            self._snapshots.append(outcome)
+            self._results.append(outcome)
             self._next()
         else:
             self._draw()
 
     def _next(self) -> None:
         if not self._readers:
-            self._end(self._snapshots)
+            self._end(self._results)
             return
         self._reader = reader = self._readers.pop(0)
         self._name = reader.name
@@ -112,7 +112,7 @@ class SnapshotReadingScreen(BaseScreen[None]):
     def _ring(self) -> None:
         self.post_message(self.ReaderChanged())
 
-    def _end(self, outcome: "list[Snapshot] | CommandError") -> None:
+    def _end(self, outcome: list[ResultT] | CommandError) -> None:
         self._reader = None
         self._then(outcome)
 
@@ -124,7 +124,7 @@ class SnapshotReadingScreen(BaseScreen[None]):
 
     def _draw(self) -> None:
         width = self.size.width
-        title = clipped(f" Snapshot  {self._name}", width).ljust(width)
+        title = clipped(f" {self._kind}  {self._name}", width).ljust(width)
         with self.app.batch_update():
             self.query_one("#title", TextLines).show([line(Span(title, Role.HEADING))])
             self.query_one("#progress", TextLines).show(progress_lines(self._progress, width))
@@ -135,10 +135,11 @@ def progress_lines(progress: Progress, width: int) -> list[Line]:
     share = progress.read_bytes / progress.size_bytes if progress.size_bytes else 0.0
     bar = progress_bar(share, max(1, min(_BAR, width - 4)))
     read = f"{bytes_text(progress.read_bytes)} of {bytes_text(progress.size_bytes)} read"
-    step = "replaying the history" if progress.read_bytes >= progress.size_bytes else read
+    step = "evaluating" if progress.read_bytes >= progress.size_bytes else read
     return [
         (),
         line("  ", Span(bar, Role.MEMORY_HISTORY)),
         (),
         line(clipped(f"  {step}, {age_text(int(progress.seconds))}", width)),
+        *(line(clipped(f"  {counted(count, noun)}", width)) for noun, count in progress.counts),
     ]

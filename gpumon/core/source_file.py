@@ -1,4 +1,4 @@
-"""The file that a snapshot is read from, uncompressed or compressed with gzip."""
+"""A file that a child reads, uncompressed or compressed with gzip."""
 
 import gzip
 import io
@@ -7,14 +7,16 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from gpumon.snapshots.pickle_reader import UnreadableError
-
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _PEEK_BYTES: Final = 64
 _BUFFER_BYTES: Final = 1 << 20
 
 
-class SnapshotFile:
+class UnreadableError(Exception):
+    """The file cannot be read. The message is a clause that follows the name of the file."""
+
+
+class SourceFile:
     """An open file.
 
     Args:

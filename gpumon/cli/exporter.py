@@ -1,0 +1,236 @@
+"""`gpumon exporter`: the measurements of this host for Prometheus, over HTTP or in a text file."""
+
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from ipaddress import ip_address
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from gpumon.cli.options import debug_option, interval_option
+from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+    from prometheus_client.registry import Collector, CollectorRegistry
+
+    from gpumon.cli.metrics_server import ServerSecurity
+    from gpumon.session.host_monitor import HostMonitor
+
+_FIRST_FRAME_SECONDS: Final = 10.0
+_MAX_PORT: Final = 65535
+_MAX_PASSWORD_BYTES: Final = 4096
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Address(click.ParamType[str]):
+    """An address and a port such as ``127.0.0.1:9400`` or ``[::1]:9400``."""
+
+    name = "address"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text, if it is an address and a port."""
+        _, colon, port = value.rpartition(":")
+        if not colon or not (port.isascii() and port.isdecimal()) or int(port) > _MAX_PORT:
+            self.fail(f"{value!r} is not an address and a port such as 127.0.0.1:9400.", param, ctx)
+        return value
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """The parts of an `Address`."""
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    return host or "0.0.0.0", int(port)  # noqa: S104 - only if the user leaves the address out, as in ":9400"
+
+
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(short_help="Serve this host's values to Prometheus.")
+@click.option(
+    "--listen",
+    type=Address(),
+    default="127.0.0.1:9400",
+    show_default=True,
+    metavar="ADDRESS:PORT",
+    help="Where to serve the metrics.",
+)
+@click.option(
+    "--textfile",
+    type=_FILE,
+    metavar="FILE",
+    help="Write the metrics to this file at every interval instead, for the textfile collector of node_exporter.",
+)
+@click.option("--tls-certificate", type=_FILE, metavar="FILE", help="Serve HTTPS with this certificate chain (PEM).")
+@click.option("--tls-key", type=_FILE, metavar="FILE", help="The private key of the certificate.")
+@click.option(
+    "--tls-client-ca", type=_FILE, metavar="FILE", help="Accept only clients with a certificate of this authority."
+)
+@click.option("--user", default="", metavar="NAME", help="User name of basic authentication.")
+@click.option("--password-file", type=_FILE, metavar="FILE", help="File whose first line is the password.")
+@interval_option
+@debug_option
+def exporter(  # noqa: PLR0917 - click passes them by name
+    listen: str,
+    textfile: Path | None,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    tls_client_ca: Path | None,
+    user: str,
+    password_file: Path | None,
+    interval: float,
+) -> int:
+    """Serve GPUs, processes, alerts and PyTorch memory of this host to Prometheus until interrupted.
+
+    Only this host can connect, unless --listen says otherwise. docs/fleet.md describes the metrics.
+    """
+    if bool(user) != (password_file is not None):
+        raise click.UsageError("Basic authentication needs both --user and --password-file.")
+    if (tls_key or tls_client_ca) and tls_certificate is None:
+        raise click.UsageError("--tls-key and --tls-client-ca need --tls-certificate.")
+    from gpumon.cli.group import thresholds
+    from gpumon.cli.metrics_server import ServerSecurity
+    from gpumon.session.host_monitor import HostMonitor
+    from gpumon.streams.live import LiveStream
+
+    security = ServerSecurity(tls_certificate, tls_key, tls_client_ca, user, _password(password_file))
+    monitor = HostMonitor(LiveStream(interval), thresholds())
+    with _signals() as stop:
+        monitor.start()
+        try:
+            if textfile is not None:
+                _write_file(textfile, _registry(monitor), interval, stop)
+            else:
+                _serve(_host_and_port(listen), _registry(monitor), security, stop)
+        finally:
+            monitor.close()
+    return SIGNAL_BASE + stop.number
+
+
+class _Stop(threading.Event):
+    """Set by the signal that ends the exporter.
+
+    Attributes:
+        number: The signal.
+    """
+
+    number = 0
+
+    def receive(self, number: int, _: FrameType | None) -> None:
+        """Handle a signal."""
+        self.number = number
+        self.set()
+
+
+@contextmanager
+def _signals() -> Iterator[_Stop]:
+    """Report the signals that end the exporter, so that it stops its collector first."""
+    stop = _Stop()
+    before = {number: signal.signal(number, stop.receive) for number in _SIGNALS}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _registry(monitor: "HostMonitor") -> "CollectorRegistry":
+    """A registry with the metrics of this host alone, after the first frame or some seconds without one."""
+    from prometheus_client import CollectorRegistry
+
+    from gpumon.present.prometheus import metric_families
+
+    class HostCollector:
+        def collect(self) -> "Iterable[Metric]":
+            return metric_families(monitor.state())
+
+    monitor.wait_for_frame(_FIRST_FRAME_SECONDS)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(HostCollector())
+    return registry
+
+
+def _serve(address: tuple[str, int], registry: "Collector", security: "ServerSecurity", stop: _Stop) -> None:
+    """Serve until a signal arrives.
+
+    Raises:
+        CommandError: The address cannot be used, or a certificate cannot be read.
+    """
+    from gpumon.cli.metrics_server import MetricsServer
+
+    host, port = address
+    try:
+        server = MetricsServer(host, port, registry, security)
+    except OSError as error:
+        text = error.strerror or str(error)
+        where = f"{host}:{port}" if error.filename is None else str(error.filename)
+        remedy = "Choose another address with --listen, and check the files of the --tls options."
+        raise CommandError(
+            Problem(ProblemCode.NOT_SUPPORTED, f"The exporter cannot serve {where}: {text}.", remedy),
+            ExitCode.MISSING_PREREQUISITE,
+        ) from error
+    with server:
+        threading.Thread(target=server.serve_forever, name="gpumon-exporter", daemon=True).start()
+        click.echo(f"Serving {server.url}", err=True)
+        if not _is_loopback(host) and not security.user and security.client_authority is None:
+            text = "Everyone who reaches this address can read user names and jobs. See --user and --tls-client-ca."
+            click.echo(f"gpumon: {text}", err=True)
+        stop.wait()
+        server.shutdown()
+
+
+def _write_file(file: Path, registry: "Collector", interval: float, stop: _Stop) -> None:
+    """Write the file at every interval until a signal arrives, and remove it then.
+
+    Raises:
+        CommandError: The file cannot be written the first time; later failures are reported and tried again.
+    """
+    from prometheus_client import write_to_textfile
+
+    has_written = False
+    reported = ""
+    while not stop.is_set():
+        try:
+            write_to_textfile(str(file), registry)
+            has_written, reported = True, ""
+        except OSError as error:
+            problem = Problem(ProblemCode.NOT_WRITTEN, f"{file} cannot be written: {error.strerror or error}.")
+            if not has_written:
+                raise CommandError(problem, ExitCode.MISSING_PREREQUISITE) from error
+            if str(problem) != reported:
+                reported = str(problem)
+                click.echo(f"gpumon: {problem}", err=True)
+        stop.wait(interval)
+    with suppress(OSError):
+        file.unlink()  # values without updates would look current
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _password(file: Path | None) -> str:
+    """The first line of a file.
+
+    Raises:
+        CommandError: The file cannot be read or is empty.
+    """
+    if file is None:
+        return ""
+    try:
+        with file.open("rb") as opened:
+            lines = opened.read(_MAX_PASSWORD_BYTES).decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(
+            Problem(ProblemCode.INVALID_VALUE, f"The password cannot be read from {file}: {error}."), ExitCode.USAGE
+        ) from error
+    if not lines or not lines[0]:
+        raise CommandError(Problem(ProblemCode.INVALID_VALUE, f"{file} contains no password."), ExitCode.USAGE)
+    return lines[0]

@@ -1,0 +1,84 @@
+"""`gpumon fleet`: the GPUs of many hosts, from Prometheus or through ssh."""
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from gpumon.cli.fleet_source import SOURCE_MISSING, fleet_source, given_options, read_source, source_options
+from gpumon.cli.options import AnyDuration, debug_option, history_option, json_option, screen_options
+from gpumon.core.problems import CommandError, ExitCode
+
+if TYPE_CHECKING:
+    from gpumon.fleet.settings import FleetSource
+
+_LOCAL_SECONDS: Final = 5.0
+"""Interval of this host's own GPUs, which are not what the screen was opened for."""
+
+
+@click.command(short_help="Show the GPUs of many hosts, from Prometheus or through ssh.")
+@source_options
+@click.option(
+    "--usage", type=AnyDuration(), metavar="DURATION", help="With --json: GPU-hours and energy of this time range."
+)
+@json_option("fleet", "Print one JSON document; missing values are null, with the reason.")
+@history_option
+@screen_options
+@debug_option
+@click.pass_context
+def fleet(context: click.Context, /, as_json: bool, usage: float | None, **options: Any) -> None:  # noqa: ANN401 - values of options
+    """Show GPUs of many hosts that dcgm-exporter, gpumon exporter, nvidia_gpu_exporter or all-smi report to Prometheus.
+
+    With --hosts or --hostfile, gpumon reads up to 64 hosts through ssh, which needs keys without a password; where
+    gpumon is not installed, its collector runs from memory. Without a terminal, gpumon prints a summary. A token or a
+    password never belongs on the command line.
+    """
+    source = fleet_source(given_options(context, options))
+    if source is None:
+        raise click.UsageError(SOURCE_MISSING, context)
+    if as_json or not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
+        _print(source, usage, as_json=as_json)
+        return
+    from gpumon.cli.commands import show
+    from gpumon.streams.live import LiveStream
+
+    stream = LiveStream(_LOCAL_SECONDS)
+    show(
+        stream,
+        options["theme"],
+        options["mouse"],
+        options["history"],
+        is_read_only=False,
+        fleet=source,
+        opens_fleet=True,
+    )
+
+
+def _print(source: "FleetSource", usage_seconds: float | None, *, as_json: bool) -> None:
+    """Print the fleet.
+
+    Raises:
+        CommandError: Prometheus cannot be read.
+        click.UsageError: The usage is requested without Prometheus.
+    """
+    from gpumon.fleet.settings import FleetSettings
+    from gpumon.operations.fleet.document import fleet_document, usage_document
+    from gpumon.operations.fleet.report import FleetReport
+    from gpumon.operations.fleet.usage import read_usage
+    from gpumon.present.fleet import summary_lines
+
+    if usage_seconds is not None and not isinstance(source, FleetSettings):
+        raise click.UsageError("--usage needs --prometheus: hosts have no history.")
+    report = FleetReport(read_source(source))
+    if not as_json:
+        click.echo("\n".join(summary_lines(report)))
+        return
+    document = dict(fleet_document(report))
+    if usage_seconds is not None and isinstance(source, FleetSettings):
+        usage = read_usage(source, report.snapshot.exporters, usage_seconds)
+        if usage.problem is not None:
+            raise CommandError(usage.problem, ExitCode.MISSING_PREREQUISITE)
+        document["usage"] = usage_document(usage)
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))

@@ -1,0 +1,83 @@
+"""The hardware of a GPU: what does not change while a host runs, next to the readings of `gpumon.core.model`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from gpumon.core.problem_table import with_problems
+from gpumon.core.problems import Problem
+
+SCHEMA: Final = 1
+_CORES_PER_SM: Final = {
+    "5.0": 128, "5.2": 128, "5.3": 128, "6.0": 64, "6.1": 128, "6.2": 128, "7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64,
+    "8.6": 128, "8.7": 128, "8.9": 128, "9.0": 128, "10.0": 128, "10.3": 128, "12.0": 128, "12.1": 128,
+}  # fmt: skip
+"""FP32 cores of a streaming multiprocessor by compute capability, from the CUDA programming guide."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProperties:
+    """One GPU.
+
+    Attributes:
+        index: NVML's index.
+        uuid: NVML's UUID.
+        name: Product name.
+        compute_capability: CUDA compute capability, such as ``9.0``.
+        sm_count: Streaming multiprocessors.
+        core_count: FP32 cores of all streaming multiprocessors.
+        warp_size: Threads of a warp.
+        max_threads_per_sm: Threads that a streaming multiprocessor can hold.
+        registers_per_sm: 32-bit registers of a streaming multiprocessor.
+        shared_memory_per_sm_bytes: Shared memory of a streaming multiprocessor.
+        shared_memory_per_block_bytes: Shared memory that a block gets without a setting of the kernel.
+        shared_memory_per_block_optin_bytes: Shared memory that a block gets with that setting.
+        l2_bytes: L2 cache.
+        clock_sm_max_hertz: Maximum clock of the streaming multiprocessors.
+        memory_total_bytes: Device memory.
+        memory_bus_width_bits: Width of the memory bus.
+        clock_memory_max_hertz: Maximum memory clock, before doubling for double data rate.
+        pcie_generation_max: Highest PCIe generation that GPU and slot support.
+        pcie_width_max: Most PCIe lanes that GPU and slot support.
+        mig_mode: ``enabled`` or ``disabled``.
+        mig_instances: MIG devices.
+        problems: Why a field is None, by field name.
+    """
+
+    index: int
+    uuid: str | None = None
+    name: str | None = None
+    compute_capability: str | None = None
+    sm_count: int | None = None
+    core_count: int | None = None
+    warp_size: int | None = None
+    max_threads_per_sm: int | None = None
+    registers_per_sm: int | None = None
+    shared_memory_per_sm_bytes: int | None = None
+    shared_memory_per_block_bytes: int | None = None
+    shared_memory_per_block_optin_bytes: int | None = None
+    l2_bytes: int | None = None
+    clock_sm_max_hertz: float | None = None
+    memory_total_bytes: int | None = None
+    memory_bus_width_bits: int | None = None
+    clock_memory_max_hertz: float | None = None
+    pcie_generation_max: int | None = None
+    pcie_width_max: int | None = None
+    mig_mode: str | None = None
+    mig_instances: int = 0
+    problems: Mapping[str, Problem] = field(default_factory=dict)
+
+
+PROPERTY_NAMES: Final = tuple(item.name for item in fields(DeviceProperties) if item.name != "problems")
+
+
+def cores_of(compute_capability: str | None, sm_count: int | None) -> int | None:
+    """The FP32 cores of a GPU, or None if one of the two is unknown."""
+    per_sm = _CORES_PER_SM.get(compute_capability or "")
+    return None if per_sm is None or sm_count is None else per_sm * sm_count
+
+
+def to_document(devices: tuple[DeviceProperties, ...]) -> dict[str, Any]:
+    """The document of ``gpumon devices --json``."""
+    records = (({name: getattr(device, name) for name in PROPERTY_NAMES}, device.problems) for device in devices)
+    return {"schema": SCHEMA, "devices": [with_problems(record, problems) for record, problems in records]}

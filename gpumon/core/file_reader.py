@@ -1,0 +1,251 @@
+"""Reads a file in a child process with resource limits; reports its progress and can be cancelled at any time."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, Final, Generic, NamedTuple, TypeVar
+
+from gpumon.core.inbox import Inbox
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.text import safe_bytes, safe_text
+
+ResultT = TypeVar("ResultT")
+
+_MAX_STDERR_BYTES: Final = 1 << 16
+_MAX_AVAILABLE_SHARE: Final = 0.75
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_MEMINFO: Final = Path("/proc/meminfo")
+
+
+class Progress(NamedTuple):
+    """The progress of a reader.
+
+    Attributes:
+        read_bytes: Bytes of the file that were read.
+        size_bytes: The size of the file.
+        seconds: Time since the start.
+        counts: What the reader has found so far.
+    """
+
+    read_bytes: int
+    size_bytes: int
+    seconds: float
+    counts: tuple[tuple[str, int], ...] = ()
+
+
+class ReaderLimits(NamedTuple):
+    """What a child may use; a compressed file counts as if it were expanded.
+
+    Attributes:
+        min_memory_bytes: Memory that it may always use, as far as the host has it.
+        memory_per_file_byte: Memory that each byte of the file adds.
+        min_seconds: CPU time that it may always use.
+        bytes_per_second: Bytes of the file that add a second.
+        compression_ratio: Assumed for a compressed file.
+    """
+
+    min_memory_bytes: int
+    memory_per_file_byte: float
+    min_seconds: int
+    bytes_per_second: int
+    compression_ratio: int
+
+
+class FileReader(ABC, Generic[ResultT]):
+    """Reads one file.
+
+    Args:
+        path: The file.
+        limits: The limits of the child.
+        remedy: What the user can do about a file that cannot be read.
+        max_line_bytes: Maximum size of a message of the child.
+
+    Attributes:
+        inbox: Receives the progress; rings without an item when `outcome` is set.
+        outcome: The result or the error, or None while the file is being read.
+        name: The path of the file as safe text.
+
+    Raises:
+        CommandError: The file does not exist or cannot be opened.
+    """
+
+    def __init__(self, path: Path, limits: ReaderLimits, remedy: str, max_line_bytes: int) -> None:
+        self.inbox: Inbox[Progress] = Inbox(size=4)
+        self.outcome: ResultT | CommandError | None = None
+        self.name = safe_text(str(path), 200)
+        self._remedy = remedy
+        self._max_line_bytes = max_line_bytes
+        self._file = self._open(path)
+        self.size_bytes = os.fstat(self._file).st_size
+        self._started_at = time.monotonic()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_cancelled = False
+        self._has_timed_out = False
+        is_compressed = os.pread(self._file, 2, 0) == _GZIP_MAGIC
+        expanded = self.size_bytes * (limits.compression_ratio if is_compressed else 1)
+        self._deadline_seconds = limits.min_seconds + expanded // limits.bytes_per_second
+        self._memory_bytes = limits.min_memory_bytes + int(expanded * limits.memory_per_file_byte)
+
+    @abstractmethod
+    def script(self) -> Path:
+        """The program of the child, whose standard input is the file."""
+
+    @abstractmethod
+    def decode(self, message: dict[str, Any]) -> ResultT:
+        """Convert the last message of the child."""
+
+    def arguments(self) -> list[str]:
+        """The arguments of the child."""
+        available = _available_bytes()
+        memory = self._memory_bytes
+        if available is not None:
+            memory = min(memory, int(available * _MAX_AVAILABLE_SHARE))
+        return [f"--name={self.name}", f"--memory={memory}", f"--seconds={self._deadline_seconds}"]
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Further descriptors that the child inherits; they stay open here."""
+        return ()
+
+    def start(self) -> None:
+        """Start the child process.
+
+        Raises:
+            CommandError: The system cannot start a process.
+        """
+        self._started_at = time.monotonic()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, str(self.script()), *self.arguments()],
+                stdin=self._file,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=self.descriptors(),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise self._unreadable(f"cannot be read: gpumon cannot start a process ({error.strerror})") from None
+        finally:
+            os.close(self._file)
+        threading.Thread(target=self._follow, args=(self._process,), name="gpumon-reader", daemon=True).start()
+
+    def cancel(self) -> None:
+        """Stop reader."""
+        self._is_cancelled = True
+        if self._process is not None:
+            with suppress(OSError):
+                self._process.kill()
+
+    @property
+    def progress(self) -> Progress:
+        """The progress before the first byte was read."""
+        return Progress(0, self.size_bytes, time.monotonic() - self._started_at)
+
+    def _time_out(self) -> None:
+        self._has_timed_out = True
+        if self._process is not None:
+            self._process.kill()
+
+    def _follow(self, process: "subprocess.Popen[bytes]") -> None:
+        """Read the messages of the child until it ends."""
+        assert process.stdout is not None
+        assert process.stderr is not None
+        timer = threading.Timer(2 * self._deadline_seconds, self._time_out)
+        timer.daemon = True
+        timer.start()
+        outcome, stderr = None, b""
+        try:
+            outcome = self._outcome(process.stdout)
+            stderr = b"" if outcome is not None else process.stderr.read(_MAX_STDERR_BYTES)
+        finally:
+            timer.cancel()
+            process.kill()
+            code = process.wait()
+            process.stdout.close()
+            process.stderr.close()
+            self.outcome = outcome or self._error(code, stderr)
+            self.inbox.ring()
+
+    def _outcome(self, pipe: IO[bytes]) -> ResultT | CommandError | None:
+        """The result or the error that the child reports; None if the child died."""
+        while line := pipe.readline(self._max_line_bytes):
+            try:
+                message: dict[str, Any] = json.loads(line)
+            except ValueError:
+                return None  # a part of a line: the child died while it wrote
+            if message["event"] == "progress":
+                seconds = time.monotonic() - self._started_at
+                counts = tuple((str(name), int(count)) for name, count in message.get("counts", ()))
+                self.inbox.put(Progress(message["read_bytes"], self.size_bytes, seconds, counts))
+            elif message["event"] == "refused":
+                return self._unreadable(safe_text(message["reason"]))
+            else:
+                return self.decode(message)
+        return None
+
+    def _error(self, code: int, stderr: bytes) -> CommandError:
+        """The error for a child that ended without a result."""
+        if self._is_cancelled:
+            return CommandError(
+                Problem(ProblemCode.NOT_READ, f"Reading {self.name} was cancelled."), ExitCode.BAD_VERDICT
+            )
+        if code == -signal.SIGXCPU or self._has_timed_out:
+            return self._unreadable(f"takes longer to read than {self._deadline_seconds} s")
+        if code < 0:
+            cause = f"signal {-code} ended the reader, perhaps because memory ran out"
+        else:
+            lines = stderr.strip().splitlines()
+            cause = safe_bytes(lines[-1], 200) if lines else f"exit code {code}"
+        return self._unreadable(f"could not be read: {cause}")
+
+    def _open(self, path: Path) -> int:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # does not block on a pipe
+        except FileNotFoundError:
+            problem = Problem(ProblemCode.NOT_FOUND, f"File not found: {self.name}.", self._remedy)
+            raise CommandError(problem, ExitCode.MISSING_PREREQUISITE) from None
+        except (OSError, ValueError) as error:
+            raise self._unreadable(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise self._unreadable("is not a regular file")
+        return descriptor
+
+    def _unreadable(self, clause: str) -> CommandError:
+        problem = Problem(ProblemCode.INVALID_VALUE, f"{self.name} {clause}.", self._remedy)
+        return CommandError(problem, ExitCode.USAGE)
+
+
+def read_to_end(reader: FileReader[ResultT]) -> ResultT:
+    """Start a reader and wait for its result.
+
+    Raises:
+        CommandError: The file cannot be read.
+    """
+    reader.start()
+    try:
+        while reader.outcome is None:
+            reader.inbox.arrived.wait()
+            reader.inbox.drain()
+    except BaseException:
+        reader.cancel()
+        raise
+    if isinstance(reader.outcome, CommandError):
+        raise reader.outcome
+    return reader.outcome
+
+
+def _available_bytes() -> int | None:
+    """Memory that is available without swapping, or None if the kernel does not report it."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in _MEMINFO.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return None

@@ -1,0 +1,105 @@
+"""What a child process that reads a file does first: limits on what it may use, and an end together with gpumon."""
+
+import gc
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from gpumon.core.source_file import UnreadableError
+
+_PROGRESS_SECONDS: Final = 0.1
+_PARENT_CHECK_SECONDS: Final = 0.5
+_RESERVE_BYTES: Final = 8 << 20
+
+
+class MessageWriter:
+    """Writes messages to gpumon; progress at most every tenth of a second.
+
+    Args:
+        max_bytes: Maximum size of a message.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._next_progress = 0.0
+
+    def progress(self, read_bytes: int, counts: Callable[[], Sequence[tuple[str, int]]] = tuple) -> None:
+        """Report how many bytes of the file were read, and what was found so far."""
+        now = time.monotonic()
+        if now >= self._next_progress:
+            self._next_progress = now + _PROGRESS_SECONDS
+            self.write({"event": "progress", "read_bytes": read_bytes, "counts": list(counts())})
+
+    def write(self, message: dict[str, Any]) -> None:
+        """Write a message as a line."""
+        line = json.dumps(message) + "\n"
+        if len(line) > self._max_bytes:
+            line = json.dumps({"event": "refused", "reason": "contains more than gpumon can show"}) + "\n"
+        sys.stdout.write(line)
+        sys.stdout.flush()
+
+
+def run_limited(read: Callable[[], dict[str, Any]], writer: MessageWriter, memory: int, seconds: int) -> None:
+    """Read standard input within limits, and write one result or the reason why there is none.
+
+    Args:
+        read: Returns the last message.
+        writer: Writes it.
+        memory: Limit on the address space, in bytes.
+        seconds: Limit on the CPU time.
+    """
+    _limit(resource.RLIMIT_AS, memory)
+    _limit(resource.RLIMIT_CPU, seconds)
+    _limit(resource.RLIMIT_CORE, 0)
+    _end_with_gpumon()
+    gc.disable()  # millions of objects live to the end; collecting them repeatedly doubles the time
+    reserve = bytearray(_RESERVE_BYTES)
+    message = _outcome(read)
+    if message is None:
+        del reserve  # the memory of the file may not be freed yet, and the message needs some
+        reason = f"needs more memory to read than the limit of {memory >> 20} MiB"
+        message = {"event": "refused", "reason": reason}
+    writer.write(message)
+
+
+def end_with_pipe(main: Callable[[], None]) -> None:
+    """Run the program of a child; it ends quietly if gpumon has closed the pipe."""
+    try:
+        main()
+    except BrokenPipeError:
+        os._exit(1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # while Python finalizes, the signal would kill it
+
+
+def _outcome(read: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """The last message to gpumon, or None if the memory does not suffice."""
+    try:
+        return read()
+    except UnreadableError as error:
+        return {"event": "refused", "reason": str(error)}
+    except MemoryError:
+        return None
+
+
+def _end_with_gpumon() -> None:
+    """End this process soon after gpumon was killed: for a long time it may write nothing that would fail."""
+    parent = os.getppid()
+
+    def check_parent(*_: object) -> None:
+        if os.getppid() != parent:
+            os._exit(1)
+
+    signal.signal(signal.SIGALRM, check_parent)
+    signal.setitimer(signal.ITIMER_REAL, _PARENT_CHECK_SECONDS, _PARENT_CHECK_SECONDS)
+
+
+def _limit(kind: int, limit: int) -> None:
+    """Set a resource limit, unless a lower one is in force."""
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))

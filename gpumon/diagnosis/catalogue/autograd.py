@@ -1,0 +1,120 @@
+"""Errors of backward passes: losses that are no numbers, recomputation, and custom functions."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue.training import SECTION
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+_AUTOGRAD: Final = "https://docs.pytorch.org/docs/stable/autograd.html"
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="loss-not-scalar",
+        section=SECTION,
+        title="Loss is not a single number",
+        summary="The backward pass was started from a tensor with several elements.",
+        context=ContextState.ALIVE,
+        patterns=(literal("grad can be implicitly created only for scalar outputs"),),
+        causes=(
+            "DataParallel returns one loss per GPU.",
+            "The loss function has reduction='none', or the model returns logits instead of a loss.",
+        ),
+        fixes=(
+            Fix("Reduce the loss to one number.", "loss.mean().backward()"),
+            Fix("Print its shape.", "print(loss.shape)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_AUTOGRAD,),
+        said_by="torch 1.13-2.13",
+    ),
+    KnownError(
+        id="checkpoint-recompute",
+        section=SECTION,
+        title="Activation checkpointing: the second pass differs",
+        summary="The forward pass that is repeated during the backward pass computed other tensors than the first one.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("have different metadata than during the forward pass"),
+            literal("A different number of tensors was saved during the original forward and recomputation"),
+        ),
+        causes=(
+            "The forward pass depends on something that changed: a cache, a counter, random numbers, autocast.",
+            "DeepSpeed or FSDP with a model that keeps state, such as a key-value cache in training.",
+        ),
+        fixes=(
+            Fix("Disable the cache of the model while it trains.", "model.config.use_cache = False"),
+            Fix(
+                "Use the other implementation of checkpointing, to test whether the check or the result is wrong.",
+                "from torch.utils.checkpoint import checkpoint\n\nhidden = checkpoint(block, hidden,"
+                " use_reentrant=True)",
+            ),
+            Fix(
+                "Show which operation differs.",
+                "from torch.utils.checkpoint import set_checkpoint_debug_enabled\n\n"
+                "with set_checkpoint_debug_enabled(True):\n    train_step()",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/checkpoint.html",),
+        said_by="torch 2.6-2.13",
+    ),
+    KnownError(
+        id="autograd-function",
+        section=SECTION,
+        title="Custom function returns a wrong number of gradients",
+        summary="A custom function must return one gradient for each argument of its forward method.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "returned an incorrect number of gradients",
+                r"function (?P<function>\w{1,100}) returned an incorrect number of gradients"
+                r" \(expected (?P<expected>\d{1,4}), got (?P<got>\d{1,4})\)",
+            ),
+        ),
+        causes=(
+            "Two packages do not fit together: one passes an argument that the other does not know.",
+            "In your own function, an argument was added to forward and not to backward.",
+        ),
+        fixes=(
+            Fix(
+                "Install the versions that belong together, such as those of flash-attn and the package above it.",
+                "pip list | grep -i -E 'attn|attention'",
+            ),
+            Fix("In a backward method that you wrote, return None for each argument without a gradient."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/feifeibear/long-context-attention/issues/149",),
+        said_by="torch 1.13-2.13, xFormers 0.0.22-0.0.33, torchvision 0.14-0.24",
+    ),
+    KnownError(
+        id="gradient-shape",
+        section=SECTION,
+        title="Gradient of another shape than its input",
+        summary="A backward pass returned a gradient whose shape does not fit the tensor that it belongs to.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "returned an invalid gradient at index",
+                r"Function (?P<function>[\w:]{1,80}) returned an invalid gradient at index (?P<index>\d{1,3})"
+                r" - got (?P<got>\[[\d, ]{0,60}\]) but expected shape compatible with (?P<expected>\[[\d, ]{0,60}\])",
+            ),
+        ),
+        causes=(
+            "The tensor was changed in place, or resized, between the forward and the backward pass.",
+            "The backward method of a custom function returns the gradients in another order or shape.",
+            "A mask selects another number of elements than the tensor that is written into it has.",
+        ),
+        fixes=(
+            Fix("Print the shapes where the tensor is written.", "print(mask.sum().item(), values.shape)"),
+            Fix("Copy the tensor before it is changed in place.", "hidden = hidden.clone()"),
+            Fix(
+                "Let PyTorch show the forward call.",
+                "import torch\n\nwith torch.autograd.detect_anomaly():\n    loss.backward()",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/notes/extending.html",),
+        said_by="torch 1.13-2.13",
+    ),
+)

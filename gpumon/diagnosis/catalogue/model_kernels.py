@@ -1,0 +1,221 @@
+"""Errors of compiled kernels that model libraries load: mamba, causal-conv1d, bitsandbytes, ONNX Runtime."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import fixes
+from gpumon.diagnosis.catalogue.models import SECTION
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="mamba-kernels",
+        section=SECTION,
+        title="Kernels of mamba or causal-conv1d are missing",
+        summary="The compiled kernels of causal-conv1d or mamba-ssm were not loaded, or belong to another version.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "has no attribute 'causal_conv1d_",
+                r"has no attribute '(?P<function>causal_conv1d_(?:fwd|bwd|update|cuda|fn)\w{0,20})'",
+            ),
+            Pattern(
+                "causal_conv1d_",
+                r"\b(?P<function>causal_conv1d_(?:fwd|bwd|update|fn|cuda))\b(?: is None(?:Type)?\b"
+                r"|\(\): incompatible function arguments| cannot be None\b)",
+            ),
+            Pattern(
+                "selective_scan_cuda",
+                r"(?:No module named|has no attribute|cannot import name) '(?P<module>selective_scan_cuda)'",
+            ),
+            Pattern("No module named 'causal_conv1d", r"No module named '(?P<module>causal_conv1d\w{0,10})'"),
+            Pattern("No module named 'mamba_ssm", r"No module named '(?P<module>mamba_ssm)[\w.]{0,60}'"),
+            Pattern("selective_scan_", r"cannot import name '(?P<name>selective_scan_\w{1,30})' from 'mamba_ssm"),
+            Pattern(
+                "is required by the Mamba model but cannot",
+                r"mamba-ssm is required by the Mamba model but cannot be imported",
+            ),
+        ),
+        causes=(
+            "pip found no wheel for this PyTorch, CUDA and Python, and its build without torch failed.",
+            "The package mamba-ssm was installed before causal-conv1d, or their versions do not fit together.",
+            "PyTorch was upgraded after they were installed.",
+        ),
+        fixes=(
+            Fix(
+                "Build both against the installed PyTorch; this needs nvcc.",
+                "pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps causal-conv1d mamba-ssm",
+            ),
+            Fix(
+                "Or download the wheels of both whose names contain these versions.",
+                """\
+import sys, torch
+
+print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sys.version_info[:2])""",
+            ),
+            Fix("Show why the extension is not loaded.", "python -c 'import torch, causal_conv1d_cuda'"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/state-spaces/mamba/issues/467",
+            "https://github.com/Dao-AILab/causal-conv1d/releases",
+        ),
+        said_by="mamba-ssm 1.1-2.2, causal-conv1d 1.1-1.5",
+    ),
+    KnownError(
+        id="bnb-quant-state",
+        section=SECTION,
+        title="bitsandbytes: weight without quantization state",
+        summary="A layer is quantized to 4 bits, and its weight was moved, loaded or replaced without its scales.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("assert quant_state is not None"),
+            literal("assert module.weight.shape[1] == 1"),
+            Pattern("quantization state not initialized", r"FP4 quantization state not initialized"),
+        ),
+        causes=(
+            "The 4-bit layer was computed before its weight was on the GPU, which is when it is quantized.",
+            "The model was moved or offloaded to the CPU, or wrapped by FSDP or DataParallel.",
+            "A checkpoint was loaded into the quantized model, or two packages quantize the same layer.",
+        ),
+        fixes=(
+            Fix(
+                "Load the whole quantized model onto one GPU, and do not move it afterwards.",
+                """\
+model = AutoModelForCausalLM.from_pretrained(
+    name, device_map={"": 0}, quantization_config=BitsAndBytesConfig(load_in_4bit=True)
+)""",
+            ),
+            Fix("Upgrade the packages together.", "pip install --upgrade transformers accelerate bitsandbytes peft"),
+            Fix("Run without offloading to the CPU, or without quantization."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/bitsandbytes-foundation/bitsandbytes/issues/825",),
+        said_by="bitsandbytes 0.41-0.49",
+    ),
+    KnownError(
+        id="onnxruntime-provider",
+        section=SECTION,
+        title="ONNX Runtime does not use the GPU",
+        summary="ONNX Runtime could not create its CUDA or TensorRT provider, and computes on the CPU instead.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Failed to create CUDAExecutionProvider",
+                r"Failed to create (?P<provider>CUDAExecutionProvider)"
+                r"(?:\. Require cuDNN (?P<cudnn>\d{1,2})\.\* and CUDA (?P<cuda>\d{1,2})\.\*)?",
+            ),
+            literal("Failed to create TensorrtExecutionProvider"),
+            Pattern(
+                "is not in available provider names",
+                r"provider '(?P<provider>(?:CUDA|Tensorrt)ExecutionProvider)' is not in available provider names",
+            ),
+        ),
+        causes=(
+            "The package onnxruntime is installed, which is for the CPU only, or both packages are.",
+            "cuDNN or the CUDA libraries are missing, or have another major version than the package needs.",
+        ),
+        fixes=(
+            Fix(
+                "Install the package for the GPU, with its libraries, in place of the other.",
+                "pip uninstall -y onnxruntime; pip install --upgrade --force-reinstall 'onnxruntime-gpu[cuda,cudnn]'",
+            ),
+            Fix(
+                "Load the libraries of the wheels before the session is created; importing torch first does the same.",
+                "import onnxruntime\n\nonnxruntime.preload_dlls()",
+            ),
+            Fix(
+                "Check which providers exist.",
+                "python -c 'import onnxruntime; print(onnxruntime.get_available_providers())'",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=("https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html",),
+        said_by="ONNX Runtime 1.11-1.22",
+    ),
+    KnownError(
+        id="quantized-kernels",
+        section=SECTION,
+        title="Kernels of GPTQ or AWQ are missing or do not fit",
+        summary="A compiled kernel for quantized weights was not loaded, or was called with arguments that it rejects.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("Invalid MNK = [", r"Invalid MNK = \[(?P<shape>[\d, ]{1,60})\]"),
+            Pattern("_forward_cuda()", r"(?P<function>gem[mv](?:v2)?(?:_fast)?_forward_cuda)\(\)(?::|$)"),
+            Pattern("is not defined", r"name '(?P<name>awq_(?:v2_)?ext)' is not defined"),
+            Pattern("No module named 'awq_", r"No module named '(?P<module>awq_(?:v2_)?ext)'"),
+            Pattern("No module named 'exllama", r"No module named '(?P<module>exllamav?2?_kernels)'"),
+        ),
+        causes=(
+            "The package was installed without its compiled part, or for another PyTorch.",
+            "An expert of a mixture received no token, and the kernel accepts no empty input.",
+            "The package is no longer developed: AutoGPTQ and AutoAWQ are, in favor of GPTQModel and llm-compressor.",
+        ),
+        fixes=(
+            Fix(
+                "Use the package that is still developed; it reads both formats.",
+                "pip install --upgrade gptqmodel --no-build-isolation",
+            ),
+            Fix("Or serve the model with vLLM, which contains its own kernels.", "vllm serve MODEL"),
+            Fix("Check the versions of what must fit together.", "pip list | grep -i -E 'torch|gptq|awq|transformers'"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/ModelCloud/GPTQModel/issues/1361",),
+        said_by="AutoGPTQ 0.7, AutoAWQ 0.2, GPTQModel 1.9-2.0",
+    ),
+    KnownError(
+        id="quantization-unknown",
+        section=SECTION,
+        title="Form of quantization is not known",
+        summary="The configuration of the model names a quantization that this version of the library does not know.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Unknown quantization type, got",
+                r"Unknown quantization type, got (?P<type>[\w-]{1,40})(?: - supported|$)",
+            ),
+            Pattern("Unknown quantization method:", r"Unknown quantization method: (?P<type>[\w'-]{1,40})"),
+            Pattern("nvalid quantization method", r"[Ii]nvalid quantization method: (?P<type>[\w'-]{1,40})"),
+        ),
+        causes=("The model is newer than the library.", "The format is for one server only, such as vLLM or SGLang."),
+        fixes=(
+            Fix("Upgrade the libraries.", "pip install --upgrade transformers accelerate"),
+            Fix("Serve the model with vLLM, which reads most formats.", "vllm serve MODEL"),
+            Fix("Or use the weights without quantization."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/huggingface/transformers/issues/35471",),
+        said_by="transformers 4.45-4.48, vLLM 0.6-0.10",
+    ),
+    KnownError(
+        id="extension-without-gpu",
+        section=SECTION,
+        title="Extension was built without CUDA",
+        summary="A compiled extension contains only its code for the CPU: no CUDA was found when it was built.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("ot compiled with GPU support", r"(?:Error: |is )[Nn]ot compiled with GPU support"),
+            Pattern("Not compiled with CUDA support", r"Error: Not compiled with CUDA support"),
+        ),
+        causes=(
+            "The image or the host on which it was built shows no GPU to the build, as docker build does.",
+            "The build found no nvcc, or a PyTorch without CUDA.",
+        ),
+        fixes=(
+            Fix(
+                "Build it again, with CUDA forced and for the capability of your GPU, for example 8.6.",
+                "FORCE_CUDA=1 TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation --no-cache-dir --no-deps"
+                " --force-reinstall PACKAGE",
+            ),
+            Fix(
+                "Check what a build finds.",
+                "python -c 'import torch, torch.utils.cpp_extension as e; print(torch.version.cuda, e.CUDA_HOME)'",
+            ),
+            Fix("Or compute this step on the CPU.", "result = operator(tensor.cpu())"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/facebookresearch/pytorch3d/issues/1878",),
+        said_by="PyTorch3D 0.7, detectron2 0.6, torchvision 0.14-0.24",
+    ),
+)

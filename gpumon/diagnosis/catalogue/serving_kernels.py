@@ -1,0 +1,133 @@
+"""Errors of the kernels and processes of inference servers: SGLang, TensorRT-LLM, and vLLM's own kernels."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue.serving import SECTION
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="sglang-scheduler",
+        section=SECTION,
+        title="SGLang: the scheduler ended",
+        summary="The process that owns the GPU raised an exception, which stands below this line or above it.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            literal("Scheduler hit an exception"),
+            Pattern("Received sigquit from a child", r"Received sigquit from a child proces"),
+            Pattern("DataParallelController hit", r"DataParallelController hit an exception"),
+        ),
+        causes=("Out of memory, an unsupported model, or a CUDA error.",),
+        fixes=(
+            Fix(
+                "Find the first error of the scheduler in the log.",
+                "grep -n -m 5 -E '(Error|Exception):' sglang.log",
+            ),
+            Fix(
+                "If it is a CUDA error, test without CUDA graphs.",
+                "python -m sglang.launch_server --model-path MODEL --disable-cuda-graph",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/sgl-project/sglang/issues/3713",),
+        said_by="SGLang 0.4-0.5",
+        is_echo=True,
+    ),
+    KnownError(
+        id="vllm-all-reduce",
+        section=SECTION,
+        title="vLLM: custom all-reduce failed",
+        summary="The all-reduce of vLLM itself could not share memory between the GPUs.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "custom_all_reduce",
+                r"Failed: Cuda error [^\n]{0,120}custom_all_reduce\.cuh:(?P<line>\d{1,5}) '(?P<reason>[^'\n]{1,80})'",
+            ),
+        ),
+        causes=(
+            "Expandable segments are on: their memory cannot be shared in this way.",
+            "The GPUs have no peer access, or the container blocks it.",
+        ),
+        fixes=(
+            Fix("Use NCCL instead.", "vllm serve MODEL --disable-custom-all-reduce"),
+            Fix("Do without expandable segments.", "unset PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF"),
+            Fix("Show which pairs of GPUs can access each other.", "nvidia-smi topo -p2p r"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/vllm-project/vllm/issues/9046",),
+        said_by="vLLM 0.6-0.19",
+    ),
+    KnownError(
+        id="vllm-weights-shape",
+        section=SECTION,
+        title="vLLM: weights do not fit the layer",
+        summary="A tensor of the checkpoint has another shape than the layer of the model into which it is loaded.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(Pattern("loaded_weight.shape", r"assert param_data\.shape == loaded_weight\.shape"),),
+        causes=(
+            "The checkpoint is quantized, and this version does not support that quantization for this model.",
+            "bitsandbytes with tensor parallelism, or with a model whose vision part must not be quantized.",
+        ),
+        fixes=(
+            Fix("Upgrade vLLM.", "pip install --upgrade vllm"),
+            Fix("Run without tensor parallelism, to test whether it is the cause.", "vllm serve MODEL -tp 1"),
+            Fix("Use the unquantized model, or another quantization such as AWQ, GPTQ or FP8."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/vllm-project/vllm/issues/12900",),
+        said_by="vLLM 0.6-0.10",
+    ),
+    KnownError(
+        id="tensorrt-llm",
+        section=SECTION,
+        title="TensorRT-LLM: a check failed",
+        summary="TensorRT-LLM stopped at a failed check; the text after it is the reason.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "[TensorRT-LLM][ERROR] Assertion failed",
+                r"\[TensorRT-LLM\]\[ERROR\] Assertion failed: (?P<check>[^\n(]{1,120})",
+            ),
+            Pattern(
+                "[TensorRT-LLM][ERROR] CUDA runtime error",
+                r"\[TensorRT-LLM\]\[ERROR\] CUDA runtime error in (?P<call>[^:\n]{1,80}): (?P<reason>[^\n(]{1,80})",
+            ),
+        ),
+        causes=(
+            "The kernel for this type, shape or GPU does not exist in this version.",
+            "The engine was built with other limits, for another GPU, or by another version.",
+        ),
+        fixes=(
+            Fix("Build the engine again with this version, on this GPU.", "trtllm-build --help"),
+            Fix("Upgrade TensorRT-LLM.", "pip install --upgrade tensorrt-llm"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/NVIDIA/TensorRT-LLM/issues/5389",),
+        said_by="TensorRT-LLM of 2024-2025",
+    ),
+    KnownError(
+        id="fp8-emulated",
+        section=SECTION,
+        title="FP8 without hardware support",
+        summary="The GPU does not compute in FP8: the weights stay in 8 bits, and each is converted before it is used.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "does not have native support for FP",
+                r"Your GPU does not have native support for (?P<type>FP[48]) computation",
+            ),
+        ),
+        causes=("FP8 in hardware needs compute capability 8.9 (Ada) or later, FP4 needs Blackwell.",),
+        fixes=(
+            Fix("Continue: only the speed of large batches suffers, not the results."),
+            Fix("Or use a checkpoint in a format for this GPU, such as AWQ or GPTQ in 4 bits, or W8A8 with INT8."),
+            Fix("Check what the GPU supports.", "nvidia-smi --query-gpu=name,compute_cap --format=csv"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.vllm.ai/en/latest/features/quantization/supported_hardware.html",),
+        said_by="vLLM 0.6-0.19, SGLang 0.4-0.5",
+        is_warning=True,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Many hosts: what Prometheus knows about their GPUs, read by a child process."""

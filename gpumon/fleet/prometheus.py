@@ -1,0 +1,305 @@
+"""Queries to Prometheus over HTTP. Answers are read in pieces and bounded: 16,384 GPUs are 30 MB of JSON."""
+
+import base64
+import http.client
+import json
+import os
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from email.message import Message
+from pathlib import Path
+from typing import IO, Any, Final
+
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.text import safe_text
+from gpumon.fleet.model import FleetError
+from gpumon.fleet.settings import PrometheusAddress
+
+ANSWER_SECONDS: Final = 60.0
+"""Longest time for one answer, however steadily it arrives."""
+MAX_RESULT_BYTES: Final = 16 << 20
+"""Largest single result; a complete answer may be as large if its JSON has spaces between results."""
+_PIECE_BYTES: Final = 1 << 18
+_BETWEEN: Final = b'},{"metric":'
+"""Between two results. It cannot be part of a label: there, quotation marks are escaped."""
+_START: Final = b'"result":['
+_MAX_ERROR_BYTES: Final = 4096
+_FEWER: Final = "Select fewer GPUs with --match."
+_INVALID: Final = "is not a URL such as http://prometheus:9090."
+Sample = tuple[Mapping[str, str], float]
+Series = tuple[Mapping[str, str], list[tuple[float, float]]]
+
+
+class Prometheus:
+    """A Prometheus server.
+
+    Args:
+        address: How to reach it.
+
+    Attributes:
+        read_bytes: Size of the last answer, decompressed.
+
+    Raises:
+        FleetError: The URL is not valid, or a file of TLS cannot be read.
+    """
+
+    def __init__(self, address: PrometheusAddress) -> None:
+        parts = _parts(address.url)
+        if parts.username or parts.password:
+            reason = "The URL contains a password, which other users of this host could read in the list of processes."
+            raise FleetError(_problem(reason, "Use --user and --password-file, or --token-file."))
+        self.read_bytes = 0
+        self._address = address
+        self._base = address.url.rstrip("/")
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        if parts.scheme == "https":
+            handlers.append(urllib.request.HTTPSHandler(context=_tls_context(address)))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def query(self, expression: str) -> Iterator[Sample]:
+        """Run an instant query; yields the labels and the value of each result.
+
+        Raises:
+            FleetError: There is no complete answer. What was yielded before may be used or dropped.
+        """
+        for result in self._results("query", {"query": expression}):
+            try:
+                labels, value = result["metric"], float(result["value"][1])
+            except (KeyError, IndexError, TypeError, ValueError):
+                raise FleetError(_not_prometheus(self._base)) from None
+            yield labels, value
+
+    def query_range(self, expression: str, start: float, end: float, step: float) -> Iterator[Series]:
+        """Run a range query; yields the labels and the points of each series.
+
+        Args:
+            expression: PromQL.
+            start: Unix time of the first point.
+            end: Unix time of the last point.
+            step: Seconds between two points.
+
+        Raises:
+            FleetError: There is no complete answer.
+        """
+        fields = {"query": expression, "start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
+        for result in self._results("query_range", fields):
+            try:
+                points = [(float(seconds), float(value)) for seconds, value in result["values"]]
+                labels = result["metric"]
+            except (KeyError, TypeError, ValueError):
+                raise FleetError(_not_prometheus(self._base)) from None
+            yield labels, points
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Around the code that uses results: labels that are no texts are the fault of the server.
+
+        Raises:
+            FleetError: The code raised what such labels cause.
+        """
+        try:
+            yield
+        except (AttributeError, TypeError, ValueError) as error:
+            raise FleetError(_not_prometheus(self._base)) from error
+
+    def _results(self, path: str, fields: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """Yield every result of an answer."""
+        self.read_bytes = 0
+        buffer = b""
+        has_started = False
+        try:
+            with self._open(f"{self._base}/api/v1/{path}", fields) as answer:
+                for piece in self._pieces(answer):
+                    buffer += piece
+                    if len(buffer) > MAX_RESULT_BYTES:
+                        raise FleetError(self._too_large(MAX_RESULT_BYTES, "in one result"))
+                    if not has_started:
+                        position = buffer.find(_START)
+                        if position < 0:
+                            continue
+                        has_started = True
+                        buffer = buffer[position + len(_START) :]
+                    last = buffer.rfind(_BETWEEN)
+                    if last >= 0:
+                        yield from json.loads(b"[" + buffer[: last + 1] + b"]")
+                        buffer = buffer[last + 2 :]
+            if not has_started:
+                raise FleetError(_not_prometheus(self._base))
+            yield from self._last_results(buffer)
+        except (OSError, http.client.HTTPException, zlib.error) as error:
+            raise FleetError(self._failure(error)) from error
+        except (ValueError, RecursionError) as error:
+            raise FleetError(_not_prometheus(self._base)) from error
+
+    def _last_results(self, buffer: bytes) -> list[dict[str, Any]]:
+        """What follows the last boundary: at least the end of the list, otherwise the answer was cut."""
+        try:
+            results: list[dict[str, Any]] = json.JSONDecoder().raw_decode("[" + buffer.decode())[0]
+        except ValueError:
+            raise FleetError(_cut(self._base)) from None
+        return results
+
+    def _open(self, url: str, fields: Mapping[str, str]) -> "http.client.HTTPResponse":
+        headers = {"Accept-Encoding": "gzip", "User-Agent": "gpumon"}
+        address = self._address
+        if address.token:
+            headers["Authorization"] = f"Bearer {address.token}"
+        elif address.user:
+            credentials = base64.b64encode(f"{address.user}:{address.password}".encode()).decode()
+            headers["Authorization"] = f"Basic {credentials}"
+        body = urllib.parse.urlencode(fields).encode()
+        request = urllib.request.Request(url, body, headers)  # noqa: S310 - the scheme was checked
+        return self._opener.open(request, timeout=address.timeout_seconds)  # type: ignore[no-any-return]
+
+    def _pieces(self, answer: "http.client.HTTPResponse") -> Iterator[bytes]:
+        """Yield the body, decompressed and bounded."""
+        inflate = zlib.decompressobj(31) if answer.headers.get("Content-Encoding") == "gzip" else None
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while piece := answer.read1(_PIECE_BYTES):
+            if time.monotonic() > deadline:
+                reason = f"{self._base} has not completed its answer within {ANSWER_SECONDS:g} s."
+                raise FleetError(_problem(reason, _FEWER, ProblemCode.UNRESPONSIVE))
+            while piece:
+                plain = piece if inflate is None else inflate.decompress(piece, _PIECE_BYTES)
+                piece = b"" if inflate is None else inflate.unconsumed_tail
+                self.read_bytes += len(plain)
+                if self.read_bytes > self._address.max_bytes:
+                    raise FleetError(self._too_large(self._address.max_bytes))
+                yield plain
+
+    def _too_large(self, limit: int, where: str = "") -> Problem:
+        return _problem(f"{self._base} sent more than {limit >> 20} MiB{where and ' '}{where}.", _FEWER)
+
+    def _failure(self, error: Exception) -> Problem:
+        """Why there is no answer."""
+        base = self._base
+        if isinstance(error, urllib.error.HTTPError):
+            return _http_problem(base, error)
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            text = f"The certificate of {base} is not trusted: {safe_text(reason.verify_message, 120)}."
+            return _problem(text, "Name its authority with --ca-file.", ProblemCode.NO_PERMISSION)
+        if isinstance(reason, ssl.SSLError):
+            return _problem(f"TLS with {base} failed: {safe_text(str(reason.reason), 120)}.")
+        if isinstance(reason, TimeoutError):
+            text = f"{base} sent nothing for {self._address.timeout_seconds:g} s."
+            return _problem(text, "It may be overloaded; --match selects fewer GPUs.", ProblemCode.UNRESPONSIVE)
+        if isinstance(reason, http.client.IncompleteRead):
+            return _cut(base)
+        text = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        return _problem(f"{base} cannot be reached: {safe_text(text, 120)}.", "Check the URL, and the proxy variables.")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: it could send the token to another host."""
+
+    def redirect_request(  # noqa: PLR0917 - urllib passes them by position
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> None:
+        del req, fp, code, msg, headers, newurl
+
+
+def _tls_context(address: PrometheusAddress) -> ssl.SSLContext:
+    """A context that verifies the server.
+
+    Raises:
+        FleetError: A file cannot be read.
+    """
+    context = ssl.create_default_context()
+    file = address.ca_file
+    try:
+        if address.ca_file:
+            context.load_verify_locations(address.ca_file)
+        file = address.certificate_file
+        if address.certificate_file:
+            # Without a password, OpenSSL would ask for that of an encrypted key on the terminal.
+            context.load_cert_chain(address.certificate_file, address.key_file or None, lambda: "")
+    except (OSError, ValueError) as error:
+        text = safe_text(str(getattr(error, "strerror", None) or error), 120)
+        raise FleetError(_problem(f"{file} cannot be used for TLS: {text}.")) from error
+    return context
+
+
+def _parts(url: str) -> urllib.parse.SplitResult:
+    """The parts of a URL.
+
+    Raises:
+        FleetError: It is not one of HTTP.
+    """
+    try:
+        parts = urllib.parse.urlsplit(url)
+        is_valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or parts.query or parts.fragment or not url.isprintable() or " " in url:
+        raise FleetError(_problem(f"{_without_password(url)} {_INVALID}", code=ProblemCode.INVALID_VALUE))
+    return parts
+
+
+def _without_password(url: str) -> str:
+    """A URL that is not valid, for a message: what may be a password is left out."""
+    head, at, rest = url.rpartition("@")
+    return safe_text(f"{head.partition('//')[0]}//…@{rest}" if at else url, 80)
+
+
+def _http_problem(base: str, error: urllib.error.HTTPError) -> Problem:
+    """What an HTTP status means."""
+    if error.code in {401, 403}:
+        remedy = "Give a token with --token-file, or a user with --user and --password-file."
+        return _problem(f"{base} refuses access (HTTP {error.code}).", remedy, ProblemCode.NO_PERMISSION)
+    if 300 <= error.code < 400:
+        target = safe_text(error.headers.get("Location", "another address"), 120)
+        return _problem(f"{base} redirects to {target}.", "Redirects are not followed: give that address as the URL.")
+    if error.code == 404:
+        return _problem(f"{base} has no Prometheus API (HTTP 404).", "The URL may lack a prefix, such as /prometheus.")
+    try:
+        with error:
+            text = _error_text(error.read(_MAX_ERROR_BYTES))
+    except (OSError, http.client.HTTPException):
+        text = ""
+    detail = f": {text}" if text else ""
+    return _problem(f"{base} answers with HTTP {error.code}{detail}.", "The values before are kept.")
+
+
+def _error_text(body: bytes) -> str:
+    """The error in an answer of Prometheus."""
+    try:
+        return safe_text(str(json.loads(body)["error"]), 200).rstrip(".")
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+
+
+def _not_prometheus(base: str) -> Problem:
+    return _problem(f"The answer of {base} is not one of Prometheus.", "Check the URL.", ProblemCode.DAMAGED)
+
+
+def _cut(base: str) -> Problem:
+    return _problem(f"The answer of {base} ends early.", "", ProblemCode.DAMAGED)
+
+
+def _problem(reason: str, remedy: str = "", code: ProblemCode = ProblemCode.NOT_READ) -> Problem:
+    return Problem(code, reason, remedy)
+
+
+def read_secret(file: Path | None, variable: str) -> str:
+    """A secret from the first line of a file, else from the environment, else empty.
+
+    Raises:
+        FleetError: The file cannot be read or is empty.
+    """
+    if file is None:
+        return os.environ.get(variable, "")
+    try:
+        with file.open("rb") as opened:
+            lines = opened.read(1 << 16).decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FleetError(_problem(f"{file} cannot be read: {error}.", code=ProblemCode.INVALID_VALUE)) from error
+    if not lines or not lines[0].strip():
+        raise FleetError(_problem(f"{file} is empty.", code=ProblemCode.INVALID_VALUE))
+    return lines[0].strip()

@@ -1,0 +1,116 @@
+"""Processes that use CUDA on a GPU but are not in the driver's list: those that could hold unattributed memory.
+
+A CUDA context keeps the device file of its GPU open, and that of unified memory. A monitor has only the former open.
+"""
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gpumon.core.text import safe_bytes
+
+_DEVICE_FILE: Final = "/dev/nvidia"
+_CUDA_FILE: Final = "/dev/nvidia-uvm"
+_MAX_FILES: Final = 4096
+"""Open files of one process that are searched."""
+_MAX_HOLDERS: Final = 8
+_NAME_LENGTH: Final = 40
+
+
+class DeviceHolder(NamedTuple):
+    """A process with a CUDA context on a GPU.
+
+    Attributes:
+        pid: The process.
+        name: Its name, as the kernel keeps it.
+    """
+
+    pid: int
+    name: str
+
+
+class Holders(NamedTuple):
+    """Who could hold the unattributed memory of a device.
+
+    Attributes:
+        holders: Processes that use CUDA on the device and are not listed on it.
+        are_hidden: Whether there are processes whose open files this user may not see.
+    """
+
+    holders: tuple[DeviceHolder, ...]
+    are_hidden: bool
+
+
+def device_holders(
+    bus_ids: Mapping[str, str | None], listed: Mapping[str, Collection[int]], proc: Path = Path("/proc")
+) -> dict[str, Holders]:
+    """Search all processes for open device files. This reads thousands of links, so it belongs in a thread.
+
+    Args:
+        bus_ids: The PCI bus ID of each device with unattributed memory, by `Device.key`.
+        listed: PIDs that the driver lists on each of these devices.
+        proc: Root of the proc file system.
+    """
+    files = {key: _file_of(bus_id, proc) for key, bus_id in bus_ids.items()}
+    result: dict[str, list[DeviceHolder]] = {key: [] for key in bus_ids}
+    are_hidden = False
+    for pid in _pids(proc):
+        try:
+            opened = set(_device_files(proc / str(pid) / "fd"))
+        except PermissionError:
+            are_hidden = True
+            continue
+        except OSError:  # it has ended
+            continue
+        if _CUDA_FILE not in opened:
+            continue
+        for key, file in files.items():
+            has_device = file in opened if file is not None else any(map(_is_numbered, opened))
+            if has_device and pid not in listed.get(key, ()):
+                result[key].append(DeviceHolder(pid, _name(proc / str(pid))))
+    return {key: Holders(tuple(holders[:_MAX_HOLDERS]), are_hidden) for key, holders in result.items()}
+
+
+def _file_of(bus_id: str | None, proc: Path) -> str | None:
+    """The device file of a GPU, by the minor number that the driver reports for its bus ID; None if unknown."""
+    if bus_id is None:
+        return None
+    domain, _, rest = bus_id.lower().partition(":")
+    folder = proc / "driver/nvidia/gpus" / f"{domain[-4:]}:{rest}"
+    try:
+        lines = (folder / "information").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    numbers = [line.partition(":")[2].strip() for line in lines if line.startswith("Device Minor")]
+    return f"{_DEVICE_FILE}{numbers[0]}" if numbers and numbers[0].isdecimal() else None
+
+
+def _pids(proc: Path) -> Sequence[int]:
+    """All processes."""
+    try:
+        return sorted(int(folder.name) for folder in proc.iterdir() if folder.name.isdecimal())
+    except OSError:
+        return ()
+
+
+def _device_files(folder: Path) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for _, entry in zip(range(_MAX_FILES), entries, strict=False):
+            try:
+                target = os.readlink(entry.path)  # noqa: PTH115 - thousands of them
+            except FileNotFoundError:  # closed since then
+                continue
+            if target.startswith(_DEVICE_FILE):
+                yield target
+
+
+def _is_numbered(file: str) -> bool:
+    return file.removeprefix(_DEVICE_FILE).isdecimal()
+
+
+def _name(folder: Path) -> str:
+    try:
+        return safe_bytes((folder / "comm").read_bytes().strip(), _NAME_LENGTH)
+    except OSError:
+        return ""

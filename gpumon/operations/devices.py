@@ -1,0 +1,114 @@
+"""The hardware of all GPUs of this host: from NVML where NVML has it, the rest from the CUDA driver.
+
+The CUDA driver is queried in a child process that initializes it and creates no context, and whose failure costs only
+these values.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from gpumon.core.device_properties import PROPERTY_NAMES, DeviceProperties, cores_of
+from gpumon.core.model import Device, Frame, same_uuid
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.diagnosis.doctor.facts import Steps
+from gpumon.operations.doctor.children import Children, own_python
+from gpumon.operations.one_shot import sample_frame
+
+_DRIVER_SECONDS: Final = 12.0
+_NVML_COUNTS: Final = ("memory_total_bytes", "memory_bus_width_bits", "pcie_generation_max", "pcie_width_max")
+_NVML_RATES: Final = ("clock_sm_max_hertz", "clock_memory_max_hertz")
+_CUDA: Final = (
+    "sm_count",
+    "warp_size",
+    "max_threads_per_sm",
+    "registers_per_sm",
+    "shared_memory_per_sm_bytes",
+    "shared_memory_per_block_bytes",
+    "shared_memory_per_block_optin_bytes",
+    "l2_bytes",
+)
+_NOT_REPORTED: Final = Problem(ProblemCode.NOT_SUPPORTED, "Not reported by this GPU or driver.")
+_UNKNOWN_CORES: Final = Problem(ProblemCode.NOT_FOUND, "The cores per SM of this compute capability are unknown.")
+_NOT_LISTED: Final = Problem(
+    ProblemCode.NOT_FOUND, "CUDA does not list this GPU: MIG is enabled, or this container may not use it."
+)
+
+
+def read_devices(
+    read_frame: Callable[[], Frame] = sample_frame, read_cuda: Callable[[], Steps] | None = None
+) -> tuple[tuple[DeviceProperties, ...], Problem | None]:
+    """Read the hardware of all GPUs.
+
+    Args:
+        read_frame: Samples NVML.
+        read_cuda: Queries the CUDA driver in a child process; another source in tests.
+
+    Returns:
+        The GPUs in NVML's order, and why the driver cannot be used, if so.
+
+    Raises:
+        CommandError: The collector did not respond.
+    """
+    frame = read_frame()
+    problem = frame.problems.get("driver")
+    if not frame.gpus:
+        return (), problem
+    steps = (read_cuda or query_cuda)()
+    instances = [device.instance.parent for device in frame.devices if device.instance is not None]
+    return tuple(_properties(device, steps, instances.count(device.key)) for device in frame.gpus), problem
+
+
+def query_cuda() -> Steps:
+    """The answers of the CUDA driver about all GPUs, also those that CUDA_VISIBLE_DEVICES hides."""
+    variables = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    return Children().run(own_python(), ["driver"], _DRIVER_SECONDS, {**variables, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+
+
+def _properties(device: Device, steps: Steps, mig_instances: int) -> DeviceProperties:
+    cuda, problem = _cuda_values(device, steps)
+    values: dict[str, Any] = {name: cuda.get(name) for name in _CUDA}
+    problems = {name: problem for name in _CUDA if values[name] is None}
+    for name in _NVML_COUNTS:
+        reading = device.get(name)
+        values[name] = None if reading is None else int(reading)
+    values |= {name: device.get(name) for name in _NVML_RATES}
+    values |= {"uuid": device.uuid, "name": device.name, "compute_capability": device.compute_capability}
+    values["mig_mode"] = None if device.mig_mode is None else device.mig_mode.value
+    values["core_count"] = cores_of(device.compute_capability, values["sm_count"])
+    if values["core_count"] is None:
+        missing = next((name for name in ("sm_count", "compute_capability") if values[name] is None), None)
+        problems["core_count"] = _UNKNOWN_CORES if missing is None else _reason(missing, problems, device)
+    for name in PROPERTY_NAMES:
+        if name in values and values[name] is None:
+            problems[name] = _reason(name, problems, device)
+    return DeviceProperties(device.index, **values, mig_instances=mig_instances, problems=problems)
+
+
+def _reason(name: str, problems: Mapping[str, Problem], device: Device) -> Problem:
+    return problems.get(name) or device.problems.get(name) or _NOT_REPORTED
+
+
+def _cuda_values(device: Device, steps: Steps) -> tuple[Mapping[str, int], Problem]:
+    """What CUDA reports about a GPU, and why the rest is missing."""
+    listed = steps.value("devices", "devices")
+    if isinstance(listed, list):
+        for entry in listed:
+            if isinstance(entry, dict) and same_uuid(entry.get("uuid"), device.uuid):
+                attributes = entry.get("attributes")
+                known = attributes if isinstance(attributes, dict) else {}
+                return {name: value for name, value in known.items() if _is_count(value)}, _NOT_REPORTED
+        return {}, _NOT_LISTED
+    code = steps.value("init", "name")
+    error = next(filter(None, (steps.error(step) for step in ("version", "init", "devices"))), "")
+    if code:
+        reason = f"CUDA cannot be initialized: {code}."
+    elif error:
+        reason = f"The CUDA driver library did not answer: {error.rstrip('.')}."
+    else:
+        reason = f"The CUDA driver was not queried: {steps.ended_by or 'no answer'}."
+    return {}, Problem(ProblemCode.UNKNOWN, reason, "gpumon doctor examines the driver.")
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value > 0

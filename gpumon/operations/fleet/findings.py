@@ -1,0 +1,161 @@
+"""Hosts and GPUs of a fleet that stand out."""
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from math import isnan
+from statistics import median
+from typing import Final, NamedTuple
+
+from gpumon.core.units import age_text, bytes_text, counted
+from gpumon.core.xids import xid_text
+from gpumon.fleet.model import AGE, BUSIEST, IDLE_PERCENT, LAST_XID, FleetSnapshot
+from gpumon.operations.fleet.totals import CLOCK, POWER, USED, UTILIZATION, known_values
+
+HELD_BYTES: Final = float(1 << 30)
+"""A GPU with less used memory is free: drivers and monitors hold some hundred MiB."""
+BUSY_PERCENT: Final = 50.0
+"""From this utilization on, clocks and GPUs of one job are compared."""
+SLOW_CLOCK_SHARE: Final = 0.8
+SLOW_SHARE: Final = 0.5
+"""A GPU below this share of its job's median utilization or power is slow."""
+MIN_COMPARED: Final = 4
+"""GPUs of one model or job below which a median means nothing."""
+LAGGING_SECONDS: Final = 120.0
+_SILENT: Final = "reported GPUs within the last hour, or its exporter is down"
+
+
+class FindingKind(Enum):
+    """Why a host or a GPU is listed, the most urgent first; the value is its name for the user."""
+
+    SILENT = "silent"
+    LOST = "GPUs missing"
+    XID = "Xid"
+    SLOW_CLOCK = "slow clock"
+    SLOW_IN_JOB = "slow in its job"
+    IDLE = "allocated, idle"
+    LAGGING = "old values"
+
+
+class FleetFinding(NamedTuple):
+    """A host or a GPU that stands out.
+
+    Attributes:
+        kind: Why.
+        host: The host.
+        text: The evidence.
+        position: Position of the GPU in the snapshot, or None for a host.
+    """
+
+    kind: FindingKind
+    host: str
+    text: str
+    position: int | None = None
+
+
+def fleet_findings(
+    snapshot: FleetSnapshot, by_host: Mapping[str, Sequence[int]], by_job: Mapping[str, Sequence[int]]
+) -> Sequence[FleetFinding]:
+    """Everything that stands out, the most urgent first, then by host.
+
+    Args:
+        snapshot: The GPUs.
+        by_host: Positions of the GPUs by host.
+        by_job: Positions of the GPUs by job.
+    """
+    problems, silent = snapshot.host_problems, frozenset(snapshot.silent_hosts)
+    findings = [
+        FleetFinding(FindingKind.SILENT, host, str(problems.get(host) or _SILENT)) for host in snapshot.silent_hosts
+    ]
+    findings += [
+        FleetFinding(FindingKind.LAGGING, host, str(problem))
+        for host, problem in problems.items()
+        if host not in silent
+    ]
+    for host, count in snapshot.lost_gpus.items():
+        text = f"{counted(count, 'GPU')} reported within the last hour and {'does' if count == 1 else 'do'} not now"
+        findings.append(FleetFinding(FindingKind.LOST, host, text))
+    findings += _xid_findings(snapshot)
+    findings += _clock_findings(snapshot)
+    findings += _job_findings(snapshot, by_job)
+    findings += _idle_findings(snapshot)
+    findings += _lagging_findings(snapshot, by_host)
+    order = {kind: number for number, kind in enumerate(FindingKind)}
+    return sorted(findings, key=lambda finding: (order[finding.kind], finding.host, finding.position or 0))
+
+
+def _xid_findings(snapshot: FleetSnapshot) -> Iterable[FleetFinding]:
+    for position, value in _values(snapshot, LAST_XID):
+        if value:
+            yield _finding(FindingKind.XID, snapshot, position, xid_text(int(value)))
+
+
+def _idle_findings(snapshot: FleetSnapshot) -> Iterable[FleetFinding]:
+    """GPUs that hold memory, and whose busiest moment of the last half hour was idle."""
+    used = snapshot.values.get(USED)
+    for position, value in _values(snapshot, BUSIEST):
+        if used is not None and value < IDLE_PERCENT and used[position] >= HELD_BYTES:
+            text = f"holds {bytes_text(used[position])} and was idle for 30 minutes"
+            yield _finding(FindingKind.IDLE, snapshot, position, text)
+
+
+def _clock_findings(snapshot: FleetSnapshot) -> Iterable[FleetFinding]:
+    """Busy GPUs whose clock is low compared with the busy GPUs of their model."""
+    utilization, clocks = snapshot.values.get(UTILIZATION), snapshot.values.get(CLOCK)
+    if utilization is None or clocks is None:
+        return
+    by_model: dict[str, list[int]] = {}
+    for position, gpu in enumerate(snapshot.gpus):
+        if utilization[position] >= BUSY_PERCENT and not isnan(clocks[position]):
+            by_model.setdefault(gpu.model, []).append(position)
+    for positions in by_model.values():
+        if len(positions) < MIN_COMPARED:
+            continue
+        usual = median([clocks[position] for position in positions])
+        for position in positions:
+            if clocks[position] < SLOW_CLOCK_SHARE * usual:
+                text = f"SM clock {clocks[position] / 1e6:.0f} MHz; median of its model {usual / 1e6:.0f} MHz"
+                yield _finding(FindingKind.SLOW_CLOCK, snapshot, position, text)
+
+
+def _job_findings(snapshot: FleetSnapshot, by_job: Mapping[str, Sequence[int]]) -> Iterable[FleetFinding]:
+    """GPUs that do much less than the others of their job."""
+    metrics = ((UTILIZATION, "utilization", "%"), (POWER, "power", " W"))
+    for positions in by_job.values():
+        usual_utilization = _median(snapshot, UTILIZATION, positions)
+        if usual_utilization is None or usual_utilization < BUSY_PERCENT:
+            continue
+        for metric_id, name, unit in metrics:
+            usual = _median(snapshot, metric_id, positions)
+            column = snapshot.values.get(metric_id)
+            if usual is None or column is None:
+                continue
+            slow = [position for position in positions if column[position] < SLOW_SHARE * usual]
+            for position in slow:
+                text = f"{name} {column[position]:.0f}{unit}; median of its job {usual:.0f}{unit}"
+                yield _finding(FindingKind.SLOW_IN_JOB, snapshot, position, text)
+            if slow:
+                break  # low utilization explains low power
+
+
+def _median(snapshot: FleetSnapshot, metric_id: str, positions: Sequence[int]) -> float | None:
+    known = known_values(snapshot, metric_id, positions)
+    return median(known) if len(known) >= MIN_COMPARED else None
+
+
+def _lagging_findings(snapshot: FleetSnapshot, by_host: Mapping[str, Sequence[int]]) -> Iterable[FleetFinding]:
+    ages = snapshot.values.get(AGE)
+    for host, positions in by_host.items():
+        age = None if ages is None else ages[positions[0]]
+        if age is not None and age > LAGGING_SECONDS:
+            yield FleetFinding(FindingKind.LAGGING, host, f"newest values are {age_text(age)} old")
+
+
+def _finding(kind: FindingKind, snapshot: FleetSnapshot, position: int, text: str) -> FleetFinding:
+    return FleetFinding(kind, snapshot.gpus[position].host, text, position)
+
+
+def _values(snapshot: FleetSnapshot, metric_id: str) -> Iterable[tuple[int, float]]:
+    """Positions and values that are known."""
+    column: array[float] | tuple[()] = snapshot.values.get(metric_id, ())
+    return ((position, value) for position, value in enumerate(column) if not isnan(value))

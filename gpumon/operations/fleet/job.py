@@ -1,0 +1,208 @@
+"""A job of Slurm joined with the GPUs of a fleet: requested, allocated and used."""
+
+import ipaddress
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.units import counted
+from gpumon.fleet.model import AGE, BUSIEST, IDLE_PERCENT, IDLE_SECONDS, FleetSnapshot
+from gpumon.fleet.slurm import SlurmJob
+from gpumon.operations.fleet.frames import SSH, THIS_HOST, HostFrame, frames_snapshot
+from gpumon.operations.fleet.totals import POWER, TOTAL, USED, UTILIZATION
+from gpumon.operations.one_shot import sample_frame
+
+SCHEMA: Final = 1
+_NO_FLEET: Final = Problem(
+    ProblemCode.NOT_READ,
+    "The GPU is on another host.",
+    "Name the hosts with --hosts, or a Prometheus with --prometheus URL.",
+)
+_NOT_IN_FLEET: Final = Problem(ProblemCode.NOT_FOUND, "The fleet has no such GPU.")
+
+
+class JobGpu(NamedTuple):
+    """A GPU that a job has; a value that is missing is None.
+
+    Attributes:
+        host: Its host, as Slurm names it.
+        gpu: Its index on the host.
+        uuid: Its UUID, or empty.
+        utilization_percent: Utilization now.
+        used_bytes: Used memory.
+        total_bytes: Installed memory.
+        power_watts: Power.
+        age_seconds: Age of the values.
+        is_used: Whether it is used now or was within the last half hour of the job; None if that is unknown.
+        idle_seconds: How long it has been idle at least; 0 if it is known to be idle only now.
+        problem: Why it has no values, or None.
+    """
+
+    host: str
+    gpu: int
+    uuid: str = ""
+    utilization_percent: float | None = None
+    used_bytes: float | None = None
+    total_bytes: float | None = None
+    power_watts: float | None = None
+    age_seconds: float | None = None
+    is_used: bool | None = None
+    idle_seconds: float = 0.0
+    problem: Problem | None = None
+
+
+class JobReport(NamedTuple):
+    """A job and its GPUs."""
+
+    job: SlurmJob
+    gpus: tuple[JobGpu, ...]
+
+    @property
+    def used(self) -> int:
+        """Number of GPUs that are used."""
+        return sum(gpu.is_used is True for gpu in self.gpus)
+
+    @property
+    def sentence(self) -> str:
+        """What stands out."""
+        allocated = counted(len(self.gpus), "GPU")
+        if not self.gpus:
+            return f"The job has no GPUs: it is {self.job.state.lower() or 'in an unknown state'}."
+        idle = [gpu for gpu in self.gpus if gpu.is_used is False]
+        unknown = [gpu for gpu in self.gpus if gpu.is_used is None]
+        if idle:
+            since = " for 30 minutes" if all(gpu.idle_seconds for gpu in idle) else ""
+            text = f"{len(idle)} of {allocated} {'is' if len(idle) == 1 else 'are'} idle{since}: {_names(idle)}."
+        elif len(unknown) == len(self.gpus):
+            return (
+                f"Nothing is known about {'it' if len(unknown) == 1 else 'them'}: {unknown[0].problem or _NOT_IN_FLEET}"
+            )
+        else:
+            text = f"All {allocated} are used." if len(self.gpus) > 1 else "The GPU is used."
+            text = text if not unknown else f"{self.used} of {allocated} are used."
+        return f"{text} Nothing is known about {_names(unknown)}." if unknown else text
+
+
+def job_report(job: SlurmJob, snapshot: FleetSnapshot | None, now: float | None = None) -> JobReport:
+    """Join a job with the fleet by short name of the host and index of the GPU.
+
+    Args:
+        job: The job.
+        snapshot: The GPUs, or None if there is no fleet and the job does not run on this host.
+        now: Unix time; None for now.
+    """
+    positions = {}
+    if snapshot is not None:
+        positions = {
+            (short_name(gpu.host), gpu.label.partition(":")[0]): position for position, gpu in enumerate(snapshot.gpus)
+        }
+    seconds = None if job.start_seconds is None else (time.time() if now is None else now) - job.start_seconds
+    is_old = seconds is None or seconds >= IDLE_SECONDS
+    gpus = []
+    for host, index in job.gpus:
+        position = positions.get((short_name(host), str(index)))
+        if snapshot is None or position is None:
+            gpus.append(JobGpu(host, index, problem=_missing(snapshot, host)))
+        else:
+            gpus.append(_job_gpu(snapshot, position, host, index, is_old=is_old))
+    return JobReport(job, tuple(gpus))
+
+
+def _missing(snapshot: FleetSnapshot | None, host: str) -> Problem:
+    """Why a GPU has no values."""
+    if snapshot is None or THIS_HOST in snapshot.exporters:
+        return _NO_FLEET
+    name = short_name(host)
+    problems = (problem for known, problem in snapshot.host_problems.items() if short_name(known) == name)
+    return next(problems, _NOT_IN_FLEET)
+
+
+def _job_gpu(snapshot: FleetSnapshot, position: int, host: str, index: int, *, is_old: bool) -> JobGpu:
+    """A GPU of the fleet; its last half hour counts only if the job had it all the time."""
+    utilization = snapshot.value(UTILIZATION, position)
+    busiest = snapshot.value(BUSIEST, position) if is_old else None
+    highest = max((value for value in (utilization, busiest) if value is not None), default=None)
+    is_used = None if highest is None else highest >= IDLE_PERCENT
+    if is_old and busiest is None and highest is not None and snapshot.gpus[position].exporter not in {SSH, THIS_HOST}:
+        is_used = True  # Prometheus reports the busiest moment only of GPUs that were idle all the time
+    return JobGpu(
+        host,
+        index,
+        snapshot.gpus[position].uuid,
+        utilization,
+        snapshot.value(USED, position),
+        snapshot.value(TOTAL, position),
+        snapshot.value(POWER, position),
+        snapshot.value(AGE, position),
+        is_used,
+        0.0 if busiest is None else IDLE_SECONDS,
+    )
+
+
+def local_snapshot(jobs: Sequence[SlurmJob]) -> FleetSnapshot | None:
+    """The GPUs of this host if a job has GPUs here.
+
+    Raises:
+        CommandError: The collector did not send a frame.
+    """
+    here = os.uname().nodename
+    if short_name(here) not in {short_name(host) for job in jobs for host, _ in job.gpus}:
+        return None
+    frame = sample_frame()
+    driver = frame.problems.get("driver")
+    return frames_snapshot([HostFrame(here, frame)], {} if driver is None else {here: driver}, THIS_HOST)
+
+
+def short_name(host: str) -> str:
+    """The name of a host without user, domain and port, in lower case; addresses stay whole."""
+    name = host.rpartition("@")[2].lower()
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return name.partition(".")[0].partition(":")[0]
+    return name
+
+
+def job_document(reports: Sequence[JobReport]) -> Mapping[str, Any]:
+    """The document of ``gpumon job --json``."""
+    return {"schema": SCHEMA, "jobs": [_job_document(report) for report in reports]}
+
+
+def _job_document(report: JobReport) -> Mapping[str, Any]:
+    job = report.job
+    return {
+        "id": job.id,
+        "user": job.user or None,
+        "name": job.name or None,
+        "state": job.state or None,
+        "partition": job.partition or None,
+        "start_seconds": job.start_seconds,
+        "end_seconds": job.end_seconds,
+        "hosts": list(job.hosts),
+        "requested_gpus": job.requested_gpus,
+        "allocated_gpus": len(report.gpus),
+        "used_gpus": None if all(gpu.is_used is None for gpu in report.gpus) and report.gpus else report.used,
+        "gpus": [
+            {
+                **gpu._asdict(),
+                "uuid": gpu.uuid or None,
+                "problem": None
+                if gpu.problem is None
+                else {"code": gpu.problem.code.value, "reason": gpu.problem.reason},
+            }
+            for gpu in report.gpus
+        ],
+        "sentence": report.sentence,
+    }
+
+
+def _names(gpus: Sequence[JobGpu]) -> str:
+    """GPUs by host, such as ``gpu01 GPUs 0, 3; gpu02 GPU 1``."""
+    by_host: dict[str, list[int]] = {}
+    for gpu in gpus:
+        by_host.setdefault(gpu.host, []).append(gpu.gpu)
+    return "; ".join(
+        f"{host} GPU{'s' * (len(indexes) > 1)} {', '.join(map(str, indexes))}" for host, indexes in by_host.items()
+    )

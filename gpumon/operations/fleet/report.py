@@ -1,0 +1,142 @@
+"""Hosts, jobs and users of a fleet with their totals, and what stands out."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from math import isnan
+from typing import NamedTuple
+
+from gpumon.fleet.model import AGE, FleetGpu, FleetSnapshot
+from gpumon.operations.fleet.findings import FleetFinding, fleet_findings
+from gpumon.operations.fleet.totals import FleetTotals, fleet_totals
+
+
+class FleetGroup(NamedTuple):
+    """The GPUs of a host, a job or a user.
+
+    Attributes:
+        name: The host, the job or the user.
+        positions: Positions of the GPUs in the snapshot.
+        totals: Their totals.
+        hosts: Number of their hosts.
+        users: Their users.
+        jobs: Their jobs.
+        model: Their model, or that of most of them.
+        age_seconds: Age of the oldest value, or None.
+        findings: How many findings concern the host or these GPUs.
+        problem: Why a host reports nothing, or empty if that is not known.
+    """
+
+    name: str
+    positions: Sequence[int]
+    totals: FleetTotals
+    hosts: int = 1
+    users: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+    model: str = ""
+    age_seconds: float | None = None
+    findings: int = 0
+    problem: str = ""
+
+
+class FleetReport:
+    """What is known about a snapshot; each part is calculated when it is used, and once.
+
+    Args:
+        snapshot: The GPUs.
+    """
+
+    def __init__(self, snapshot: FleetSnapshot) -> None:
+        self.snapshot = snapshot
+
+    @cached_property
+    def totals(self) -> FleetTotals:
+        """Totals of all GPUs."""
+        return fleet_totals(self.snapshot, range(len(self.snapshot.gpus)))
+
+    @cached_property
+    def by_host(self) -> Mapping[str, Sequence[int]]:
+        """Positions of the GPUs by host."""
+        return _grouped(gpu.host for gpu in self.snapshot.gpus)
+
+    @cached_property
+    def by_job(self) -> Mapping[str, Sequence[int]]:
+        """Positions of the GPUs by job, or by pod where there is no job."""
+        return _grouped(job_of(gpu) for gpu in self.snapshot.gpus)
+
+    @cached_property
+    def findings(self) -> Sequence[FleetFinding]:
+        """Everything that stands out, the most urgent first."""
+        return fleet_findings(self.snapshot, self.by_host, self.by_job)
+
+    @cached_property
+    def findings_by_gpu(self) -> Mapping[int, Sequence[FleetFinding]]:
+        """Findings about GPUs by their positions."""
+        by_gpu: dict[int, list[FleetFinding]] = {}
+        for finding in self.findings:
+            if finding.position is not None:
+                by_gpu.setdefault(finding.position, []).append(finding)
+        return by_gpu
+
+    @cached_property
+    def hosts(self) -> Sequence[FleetGroup]:
+        """A row for each host, silent ones included."""
+        by_host: dict[str, int] = {}
+        for finding in self.findings:
+            by_host[finding.host] = by_host.get(finding.host, 0) + 1
+        rows = [self._group(name, positions, by_host.get(name, 0)) for name, positions in self.by_host.items()]
+        for name in self.snapshot.silent_hosts:
+            problem = self.snapshot.host_problems.get(name)
+            reason = "" if problem is None else problem.reason
+            rows.append(FleetGroup(name, (), FleetTotals(0), findings=1, problem=reason))
+        return sorted(rows, key=lambda row: row.name)
+
+    @cached_property
+    def jobs(self) -> Sequence[FleetGroup]:
+        """A row for each job, the largest first."""
+        return self._groups(self.by_job)
+
+    @cached_property
+    def users(self) -> Sequence[FleetGroup]:
+        """A row for each user, the one with the most GPUs first."""
+        return self._groups(_grouped(gpu.user for gpu in self.snapshot.gpus))
+
+    def _groups(self, groups: Mapping[str, Sequence[int]]) -> list[FleetGroup]:
+        by_gpu = self.findings_by_gpu
+        rows = [
+            self._group(name, positions, sum(position in by_gpu for position in positions) if by_gpu else 0)
+            for name, positions in groups.items()
+        ]
+        return sorted(rows, key=lambda row: (-len(row.positions), row.name))
+
+    def _group(self, name: str, positions: Sequence[int], findings: int) -> FleetGroup:
+        gpus = [self.snapshot.gpus[position] for position in positions]
+        models: dict[str, int] = {}
+        for gpu in gpus:
+            models[gpu.model] = models.get(gpu.model, 0) + 1
+        ages = self.snapshot.values.get(AGE)
+        known = [] if ages is None else [age for position in positions if not isnan(age := ages[position])]
+        return FleetGroup(
+            name,
+            positions,
+            fleet_totals(self.snapshot, positions),
+            len({gpu.host for gpu in gpus}),
+            tuple(sorted({gpu.user for gpu in gpus} - {""})),
+            tuple(sorted({job_of(gpu) for gpu in gpus} - {""})),
+            max(models, key=models.__getitem__, default=""),
+            max(known, default=None),
+            findings,
+        )
+
+
+def job_of(gpu: FleetGpu) -> str:
+    """The job of a GPU, or its pod; empty if neither is known."""
+    return gpu.job or gpu.pod
+
+
+def _grouped(names: Iterable[str]) -> Mapping[str, Sequence[int]]:
+    """Positions by name, without those that have none."""
+    groups: dict[str, list[int]] = {}
+    for position, name in enumerate(names):
+        if name:
+            groups.setdefault(name, []).append(position)
+    return groups

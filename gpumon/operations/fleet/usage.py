@@ -1,0 +1,154 @@
+"""GPU-hours and energy of users and jobs over a time range, added up by Prometheus."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from gpumon.core.problems import Problem
+from gpumon.core.text import safe_text
+from gpumon.fleet.exporters import GPUMON, PODS, Exporter, pod_of
+from gpumon.fleet.model import IDLE_PERCENT, FleetError
+from gpumon.fleet.query import PART, selector
+from gpumon.fleet.settings import FleetSettings
+from gpumon.operations.fleet.promql import PROCESSES, job_labels, used_exporters
+from gpumon.operations.fleet.totals import POWER, UTILIZATION
+
+DEFAULT_SECONDS: Final = 86_400.0
+RANGES: Final = (3600.0, 6 * 3600.0, DEFAULT_SECONDS, 7 * DEFAULT_SECONDS)
+LOW_PERCENT: Final = 30.0
+"""GPU-hours below this utilization are low, and idle below `IDLE_PERCENT`."""
+_STEPS: Final = 288
+"""Moments of the range at which Prometheus looks: every five minutes of a day."""
+_MIN_STEP_SECONDS: Final = 1.0
+_MAX_POWER_WATTS: Final = 5000.0
+_MAX_PERCENT: Final = 100.0
+_MAX_BYTES: Final = 32 << 20
+_TIMEOUT_SECONDS: Final = 60.0
+_MAX_LABEL: Final = 128
+_SECONDS: Final = 3600.0
+_PARTS: Final = ("active", "low", "idle", "energy")
+
+
+class UsageRow(NamedTuple):
+    """What a user or a job has used.
+
+    Attributes:
+        user: The user, or empty.
+        job: The job or the pod, or empty.
+        active_hours: GPU-hours with a utilization of at least `LOW_PERCENT`.
+        low_hours: GPU-hours below that.
+        idle_hours: GPU-hours below `IDLE_PERCENT`.
+        energy_joules: Energy, or None if the exporter does not report power.
+    """
+
+    user: str
+    job: str
+    active_hours: float = 0.0
+    low_hours: float = 0.0
+    idle_hours: float = 0.0
+    energy_joules: float | None = None
+
+    @property
+    def hours(self) -> float:
+        """All GPU-hours."""
+        return self.active_hours + self.low_hours + self.idle_hours
+
+
+class FleetUsage(NamedTuple):
+    """Usage over a range.
+
+    Attributes:
+        seconds: Length of the range, which ends now.
+        rows: The rows, that with the most GPU-hours first.
+        problem: Why there are no rows, or None.
+    """
+
+    seconds: float
+    rows: tuple[UsageRow, ...] = ()
+    problem: Problem | None = None
+
+
+def usage_query(exporters: Iterable[str], seconds: float = DEFAULT_SECONDS, match: str = "") -> str:
+    """The PromQL of the usage: GPU-hours in the parts ``active``, ``low`` and ``idle``, and joules.
+
+    Args:
+        exporters: Names of the exporters that report GPUs.
+        seconds: Length of the range.
+        match: Further label matchers of every metric.
+    """
+    step = usage_step(seconds)
+    window = f"[{seconds:.0f}s:{step:.0f}s]"
+    parts = []
+    for exporter in used_exporters(exporters):
+        labels = ", ".join(("user", "hpc_job", *PODS) if exporter is GPUMON else job_labels(exporter))
+        utilization, factor = _series(exporter, UTILIZATION, match)
+        low, idle, most = LOW_PERCENT / factor, IDLE_PERCENT / factor, _MAX_PERCENT / factor
+        ranges = (f">= {low:g} <= {most:g}", f">= {idle:g} < {low:g}", f"< {idle:g}")
+        for part, condition in zip(_PARTS, ranges, strict=False):
+            hours = f"sum by ({labels}) (count_over_time(({utilization} {condition}){window})) * {step / _SECONDS:.12g}"
+            parts.append(_named(part, exporter, hours))
+        power, factor = _series(exporter, POWER, match)
+        if power:
+            joules = f"sum by ({labels}) (sum_over_time(({power} < {_MAX_POWER_WATTS / factor:g}){window}))"
+            parts.append(_named(_PARTS[-1], exporter, f"{joules} * {step * factor:.12g}"))
+    return " or ".join(parts)
+
+
+def usage_step(seconds: float) -> float:
+    """Seconds between two moments at which Prometheus looks; each counts for the time up to the next one."""
+    return max(_MIN_STEP_SECONDS, round(seconds / _STEPS))
+
+
+def read_usage(settings: FleetSettings, exporters: Iterable[str], seconds: float = DEFAULT_SECONDS) -> FleetUsage:
+    """Let Prometheus add up the usage.
+
+    Args:
+        settings: How to reach Prometheus.
+        exporters: Names of the exporters that report GPUs.
+        seconds: Length of the range.
+    """
+    from gpumon.fleet.prometheus import Prometheus  # late: few sessions read Prometheus
+
+    rows: dict[tuple[str, str], UsageRow] = {}
+    try:
+        address = replace(settings.address, max_bytes=_MAX_BYTES, timeout_seconds=_TIMEOUT_SECONDS)
+        prometheus = Prometheus(address)
+        with prometheus.reading():
+            for labels, value in prometheus.query(usage_query(exporters, seconds, settings.match)):
+                _add(rows, labels, value)
+    except FleetError as error:
+        return FleetUsage(seconds, problem=error.problem)
+    return FleetUsage(seconds, tuple(sorted(rows.values(), key=lambda row: (-row.hours, row.user, row.job))))
+
+
+def _add(rows: dict[tuple[str, str], UsageRow], labels: Mapping[str, str], value: float) -> None:
+    part = labels.get(PART, "").partition(" ")[0]
+    if part not in _PARTS or not value < float("inf"):
+        return
+    user = safe_text(labels.get("user", ""), _MAX_LABEL)
+    job = safe_text(labels.get("hpc_job", "") or pod_of(labels), _MAX_LABEL)
+    row = rows.get((user, job), UsageRow(user, job))
+    if part == "active":
+        row = row._replace(active_hours=row.active_hours + value)
+    elif part == "low":
+        row = row._replace(low_hours=row.low_hours + value)
+    elif part == "idle":
+        row = row._replace(idle_hours=row.idle_hours + value)
+    else:
+        row = row._replace(energy_joules=(row.energy_joules or 0.0) + value)
+    rows[user, job] = row
+
+
+def _series(exporter: Exporter, metric_id: str, match: str) -> tuple[str, float]:
+    """An expression with a series for each GPU and user, and its factor; empty if the exporter lacks the metric."""
+    name, factor = next(
+        ((name, metric.factor) for name, metric in exporter.metrics.items() if metric.id == metric_id), ("", 1.0)
+    )
+    if not name or exporter is not GPUMON:
+        return selector(match, name) if name else "", factor
+    users = f"max by (uuid, user, hpc_job, {', '.join(PODS)}) ({selector(match, PROCESSES)}) * 0 + 1"
+    return f"(max by (uuid) ({selector(match, name)}) * on (uuid) group_right () ({users}))", factor
+
+
+def _named(part: str, exporter: Exporter, expression: str) -> str:
+    return f'label_replace({expression}, "{PART}", "{part} {exporter.name}", "", "")'

@@ -1,0 +1,144 @@
+"""The lines around the tables of the fleet: totals, what is wrong, the lists, and the PromQL of the list in front."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from gpumon.core.metrics import METRICS
+from gpumon.core.text import safe_text
+from gpumon.core.units import MISSING, age_text, bytes_text, counted
+from gpumon.fleet.model import FleetSnapshot
+from gpumon.fleet.settings import FleetSource, HostsSettings
+from gpumon.operations.fleet.promql import FleetList
+from gpumon.operations.fleet.report import FleetReport
+from gpumon.present.fleet_tables import power_text, range_text
+from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, width_of
+from gpumon.session.fleet_registry import FleetState
+
+_LATE_FACTOR: Final = 2.5
+_GAP: Final = "   "
+_NO_METRICS: Final = "Prometheus has no GPU metrics of dcgm-exporter, gpumon, nvidia_gpu_exporter or all-smi."
+_EMPTY: Final = {
+    FleetList.FINDINGS: "Nothing stands out.",
+    FleetList.USERS: "No exporter names users here; gpumon exporter does.",
+    FleetList.JOBS: "No exporter names jobs here. dcgm-exporter needs its mapping of HPC jobs or Kubernetes for that.",
+}
+_EMPTY_OF_HOSTS: Final = {
+    FleetList.FINDINGS: "Nothing stands out.",
+    FleetList.USERS: "No process uses a GPU, or its user is not visible.",
+    FleetList.JOBS: "Through ssh, no jobs are known. gpumon job JOBID shows the GPUs of a job of Slurm.",
+    FleetList.USAGE: "The usage needs the history of a Prometheus: gpumon fleet --prometheus URL.",
+}
+NO_PROMQL: Final = "Without Prometheus there is no PromQL: these hosts are read through ssh."
+_NO_FRAMES: Final = "No host has sent a frame yet. Findings has the reasons."
+
+
+def totals_text(report: FleetReport) -> str:
+    """The totals in one line."""
+    totals, snapshot = report.totals, report.snapshot
+    hosts = len(report.by_host)
+    parts = [f"{counted(totals.gpus, 'GPU')} on {counted(hosts, 'host')}"]
+    parts.append(f"{MISSING if totals.busy is None else f'{totals.busy:,}'} busy")
+    if totals.utilization_percent is not None:
+        parts.append(f"util {totals.utilization_percent:.0f}%")
+    parts += [f"mem {bytes_text(totals.used_bytes)}/{bytes_text(totals.total_bytes)}", power_text(totals.power_watts)]
+    if snapshot.silent_hosts:
+        parts.append(f"{counted(len(snapshot.silent_hosts), 'host')} silent")
+    return _GAP.join(parts)
+
+
+def fleet_header(state: FleetState, width: int) -> list[Line]:
+    """The totals with the age of the values, and why there are no newer ones."""
+    report, problem = state.report, state.problem
+    lines: list[Line] = []
+    if report is None:
+        waiting = f"Waiting for {_source_text(state.settings)}"
+        text = " No values yet." if problem is not None else f" {waiting}: the first answer may take some seconds."
+        lines.append(line(Span(clipped(text, width), Role.DIM)))
+    else:
+        is_late = problem is not None or state.age_seconds > _LATE_FACTOR * state.settings.interval_seconds + 5
+        age = f"{'old values: ' if is_late else ''}{age_text(state.age_seconds)} "
+        left = clipped(f" {totals_text(report)}", max(0, width - width_of(age) - 1))
+        space = " " * (width - width_of(left) - width_of(age))
+        lines.append(line(left, space, Span(age, Role.WARNING if is_late else Role.DIM)))
+    if problem is not None:
+        lines.append(line(Span(clipped(f" ! {problem}", width), Role.WARNING)))
+    return lines
+
+
+def _source_text(settings: FleetSource) -> str:
+    if isinstance(settings, HostsSettings):
+        return f"{counted(len(settings.hosts), 'host')} through ssh"
+    return safe_text(settings.address.url, 80)
+
+
+def list_line(state: FleetState, front: FleetList, usage_seconds: float, width: int) -> Line:
+    """The lists, with that in front highlighted."""
+    findings = 0 if state.report is None else len(state.report.findings)
+    spans = [Span(" ")]
+    for kind in FleetList:
+        count = f" {findings}" if kind is FleetList.FINDINGS and findings else ""
+        text = f"{kind.value} {range_text(usage_seconds)}" if kind is FleetList.USAGE else kind.value
+        spans.append(Span(f" {text}{count} ", Role.BRAND if kind is front else Role.PLAIN))
+    used = sum(width_of(span.text) for span in spans)
+    hint = "v: next list "
+    if used + width_of(hint) < width:
+        spans.append(Span(f"{hint:>{width - used}}", Role.DIM))
+    return cut(spans, width)
+
+
+def query_line(query: str, width: int) -> Line:
+    """The PromQL of the list, which a key copies, or why there is none."""
+    if not query:
+        return line(Span(clipped(f" {NO_PROMQL}", width), Role.DIM))
+    return line(Span(" y ", Role.ACCENT), Span(clipped(f"PromQL: {query}", max(0, width - 3)), Role.DIM))
+
+
+def lacks_line(snapshot: FleetSnapshot, width: int) -> Line:
+    """What the exporters do not report."""
+    text = _GAP.join(lacks(snapshot))
+    return line(Span(clipped(f" {text}", width), Role.DIM)) if text else ()
+
+
+def lacks(snapshot: FleetSnapshot) -> Iterator[str]:
+    """For each exporter, what it does not report here."""
+    for name, metric_ids in snapshot.missing.items():
+        if metric_ids:
+            labels = ", ".join(METRICS[metric_id].label for metric_id in metric_ids)
+            yield f"{name} does not report: {labels}."
+
+
+def empty_text(state: FleetState, kind: FleetList) -> str:
+    """What a list says that has no rows."""
+    if isinstance(state.settings, HostsSettings):
+        return _EMPTY_OF_HOSTS.get(kind, "" if state.report is None else _NO_FRAMES)
+    if state.report is None or kind is FleetList.USAGE:
+        if state.report is None or not state.is_reading_usage:
+            problem = None if state.usage is None else state.usage.problem
+            return "" if state.report is None else str(problem or "No usage in this time range.")
+        return "Prometheus adds up the usage; that takes some seconds."
+    return _EMPTY.get(kind, _NO_METRICS)
+
+
+def summary_lines(report: FleetReport, max_findings: int = 5) -> Sequence[str]:
+    """The fleet in a few lines of text.
+
+    Args:
+        report: The fleet.
+        max_findings: How many findings of each kind are listed.
+    """
+    snapshot = report.snapshot
+    lines = [totals_text(report)]
+    lines += [f"{name}: {counted(count, 'GPU')}" for name, count in snapshot.exporters.items()]
+    lines += lacks(snapshot)
+    if not snapshot.gpus:
+        lines.append(_NO_FRAMES if snapshot.host_problems else _NO_METRICS)
+    for kind, group in groupby(report.findings, key=lambda finding: finding.kind):
+        findings = list(group)
+        lines += ["", f"{kind.value}: {len(findings):,}"]
+        for finding in findings[:max_findings]:
+            gpu = "" if finding.position is None else f" GPU {snapshot.gpus[finding.position].label}"
+            lines.append(f"  {finding.host}{gpu}: {finding.text}")
+        if len(findings) > max_findings:
+            lines.append(f"  and {len(findings) - max_findings:,} more; --json lists all of them")
+    return lines

@@ -1,0 +1,185 @@
+"""The map of the fleet: a row for each host, a cell for each of its GPUs."""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from math import isnan
+from typing import Final, NamedTuple
+
+from gpumon.core.units import MISSING, age_text
+from gpumon.operations.fleet.findings import FindingKind
+from gpumon.operations.fleet.report import FleetGroup, FleetReport
+from gpumon.operations.fleet.totals import POWER, TOTAL, USED, UTILIZATION
+from gpumon.present.fleet_tables import memory_percent, number_column, power_text, text_column
+from gpumon.present.metric_style import load_role
+from gpumon.present.paint.line import Line, Role, Span, clipped, merged
+from gpumon.present.paint.sparkline import BLOCKS
+from gpumon.present.paint.table import Align, Column, Quantity
+
+_FOUND: Final = "!"
+_ZERO: Final = "·"
+_WITH_VALUE: Final = 6
+"""Cells of a GPU from which on its value is written."""
+_MAX_CELL: Final = 7
+_MIN_CELLS: Final = 20
+_REASON: Final = 60
+"""Cells for the reason why a host reports nothing."""
+_MIN_CELSIUS: Final = 20.0
+_MAX_CELSIUS: Final = 100.0
+
+
+class FleetMetric(Enum):
+    """What the map shows, and in which order; the value is its name for the user."""
+
+    UTILIZATION = "utilization"
+    MEMORY = "memory"
+    POWER = "power, of the highest"
+    TEMPERATURE = "temperature"
+    IDLE = "utilization, idle first"
+
+    @property
+    def next(self) -> "FleetMetric":
+        """The metric after this one."""
+        metrics = list(FleetMetric)
+        return metrics[(metrics.index(self) + 1) % len(metrics)]
+
+
+class MapRow(NamedTuple):
+    """A host on the map.
+
+    Attributes:
+        host: The host.
+        report: The report that it is part of.
+        metric: What its cells show.
+        cells: The largest number of GPUs of a host.
+        highest_watts: The highest power of all GPUs.
+    """
+
+    host: FleetGroup
+    report: FleetReport
+    metric: FleetMetric
+    cells: int
+    highest_watts: float
+
+
+def map_rows(report: FleetReport, metric: FleetMetric) -> Sequence[MapRow]:
+    """A row for each host, in the order of the metric."""
+    hosts = report.hosts
+    if metric is FleetMetric.IDLE:
+        hosts = sorted(hosts, key=lambda host: (not host.positions, -_idle_share(host)))
+    cells = max((len(host.positions) for host in hosts), default=1)
+    power = report.snapshot.values.get(POWER, ())
+    highest = max((value for value in power if not isnan(value)), default=0.0)
+    return [MapRow(host, report, metric, cells, highest) for host in hosts]
+
+
+def _idle_share(host: FleetGroup) -> float:
+    return 0.0 if host.totals.busy is None else 1 - host.totals.busy / len(host.positions)
+
+
+def _gpus(row: MapRow, width: int) -> Line:
+    """The cells of a host, as wide as there is room for all GPUs of the largest host."""
+    if not row.host.positions:
+        return (Span(clipped(f"! {row.host.problem or 'reports nothing'}", width), Role.ERROR),)
+    cell = max(1, min(_MAX_CELL, width // max(1, row.cells)))
+    findings = row.report.findings_by_gpu
+    spans = []
+    for position in row.host.positions[: max(1, width // cell)]:
+        percent, text = _READERS[row.metric](row, position)
+        role = Role.DIM if percent is None else load_role(percent)
+        glyph = MISSING if percent is None else _ZERO if percent < 1 else _block(percent)
+        kinds = {finding.kind for finding in findings.get(position, ())}
+        if kinds:
+            role = Role.ERROR if FindingKind.XID in kinds else Role.WARNING
+        spans.append(Span(_cell(_FOUND if kinds else "", glyph, text, cell), role))
+    return merged(spans)
+
+
+def _cell(mark: str, glyph: str, text: str, width: int) -> str:
+    if width >= _WITH_VALUE:
+        return f"{mark or ' '}{glyph}{text:>4}".ljust(width)
+    if width == 1:
+        return mark or glyph
+    return f"{mark or ' '}{glyph * (width - 1)}" if width > 2 else f"{mark or glyph}{glyph}"
+
+
+def _block(percent: float) -> str:
+    return BLOCKS[max(0, min(len(BLOCKS) - 1, int(percent / 100 * len(BLOCKS))))]
+
+
+_Reading = tuple[float | None, str]
+
+
+def _percent(value: float | None) -> _Reading:
+    return value, "" if value is None else f"{value:.0f}%"
+
+
+def _utilization(row: MapRow, position: int) -> _Reading:
+    return _percent(row.report.snapshot.value(UTILIZATION, position))
+
+
+def _memory(row: MapRow, position: int) -> _Reading:
+    snapshot = row.report.snapshot
+    return _percent(memory_percent(snapshot.value(USED, position), snapshot.value(TOTAL, position)))
+
+
+def _power(row: MapRow, position: int) -> _Reading:
+    watts = row.report.snapshot.value(POWER, position)
+    return None if watts is None else 100 * watts / (row.highest_watts or 1.0), "" if watts is None else f"{watts:.0f}"
+
+
+def _temperature(row: MapRow, position: int) -> _Reading:
+    value = row.report.snapshot.value("temperature_celsius", position)
+    if value is None:
+        return None, ""
+    return max(1.0, 100 * (value - _MIN_CELSIUS) / (_MAX_CELSIUS - _MIN_CELSIUS)), f"{value:.0f}°"
+
+
+_READERS: Final[dict[FleetMetric, Callable[[MapRow, int], _Reading]]] = {
+    FleetMetric.UTILIZATION: _utilization,
+    FleetMetric.MEMORY: _memory,
+    FleetMetric.POWER: _power,
+    FleetMetric.TEMPERATURE: _temperature,
+    FleetMetric.IDLE: _utilization,
+}
+
+
+def _owner(row: MapRow) -> str:
+    return " ".join((*row.host.users, *row.host.jobs))
+
+
+def _util_text(percent: float | None) -> str:
+    return MISSING if percent is None else f"{percent:.0f}%"
+
+
+def map_columns(report: FleetReport | None, metric: FleetMetric) -> Sequence[Column[MapRow]]:
+    """The columns; that of the GPUs has room for all GPUs of the largest host."""
+    hosts = () if report is None else report.hosts
+    cells = 8 if report is None else max((len(host.positions) for host in hosts), default=1)
+    room = _REASON if any(host.problem for host in hosts) else _MIN_CELLS
+    gpus: Column[MapRow] = Column(
+        f"GPUs by {metric.value}",
+        min(40, max(_MIN_CELLS, cells)),
+        _gpus,
+        1,
+        Align.LEFT,
+        stretches=True,
+        max_width=max(room, _MAX_CELL * cells),
+        id="gpus",
+        text=lambda row: "" if row.host.positions else "silent",
+    )
+    return (
+        text_column("Host", 10, "host", lambda row: row.host.name, max_width=24, role=_name_role),
+        gpus,
+        number_column("Util", 5, "util", lambda row: row.host.totals.utilization_percent, _util_text, rank=2),
+        number_column("Power", 8, "power", lambda row: row.host.totals.power_watts, power_text, rank=3),
+        number_column("Age", 4, "age", lambda row: row.host.age_seconds, age_text, rank=4, quantity=Quantity.SECONDS),
+        text_column("Used by", 8, "owner", _owner, rank=5, max_width=60, role=_dim, aliases=("user", "job")),
+    )
+
+
+def _name_role(row: MapRow) -> Role:
+    return Role.PLAIN if row.host.positions else Role.ERROR
+
+
+def _dim(_: MapRow) -> Role:
+    return Role.DIM

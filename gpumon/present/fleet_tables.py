@@ -1,0 +1,296 @@
+"""The columns of the tables of the fleet. A cell is made when its row becomes visible."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from gpumon.core.model import short_product_name
+from gpumon.core.units import (
+    MISSING,
+    age_text,
+    bytes_text,
+    duration_text,
+    kilowatt_hours_text,
+    megahertz_text,
+    number_text,
+)
+from gpumon.fleet.model import AGE, FleetGpu
+from gpumon.operations.fleet.findings import FindingKind, FleetFinding
+from gpumon.operations.fleet.report import FleetGroup, FleetReport, job_of
+from gpumon.operations.fleet.totals import CLOCK, POWER, TOTAL, USED, UTILIZATION
+from gpumon.operations.fleet.usage import UsageRow
+from gpumon.present.metric_style import load_role
+from gpumon.present.paint.bar import fine_bar
+from gpumon.present.paint.line import Line, Role, Span, merged
+from gpumon.present.paint.table import Align, Column, Quantity, RowT
+
+_BAR: Final = 6
+_POWERS: Final[tuple[tuple[float, str], ...]] = ((1e6, "MW"), (1e3, "kW"), (1.0, "W"))
+_BYTES: Final = Quantity.BYTES
+
+
+class GpuRow(NamedTuple):
+    """A GPU of the fleet."""
+
+    report: FleetReport
+    position: int
+
+    @property
+    def gpu(self) -> FleetGpu:
+        """Its identity."""
+        return self.report.snapshot.gpus[self.position]
+
+    def value(self, metric_id: str) -> float | None:
+        """A value, or None."""
+        return self.report.snapshot.value(metric_id, self.position)
+
+    @property
+    def finding(self) -> str:
+        """What stands out."""
+        return ", ".join(finding.kind.value for finding in self.report.findings_by_gpu.get(self.position, ()))
+
+
+class FindingRow(NamedTuple):
+    """A finding, and its GPU."""
+
+    report: FleetReport
+    finding: FleetFinding
+
+    @property
+    def gpu(self) -> FleetGpu | None:
+        """The GPU, or None for a host."""
+        position = self.finding.position
+        return None if position is None else self.report.snapshot.gpus[position]
+
+
+def power_text(watts: float | None) -> str:
+    """Watts, kilowatts or megawatts with three digits."""
+    if watts is None:
+        return MISSING
+    factor, unit = next(scale for scale in _POWERS if watts >= scale[0] or scale[1] == "W")
+    scaled = watts / factor
+    return f"{scaled:.0f} {unit}" if scaled >= 100 or unit == "W" else f"{scaled:.3g} {unit}"
+
+
+def memory_percent(used: float | None, total: float | None) -> float | None:
+    """Used memory as a share of the installed memory."""
+    return None if used is None or not total else 100 * used / total
+
+
+def text_column(
+    heading: str,
+    width: int,
+    column_id: str,
+    text: Callable[[RowT], str],
+    *,
+    rank: int = 0,
+    max_width: int = 0,
+    min_table_width: int = 0,
+    role: Callable[[RowT], Role] = lambda _: Role.PLAIN,
+    aliases: tuple[str, ...] = (),
+) -> Column[RowT]:
+    """A column of names; rows without one are sorted last."""
+    return Column(
+        heading,
+        width,
+        lambda row, _: Span(text(row), role(row)),
+        rank,
+        Align.LEFT,
+        stretches=bool(max_width),
+        max_width=max_width,
+        min_table_width=min_table_width,
+        id=column_id,
+        sort_key=lambda row: text(row) or None,
+        text=text,
+        aliases=aliases,
+    )
+
+
+def number_column(
+    heading: str,
+    width: int,
+    column_id: str,
+    value: Callable[[RowT], float | None],
+    text: Callable[[float | None], str],
+    *,
+    rank: int = 0,
+    quantity: Quantity = Quantity.NUMBER,
+) -> Column[RowT]:
+    """A column of numbers. Filters find them by expressions: their texts, for thousands of rows, would take time."""
+    return Column(
+        heading,
+        width,
+        lambda row, _: Span(text(value(row))),
+        rank,
+        id=column_id,
+        sort_key=value,
+        descending_first=True,
+        quantity=quantity,
+        text=_no_text,
+    )
+
+
+def percent_column(value: Callable[[RowT], float | None], rank: int) -> Column[RowT]:
+    """The utilization as a number, with a bar where there is room."""
+    return Column(
+        "Util",
+        5,
+        lambda row, width: _percent_line(value(row), width),
+        rank,
+        Align.LEFT,
+        stretches=True,
+        max_width=_BAR + 6,
+        id="util",
+        sort_key=value,
+        descending_first=True,
+        text=_no_text,
+    )
+
+
+def _no_text(_: object) -> str:
+    return ""
+
+
+def _percent_line(percent: float | None, width: int) -> Line:
+    text = f"{MISSING if percent is None else f'{percent:.0f}%':>4}"
+    if width < _BAR + 5:
+        return (Span(text, load_role(percent)),)
+    share = None if percent is None else percent / 100
+    return merged((Span(f"{text} "), *fine_bar(share, width - 5, load_role(percent))))
+
+
+def _count_text(value: float | None) -> str:
+    return MISSING if value is None else f"{value:,.0f}"
+
+
+def _hours_text(value: float | None) -> str:
+    return MISSING if value is None else f"{value:,.1f}"
+
+
+def _group_columns(heading: str, first: str) -> tuple[Column[FleetGroup], ...]:
+    """The columns of hosts, jobs and users."""
+
+    def findings_text(row: FleetGroup) -> str:
+        return (f"! {row.findings}" if row.findings else "") if row.positions else "! silent"
+
+    def name_role(row: FleetGroup) -> Role:
+        return Role.PLAIN if row.positions else Role.ERROR
+
+    def findings_role(row: FleetGroup) -> Role:
+        return Role.WARNING if row.positions else Role.ERROR
+
+    columns: tuple[Column[FleetGroup], ...] = (
+        text_column(heading, 14, first, lambda row: row.name, max_width=40, role=name_role),
+        number_column("GPUs", 5, "gpus", lambda row: len(row.positions), _count_text, rank=1),
+        number_column("Busy", 5, "busy", lambda row: row.totals.busy, _count_text, rank=5),
+        percent_column(lambda row: row.totals.utilization_percent, 2),
+        number_column("Memory", 9, "mem", lambda row: row.totals.used_bytes, bytes_text, rank=3, quantity=_BYTES),
+        number_column("Power", 8, "power", lambda row: row.totals.power_watts, power_text, rank=4),
+        number_column("Hosts", 5, "hosts", lambda row: row.hosts, _count_text, rank=6),
+        text_column("Jobs", 10, "jobs", lambda row: " ".join(row.jobs), rank=8, max_width=40, aliases=("job",)),
+        text_column("Users", 8, "users", lambda row: " ".join(row.users), rank=9, max_width=20, aliases=("user",)),
+        text_column("Model", 14, "model", lambda row: short_product_name(row.model), rank=10, min_table_width=100),
+        number_column("Age", 4, "age", lambda row: row.age_seconds, age_text, rank=7, quantity=Quantity.SECONDS),
+        text_column("Found", 8, "found", findings_text, rank=4, role=findings_role),
+    )
+    return tuple(column for column in columns if column.id != f"{first}s")
+
+
+FLEET_HOST_COLUMNS: Final = _group_columns("Host", "host")
+FLEET_JOB_COLUMNS: Final = _group_columns("Job", "job")
+FLEET_USER_COLUMNS: Final = _group_columns("User", "user")
+
+
+def _gpu_column(
+    heading: str, width: int, column_id: str, metric_id: str, text: Callable[[float | None], str], *, rank: int
+) -> Column[GpuRow]:
+    quantity = _BYTES if text is bytes_text else Quantity.SECONDS if text is age_text else Quantity.NUMBER
+    return number_column(
+        heading, width, column_id, lambda row: row.value(metric_id), text, rank=rank, quantity=quantity
+    )
+
+
+def _label_number(label: str) -> float | str:
+    number = label.partition(":")[0]
+    return float(number) if number.isascii() and number.isdecimal() and len(number) < 9 else label
+
+
+FLEET_GPU_COLUMNS: Final[tuple[Column[GpuRow], ...]] = (
+    text_column("Host", 14, "host", lambda row: row.gpu.host, max_width=40),
+    Column(
+        "GPU",
+        4,
+        lambda row, _: Span(row.gpu.label),
+        id="gpu",
+        sort_key=lambda row: _label_number(row.gpu.label),
+        text=lambda row: row.gpu.label,
+    ),
+    percent_column(lambda row: row.value(UTILIZATION), 1),
+    _gpu_column("Memory", 9, "mem", USED, bytes_text, rank=2),
+    _gpu_column("Total", 9, "total", TOTAL, bytes_text, rank=9),
+    _gpu_column("Power", 6, "power", POWER, power_text, rank=3),
+    _gpu_column("Temp", 4, "temp", "temperature_celsius", number_text, rank=5),
+    _gpu_column("MHz", 5, "clock", CLOCK, megahertz_text, rank=6),
+    _gpu_column("SM%", 4, "sm", "sm_activity_percent", number_text, rank=11),
+    _gpu_column("Tens%", 5, "tensor", "tensor_activity_percent", number_text, rank=10),
+    _gpu_column("DRAM%", 5, "dram", "dram_activity_percent", number_text, rank=12),
+    text_column("User", 8, "user", lambda row: row.gpu.user, rank=7),
+    text_column("Job", 8, "job", lambda row: job_of(row.gpu), rank=4, max_width=30),
+    text_column("Model", 14, "model", lambda row: short_product_name(row.gpu.model), rank=13, min_table_width=130),
+    _gpu_column("Age", 4, "age", AGE, age_text, rank=8),
+    text_column("Found", 8, "found", lambda row: row.finding, rank=4, max_width=24, role=lambda _: Role.WARNING),
+)
+
+
+def _finding_role(row: FindingRow) -> Role:
+    is_severe = row.finding.kind in {FindingKind.SILENT, FindingKind.LOST, FindingKind.XID}
+    return Role.ERROR if is_severe else Role.WARNING
+
+
+def _of_gpu(text: Callable[[FleetGpu], str]) -> Callable[[FindingRow], str]:
+    return lambda row: "" if row.gpu is None else text(row.gpu)
+
+
+FLEET_FINDING_COLUMNS: Final[tuple[Column[FindingRow], ...]] = (
+    text_column("Finding", 17, "finding", lambda row: f"! {row.finding.kind.value}", role=_finding_role),
+    text_column("Host", 12, "host", lambda row: row.finding.host, rank=1, max_width=18),
+    text_column("GPU", 4, "gpu", _of_gpu(lambda gpu: gpu.label), rank=1),
+    text_column("Evidence", 36, "evidence", lambda row: row.finding.text, rank=1, max_width=90),
+    text_column("User", 8, "user", _of_gpu(lambda gpu: gpu.user), rank=4),
+    text_column("Job", 10, "job", _of_gpu(job_of), rank=3, max_width=14),
+)
+
+
+def _split_bar(row: UsageRow, width: int) -> Line:
+    """Active, low and idle hours as parts of a bar."""
+    total = row.hours
+    active = round(row.active_hours / total * width) if total else 0
+    low = round((row.active_hours + row.low_hours) / total * width) - active if total else 0
+    idle = width - active - low
+    return merged((Span("█" * active, Role.LOAD_HIGH), Span("▒" * low, Role.LOAD_LOW), Span("░" * idle, Role.GRID)))
+
+
+FLEET_USAGE_COLUMNS: Final[tuple[Column[UsageRow], ...]] = (
+    text_column("User", 8, "user", lambda row: row.user, rank=1, max_width=20),
+    text_column("Job", 14, "job", lambda row: row.job or "no job", max_width=40),
+    number_column("GPU-hours", 10, "hours", lambda row: row.hours, _hours_text),
+    number_column("Active", 9, "active", lambda row: row.active_hours, _hours_text, rank=2),
+    number_column("Low", 9, "low", lambda row: row.low_hours, _hours_text, rank=4),
+    number_column("Idle", 9, "idle", lambda row: row.idle_hours, _hours_text, rank=1),
+    Column(
+        "█ active ▒ low ░ idle",
+        21,
+        _split_bar,
+        5,
+        Align.LEFT,
+        stretches=True,
+        max_width=50,
+        id="split",
+        text=_no_text,
+    ),
+    number_column("Energy", 14, "energy", lambda row: row.energy_joules, kilowatt_hours_text, rank=3),
+)
+
+
+def range_text(seconds: float) -> str:
+    """The range of the usage: ``24h``, ``7d``."""
+    return duration_text(seconds).replace("h00", "h").replace("d00h", "d") if seconds != 86_400 else "24h"

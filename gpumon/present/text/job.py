@@ -1,0 +1,61 @@
+"""The output of ``gpumon job``: the job, its GPUs, and what stands out."""
+
+import time
+from collections.abc import Sequence
+
+from gpumon.core.units import MISSING, age_text, bytes_text, counted, duration_text
+from gpumon.operations.fleet.job import JobGpu, JobReport
+from gpumon.present.fleet_tables import power_text
+from gpumon.present.paint.cell_table import CellColumn, cell_table, fitting_columns
+from gpumon.present.paint.line import plain
+from gpumon.present.paint.table import Align
+
+
+def job_lines(report: JobReport, width: int, now: float | None = None) -> list[str]:
+    """The lines of one job.
+
+    Args:
+        report: The job.
+        width: Cells of a line of the table, or 0 for as many as it needs.
+        now: Unix time; None for now.
+    """
+    job = report.job
+    names = (job.name, job.user and f"of {job.user}", job.state, job.partition and f"partition {job.partition}")
+    lines = [f"Job {job.id}: {', '.join(filter(None, names))}"]
+    if job.start_seconds is not None and report.gpus:
+        seconds = max(0.0, (time.time() if now is None else now) - job.start_seconds)
+        started = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.start_seconds))
+        lines.append(f"Since {started}, for {duration_text(seconds)}, on {counted(len(job.hosts), 'host')}")
+    requested = MISSING if job.requested_gpus is None else str(job.requested_gpus)
+    is_known = not report.gpus or any(gpu.is_used is not None for gpu in report.gpus)
+    used = str(report.used) if is_known else MISSING
+    lines.append(f"GPUs: {requested} requested, {len(report.gpus)} allocated, {used} used")
+    if report.gpus:
+        lines += ["", *_table(report.gpus, width)]
+    return [*lines, "", report.sentence]
+
+
+def _table(gpus: Sequence[JobGpu], width: int) -> list[str]:
+    columns = [
+        CellColumn(["Host"], [gpu.host for gpu in gpus], 0),
+        CellColumn(["GPU"], [str(gpu.gpu) for gpu in gpus], 0, Align.RIGHT),
+        CellColumn(["Util"], [_percent_text(gpu.utilization_percent) for gpu in gpus], 0, Align.RIGHT),
+        CellColumn(["Memory"], [bytes_text(gpu.used_bytes) for gpu in gpus], 1, Align.RIGHT),
+        CellColumn(["Total"], [bytes_text(gpu.total_bytes) for gpu in gpus], 4, Align.RIGHT),
+        CellColumn(["Power"], [power_text(gpu.power_watts) for gpu in gpus], 2, Align.RIGHT),
+        CellColumn(["Age"], [age_text(gpu.age_seconds) for gpu in gpus], 3, Align.RIGHT),
+        CellColumn(["Use"], [_use_text(gpu) for gpu in gpus], 1),
+    ]
+    return [plain(row).rstrip() for row in cell_table(fitting_columns(columns, width))]
+
+
+def _percent_text(percent: float | None) -> str:
+    return MISSING if percent is None else f"{percent:.0f}%"
+
+
+def _use_text(gpu: JobGpu) -> str:
+    if gpu.is_used is None:
+        return "unknown"
+    if gpu.is_used:
+        return "used"
+    return "idle for 30 minutes" if gpu.idle_seconds else "idle now"

@@ -1,0 +1,248 @@
+"""The output of ``gpumon results``: the newest result of each kind, or the history of one workload with plots."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from gpumon.core.units import MISSING, counted
+from gpumon.jobs.parameters import Value
+from gpumon.jobs.protocol import metric_key
+from gpumon.operations.results import ComparedResult, ResultGroup, SavedResult
+from gpumon.operations.workload import MetricChange
+from gpumon.present.paint.cell_table import CellColumn, cell_table, fitting_columns, value_column
+from gpumon.present.paint.line import clipped, plain
+from gpumon.present.paint.plot import MAX_CURVES, AxisTick, Curve
+from gpumon.present.paint.table import Align
+from gpumon.present.run_plots import MIN_WIDTH, comparison_lines, plotted
+from gpumon.present.run_series import Compared, Comparison, number_of
+from gpumon.present.workload_text import change_text, label_text, measurement_text, parameter_text
+
+_MAX_METRICS: Final = 3
+"""Metrics of a history; the first is the one that matters."""
+_MAX_ROWS: Final = 100
+"""Results of a history that are listed; plots, CSV and JSON have all of them."""
+_UUID_WIDTH: Final = 13
+_MAX_PARAMETERS: Final = 60
+_MAX_PLOT_WIDTH: Final = 110
+_HOUR_SECONDS: Final = 3600
+_DAY_SECONDS: Final = 86_400
+_YEAR_SECONDS: Final = 365 * _DAY_SECONDS
+
+_MetricKey = tuple[str, str]
+
+
+def overview_lines(groups: Sequence[ResultGroup], width: int) -> list[str]:
+    """A row for each workload, device and set of parameters: the newest value, its change, and how often and when.
+
+    Args:
+        groups: The results.
+        width: Cells of a line, or 0 for as many as the table needs.
+    """
+    newest = [group.results[0] for group in groups]
+    columns = [
+        CellColumn(["Workload"], [group.workload for group in groups], 0),
+        CellColumn(["Device"], [group.device_name for group in groups], 1),
+        CellColumn(["Newest"], [_value_text(_main(item.result)) for item in newest], 1, Align.RIGHT),
+        CellColumn(["Change"], [_main_change(item) for item in newest], 2, Align.RIGHT),
+        CellColumn(["Verdict"], [item.result.verdict for item in newest], 2),
+        CellColumn(["Runs"], [str(len(group.results)) for group in groups], 3, Align.RIGHT),
+        CellColumn(["When"], [_time_text(item.result.time_seconds) for item in newest], 3),
+        CellColumn(["Metric"], [_main_name(item.result) for item in newest], 4),
+        CellColumn(["Hosts"], [_hosts_text(group) for group in groups], 4),
+        CellColumn(["Parameters"], [clipped(_parameters_text(group), _MAX_PARAMETERS) for group in groups], 5),
+    ]
+    return _table_texts(columns, width)
+
+
+def history_lines(groups: Sequence[ResultGroup], width: int, plot_width: int) -> list[str]:
+    """A section for each device and set of parameters: its results over time, its hosts compared, and plots.
+
+    Args:
+        groups: The results of one workload.
+        width: Cells of a line of the tables, or 0 for as many as they need.
+        plot_width: Cells of a line of the plots, which are left out where it is too narrow.
+    """
+    lines: list[str] = []
+    for group in groups:
+        count = counted(len(group.results), "run")
+        lines += [
+            "",
+            f"{group.workload} on {group.device_name}, {count}. Parameters: {_parameters_text(group) or 'none'}.",
+        ]
+        lines += ["", *_table_texts(_history_columns(group), width)]
+        if len(group.results) > _MAX_ROWS:
+            lines.append(f"{len(group.results) - _MAX_ROWS:,} older results are not listed; --csv and --json have all.")
+        metric = next(iter(_main_keys(group)), None)
+        if metric is not None:
+            lines += _hosts_lines(group, metric, plot_width)
+            lines += _plot_texts(group, metric, plot_width)
+    return lines[1:]
+
+
+def _table_texts(columns: Sequence[CellColumn], width: int) -> list[str]:
+    return [plain(row).rstrip() for row in cell_table(fitting_columns(columns, width))]
+
+
+def _history_columns(group: ResultGroup) -> list[CellColumn]:
+    shown, has_several_gpus = group.results[:_MAX_ROWS], _has_several_gpus(group)
+    results = [item.result for item in shown]
+    columns = [
+        CellColumn(["When"], [_time_text(result.time_seconds) for result in results], 0),
+        CellColumn(["Host"], [result.host or MISSING for result in results], 2),
+        CellColumn(["Device"], [_gpu_text(result) if has_several_gpus else result.device for result in results], 4),
+        CellColumn(["Verdict"], [result.verdict for result in results], 1),
+    ]
+    for rank, key in enumerate(_main_keys(group)):
+        values = [_value_text(_metric(result, key)) for result in results]
+        columns.append(value_column(_key_text(key), values, 1 if not rank else 5))
+        if not rank:
+            changes = [_change_of(item.changes, key) for item in shown]
+            columns.append(CellColumn(["Change"], changes, 3, Align.RIGHT))
+    columns.append(CellColumn(["torch"], [result.torch or MISSING for result in results], 6))
+    columns.append(CellColumn(["Driver"], [result.driver or MISSING for result in results], 6))
+    return columns
+
+
+def _hosts_lines(group: ResultGroup, key: _MetricKey, plot_width: int) -> list[str]:
+    """The newest value of each host, if there are several, as a sentence and as bars."""
+    newest: dict[str, Compared] = {}
+    unit = ""
+    for item in group.results:
+        metric = _metric(item.result, key)
+        value = None if metric is None else number_of(metric)
+        if item.result.host is not None and metric is not None and value is not None:
+            newest.setdefault(item.result.host, Compared(item.result.host, value, None))
+            unit = unit or str(metric["unit"])
+    if len(newest) < 2:
+        return []
+    hosts = list(newest.values())
+    best = max(compared.value for compared in hosts)
+    texts = [f"{host.name} {measurement_text(host.value, unit)} ({_against(host.value, best)})" for host in hosts]
+    lines = ["", f"{_key_text(key)}, newest of each host: {', '.join(texts)}."]
+    if plot_width >= MIN_WIDTH:
+        comparison = Comparison(_key_text(key), unit, hosts)
+        bars = comparison_lines(comparison, min(plot_width, _MAX_PLOT_WIDTH))
+        lines += ["", *(plain(row).rstrip() for row in bars)]
+    return lines
+
+
+def _against(value: float, highest: float) -> str:
+    return "highest" if value == highest else change_text(value / highest - 1 if highest else None)
+
+
+def _plot_texts(group: ResultGroup, key: _MetricKey, width: int) -> list[str]:
+    """The metric over time, with a curve for each GPU, or for each host if every host has one."""
+    if width < MIN_WIDTH:
+        return []
+    has_several_gpus = _has_several_gpus(group)
+    points: dict[str, list[tuple[float, float]]] = {}
+    unit = ""
+    for item in reversed(group.results):
+        metric = _metric(item.result, key)
+        value = None if metric is None else number_of(metric)
+        if metric is not None and value is not None:
+            name = _curve_name(item.result, has_several_gpus=has_several_gpus)
+            points.setdefault(name, []).append((item.result.time_seconds, value))
+            unit = str(metric["unit"])
+    chosen = dict(list(points.items())[:MAX_CURVES])
+    times = [seconds for curve in chosen.values() for seconds, _ in curve]
+    if len(set(times)) < 2:
+        return []
+    start, end = min(times), max(times)
+    curves = [
+        Curve(host, [seconds - start for seconds, _ in curve], [value for _, value in curve])
+        for host, curve in chosen.items()
+    ]
+    ticks = [
+        AxisTick(share * (end - start), _moment_text(start + share * (end - start), end - start))
+        for share in (0, 0.5, 1)
+    ]
+    title = f"{_key_text(key)}, {unit}"
+    drawn = plotted(curves, unit, ticks, min(width, _MAX_PLOT_WIDTH), title=title, from_zero=False)
+    return ["", *(plain(row).rstrip() for row in drawn)]
+
+
+def _has_several_gpus(group: ResultGroup) -> bool:
+    """Whether a host has results of several GPUs."""
+    gpus = {(item.result.host, item.result.uuid) for item in group.results}
+    return len(gpus) > len({host for host, _ in gpus})
+
+
+def _curve_name(result: SavedResult, *, has_several_gpus: bool) -> str:
+    host = result.host or "unknown host"
+    return f"{host} {_gpu_text(result)}" if has_several_gpus else host
+
+
+def _gpu_text(result: SavedResult) -> str:
+    """The first part of the UUID, as in nvidia-smi; indices differ between runs."""
+    return clipped(result.uuid or MISSING, _UUID_WIDTH)
+
+
+def _main_keys(group: ResultGroup) -> list[_MetricKey]:
+    """The metrics that matter: the first of the newest result, the same for its other cases, then the next ones."""
+    metrics = next((item.result.metrics for item in group.results if item.result.metrics), ())
+    keys = list(dict.fromkeys(metric_key(metric) for metric in metrics))
+    return sorted(keys, key=lambda key: key[0] != keys[0][0])[:_MAX_METRICS]
+
+
+def _metric(result: SavedResult, key: _MetricKey) -> Mapping[str, Any] | None:
+    return next((metric for metric in result.metrics if metric_key(metric) == key), None)
+
+
+def _key_text(key: _MetricKey) -> str:
+    name, case = key
+    return f"{label_text(name)}, {case}" if case else label_text(name)
+
+
+def _value_text(metric: Mapping[str, Any] | None) -> str:
+    return MISSING if metric is None else measurement_text(metric["value"], str(metric["unit"]))
+
+
+def _main(result: SavedResult) -> Mapping[str, Any] | None:
+    """The metric that matters: the first one."""
+    return next(iter(result.metrics), None)
+
+
+def _main_name(result: SavedResult) -> str:
+    main = _main(result)
+    return MISSING if main is None else _key_text(metric_key(main))
+
+
+def _main_change(item: ComparedResult) -> str:
+    main = _main(item.result)
+    return "" if main is None else _change_of(item.changes, metric_key(main))
+
+
+def _change_of(changes: Iterable[MetricChange], key: _MetricKey) -> str:
+    return next((change_text(change.share) for change in changes if (change.name, change.case) == key), "")
+
+
+def _hosts_text(group: ResultGroup) -> str:
+    hosts = group.hosts
+    return (hosts[0] if hosts else MISSING) + (f" +{len(hosts) - 1}" if len(hosts) > 1 else "")
+
+
+def _parameters_text(group: ResultGroup) -> str:
+    return ", ".join(f"{name}={_parameter_text(value)}" for name, value in group.parameters.items())
+
+
+def _parameter_text(value: Value | None) -> str:
+    return MISSING if value is None else parameter_text(value)
+
+
+def _time_text(seconds: float) -> str:
+    return _formatted(seconds, "%Y-%m-%d %H:%M")
+
+
+def _moment_text(seconds: float, extent: float) -> str:
+    """A moment on an axis over ``extent`` seconds."""
+    if extent < _DAY_SECONDS:
+        return _formatted(seconds, "%H:%M:%S" if extent < _HOUR_SECONDS else "%H:%M")
+    return _formatted(seconds, "%b %d" if extent < _YEAR_SECONDS else "%Y-%m-%d")
+
+
+def _formatted(seconds: float, pattern: str) -> str:
+    try:
+        return datetime.fromtimestamp(seconds).astimezone().strftime(pattern)
+    except (ValueError, OverflowError, OSError):  # the user may have edited the file
+        return MISSING

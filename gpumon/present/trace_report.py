@@ -1,0 +1,69 @@
+"""Traces as text output: the account of the median step, the verdict, the top kernels, the gaps, the ranks."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from gpumon.present.paint.line import Line, Role, Span, clipped, line
+from gpumon.present.trace_account import (
+    cause_lines,
+    class_line,
+    contribution_line,
+    ns_text,
+    rank_lines,
+    summary_lines,
+    verdict_lines,
+    work_label,
+)
+from gpumon.traces.model import LABELS, Trace
+from gpumon.traces.ranks import compare
+from gpumon.traces.verdict import judge
+
+_MAX_PARTS: Final = 3
+
+
+def report_lines(traces: Sequence[Trace], top: int, width: int) -> Iterator[Line]:
+    """All lines of the report.
+
+    Args:
+        traces: The traces.
+        top: Limit on the kernels and the gaps of each.
+        width: Cells of a line.
+    """
+    if len(traces) > 1:
+        yield line(Span(f"{len(traces)} ranks", Role.HEADING))
+        yield from rank_lines(traces, compare(traces), width)
+        yield line("")
+    for trace in traces:
+        yield line(Span(clipped(trace.name, width), Role.HEADING))
+        yield from summary_lines(trace, width)
+        yield line("")
+        verdict = judge(trace)
+        yield from verdict_lines(verdict, width)
+        yield from cause_lines(verdict, width)
+        yield line("")
+        yield line(Span(f"Account of {trace.step.label}: {ns_text(trace.step_ns)}", Role.HEADING))
+        for item in trace.classes:
+            yield line(" ", *class_line(item, trace, width - 1))
+            yield from (line("  ", *contribution_line(part, width - 2)) for part in item.top[:_MAX_PARTS])
+        yield from _totals(trace, top, width)
+        yield from _gaps(trace, top, width)
+        yield line("")
+
+
+def _totals(trace: Trace, top: int, width: int) -> Iterator[Line]:
+    yield line("")
+    yield line(Span("Kernels in the trace" if trace.device else "Operators in the trace, own time", Role.HEADING))
+    for total in trace.totals[:top]:
+        head = f" {ns_text(total.time_ns):>8} {total.count:>8,}×  "
+        yield line(clipped(f"{head}{work_label(total.kind)}: {total.name}", width))
+
+
+def _gaps(trace: Trace, top: int, width: int) -> Iterator[Line]:
+    if not trace.gaps:
+        return
+    yield line("")
+    yield line(Span("Longest times without work on the GPU", Role.HEADING))
+    for gap in trace.gaps[:top]:
+        where = f" {gap.line}" if gap.line else ""
+        head = f" {ns_text(gap.time_ns):>8} at {ns_text(gap.begin_ns):>8}  {LABELS[gap.cause]}: {gap.detail}{where}"
+        yield line(clipped(f"{head}, then {gap.after}" if gap.after else head, width))

@@ -1,0 +1,128 @@
+"""The state of the fleet: the newest report, why there is no newer one, and the usage while it is shown."""
+
+import time
+from functools import partial
+from typing import Final, NamedTuple
+
+from gpumon.core.inbox import Bell
+from gpumon.core.problems import Problem
+from gpumon.fleet.model import FleetSnapshot
+from gpumon.fleet.poller import FleetPoller
+from gpumon.fleet.settings import FleetSettings, FleetSource, HostsSettings
+from gpumon.operations.fleet.history import HostHistoryStream
+from gpumon.operations.fleet.report import FleetReport
+from gpumon.operations.fleet.ssh import HostStream, SshFleet
+from gpumon.operations.fleet.usage import FleetUsage, read_usage
+from gpumon.session.background import RunInBackground
+
+_USAGE_SECONDS: Final = 300.0
+"""The usage is read again when it is shown and older than this."""
+
+
+class FleetState(NamedTuple):
+    """The fleet at the moment of a draw.
+
+    Attributes:
+        settings: What is read.
+        report: The newest report, or None before the first.
+        problem: Why there is no newer one, or None.
+        age_seconds: Age of the report.
+        usage: The usage that was read last, or None.
+        is_reading_usage: Whether Prometheus is adding up the usage.
+    """
+
+    settings: FleetSource
+    report: FleetReport | None = None
+    problem: Problem | None = None
+    age_seconds: float = 0.0
+    usage: FleetUsage | None = None
+    is_reading_usage: bool = False
+
+
+class FleetRegistry:
+    """Reads the fleet: Prometheus while a screen shows it, hosts from then on; the last values stay.
+
+    Args:
+        settings: What is read.
+        ring: Called from any thread when something has changed.
+        in_background: Runs what may take seconds.
+    """
+
+    def __init__(self, settings: FleetSource, ring: Bell, in_background: RunInBackground) -> None:
+        self.settings = settings
+        self._ring = ring
+        self._in_background = in_background
+        self._poller: FleetPoller | SshFleet | None = None
+        self._report: FleetReport | None = None
+        self._problem: Problem | None = None
+        self._usage: FleetUsage | None = None
+        self._usage_at = 0.0
+        self._reading_seconds = 0.0
+
+    def set_shown(self, shown: bool, usage_seconds: float = 0.0) -> None:
+        """Read the fleet from now on, or no longer.
+
+        Args:
+            shown: Whether a screen shows the fleet.
+            usage_seconds: Range of the usage, if that is shown too, otherwise 0.
+        """
+        if shown and self._poller is None:
+            settings = self.settings
+            self._poller = SshFleet(settings) if isinstance(settings, HostsSettings) else FleetPoller(settings)
+            self._poller.on_change(self._ring)
+            self._poller.start()
+        elif not shown and isinstance(
+            self._poller, FleetPoller
+        ):  # connections stay: what they saw cannot be read again
+            self.close()
+        if not isinstance(self.settings, FleetSettings):
+            return
+        if usage_seconds and self._report is not None and not self._reading_seconds:
+            is_current = self._usage is not None and self._usage.seconds == usage_seconds
+            if not is_current or time.monotonic() - self._usage_at > _USAGE_SECONDS:
+                self._reading_seconds = usage_seconds
+                exporters = tuple(self._report.snapshot.exporters)
+                read = partial(read_usage, self.settings, exporters, usage_seconds)
+                self._in_background(read, self._keep_usage)
+
+    def refresh(self) -> None:
+        """Query now; the usage is read again if it is shown."""
+        self._usage_at = 0.0
+        if self._poller is not None:
+            self._poller.refresh()
+
+    def state(self) -> FleetState:
+        """The state to draw."""
+        poller = self._poller
+        if poller is not None:
+            snapshot = poller.snapshot
+            if snapshot is not None and (self._report is None or self._report.snapshot is not snapshot):
+                self._report = FleetReport(snapshot)
+            self._problem = poller.problem
+        age = 0.0 if self._report is None else max(0.0, time.time() - self._report.snapshot.time_seconds)
+        usage, is_reading = self._usage, bool(self._reading_seconds)
+        return FleetState(self.settings, self._report, self._problem, age, usage, is_reading)
+
+    def host_stream(self, host: str) -> HostHistoryStream | HostStream | None:
+        """A stream of a host's GPUs over time; None if it reports none."""
+        if isinstance(self._poller, SshFleet):
+            return self._poller.follow(host)
+        if self._report is None or not isinstance(self.settings, FleetSettings):
+            return None
+        snapshot: FleetSnapshot = self._report.snapshot
+        gpus = [gpu for position in self._report.by_host.get(host, ()) if (gpu := snapshot.gpus[position]).uuid]
+        return HostHistoryStream(self.settings, gpus) if gpus else None
+
+    def host_problem(self, host: str) -> Problem | None:
+        """Why a host reports nothing, if that is known."""
+        return None if self._report is None else self._report.snapshot.host_problems.get(host)
+
+    def close(self) -> None:
+        """End the process that reads Prometheus, or the connections."""
+        if self._poller is not None:
+            self._poller.close()
+            self._poller = None
+
+    def _keep_usage(self, usage: FleetUsage) -> None:
+        self._usage, self._usage_at, self._reading_seconds = usage, time.monotonic(), 0.0
+        self._ring()

@@ -1,0 +1,294 @@
+"""Frames of another host, through the user's ssh. Where gpumon is not installed, its collector travels through ssh too.
+
+Nothing is written to the other host. The connection is made again after growing pauses, and a connection that sends
+nothing is closed.
+"""
+
+import os
+import select
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final
+
+from gpumon.core.frames import MAX_LINE_BYTES, FrameError, decode
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.text import safe_bytes, safe_text
+from gpumon.streams.base import FrameInbox
+from gpumon.streams.remote.bundle import collector_bundle
+
+CONNECT_SECONDS: Final = 10
+_ALIVE_SECONDS: Final = 5
+SILENCE_SECONDS: Final = 15.0
+"""A connection without a frame for this long, in addition to the interval, is closed."""
+MIN_PAUSE_SECONDS: Final = 1.0
+MAX_PAUSE_SECONDS: Final = 60.0
+_HEALTHY_SECONDS: Final = 60.0
+_END_SECONDS: Final = 0.3
+_ERROR_BYTES: Final = 4096
+_READ_BYTES: Final = 1 << 16
+_SSH_FAILED: Final = 255
+_START: Final = Path(__file__).with_name("start.py")
+_REPLY: Final = b"gpumon: "
+"""Start of a line of `start.py`; frames start with a brace."""
+_OPTIONS: Final = (
+    "-T",
+    *("-o", "BatchMode=yes"),
+    *("-o", f"ConnectTimeout={CONNECT_SECONDS}"),
+    *("-o", f"ServerAliveInterval={_ALIVE_SECONDS}"),
+    *("-o", "ServerAliveCountMax=3"),
+)
+_HINTS: Final = (
+    ("Permission denied", "Set up a key for this host; ssh cannot ask for a password here."),
+    ("Host key verification failed", "Connect once with ssh by hand, and check the key."),
+    ("Could not resolve", "Check the name of the host."),
+)
+
+
+class RemoteStream:
+    """Runs a collector on another host.
+
+    Args:
+        host: As for ssh: a name, ``user@name``, or a name of the user's ssh configuration.
+        interval: Seconds between frames.
+        ssh: The program and its options; other ones in tests.
+    """
+
+    def __init__(self, host: str, interval: float = 1.0, ssh: Sequence[str] = ("ssh", *_OPTIONS)) -> None:
+        self.inbox = FrameInbox()
+        self.title = safe_text(host, 64)
+        self._host = host
+        self._interval = interval
+        self._ssh = tuple(ssh)
+        self._problem: Problem | None = None
+        self._pause = MIN_PAUSE_SECONDS
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._awake = threading.Event()
+        """Ends the pause before the next connection."""
+        self._thread = threading.Thread(target=self._run, name="gpumon-ssh", daemon=True)
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why there are no frames now, or None."""
+        return self._problem
+
+    def start(self) -> None:
+        """Connect."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Disconnect; the collector ends when its connection does."""
+        self._closing.set()
+        self._awake.set()
+        with self._lock:
+            process = self._process
+        if process is not None:
+            _end(process)
+
+    def connect_now(self) -> None:
+        """Connect again at once if a connection has failed."""
+        self._pause = MIN_PAUSE_SECONDS
+        self._awake.set()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            started = time.monotonic()
+            try:
+                problem = self._read_connection()
+            except OSError as error:
+                problem = _problem(f"ssh cannot be started: {error.strerror or error}.", "Install the OpenSSH client.")
+            except ModuleNotFoundError as error:
+                problem = _problem(f"{error} is not installed here, so the collector cannot be sent.")
+            if time.monotonic() - started > _HEALTHY_SECONDS:
+                self._pause = MIN_PAUSE_SECONDS
+            self._problem = problem
+            self.inbox.ring()
+            self._awake.clear()
+            if not self._closing.is_set():
+                self._awake.wait(self._pause)
+            self._pause = min(2 * self._pause, MAX_PAUSE_SECONDS)
+
+    def _read_connection(self) -> Problem:
+        """Read one connection until it ends; returns why it ended."""
+        with self._lock:  # `close` must not miss a process that starts
+            if self._closing.is_set():
+                return _problem("The connection was closed.")
+            process = subprocess.Popen(
+                [*self._ssh, "--", self._host, remote_command(self._interval)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+            self._process = process
+        connection = _Connection(process)
+        try:
+            is_silent = self._read_lines(connection)
+        finally:
+            with self._lock:
+                self._process = None
+            _end(process)
+            connection.close()
+        return self._end_problem(connection, is_silent=is_silent)
+
+    def _read_lines(self, connection: "_Connection") -> bool:
+        """Read frames until the end; returns whether the connection was silent."""
+        limit = SILENCE_SECONDS + self._interval
+        while (line := connection.read_line(limit)) is not None:
+            if not line:
+                return True
+            if line.startswith(_REPLY):
+                if not line.startswith(_REPLY + b"ready"):
+                    connection.reply = safe_bytes(line.removeprefix(_REPLY).rstrip())
+                    return False
+                connection.send_bundle(collector_bundle(), limit)
+                continue
+            try:
+                frame = decode(line)
+            except FrameError as error:
+                self._problem = error.problem
+                self.inbox.ring()
+                continue
+            self._problem = None
+            self._pause = MIN_PAUSE_SECONDS
+            self.inbox.put(frame)
+        return False
+
+    def _end_problem(self, connection: "_Connection", *, is_silent: bool) -> Problem:
+        """Why a connection ended, in a sentence."""
+        if is_silent:
+            return _problem("The host sends nothing.", "gpumon connects again.", ProblemCode.UNRESPONSIVE)
+        if connection.reply:
+            remedy = "The collector needs Python 3.10 or later there, or gpumon."
+            return _problem(f"The host has only {connection.reply}.", remedy, ProblemCode.NOT_SUPPORTED)
+        text = connection.error_text()
+        code = connection.exit_code
+        if code == _SSH_FAILED:
+            remedy = next((hint for start, hint in _HINTS if start in text), "")
+            return _problem(f"ssh failed: {text or 'it gave no reason'}.", remedy)
+        if code == 127:
+            remedy = "Install Python 3.10 or gpumon there."
+            return _problem("The host has neither gpumon nor python3.", remedy, ProblemCode.NOT_FOUND)
+        detail = f": {text}" if text else ""
+        return _problem(f"The collector on the host ended with code {code}{detail}.", "gpumon connects again.")
+
+
+def remote_command(interval: float) -> str:
+    """The command line for the shell of the other host: gpumon if it is installed, else Python with our collector."""
+    program = f"{_START.read_text()}\nstart({interval!r})\n"
+    script = (
+        f"command -v gpumon >/dev/null 2>&1 && exec gpumon record - --interval {interval:g}; "
+        f"exec python3 -c {shlex.quote(program)}"
+    )
+    return f"exec sh -c {shlex.quote(script)}"
+
+
+class _Connection:
+    """The pipes of one ssh process.
+
+    Attributes:
+        reply: What the other host lacks, or empty.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.reply = ""
+        self._process = process
+        self._output = _descriptor(process.stdout)
+        self._errors: int | None = _descriptor(process.stderr)
+        self._input = _descriptor(process.stdin)
+        os.set_blocking(self._input, False)
+        self._buffer = bytearray()
+        self._is_overlong = False
+        self._error_tail = b""
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of ssh, negative for a signal."""
+        return self._process.poll()
+
+    def read_line(self, timeout: float) -> bytes | None:
+        """Read the next line; empty after the timeout, None at the end. A line that is too long is dropped."""
+        deadline = time.monotonic() + timeout
+        while True:
+            end = self._buffer.find(b"\n")
+            if end >= 0:
+                line = bytes(self._buffer[: end + 1])
+                del self._buffer[: end + 1]
+                if not self._is_overlong:
+                    return line
+                self._is_overlong = False
+                continue
+            if len(self._buffer) > MAX_LINE_BYTES:
+                self._buffer.clear()
+                self._is_overlong = True
+            sources = [self._output] if self._errors is None else [self._output, self._errors]
+            left = deadline - time.monotonic()
+            ready = select.select(sources, [], [], max(0.0, left))[0]
+            if not ready and left <= 0:
+                return b""
+            if self._errors in ready:
+                self._read_errors()
+            if self._output in ready:
+                data = os.read(self._output, _READ_BYTES)
+                if not data:
+                    return None
+                self._buffer += data
+
+    def send_bundle(self, bundle: bytes, timeout: float) -> None:
+        """Send the collector; a host that does not read it is found to be silent later."""
+        data = memoryview(f"{len(bundle)}\n".encode() + bundle)
+        deadline = time.monotonic() + timeout
+        while data and (left := deadline - time.monotonic()) > 0:
+            if select.select([], [self._input], [], left)[1]:
+                with suppress(BlockingIOError):
+                    data = data[os.write(self._input, data) :]
+
+    def error_text(self) -> str:
+        """The last line that ssh or the host wrote to standard error."""
+        while self._errors is not None and select.select([self._errors], [], [], 0)[0]:
+            self._read_errors()
+        lines = [line for line in self._error_tail.splitlines() if line.strip()]
+        return safe_bytes(lines[-1], 200).strip().rstrip(".") if lines else ""
+
+    def close(self) -> None:
+        """Close the pipes, but keep what was written to standard error."""
+        self.error_text()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        self._errors = None
+
+    def _read_errors(self) -> None:
+        assert self._errors is not None
+        data = os.read(self._errors, _ERROR_BYTES)
+        if data:
+            self._error_tail = (self._error_tail + data)[-_ERROR_BYTES:]
+        else:
+            self._errors = None
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End ssh; the shell on the other host ends with its connection."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
+            return
+
+
+def _descriptor(pipe: IO[bytes] | None) -> int:
+    assert pipe is not None
+    return pipe.fileno()
+
+
+def _problem(reason: str, remedy: str = "", code: ProblemCode = ProblemCode.NOT_READ) -> Problem:
+    return Problem(code, reason, remedy)

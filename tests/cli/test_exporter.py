@@ -1,0 +1,153 @@
+"""`gpumon exporter` on the stand-in driver: what it serves, who may read it, faults, and its end."""
+
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import GPUMON, run
+from tests.nvml_mock import NvmlMock
+from tests.processes import tree, wait_gone
+
+READY_SECONDS = 30.0
+needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+
+
+@contextmanager
+def exporting(*argv: str, env: Mapping[str, str]) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """A running exporter on a free port, and its URL."""
+    command = [GPUMON, "exporter", "--listen", "127.0.0.1:0", "--interval", "0.2", *argv]
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            assert line.startswith("Serving "), line
+            yield process, line.split()[1]
+        finally:
+            process.terminate()
+
+
+def read(url: str, authorization: str = "", context: ssl.SSLContext | None = None) -> str:
+    request = urllib.request.Request(url, headers={"Authorization": authorization} if authorization else {})
+    with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain")
+        text: str = answer.read().decode()
+    return text
+
+
+def values(text: str, name: str) -> list[float]:
+    return [float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
+
+
+def test_it_serves_every_gpu_and_ends_with_its_collector(nvml_mock: NvmlMock) -> None:
+    with exporting(env=nvml_mock.environment(gpus=3)) as (process, url):
+        text = read(url)
+        assert values(text, "gpumon_up") == [1.0]
+        assert len(values(text, "gpumon_gpu_power_watts")) == 3
+        children = tree(process.pid)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 128 + signal.SIGTERM
+        assert all(wait_gone(pid, 5) for pid in children)
+
+
+@needs_promtool
+def test_promtool_accepts_the_text(nvml_mock: NvmlMock) -> None:
+    with exporting(env=nvml_mock.environment(gpus=2)) as (_, url):
+        checked = subprocess.run(
+            ["promtool", "check", "metrics"], input=read(url), capture_output=True, text=True, timeout=20, check=False
+        )
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_values_end_when_the_driver_stops_responding(nvml_mock: NvmlMock, tmp_path: Path) -> None:
+    control = tmp_path / "control"
+    control.write_text("")
+    with exporting(env=nvml_mock.environment(gpus=2, control=control)) as (_, url):
+        assert len(values(read(url), "gpumon_gpu_power_watts")) == 2
+        control.write_text("lost:1")
+        deadline = time.monotonic() + READY_SECONDS
+        while len(values(text := read(url), "gpumon_gpu_power_watts")) != 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    assert 'state="lost",uuid="' in text
+    assert "gpumon_gpu_value_missing{" in text
+
+
+def test_without_a_driver_it_serves_that(nvml_mock: NvmlMock) -> None:
+    with exporting(env=nvml_mock.environment_without_library()) as (_, url):
+        assert values(read(url), "gpumon_up") == [0.0]
+
+
+def test_basic_authentication(nvml_mock: NvmlMock, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("hunter 2\nanother line\n")
+    options = ("--user", "prometheus", "--password-file", str(password))
+    with exporting(*options, env=nvml_mock.environment()) as (_, url):
+        for wrong in ("", "Basic " + b64encode(b"prometheus:hunter").decode(), "Basic ü"):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                read(url, wrong.encode().decode("latin-1"))
+            assert refused.value.code == 401
+            assert not refused.value.read()
+        assert values(read(url, "Basic " + b64encode(b"prometheus:hunter 2").decode()), "gpumon_up") == [1.0]
+
+
+@needs_openssl
+def test_tls_and_a_client_that_says_nothing(nvml_mock: NvmlMock, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    options = ("--tls-certificate", str(certificate), "--tls-key", str(key))
+    with exporting(*options, env=nvml_mock.environment()) as (_, url):
+        assert url.startswith("https://")
+        port = int(url.rpartition(":")[2].partition("/")[0])
+        with socket.create_connection(("127.0.0.1", port)):  # it never begins a handshake
+            context = ssl.create_default_context(cafile=str(certificate))
+            assert values(read(url, context=context), "gpumon_up") == [1.0]
+
+
+def test_a_text_file_for_node_exporter(nvml_mock: NvmlMock, tmp_path: Path) -> None:
+    file = tmp_path / "gpumon.prom"
+    command = [GPUMON, "exporter", "--textfile", str(file), "--interval", "0.2"]
+    with subprocess.Popen(command, env=nvml_mock.environment(gpus=2)) as process:
+        deadline = time.monotonic() + READY_SECONDS
+        while not file.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        first = file.read_text()
+        time.sleep(0.8)
+        assert file.read_text() != first
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 128 + signal.SIGINT
+    assert len(values(first, "gpumon_gpu_power_watts")) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_work_is_a_sentence(nvml_mock: NvmlMock, tmp_path: Path) -> None:
+    environment = nvml_mock.environment()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run("exporter", "--listen", f"127.0.0.1:{taken.getsockname()[1]}", env=environment)
+    assert done.returncode == 3
+    assert "Address already in use" in done.stderr
+    done = run("exporter", "--listen", "127.0.0.1:0", "--tls-certificate", str(tmp_path / "none.pem"), env=environment)
+    assert done.returncode == 3
+    assert "No such file" in done.stderr
+    done = run("exporter", "--textfile", str(tmp_path / "none" / "gpumon.prom"), env=environment)
+    assert done.returncode == 3
+    assert "cannot be written" in done.stderr
+    for options in (("--listen", "9400"), ("--listen", "127.0.0.1:99999"), ("--user", "ada"), ("--tls-key", "x")):
+        assert run("exporter", *options, env=environment).returncode == 2
+    empty = tmp_path / "empty"
+    empty.write_text("\n")
+    assert run("exporter", "--user", "ada", "--password-file", str(empty), env=environment).returncode == 2

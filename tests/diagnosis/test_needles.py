@@ -1,0 +1,183 @@
+"""The fast search for errors finds the same as a simple one, whatever it skips."""
+
+import random
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpumon.diagnosis import needles, wrapped_search
+from gpumon.diagnosis.candidate import PreparedPattern
+from gpumon.diagnosis.catalogue import ERRORS
+from gpumon.diagnosis.match import ErrorFinder
+from gpumon.diagnosis.needle_patterns import NeedlePatterns
+from gpumon.diagnosis.needles import NeedleIndex
+from gpumon.diagnosis.patterns import exact, ignores_digits, looks_back, squeezed
+from gpumon.diagnosis.scan import LogBlock, RankLines, blocks
+from tests.diagnosis.hostile import PATTERNS
+from tests.diagnosis.texts import WORDINGS
+
+LETTERS: Final = list(dict.fromkeys(squeezed(pattern.needle) for _, pattern in PATTERNS))
+INDEX: Final = NeedleIndex(LETTERS)
+COMPILED: Final = [(error.id, exact(pattern.regex)) for error in ERRORS for pattern in error.patterns]
+FINDER: Final = ErrorFinder(ERRORS)
+MAX_LINES: Final = 400
+BROKEN_SAMPLES: Final = 60
+NVRM_XID: Final = b"nvrmxid"
+
+
+def block_of(text: str) -> LogBlock:
+    (block,) = blocks([text.encode()])
+    return block
+
+
+def simple_search(letters: bytes) -> Iterator[tuple[bytes, int]]:
+    for needle in LETTERS:
+        start = letters.find(needle)
+        while start >= 0:
+            yield needle, start
+            start = letters.find(needle, start + len(needle))
+
+
+def letters_of(numbers: list[tuple[int, int]]) -> bytes:
+    """Needles, each cut after a number of letters."""
+    return b"".join(LETTERS[number % len(LETTERS)][: size or None] for number, size in numbers)
+
+
+pieces_of_needles = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 20)), max_size=120).map(letters_of)
+
+
+@pytest.mark.parametrize("max_searches", [0, 10_000], ids=["one pass", "needle by needle"])
+@settings(deadline=None)
+@given(letters=pieces_of_needles)
+def test_every_occurrence_of_a_needle_is_found(letters: bytes, max_searches: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(needles, "_MAX_SEARCHES", max_searches)
+        occurrences = list(INDEX.occurrences(letters))
+    assert set(occurrences) >= set(simple_search(letters))
+    assert len(set(occurrences)) == len(occurrences)
+    assert all(letters.startswith(needle, start) for needle, start in occurrences)
+
+
+def sample_lines() -> list[str]:
+    """Lines of samples, and the same lines with other digits."""
+    lines = list(dict.fromkeys(line for _, text in WORDINGS for line in text.splitlines() if line.strip()))
+    some = random.Random(1).sample(lines, MAX_LINES // 2)
+    return [line for text in some for line in (text, re.sub(r"\d", lambda digit: str(9 - int(digit[0])), text))]
+
+
+def test_the_errors_of_lines_are_those_that_every_pattern_would_find() -> None:
+    """Each line has another rank, so that no message continues on the next line."""
+    lines = sample_lines()
+    block = block_of("".join(f"[rank{number}]: {line}\n" for number, line in enumerate(lines)))
+    ids: dict[int, set[str]] = {}
+    for hit in FINDER.hits(block):
+        ids.setdefault(block.numbers[hit.position], set()).add(hit.error.id)
+        assert hit.line_match.line in block.lines[hit.position]
+        assert all(value in block.lines[hit.position] for value in hit.line_match.groups.values())
+    for number, text, line in zip(block.numbers, block.texts, block.lines, strict=True):
+        expected = {name for name, regex in COMPILED if regex.search(text.strip()) or regex.search(line.strip())}
+        assert ids.get(number, set()) <= expected, line
+        assert bool(ids.get(number)) == bool(expected), line
+    assert len(ids) >= MAX_LINES // 4
+
+
+def test_lines_that_differ_in_digits_have_their_own_values() -> None:
+    log = "".join(
+        f"[rank0]: CUDA out of memory. Tried to allocate 2.00 GiB. GPU {gpu} has a total capacity of 79.1{gpu} GiB\n"
+        for gpu in range(8)
+    )
+    hits = FINDER.hits(block_of(log))
+    assert [hit.line_match.groups["gpu"] for hit in hits] == list("01234567")
+
+
+@pytest.mark.parametrize(
+    ("regex", "is_blind"),
+    [
+        (r"GPU \d{1,3} lost", True),
+        (r"[0-9a-f]{16}", True),
+        (r"error 3", False),
+        (r"[1-9]\d*", False),
+        (r"(?P<a>x)(?P=a)", False),
+        (r"(x)\1", False),
+        (r"(?<!\d)x(?:a|b){2,3}", True),
+        (r"x(?!7)", False),
+    ],
+)
+def test_patterns_that_examine_digits_are_detected(regex: str, *, is_blind: bool) -> None:
+    assert ignores_digits(regex) == is_blind
+
+
+@pytest.mark.parametrize(
+    ("regex", "is_dependent"),
+    [(r"^Killed$", True), (r"\bname", True), (r"(?<!HIP )error", True), (r"[^a]b(?P<c>d)(?=e)", False)],
+)
+def test_patterns_that_examine_the_text_before_them_are_detected(regex: str, *, is_dependent: bool) -> None:
+    assert looks_back(regex) == is_dependent
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["nvrm: xid (pci:0000:17:00): 13, pid=1", "): 13, ): 31, ): 13,", "): 13, " * 50, "): 999,", "", "): 13"],
+)
+def test_the_patterns_of_a_needle_are_looked_up_by_their_text(text: str) -> None:
+    entries = [error for error in ERRORS if any(squeezed(pattern.needle) == NVRM_XID for pattern in error.patterns)]
+    patterns = [
+        PreparedPattern(order, error, pattern)
+        for order, error in enumerate(entries)
+        for pattern in error.patterns
+        if squeezed(pattern.needle) == NVRM_XID
+    ]
+    possible = NeedlePatterns(patterns).possible(text)
+    assert len(set(possible)) == len(possible)
+    assert set(possible) == {pattern for pattern in patterns if pattern.literals[0].lower() in text}
+
+
+def broken_samples(seed: int) -> list[str]:
+    """Samples with one word per line."""
+    samples = random.Random(seed).sample([text for _, text in WORDINGS], BROKEN_SAMPLES)
+    return ["\n".join(text.split()) for text in samples]
+
+
+def places(text: str) -> list[tuple[str, int, str]]:
+    """The errors of a text with their first line and their text."""
+    return [(hit.error.id, hit.position, hit.line_match.line) for hit in FINDER.hits(block_of(text))]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_needles_that_are_joined_together_lead_to_the_same_errors_as_alone(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "\n".join(broken_samples(seed))
+    together = places(text)
+    monkeypatch.setattr(wrapped_search.WrappedSearch, "_are_close", lambda *_: False)
+    # A pattern that ends with any text may also take the start of the next message, depending on the lines joined.
+    differing = {place[:2] for place in together} ^ {place[:2] for place in places(text)}
+    assert len(differing) <= 1
+    assert len(together) >= BROKEN_SAMPLES / 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_broken_messages_of_several_ranks_are_those_of_each_rank(seed: int) -> None:
+    texts = broken_samples(seed)
+    ranks = [f"[rank{number}]: {line}" for number, text in enumerate(texts) for line in text.splitlines()]
+    alone = {name for text in texts for name, _, _ in places(text)}
+    assert {name for name, _, _ in places("\n".join(ranks))} == alone
+
+
+def test_the_lines_around_needles_are_joined_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All needles, broken at every space, with another number each time."""
+    joined = wrapped_search._joined
+    calls: list[range] = []
+
+    def counting(lines: RankLines, rows: range) -> object:
+        calls.append(rows)
+        return joined(lines, rows)
+
+    monkeypatch.setattr(wrapped_search, "_joined", counting)
+    text = "".join(f"{pattern.needle} {number}\n".replace(" ", "\n") for number in range(9) for _, pattern in PATTERNS)
+    assert FINDER.hits(block_of(text))
+    assert len(LETTERS) / 8 < len(calls) <= 2 * len(LETTERS)

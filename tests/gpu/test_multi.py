@@ -1,0 +1,155 @@
+"""On two or more real GPUs: collectives as fast as a bare loop, DDP and FSDP2, and ranks that end together.
+
+Results are printed (``pytest -m gpu -n 0 -s``); the assertions leave room for other chips.
+"""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpumon.present.explain import known_error_in
+from tests.gpu.test_live import status
+from tests.gpu.test_workloads import CONTEXT_BYTES, WorkloadProcess, assert_memory_freed, metrics, show, used_bytes
+from tests.processes import tree, wait_gone
+from tests.workloads.test_ranks import probe
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300), pytest.mark.xdist_group("gpu")]
+
+MEBIBYTES = 256
+MAX_DIFFERENCE = 0.03
+BARE_LOOP = """
+import os, sys
+import torch
+import torch.distributed as dist
+
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+torch.cuda.set_device(device)
+dist.init_process_group("nccl", device_id=device)
+data = torch.zeros(int(sys.argv[1]) // 4, device=device)
+for _ in range(10):
+    dist.all_reduce(data)
+rates = []
+for _ in range(5):
+    dist.barrier()
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(20):
+        dist.all_reduce(data)
+    end.record()
+    end.synchronize()
+    ranks = dist.get_world_size()
+    rates.append(20 * data.nbytes / start.elapsed_time(end) / 1e6 * 2 * (ranks - 1) / ranks)
+if dist.get_rank() == 0:
+    print("busbw", sorted(rates)[2])
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(autouse=True)
+def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skip on a host with one GPU; NVLink multicast is off, which not every host of several GPUs allows."""
+    if len(status()["devices"]) < 2:
+        pytest.skip("one GPU")
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+def bare_rate(folder: Path) -> float:
+    """Bus bandwidth of an all-reduce between two GPUs in GB/s, without gpumon."""
+    file = folder / "bare.py"
+    file.write_text(BARE_LOOP)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(file)]
+    done = subprocess.run([*command, str(MEBIBYTES << 20)], capture_output=True, text=True, check=True, timeout=120)
+    return float(done.stdout.split("busbw")[1].split()[0])
+
+
+def test_all_reduce_is_as_fast_as_a_bare_loop(tmp_path: Path) -> None:
+    before = used_bytes()
+    settings = [f"--set={text}" for text in ("operation=all_reduce", "ranks=2", f"max_mebibytes={MEBIBYTES}")]
+    differences = []
+    for _ in range(3):
+        bare = bare_rate(tmp_path)
+        workload = WorkloadProcess("collectives", *settings, "--set=milliseconds=300")
+        result = workload.finish()
+        show(result)
+        rate = metrics(result)["all_reduce_bus_bandwidth"]
+        print(f"  bare loop {bare:.1f} GB/s; share {rate / bare:.4f}; {workload.times()}")
+        assert result["verdict"] in {"ok", "warn"}
+        differences.append(abs(rate / bare - 1))
+        if differences[-1] <= MAX_DIFFERENCE:
+            break
+    assert min(differences) <= MAX_DIFFERENCE
+    assert_memory_freed(before)
+
+
+def test_every_collective_between_all_gpus() -> None:
+    before, count = used_bytes(), len(status()["devices"])
+    result = WorkloadProcess("collectives").finish()
+    show(result)
+    values = metrics(result)
+    assert result["verdict"] in {"ok", "warn"}
+    assert f"between {count} ranks" in result["why"]
+    assert 0 <= values["straggler"] < count
+    assert values["straggler_factor"] >= 1
+    assert {figure.get("case", "") for figure in result["figures"] if figure["name"] == "own_work"} == {
+        f"rank {rank}" for rank in range(count)
+    }
+    for name in ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "send_receive"):
+        sweep = [figure["position"] for figure in result["figures"] if figure["name"] == name]
+        assert sweep == [4**power << 10 for power in range(11)]
+        assert values[f"{name}_bus_bandwidth"] > 1
+        assert values[f"{name}_latency"] < 1000
+    assert_memory_freed(before)
+
+
+def test_ddp_and_fsdp2_on_one_and_two_gpus() -> None:
+    before = used_bytes()
+    result = WorkloadProcess("parallel", "--set", "ranks=2").finish()
+    show(result)
+    values = {(figure.get("case", ""), figure["name"]): figure["value"] for figure in result["figures"]}
+    assert result["verdict"] in {"ok", "warn"}
+    for case in ("DDP, 1 rank", "DDP, 2 ranks", "FSDP2, 1 rank", "FSDP2, 2 ranks"):
+        assert 20 < values[case, "efficiency"] < 120
+        assert values[case, "peak_memory"] > 0.5
+    assert values["DDP, 2 ranks", "throughput"] > 1.2 * values["DDP, 1 rank", "throughput"]
+    assert values["FSDP2, 2 ranks", "peak_memory"] < values["DDP, 2 ranks", "peak_memory"]
+    assert_memory_freed(before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_rank_is_left_after_a_signal(number: signal.Signals) -> None:
+    before = used_bytes()
+    workload = WorkloadProcess("collectives", "--set", "milliseconds=5000", "--set", "ranks=2")
+    for event in workload:
+        if event["event"] == "metric":
+            break
+    pids = tree(workload.process.pid)
+    assert sum(now - then > CONTEXT_BYTES for now, then in zip(used_bytes(), before, strict=True)) >= 2
+    stopped = time.monotonic()
+    workload.process.send_signal(number)
+    assert all(wait_gone(pid, 5) for pid in pids[1:])
+    workload.process.wait(10)
+    print(f"\n{len(pids)} processes gone {time.monotonic() - stopped:.2f} s after {number.name}")
+    assert_memory_freed(before)
+
+
+def test_a_rank_that_hangs_ends_with_the_error_of_nccl(tmp_path: Path) -> None:
+    before, folder = used_bytes(), tmp_path / "gpumon" / "workloads"
+    folder.mkdir(parents=True)
+    probe(folder, "if rank == 1 and step == 1: time.sleep(200)")
+    workload = WorkloadProcess("ranked", "--set", "timeout_seconds=5")
+    result = workload.finish()
+    show(result)
+    assert result["verdict"] == "fail"
+    assert result["why"].startswith("Rank 1 did not respond after step 1.")
+    (error,) = [event for event in workload.events if event["event"] == "error"]
+    print(error["text"])
+    known = known_error_in(f"{error['class']}: {error['text']}")
+    assert known is not None
+    assert known.id == "nccl-timeout"
+    assert_memory_freed(before)

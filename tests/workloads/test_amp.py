@@ -1,0 +1,75 @@
+"""The amp workload, on the CPU: distances from fp32, overflows that happened, and precisions that are not in effect."""
+
+from pathlib import Path
+
+from tests.workloads.conftest import WORKLOADS, Ran, RunWorkload, needs_torch
+
+pytestmark = needs_torch
+
+_TINY = {"model": "mlp", "model_size": "tiny", "batch_size": 4, "duration": 0.05, "steps": 3}
+_PROBE = f"""
+import importlib.util, sys
+from _kit import training
+FAULT
+spec = importlib.util.spec_from_file_location("amp_probe", {str(WORKLOADS / "amp.py")!r})
+amp = sys.modules["amp_probe"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(amp)
+WORKLOAD = amp.WORKLOAD
+"""
+
+
+def run_probe(run_workload: RunWorkload, tmp_path: Path, fault: str) -> Ran:
+    """Runs amp after a change to the training kit."""
+    probe = tmp_path / "probe.py"
+    probe.write_text(_PROBE.replace("FAULT", fault))
+    return run_workload(probe, **_TINY)
+
+
+def test_each_precision_with_its_distance_from_fp32(run_workload: RunWorkload) -> None:
+    ran = run_workload("amp", **_TINY)
+    assert ran.result["verdict"] == "ok", ran.result
+    table = {(result["case"], result["name"]): result["value"] for result in ran.result["figures"]}
+    assert table["fp32", "loss_difference"] == table["fp32", "gradient_difference"] == 0
+    assert 0.01 < table["bf16", "gradient_difference"] < 5
+    assert 0 < table["bf16", "loss_difference"] < 5
+    assert ("tf32", "samples") not in table
+    assert "TF32 is a format of GPUs" in ran.result["why"]
+    assert ran.result["why"].startswith(("Use ", "Stay with fp32"))
+    if ("fp16", "samples") in table:
+        assert table["fp16", "gradient_difference"] < table["bf16", "gradient_difference"]
+        overflows = table["fp16", "provoked_overflows"]
+        assert overflows >= 1
+        assert table["fp16", "working_scale_exponent"] == 40 - overflows
+        assert f"from 2^40 the GradScaler skipped {overflows:.0f} steps" in ran.result["why"]
+
+
+def test_autocast_that_is_not_in_effect_fails(run_workload: RunWorkload, tmp_path: Path) -> None:
+    ran = run_probe(run_workload, tmp_path, "training.half_type = lambda torch, precision: None")
+    assert ran.result["verdict"] == "fail"
+    assert "computed the same gradients as fp32, so it was not in effect." in ran.result["why"]
+
+
+def test_a_scaler_that_does_not_skip_fails(run_workload: RunWorkload, tmp_path: Path) -> None:
+    fault = """
+original = training._scaler
+def scaler(torch, device, options):
+    return original(torch, device, training.StepOptions("fp32"))
+training._scaler = scaler
+"""
+    ran = run_probe(run_workload, tmp_path, fault)
+    if any(result["case"] == "fp16" for result in ran.result["figures"]):
+        assert ran.result["verdict"] == "fail"
+        assert "fp16: a loss scale of 2^40 did not overflow." in ran.result["why"]
+
+
+def test_steps_that_do_not_train_fail(run_workload: RunWorkload, tmp_path: Path) -> None:
+    fault = """
+original = training.training_step
+def step(torch, batch, module, loss_function, optimizer, *others):
+    optimizer.step = lambda: None
+    return original(torch, batch, module, loss_function, optimizer, *others)
+training.training_step = step
+"""
+    ran = run_probe(run_workload, tmp_path, fault)
+    assert ran.result["verdict"] == "fail"
+    assert ran.result["why"].startswith("The optimizer counted 0 of ")

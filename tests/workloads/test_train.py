@@ -1,0 +1,215 @@
+"""The train workload, on the CPU: every comparison, variants that fail, and steps that do not train."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.workloads.conftest import WORKLOADS, Ran, RunWorkload, load_workload, needs_torch
+
+_TINY = {"model": "mlp", "model_size": "tiny", "batch_size": 4, "duration": 0.05, "precision": "fp32"}
+_PROBE = f"""
+import importlib.util, sys
+from _kit import training, training_run
+spec = importlib.util.spec_from_file_location("train_probe", {str(WORKLOADS / "train.py")!r})
+train = sys.modules["train_probe"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(train)
+WORKLOAD = train.WORKLOAD
+class Broken(training.Trainer):
+    def step(self, batch, mark=lambda _: None):
+FAULT
+training_run.Trainer = Broken
+"""
+
+
+def run_probe(run_workload: RunWorkload, tmp_path: Path, fault: str, **parameters: object) -> Ran:
+    """Runs train with a custom step."""
+    probe = tmp_path / "probe.py"
+    probe.write_text(_PROBE.replace("FAULT", "\n".join(f"        {line}" for line in fault.splitlines())))
+    return run_workload(probe, **{**_TINY, **parameters})
+
+
+def cases(ran: Ran) -> dict[str, dict[str, float]]:
+    """The results, by case."""
+    table: dict[str, dict[str, float]] = {}
+    for result in ran.result["figures"]:
+        table.setdefault(result["case"], {})[result["name"]] = result["value"]
+    return table
+
+
+@needs_torch
+@pytest.mark.parametrize("model", ["cnn", "rnn", "lstm", "gru", "transformer", "mlp"])
+def test_every_model_is_measured_and_trains(run_workload: RunWorkload, model: str) -> None:
+    ran = run_workload("train", **{**_TINY, "model": model})
+    assert ran.result["verdict"] == "ok", ran.result
+    values = cases(ran)[""]
+    parts = {"data", "forward", "backward", "optimizer"}
+    assert set(values) >= {"samples", "steps", "throughput", *parts}
+    assert values["samples"] == pytest.approx(4 * values["steps"])
+    assert min(values.values()) > 0
+    assert ran.result["why"].startswith("fp32, batch 4: ")
+    assert "compare=device" in ran.result["why"]
+
+
+@needs_torch
+def test_throughput_is_the_counted_operations_by_the_time(run_workload: RunWorkload) -> None:
+    values = cases(run_workload("train", **_TINY))[""]
+    step = (
+        4 * 2 * (16 * 32 * 2 + 3 * 32 * 32 + 3 * 32 * 10)
+    )  # per sample: two passes of the first layer, three of others
+    assert values["throughput"] * 1e12 == pytest.approx(step * values["steps"])
+
+
+@needs_torch
+def test_precisions_are_compared_and_tf32_is_a_sentence(run_workload: RunWorkload) -> None:
+    ran = run_workload("train", **_TINY, compare="precision")
+    assert ran.result["verdict"] == "ok", ran.result
+    table = cases(ran)
+    assert {"fp32", "bf16"} <= set(table)
+    assert "tf32" not in table
+    assert table["fp32"]["speed_up"] == 1
+    ratio = table["bf16"]["samples"] / table["fp32"]["samples"]
+    assert table["bf16"]["speed_up"] == pytest.approx(ratio)
+    assert "tf32: TF32 is a format of GPUs" in ran.result["why"]
+    assert ran.result["why"].startswith(("Use bf16: ", "Use fp16: ", "Stay with fp32: "))
+
+
+@needs_torch
+def test_batch_sizes_are_a_sweep(run_workload: RunWorkload) -> None:
+    ran = run_workload("train", **_TINY, compare="batch")
+    assert list(cases(ran)) == ["batch 1", "batch 2", "batch 4", "batch 8", "batch 16"]
+    positions = [result["position"] for result in ran.result["figures"] if result["name"] == "samples"]
+    assert positions == [1, 2, 4, 8, 16]
+    assert ran.result["why"].startswith("Use batch ")
+
+
+@needs_torch
+def test_a_host_without_a_gpu_learns_what_limits_it(run_workload: RunWorkload) -> None:
+    ran = run_workload("train", **_TINY, compare="device")
+    assert ran.result["verdict"] == "ok"
+    assert list(cases(ran)) == ["1 thread", "1 thread, bf16"], "the tests use one thread"
+    why = ran.result["why"]
+    for text in ("This CPU trains ", "1,000,000 samples take ", "of a large matrix product on this CPU", "bf16 is "):
+        assert text in why
+    assert "A GPU is 10x faster if it sustains " in why
+
+
+@needs_torch
+def test_a_missing_compiler_is_a_sentence(run_workload: RunWorkload, tmp_path: Path) -> None:
+    fault = """
+if self._options.compile:
+    raise ValueError("InvalidCxxCompiler: No working C++ compiler found")
+return super().step(batch, mark)"""
+    ran = run_probe(run_workload, tmp_path, fault, compare="compile")
+    assert ran.exit_code == 0
+    assert ran.result["verdict"] == "warn"
+    assert list(cases(ran)) == ["eager"]
+    assert "No working C++ compiler found. Install a C++ compiler, such as g++." in ran.result["why"]
+    (error,) = ran.of("error")
+    assert error["expected"]
+
+
+@needs_torch
+def test_a_variant_without_memory_is_a_sentence(run_workload: RunWorkload, tmp_path: Path) -> None:
+    fault = """
+if len(batch[0]) > 8:
+    raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes.")
+return super().step(batch, mark)"""
+    ran = run_probe(run_workload, tmp_path, fault, compare="batch")
+    assert ran.result["verdict"] == "ok"
+    assert list(cases(ran)) == ["batch 1", "batch 2", "batch 4", "batch 8"]
+    assert "batch 16: A batch of 16 does not fit into the memory of this run." in ran.result["why"]
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("self.steps += 1\nreturn self._torch.ones(())", "The optimizer counted 0 of "),
+        (
+            "if self.steps % 2: self.optimizer.step = lambda: None\nreturn super().step(batch, mark)",
+            "The optimizer counted 1 of ",
+        ),
+        ("super().step(batch, mark)\nreturn self._torch.tensor(float('nan'))", "The loss is nan"),
+    ],
+)  # fmt: skip
+def test_steps_that_do_not_train_fail(run_workload: RunWorkload, tmp_path: Path, fault: str, reason: str) -> None:
+    ran = run_probe(
+        run_workload,
+        tmp_path,
+        fault.replace("return self._torch.ones", "[mark(name) for name in training.PARTS]\nreturn self._torch.ones"),
+    )
+    assert ran.exit_code == 1
+    assert ran.result["verdict"] == "fail"
+    assert ran.result["why"].startswith(reason)
+    assert ran.result["why"].endswith("The step did not train the model.")
+
+
+@needs_torch
+def test_another_error_ends_the_run(run_workload: RunWorkload, tmp_path: Path) -> None:
+    ran = run_probe(run_workload, tmp_path, "raise RuntimeError('CUDA error: device-side assert triggered')")
+    assert ran.exit_code == 1
+    assert ran.result["why"] == "RuntimeError: CUDA error: device-side assert triggered"
+
+
+def measured(samples: float, precision: str = "fp32", batch: int = 8, first: float = 0.1, peak: int = 100) -> object:
+    """A measurement as a verdict needs it."""
+    training = load_workload("_kit.training")
+    kit = load_workload("_kit.training_run")
+    parts = {"data": 0.1, "forward": 0.3, "backward": 0.5, "optimizer": 0.1}
+    return kit.Measured(training.StepOptions(precision), batch, batch / samples, 1e9, 5, first, parts, peak, 0)
+
+
+def verdict(compare: str, **rows: object) -> str:
+    """The recommendation for some rows."""
+    return str(load_workload("_kit.training_advice").variants_verdict(compare, list(rows.items())))
+
+
+def test_of_equally_fast_precisions_the_one_without_a_loss_scale_is_recommended() -> None:
+    rows = {"fp32": measured(100), "fp16": measured(303, "fp16"), "bf16": measured(300, "bf16", peak=60)}
+    assert verdict("precision", **rows) == "Use bf16: 3.00x faster than fp32, with 60% of its peak memory."
+    rows = {"fp32": measured(100), "bf16": measured(50, "bf16")}
+    assert verdict("precision", **rows) == "Stay with fp32: no other precision is faster here."
+
+
+def test_compilation_is_recommended_with_what_it_costs() -> None:
+    rows = {"eager": measured(100), "compiled": measured(200, first=20.1)}
+    text = "Use torch.compile: 2.00x faster than eager. The first step takes 20 s longer, which 500 steps win back."
+    assert verdict("compile", **rows) == text
+    rows = {"eager": measured(100), "compiled": measured(80)}
+    assert verdict("compile", **rows) == "Stay with eager: compiled, a step takes 1.25x the time."
+
+
+def test_the_smallest_batch_near_the_best_is_recommended() -> None:
+    rows = {"batch 8": measured(50), "batch 16": measured(92), "batch 32": measured(100)}
+    assert verdict("batch", **rows).startswith("Use batch 16: 92 samples/s, 92% of the best.")
+
+
+def test_a_cpu_gets_the_threads_and_the_precision_that_are_fastest() -> None:
+    advice = load_workload("_kit.training_advice")
+    model = SimpleNamespace(parameter_count=1 << 20)
+    one, two, half = measured(100), measured(180), measured(90, "bf16")
+    rows = [("1 thread", one), ("2 threads", two), ("2 threads, bf16", half)]
+    text = advice.device_verdict(None, model, rows, 5e10)
+    assert text == (
+        "This CPU trains 180 samples/s (2 threads), 22.5 GFLOP/s: 1,000,000 samples take 1.5 h. 2 threads are 1.80x "
+        "faster than 1 thread. bf16 is not faster on this CPU. Small layers and memory limit it, not arithmetic: fp32 "
+        "reaches 45% of a large matrix product on this CPU. Try a larger batch_size. A GPU is 10x faster if it "
+        "sustains 225 GFLOP/s in this job; it must hold 16 MiB for weights, gradients and optimizer, and the "
+        "activations. Run the same command there."
+    )
+    rows = [("1 thread", two), ("2 threads", one), ("2 threads, bf16", measured(360, "bf16"))]
+    text = advice.device_verdict(None, model, rows, 3e10)
+    assert "2 threads are 1.80x slower than 1 thread. Use fewer threads: torch.set_num_threads(1)." in text
+    assert "bf16 is 2.00x faster than fp32: use it. Arithmetic limits it: fp32 reaches 75% " in text
+
+
+def test_a_gpu_is_compared_with_the_fastest_precision_of_the_cpu() -> None:
+    advice = load_workload("_kit.training_advice")
+    context = SimpleNamespace(torch=SimpleNamespace(get_num_threads=lambda: 8))
+    rows = [("cpu, fp32", measured(10)), ("cpu, bf16", measured(20, "bf16")), ("gpu", measured(2000, "bf16"))]
+    text = advice.device_verdict(context, None, rows, None)
+    assert text.startswith(
+        "Train on the GPU, 100x faster: 2,000 samples/s on the GPU (bf16), 20 on the CPU (bf16, 8 threads)"
+    )
+    assert text.endswith("1,000,000 samples take 8.3 min instead of 14 h.")

@@ -1,0 +1,217 @@
+"""Training of a small model on random data: speed, parts of a step, peak memory, and variants compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Optional
+
+from _kit import Uses, Verdict, Workload, choice, flag, integer, number
+from _kit.models import KINDS, SIZES, Model, build
+from _kit.training import PARTS, PRECISIONS, StepOptions, Trainer, prepare, training_step
+from _kit.training_advice import GPU_CASE, advice, busy_notes, device_verdict, rate_text, variants_verdict
+from _kit.training_run import Measured, NotTrainedError, VariantError, limit_of, measure, options_text, product_rate
+
+if TYPE_CHECKING:
+    from _kit.context import Context
+
+_BATCH_FACTORS = (0.25, 0.5, 1, 2, 4)
+_SECONDS_AROUND = 3
+"""Approximate time to build a model, warm up and free its memory."""
+_HOST_BYTES = {"tiny": 64 << 20, "small": 512 << 20, "base": 16 << 30}
+"""Upper estimate of the resident memory of training on the CPU with the default batch."""
+_CPU_STEP_SECONDS = 2.0
+"""Next to a GPU, the CPU gets a batch whose step takes about this long at most."""
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """One row of the table.
+
+    Attributes:
+        case: Its name; empty if nothing is compared.
+        options: How its steps are computed.
+        batch_size: Samples per step.
+        device: Where it trains; None for the device of the run.
+        threads: Threads of the CPU; None for all.
+        position: The case as a number, in a sweep.
+    """
+
+    case: str
+    options: StepOptions
+    batch_size: int
+    device: Any = None
+    threads: Optional[int] = None
+    position: Optional[float] = None
+
+
+def _variants(context: Context) -> list[_Variant]:
+    """Returns what is measured, the baseline first."""
+    parameters = context.parameters
+    options = StepOptions(parameters.precision, parameters.compile, parameters.channels_last, parameters.fused)
+    own = _Variant("", options, parameters.batch_size)
+    if parameters.compare == "precision":
+        return [replace(own, case=name, options=replace(options, precision=name)) for name in PRECISIONS]
+    if parameters.compare == "batch":
+        sizes = sorted({max(1, round(parameters.batch_size * factor)) for factor in _BATCH_FACTORS})
+        return [replace(own, case=f"batch {size}", batch_size=size, position=size) for size in sizes]
+    if parameters.compare == "compile":
+        return [
+            replace(own, case=name, options=replace(options, compile=name == "compiled"))
+            for name in ("eager", "compiled")
+        ]
+    if parameters.compare == "device":
+        if context.on_gpu:
+            precisions = ("fp32", "bf16") if options.precision == "bf16" else ("fp32",)
+            on_cpu = replace(own, device=context.torch.device("cpu"))
+            return [
+                *(
+                    replace(on_cpu, case=f"cpu, {name}", options=replace(options, precision=name, compile=False))
+                    for name in precisions
+                ),
+                replace(own, case=GPU_CASE),
+            ]
+        threads = context.torch.get_num_threads()
+        counts = [replace(own, case=_threads_text(count), threads=count) for count in sorted({1, threads})]
+        return [
+            *counts,
+            replace(counts[-1], case=f"{counts[-1].case}, bf16", options=replace(options, precision="bf16")),
+        ]
+    return [own]
+
+
+def _uses(context: Context) -> Uses:
+    """Returns a share of free memory on a GPU, and an estimate on the CPU."""
+    parameters = context.parameters
+    seconds = len(_variants(context)) * (parameters.duration + _SECONDS_AROUND)
+    if not context.on_gpu:
+        return Uses(0, seconds, host_memory_bytes=_HOST_BYTES[parameters.model_size])
+    return Uses(int(context.free_memory()[0] * parameters.memory_percent / 100), seconds)
+
+
+def _run(context: Context) -> Verdict:
+    context.cap_memory(_uses(context).memory_bytes)
+    model = build(context.torch, context.parameters.model, context.parameters.model_size)
+    context.step(
+        f"{model.about}: {model.parameter_count / 1e6:.3g} million parameters, {rate_text(model.step_flops, 'FLOP')} "
+        "per sample and step. The data are random."
+    )
+    variants = _variants(context)
+    measured: list[tuple[_Variant, Measured]] = []
+    notes = [] if context.on_gpu else busy_notes()
+    for done, variant in enumerate(variants):
+        if context.stopping:
+            break
+        context.progress(done, len(variants))
+        try:
+            result = _measure(context, model, variant)
+        except VariantError as error:
+            notes.append(f"{variant.case}: {error}" if variant.case else str(error))
+            context.step(notes[-1])
+            continue
+        except NotTrainedError as error:
+            return context.fail(
+                f"{variant.case + ': ' if variant.case else ''}{error} The step did not train the model."
+            )
+        measured.append((variant, result))
+        _add_results(context, variant, result, measured[0][1])
+    context.progress(len(variants), len(variants))
+    if not measured:
+        return context.fail(" ".join(notes) or "Nothing was measured.")
+    return _judge(context, model, measured, notes)
+
+
+def _measure(context: Context, model: Model, variant: _Variant) -> Measured:
+    """Measures a variant; the CPU next to a GPU gets a smaller batch if its steps are slow."""
+    what, seconds = options_text(variant.options), context.parameters.duration
+    context.step(f"{variant.case + ': ' if variant.case else ''}{what}, batch {variant.batch_size}.")
+    if variant.device is not None:
+        once = measure(context, model, variant.options, 1, 0.0, variant.device)
+        size = max(1, min(variant.batch_size, int(_CPU_STEP_SECONDS / once.step_seconds)))
+        variant = replace(variant, batch_size=size)
+    with _threads(context, variant.threads):
+        return measure(context, model, variant.options, variant.batch_size, seconds, variant.device)
+
+
+@contextmanager
+def _threads(context: Context, count: Optional[int]) -> Iterator[None]:
+    """Computes with a number of threads on the CPU, and restores it."""
+    before = context.torch.get_num_threads()
+    context.torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        context.torch.set_num_threads(before)
+
+
+def _add_results(context: Context, variant: _Variant, measured: Measured, baseline: Measured) -> None:
+    """Adds one row of results."""
+    on_gpu = context.on_gpu and variant.device is None
+    peak, source = limit_of(context, variant.options.precision) if on_gpu else (None, "")
+
+    def add(name: str, value: float, unit: str, limit: Optional[float] = None, limit_source: str = "") -> None:
+        context.result(
+            name, value, unit, measured.repetitions, limit=limit, limit_source=limit_source, case=variant.case,
+            position=variant.position,
+        )  # fmt: skip
+
+    if context.parameters.compare != "none":
+        add("speed_up", measured.samples_per_second / baseline.samples_per_second, "x")
+    add("samples", measured.samples_per_second, "samples/s")
+    add("steps", 1 / measured.step_seconds, "steps/s")
+    add("throughput", measured.flops_per_second / 1e12, "TFLOP/s", peak and peak / 1e12, source)
+    for part in PARTS:
+        add(part, measured.part_seconds[part] * 1e3, "ms")
+    if measured.peak_bytes is not None:
+        add("peak_memory" if on_gpu else "peak_resident_memory", measured.peak_bytes / 2**20, "MiB")
+    if variant.options.compile:
+        add("first_step", measured.first_seconds, "s")
+    if variant.options.precision == "fp16":
+        add("overflows", measured.overflows, "steps")
+
+
+def _judge(context: Context, model: Model, measured: list[tuple[_Variant, Measured]], notes: list[str]) -> Verdict:
+    rows = [(variant.case, result) for variant, result in measured]
+    compare = context.parameters.compare
+    if compare == "none":
+        text = advice(context, rows[0][1])
+    elif compare == "device":
+        text = device_verdict(context, model, rows, None if context.on_gpu else product_rate(context.torch))
+    else:
+        text = variants_verdict(compare, rows)
+    text = " ".join([text, *notes])
+    return context.warn(text) if compare != "none" and len(rows) == 1 else context.ok(text)
+
+
+def _threads_text(count: int) -> str:
+    return f"{count} thread{'s' if count != 1 else ''}"
+
+
+WORKLOAD = Workload(
+    name="train",
+    purpose="Trains a CNN, RNN, LSTM, GRU, Transformer or MLP; compares precision, batch, device, torch.compile.",
+    needs="A GPU or the CPU.",
+    uses=_uses,
+    run=_run,
+    parameters=(
+        choice("model", "transformer", KINDS, "Kind of model."),
+        choice("model_size", "base", SIZES, "Size of the model.", default_cpu="small"),
+        integer("batch_size", 32, 1, 65536, "Samples per step.", default_cpu=16),
+        choice(
+            "precision", "bf16", PRECISIONS, "Precision of the products; fp16 and bf16 by autocast.", default_cpu="fp32"
+        ),
+        flag("compile", False, "Compile the model with torch.compile."),
+        flag("channels_last", False, "Store images with their channels last."),
+        flag("fused", False, "Update all weights in one kernel."),
+        choice(
+            "compare",
+            "none",
+            ("none", "precision", "batch", "device", "compile"),
+            "Variants to measure one after another.",
+        ),
+        number("duration", 5, 0.05, 3600, "Duration of the measurement of each variant.", unit="s", default_cpu=1),
+        number("memory_percent", 50, 0.1, 95, "Maximum share of free GPU memory.", unit="%"),
+    ),
+    code=(training_step, prepare, Trainer),
+)
