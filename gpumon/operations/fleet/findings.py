@@ -122,8 +122,8 @@ def _job_findings(snapshot: FleetSnapshot, by_job: Mapping[str, Sequence[int]]) 
     """GPUs that do much less than the others of their job."""
     metrics = ((UTILIZATION, "utilization", "%"), (POWER, "power", " W"))
     for positions in by_job.values():
-        usual_utilization = _median(snapshot, UTILIZATION, positions)
-        if usual_utilization is None or usual_utilization < BUSY_PERCENT:
+        median_utilization = _median(snapshot, UTILIZATION, positions)
+        if median_utilization is None or median_utilization < BUSY_PERCENT:
             continue
         for metric_id, name, unit in metrics:
             usual = _median(snapshot, metric_id, positions)
