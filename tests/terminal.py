@@ -163,7 +163,7 @@ class Terminal:
         Raises:
             AssertionError: It does not end in time.
         """
-        if self.process.poll() is None and not _ended_within(self.pid, timeout):
+        if self.process.poll() is None and not ended_within(self.pid, timeout):
             raise AssertionError(f"the program still runs after {timeout:g} s:\n{self.screen()}")
         code = self.process.wait()
         if self._open and self._reading.is_set():
@@ -255,7 +255,7 @@ class Terminal:
         self._answered = max(self._answered, len(self._raw) - _MAX_QUERY)
 
 
-def _ended_within(pid: int, seconds: float) -> bool:
+def ended_within(pid: int, seconds: float) -> bool:
     """Waits for a child's end without polling, so that its time can be measured."""
     descriptor = os.pidfd_open(pid)
     try:

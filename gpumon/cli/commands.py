@@ -20,6 +20,7 @@ from gpumon.cli.fleet import fleet
 from gpumon.cli.fleet_source import configured_fleet
 from gpumon.cli.group import CommandGroup, appearance, command_defaults, notices, thresholds, warnings
 from gpumon.cli.job import job
+from gpumon.cli.jobs import jobs
 from gpumon.cli.memory import memory
 from gpumon.cli.options import (
     NumberRange,
@@ -41,6 +42,7 @@ from gpumon.cli.topology import topology
 from gpumon.cli.trace import trace
 from gpumon.cli.wait import wait
 from gpumon.cli.watch import watch
+from gpumon.cli.why import why
 from gpumon.core.problems import CommandError, ExitCode
 from gpumon.streams.base import Stream
 
@@ -143,8 +145,13 @@ def status(as_json: bool) -> None:
     is_flag=True,
     help="Remove host and user names, UUIDs, directories and command-line arguments.",
 )
+@click.option(
+    "--activity/--no-activity",
+    default=True,
+    help="Record SM, tensor and DRAM activity, NVLink, PCIe and energy of all GPUs.  [default: --activity]",
+)
 @debug_option
-def record(file: Path, interval: float, duration: float | None, anonymize: bool) -> None:
+def record(file: Path, interval: float, duration: float | None, anonymize: bool, activity: bool) -> None:
     """Record this host to FILE, compressed if the name ends in .gz, or to standard output if FILE is -.
 
     To watch another host: ssh box gpumon record - | gpumon replay -
@@ -152,7 +159,7 @@ def record(file: Path, interval: float, duration: float | None, anonymize: bool)
     from gpumon.operations.record import record as run
     from gpumon.streams.live import LiveStream
 
-    run(LiveStream(interval), file, duration, anonymize)
+    run(LiveStream(interval), file, duration, anonymize=anonymize, activity=activity)
 
 
 @gpumon.command(short_help="Play a recording, or frames from a pipe.")
@@ -272,6 +279,7 @@ for _command in (
     exporter,
     fleet,
     job,
+    jobs,
     man,
     memory,
     pick,
@@ -282,6 +290,7 @@ for _command in (
     trace,
     wait,
     watch,
+    why,
     workloads,
 ):
     gpumon.add_command(_command)
@@ -319,10 +328,12 @@ def show(
     opens_fleet: bool = False,
 ) -> NoReturn:
     """Open the screen. The stream starts first, so that frames arrive while the screen's library is imported."""
+    from gpumon.core.heap import limit_heap
     from gpumon.ui import terminal
 
     terminal.require()
     terminal.set_textual_defaults()
+    limit_heap()  # before the first thread, which would get a separate heap
     stream.start()
     try:
         from gpumon.ui.app import GpumonApp

@@ -10,7 +10,6 @@ import click
 
 from gpumon.cli.fleet_source import fleet_source, given_options, read_source, source_options
 from gpumon.cli.options import debug_option, json_option
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 
 _JOB_ID: Final = re.compile(r"\d{1,10}(?:[_+]\d{1,10})?", re.ASCII)
 
@@ -24,28 +23,22 @@ _JOB_ID: Final = re.compile(r"\d{1,10}(?:[_+]\d{1,10})?", re.ASCII)
 def job(context: click.Context, /, job_id: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - values of options
     """Show who runs a job, how many GPUs it requested, has and uses, and which ones are idle.
 
-    The job comes from squeue on this host. Its GPUs come from this host if it runs here alone, otherwise from hosts
-    through ssh or from Prometheus, as for gpumon fleet. Used is a GPU whose utilization is above 1 % now, or was within
-    the last 30 minutes.
+    The job comes from squeue and scontrol on this host, or from sacct if it has left the queue. Its GPUs come from this
+    host if it runs here alone, otherwise from hosts through ssh or from Prometheus, as for gpumon fleet. Used is a GPU
+    whose utilization is above 1 % now, or was within the last 30 minutes.
     """
     if not _JOB_ID.fullmatch(job_id):
         raise click.UsageError(f"{job_id!r} is not the id of a job, such as 4711 or 4711_3.", context)
-    from gpumon.fleet.model import FleetError
-    from gpumon.fleet.slurm import read_jobs
-    from gpumon.operations.fleet.job import job_document, job_report, local_snapshot
+    from gpumon.operations.fleet.job import JobReport, job_document, job_report, local_snapshot
+    from gpumon.operations.fleet.slurm_lookup import look_up
     from gpumon.present.text.job import job_lines
 
     source = fleet_source(given_options(context, options))
-    try:
-        jobs = read_jobs(job_id)
-    except FleetError as error:
-        raise CommandError(error.problem, ExitCode.MISSING_PREREQUISITE) from error
-    if not jobs:
-        problem = Problem(ProblemCode.NOT_FOUND, f"The queue has no job {job_id}.", "Jobs that ended are in sacct.")
-        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
-    has_gpus = any(entry.gpus for entry in jobs)
-    snapshot = read_source(source) if source is not None and has_gpus else local_snapshot(jobs)
-    reports = [job_report(entry, snapshot) for entry in jobs]
+    known = look_up(job_id)
+    has_gpus = any(entry.gpus for entry in known.jobs)
+    snapshot = read_source(source) if source is not None and has_gpus else local_snapshot(known.jobs)
+    reports = [job_report(entry, snapshot, problem=known.problem) for entry in known.jobs]
+    reports += [JobReport(account.job, account=account) for account in known.accounts]
     if as_json:
         click.echo(json.dumps(job_document(reports), indent=2, ensure_ascii=False))
         return

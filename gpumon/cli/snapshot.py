@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.group import appearance
-from gpumon.cli.options import debug_option, screen_options
+from gpumon.cli.options import AnyDuration, debug_option, screen_options
+from gpumon.cli.recorded import default_path, save
 from gpumon.core.problems import ExitCode
 from gpumon.core.text import safe_text
 
@@ -20,11 +21,31 @@ if TYPE_CHECKING:
 _DEFAULT_WIDTH: Final = 110
 _DEFAULT_TOP: Final = 20
 _MAX_TOP: Final = 10_000
+_HINT: Final = "Open it with gpumon snapshot or on pytorch.org/memory_viz."
 
 
 @click.command(short_help="Show a PyTorch memory snapshot.")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.argument("file2", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--pid",
+    type=click.IntRange(1),
+    help="Take the snapshot of this running process, which has the probe, in place of reading FILE.",
+)
+@click.option(
+    "--record",
+    type=AnyDuration(),
+    default=0.0,
+    metavar="DURATION",
+    help="With --pid: record the memory history for this long first, such as 30s, up to 2m.  [default: no history]",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --pid: the new file, compressed if it ends in .gz.  [default: snapshot-PID-TIME.pickle]",
+)
+@click.option("--yes", is_flag=True, help="With --pid: do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, envvar="GPUMON_SNAPSHOT_JSON", help="Print one JSON document.")
 @click.option(
     "--top",
@@ -43,18 +64,71 @@ _MAX_TOP: Final = 10_000
 @screen_options
 @debug_option
 def snapshot(  # noqa: PLR0917 - click passes them by name
-    file: Path, file2: Path | None, as_json: bool, top: int, perfetto: Path | None, theme: str, mouse: bool
+    file: Path | None,
+    file2: Path | None,
+    pid: int | None,
+    record: float,
+    output: Path | None,
+    yes: bool,
+    as_json: bool,
+    top: int,
+    perfetto: Path | None,
+    theme: str,
+    mouse: bool,
 ) -> int:
     """Show which stacks allocated the memory in FILE, a snapshot from torch.cuda.memory._dump_snapshot().
 
     With FILE2, show that snapshot and its changes since FILE. Files may be compressed with gzip and may be
     gigabytes in size: gpumon reads them with little memory, and never executes anything in them.
 
+    With --pid, the command first has a running process write FILE through its probe. The process waits while the
+    snapshot is taken, and each allocation takes longer while its history is recorded, so the command asks for
+    confirmation.
+
     Without a terminal, or with --json or --perfetto, the command prints its output and opens no screen.
+
+    Exits with 0; with --pid, 1 if it is not confirmed, 3 if the process has no probe or no CUDA context.
     """
+    if (file is None) == (pid is None):
+        raise click.UsageError("Name either FILE or --pid.")
+    if pid is None and (record or output is not None or yes):
+        raise click.UsageError("--record, --output and --yes need --pid.")
+    if pid is not None:
+        if not (yes or _is_confirmed(pid, record)):
+            return ExitCode.BAD_VERDICT
+        file = _record(pid, record, output)
+    assert file is not None
     if as_json or perfetto is not None or not has_screen():
         return _print(file, file2, as_json=as_json, top=top, perfetto=perfetto)
     return _open_screen(file, file2, theme, mouse=mouse)
+
+
+def _is_confirmed(pid: int, seconds: float) -> bool:
+    """Whether the user agrees to change a process.
+
+    Raises:
+        click.UsageError: There is no terminal to ask on.
+    """
+    if not sys.stdin.isatty():
+        raise click.UsageError("This changes the process; without a terminal, confirm it with --yes.")
+    change = (
+        f"Process {pid} records its allocations for {seconds:g} s, and waits" if seconds else f"Process {pid} waits"
+    )
+    return click.confirm(f"{change} while PyTorch takes the snapshot, up to some seconds. Continue?", err=True)
+
+
+def _record(pid: int, seconds: float, output: Path | None) -> Path:
+    """Have a process write a snapshot; return the file."""
+    from gpumon.operations.record_snapshot import MAX_SECONDS, record_snapshot
+    from gpumon.operations.recorded_file import connected_watcher, refuse_existing
+
+    if seconds > MAX_SECONDS:
+        raise click.UsageError(f"--record takes up to {MAX_SECONDS:.0f} s.")
+    path = default_path("snapshot", pid, ".pickle") if output is None else output
+    refuse_existing(path)
+    with connected_watcher((pid,)) as watcher:
+        save(record_snapshot(watcher, pid, seconds), path, _HINT)
+    return path
 
 
 def has_screen() -> bool:

@@ -1,4 +1,7 @@
-"""`gpumon trace`: where the time of a training step goes, from a trace of torch.profiler or Kineto."""
+"""`gpumon trace`: where the time of a training step goes, from a trace of torch.profiler or Kineto.
+
+The trace is a file, or is recorded now from a running process.
+"""
 
 import json
 import shutil
@@ -8,17 +11,45 @@ from typing import Final
 import click
 
 from gpumon.cli.group import appearance
-from gpumon.cli.options import debug_option, screen_options
+from gpumon.cli.options import NumberRange, debug_option, screen_options
+from gpumon.cli.recorded import default_path, path_of, save
 from gpumon.cli.snapshot import has_screen
-from gpumon.core.problems import ExitCode
+from gpumon.core.problems import CommandError, ExitCode
 
 _DEFAULT_WIDTH: Final = 110
 _DEFAULT_TOP: Final = 10
 _MAX_TOP: Final = 2_000
+_MIN_SECONDS: Final = 0.2
+_MAX_SECONDS: Final = 10.0
+_HINT: Final = "Open it with gpumon trace or in ui.perfetto.dev."
 
 
 @click.command(short_help="Account for the time of a training step.")
-@click.argument("files", type=click.Path(path_type=Path), metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", type=click.Path(path_type=Path), metavar="[FILE]...", nargs=-1)
+@click.option(
+    "--pid",
+    "pids",
+    type=click.IntRange(1),
+    multiple=True,
+    envvar="GPUMON_TRACE_PID",
+    help="Record this running process, which has the probe, in place of reading FILE. Repeat it for the ranks of a "
+    "job: all start at the same time.",
+)
+@click.option(
+    "--seconds",
+    type=NumberRange(_MIN_SECONDS, _MAX_SECONDS),
+    default=1.0,
+    show_default=True,
+    envvar="GPUMON_TRACE_SECONDS",
+    help="With --pid: how long to record.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --pid: the new file, compressed if it ends in .gz; with several processes their PIDs are added.  "
+    "[default: trace-PID-TIME.json.gz]",
+)
 @click.option("--json", "as_json", is_flag=True, envvar="GPUMON_TRACE_JSON", help="Print one JSON document.")
 @click.option(
     "--top",
@@ -30,14 +61,36 @@ _MAX_TOP: Final = 2_000
 )
 @screen_options
 @debug_option
-def trace(files: tuple[Path, ...], as_json: bool, top: int, theme: str, mouse: bool) -> int:
+def trace(  # noqa: PLR0917 - click passes them by name
+    files: tuple[Path, ...],
+    pids: tuple[int, ...],
+    seconds: float,
+    output: Path | None,
+    as_json: bool,
+    top: int,
+    theme: str,
+    mouse: bool,
+) -> int:
     """Account for the median step in FILE, a Chrome trace of torch.profiler or Kineto; FILE may be compressed.
 
     Every microsecond of the step belongs to one class: kinds of compute, communication, copies, and the reasons why
     the GPU did nothing. Several files are the ranks of one job: the slowest one is named.
 
+    With --pid, the command first records a running process through its probe and writes FILE. The process needs PyTorch
+    2.8 or later and goes on meanwhile; some of its steps take longer. A process cannot be traced while its own
+    torch.profiler is active, nor, for the first time, after it was.
+
     Without a terminal, or with --json, the command prints its output and opens no screen.
+
+    Exits with 0; with --pid, 1 if the trace has no kernels although the process uses a GPU, 3 if the process has no
+    probe or cannot be traced.
     """
+    if bool(files) == bool(pids):
+        raise click.UsageError("Name either FILE or --pid.")
+    if output is not None and not pids:
+        raise click.UsageError("--output needs --pid.")
+    if pids:
+        files = _record(tuple(dict.fromkeys(pids)), seconds, output)
     if as_json or not has_screen():
         return _print(files, as_json=as_json, top=top)
     from gpumon.ui import terminal
@@ -47,6 +100,35 @@ def trace(files: tuple[Path, ...], as_json: bool, top: int, theme: str, mouse: b
     from gpumon.ui.trace_app import run
 
     return run(files, theme, appearance().palettes(), mouse=mouse)
+
+
+def _record(pids: tuple[int, ...], seconds: float, output: Path | None) -> tuple[Path, ...]:
+    """Record processes; return the files.
+
+    Raises:
+        CommandError: One of them has no usable trace. Those of the others are written.
+    """
+    from gpumon.operations.record_trace import record_traces
+    from gpumon.operations.recorded_file import connected_watcher, refuse_existing
+
+    outputs = [default_path("trace", pid, ".json.gz") if output is None else output for pid in pids]
+    if output is not None and len(pids) > 1:
+        outputs = [path_of(output, pid) for pid in pids]
+    for path in outputs:
+        refuse_existing(path)
+    with connected_watcher(pids) as watcher:
+        click.echo(f"Recording {seconds:g} s of {', '.join(map(str, pids))}...", err=True)
+        traces = record_traces(watcher, pids, int(1000 * seconds))
+    failure: CommandError | None = None
+    for recorded, path in zip(traces, outputs, strict=True):
+        try:
+            save(recorded, path, _HINT)
+        except CommandError as error:
+            code = ExitCode.BAD_VERDICT if recorded.is_failed else error.exit_code
+            failure = failure or CommandError(error.problem, code)
+    if failure is not None:
+        raise failure
+    return tuple(outputs)
 
 
 def _print(files: tuple[Path, ...], *, as_json: bool, top: int) -> int:

@@ -16,6 +16,10 @@ from gpumon.core.text import safe_text
 
 SITE: Final = Path(__file__).parents[1] / "probe" / "site"
 """The folder with the ``sitecustomize`` that Python imports at its start."""
+RECORDER_SIZE: Final = "2000"
+"""Entries of the flight recorder: PyTorch's default since 2.13."""
+_RECORDER_VARIABLES: Final = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+"""Set its size since PyTorch 2.8, and before; a newer PyTorch calls the older name deprecated, on stderr."""
 _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
 
 
@@ -24,8 +28,9 @@ _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--no-flight-recorder", is_flag=True, help="Leave PyTorch's flight recorder as it is.")
 @debug_option
-def watch(command: tuple[str, ...]) -> NoReturn:
+def watch(command: tuple[str, ...], no_flight_recorder: bool) -> NoReturn:
     """Run COMMAND in place of gpumon, with the probe in every PyTorch process, including child processes and workers.
 
     For example: gpumon watch -- torchrun --nproc-per-node 8 train.py
@@ -33,6 +38,9 @@ def watch(command: tuple[str, ...]) -> NoReturn:
     With the probe, the Memory screen of any gpumon on this host shows the memory of the PyTorch allocator. When memory
     runs out, the probe writes a file that "gpumon explain --oom" reads. The probe starts with the first CUDA context of
     a process. Signals, output and exit code are those of the command. python -I and -E disable the probe.
+
+    PyTorch's flight recorder, which shows why a distributed job hangs, is turned on where it is off: watch sets
+    TORCH_FR_BUFFER_SIZE=2000 unless the environment has a size.
     """
     program = shutil.which(command[0])
     if program is None:
@@ -46,17 +54,24 @@ def watch(command: tuple[str, ...]) -> NoReturn:
         if number is not None:
             signal.signal(number, signal.SIG_DFL)
     try:
-        os.execve(program, command, watched_environment(os.environ))  # noqa: S606 - the command needs no shell
+        os.execve(program, command, watched_environment(os.environ, has_recorder=not no_flight_recorder))  # noqa: S606 - the command needs no shell
     except OSError as error:
         reason = f"{safe_text(program, 200)} cannot be run: {error.strerror}."
         problem = Problem(ProblemCode.NOT_FOUND, reason, "The first line of a script must name its interpreter.")
         raise CommandError(problem, ExitCode.MISSING_PREREQUISITE) from None
 
 
-def watched_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which every Python starts with the probe."""
+def watched_environment(environment: Mapping[str, str], *, has_recorder: bool = True) -> dict[str, str]:
+    """The environment in which every Python starts with the probe.
+
+    Args:
+        environment: The environment of gpumon.
+        has_recorder: Whether to set the size of PyTorch's flight recorder, if the environment does not.
+    """
     path = environment.get("PYTHONPATH")
     others = (
         [folder for folder in path.split(os.pathsep) if folder != str(SITE)] if path else []
     )  # an empty entry is kept
-    return {**environment, "PYTHONPATH": os.pathsep.join([str(SITE), *others])}
+    is_set = not has_recorder or any(name in environment for name in _RECORDER_VARIABLES)
+    recorder = {} if is_set else {_RECORDER_VARIABLES[0]: RECORDER_SIZE}
+    return {**environment, **recorder, "PYTHONPATH": os.pathsep.join([str(SITE), *others])}

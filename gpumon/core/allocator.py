@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from gpumon.core.json_fields import Json, as_count, as_flag, as_integer, as_list, as_object, as_text, required
 from gpumon.core.problems import Problem
+from gpumon.core.steps import StepProgress
 
 
 class ProbeState(str, Enum):
@@ -135,6 +136,9 @@ class ProbedProcess:
         local_rank: Rank among the job's processes on this host.
         world_size: Number of processes in the job.
         settings: Environment variables that configure the allocator, by name.
+        stack_descriptor: The descriptor of the process to which it writes its stacks when no Python thread can run;
+            None if it does not.
+        main_thread_id: Python's identifier of the main thread, as in those stacks; None if unknown.
         problems: Why a value is missing, by name.
     """
 
@@ -146,6 +150,8 @@ class ProbedProcess:
     local_rank: int | None = None
     world_size: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    stack_descriptor: int | None = None
+    main_thread_id: int | None = None
     problems: Mapping[str, Problem] = field(default_factory=dict)
 
 
@@ -163,6 +169,7 @@ class ProbeReading:
         pinned: Pinned host memory, or None if this PyTorch keeps no statistics of it.
         cost: The cost of the probe.
         oom_files: Files that the probe wrote when the process ran out of memory, newest last.
+        training: The progress of its training run; None if it has no optimizer step yet.
         problem: Why the probe reads nothing, or None.
     """
 
@@ -175,6 +182,7 @@ class ProbeReading:
     pinned: PinnedMemory | None = None
     cost: ProbeCost | None = None
     oom_files: tuple[str, ...] = ()
+    training: StepProgress | None = None
     problem: Problem | None = None
 
 

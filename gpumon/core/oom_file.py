@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from gpumon.core.allocator import AllocatorStatistics, BlockState, Segment, parse_segment
 from gpumon.core.json_fields import Json, as_count, as_flag, as_list, as_number, as_object, as_text, as_tuple, required
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.stacks import StackFrame
 from gpumon.core.text import safe_text
 
 SCHEMA: Final = 1
@@ -72,17 +73,6 @@ class OomSample(NamedTuple):
     seconds_before: float
     allocated_bytes: int
     alloc_retries_count: int | None
-
-
-class StackFrame(NamedTuple):
-    """A frame of the Python stack."""
-
-    file: str
-    line: int
-    function: str
-
-    def __str__(self) -> str:
-        return f'File "{self.file}", line {self.line}, in {self.function}'
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,53 @@ _ASSERTIONS: Final = (
     ),
 )
 """What an assertion of PyTorch's kernels means, by words of its condition."""
+_BUILD: Final = "python -m pip install --no-build-isolation"
+_INSTALL: Final = {
+    **{
+        name: f"python -m pip install {name}"
+        for name in (
+            "accelerate",
+            "bitsandbytes",
+            "deepspeed",
+            "peft",
+            "trl",
+            "optimum",
+            "xformers",
+            "vllm",
+            "tensorrt",
+        )
+    },
+    **{name: f"python -m pip install {name}" for name in ("torchao", "torchvision", "torchaudio", "torchcodec", "hqq")},
+    "DeepSpeed": "python -m pip install deepspeed",
+    "Megatron": "python -m pip install megatron-core",
+    "megatron": "python -m pip install megatron-core",
+    "tensorrt_llm": "python -m pip install tensorrt-llm --extra-index-url https://pypi.nvidia.com",
+    "transformer_engine": f"{_BUILD} 'transformer_engine[pytorch]'",
+    "apex": f"git clone https://github.com/NVIDIA/apex && cd apex && APEX_CPP_EXT=1 APEX_CUDA_EXT=1 {_BUILD} .",
+    "amp_C": f"git clone https://github.com/NVIDIA/apex && cd apex && APEX_CPP_EXT=1 APEX_CUDA_EXT=1 {_BUILD} .",
+    "sgl_kernel": "python -m pip install sgl-kernel",
+    "flashinfer": "python -m pip install flashinfer-python",
+    "auto_gptq": f"{_BUILD} gptqmodel",
+    "gptqmodel": f"{_BUILD} gptqmodel",
+    "awq": f"{_BUILD} gptqmodel",
+    "pynvml": "python -m pip install nvidia-ml-py",
+    "cupy": "python -m pip install cupy-cuda12x",
+    "cuda": "python -m pip install cuda-python",
+    "fla": "python -m pip install flash-linear-attention",
+    "liger_kernel": "python -m pip install liger-kernel",
+    "onnxruntime": "python -m pip install onnxruntime-gpu",
+    "cutlass": "python -m pip install nvidia-cutlass-dsl",
+    "pytorch3d": f"{_BUILD} git+https://github.com/facebookresearch/pytorch3d",
+    "detectron2": f"{_BUILD} git+https://github.com/facebookresearch/detectron2",
+    "tinycudann": f"{_BUILD} 'git+https://github.com/NVlabs/tiny-cuda-nn/#subdirectory=bindings/torch'",
+    "nvdiffrast": f"{_BUILD} git+https://github.com/NVlabs/nvdiffrast",
+    "deep_gemm": f"{_BUILD} git+https://github.com/deepseek-ai/DeepGEMM",
+    "deep_ep": f"{_BUILD} git+https://github.com/deepseek-ai/DeepEP",
+    "grouped_gemm": f"{_BUILD} grouped-gemm",
+    "torch_geometric": "python -m pip install torch-geometric",
+    "torch": f"{_BUILD} torch-scatter torch-sparse torch-cluster",
+}
+"""How to install a package, by its module. A command installs no package that only a log names."""
 _LINK_CONTINUES: Final = Fix("Let programs continue, unless an Xid 154 requires an action.")
 
 
@@ -216,14 +263,47 @@ def _reach_host(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
 
 
 def _driver_build(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """The build that runs with the CUDA version that the driver reports: builds for CUDA 12 run with every 12.x."""
+    """The build that runs with the CUDA version that the driver reports: builds for CUDA 12 run with every 12.x.
+
+    A driver for an older CUDA version runs none of the current builds, so it has to be upgraded.
+    """
     digits = str(values.get("found", ""))
-    if not digits.isdigit() or not int(digits) >= _CUDA_12:
+    if not digits.isdigit():
         return tuple(fixes)
+    if int(digits) < _CUDA_12:
+        upgrade = Fix(
+            "Upgrade the driver to branch 580 or later, and reboot: this one is older than 525, the first for CUDA 12.",
+            "sudo ubuntu-drivers install && sudo reboot",
+        )
+        return (upgrade, *(fix for fix in fixes if "/whl/" not in fix.code and fix.code != upgrade.code))
     version = f"{int(digits) // 1000}.{int(digits) % 1000 // 10}"
     install = next(fix for fix in fixes if "/whl/" in fix.code)
     first = Fix(f"Install a PyTorch that runs with this driver, which supports CUDA {version}.", install.code)
     return (first, *(fix for fix in fixes if fix is not install and "nvidia-smi" not in fix.code))
+
+
+def _cudnn_status(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """Only some of cuDNN's codes can mean that memory is missing."""
+    status = str(values.get("status", ""))
+    if "NOT_SUPPORTED" in status or "BAD_PARAM" in status:
+        return tuple(sorted(fixes, key=lambda fix: "contiguous" not in fix.code))
+    if "EXECUTION_FAILED" in status or "MAPPING_ERROR" in status:
+        return tuple(sorted(fixes, key=lambda fix: "LAUNCH_BLOCKING" not in fix.code))
+    return tuple(fixes)
+
+
+def _cudnn_plan(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """Where cuDNN's frontend gives a reason, no memory is missing: the operation is not supported."""
+    is_refused = "reason" in values
+    return tuple(sorted(fixes, key=lambda fix: not (is_refused and ("sdp" in fix.code or "pip" in fix.code))))
+
+
+def _missing_package(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The command that installs a package whose name for pip, or whose place, is not that of its module."""
+    check, install, *others = fixes
+    name = str(values.get("module", "")).split(",")[0].split(".")[0].strip()
+    command = _INSTALL.get(name) or next((code for part, code in _INSTALL.items() if name.startswith(f"{part}_")), "")
+    return (Fix(install.text, command), check, *others) if command else (check, install, *others)
 
 
 def _prefixed_names(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -244,6 +324,8 @@ def _assertion(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
 
 _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] = {
     "arch-warning": _fitting_build,
+    "cudnn-engine": _cudnn_plan,
+    "cudnn-init": _cudnn_status,
     "device-assert": _assertion,
     "driver-old": _driver_build,
     "no-kernel-image": _fitting_build,
@@ -251,10 +333,12 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "inductor-old-gpu": _old_gpu,
     "lib-missing": _missing_library,
     "nccl-system": _nccl_reason,
+    "package-missing": _missing_package,
     "xid-154": _recovery,
     **{f"xid-{number}": _link_event for number in range(144, 151)},
     "shm": _worker,
     "state-dict-mismatch": _prefixed_names,
+    "port-in-use": _reach_host,
     "tcpstore": _reach_host,
     "vllm-max-len": _fitting_length,
     "vllm-context-limit": _fitting_length,

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from gpumon.core.oom_file import OomFile, StackFrame
+from gpumon.core.oom_file import OomFile
+from gpumon.core.stacks import StackFrame
 from gpumon.core.units import bytes_text, times_text
 from gpumon.diagnosis.catalogue import BY_ID
 from gpumon.diagnosis.explanation import Explanation, Match, OomReport

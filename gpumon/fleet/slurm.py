@@ -1,26 +1,24 @@
-"""Jobs of Slurm and the GPUs that it has allocated to them, from ``squeue --json``.
+"""Jobs of Slurm and the GPUs that it has allocated to them, from squeue and scontrol."""
 
-The format differs between versions: a state is a text or a list, a number is plain or an object with ``set``.
-"""
-
-import json
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.fleet.model import FleetError
+from gpumon.fleet.slurm_answer import answer, job_number, jobs_in, number, text_of
 
-TIMEOUT_SECONDS: Final = 20.0
-MAX_BYTES: Final = 128 << 20
 _MAX_HOSTS: Final = 1 << 16
 _MAX_GPUS_PER_HOST: Final = 64
 _TEXT: Final = 120
-_GPUS: Final = re.compile(r"gpu(?::[\w.-]+)?:(\d{1,3})(?:\(IDX:([\d,-]*)\))?", re.ASCII)
+_HOSTS_TEXT: Final = 1 << 16
+_GPUS: Final = re.compile(r"\bgpu(?::[\w.-]+){0,2}\(IDX:([\d,-]*)\)", re.ASCII)
 _REQUESTED: Final = re.compile(r"gres/gpu(?::[\w.-]+)?[=:](\d{1,6})", re.ASCII)
+_FIELD: Final = re.compile(
+    r"(?:^|\s)(JobId|ArrayJobId|ArrayTaskId|JobName|UserId|JobState|Partition|NodeList)=(\S*)", re.ASCII
+)
+_DETAIL: Final = re.compile(r"^\s*Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES(?:_IDX)?=(\S*)", re.ASCII | re.MULTILINE)
 _BRACKETS: Final = re.compile(r"([^,\[\]]*)\[([^\[\]]*)\]([^,\[\]]*)")
 
 
@@ -60,65 +58,86 @@ def read_jobs(job_id: str | None = None, command: str = "squeue") -> list[SlurmJ
         command: The program; another one in tests.
 
     Raises:
-        FleetError: Slurm is not installed, or does not respond.
+        FleetError: Slurm is not installed, refuses, or does not respond.
     """
-    if shutil.which(command) is None:
-        raise FleetError(Problem(ProblemCode.NOT_FOUND, f"{command} was not found: Slurm is not installed here."))
     options = [] if job_id is None else ["--jobs", job_id]
-    try:
-        done = subprocess.run(
-            [command, "--json", *options],
-            capture_output=True,
-            check=False,
-            timeout=TIMEOUT_SECONDS,
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired:
-        problem = Problem(ProblemCode.UNRESPONSIVE, f"{command} did not respond within {TIMEOUT_SECONDS:g} s.")
-        raise FleetError(problem) from None
-    except OSError as error:
-        problem = Problem(ProblemCode.NOT_READ, f"{command} cannot be started: {error.strerror or error}.")
-        raise FleetError(problem) from error
-    if done.returncode:
-        text = safe_text(done.stderr.decode(errors="replace").strip().rpartition("\n")[2], 200).rstrip(".")
-        raise FleetError(Problem(ProblemCode.NOT_READ, f"{command} failed: {text or f'exit code {done.returncode}'}."))
-    return parse_jobs(done.stdout)
+    return parse_jobs(answer(command, ["--json", *options]), command)
 
 
-def parse_jobs(text: bytes) -> list[SlurmJob]:
-    """The jobs in an answer of ``squeue --json``; entries that are no jobs are left out.
+def parse_jobs(text: bytes, command: str = "squeue") -> list[SlurmJob]:
+    """The jobs in an answer of ``squeue --json`` or ``scontrol show job --json``; what is no job is left out.
 
     Raises:
-        FleetError: The answer is not JSON, or too large.
+        FleetError: The answer is not JSON.
     """
+    return [job for entry in jobs_in(text, command) if (job := _job(entry)) is not None]
+
+
+def read_details(job_id: str, command: str = "scontrol") -> list[SlurmJob]:
+    """A job with the indexes of its GPUs on each host, which squeue does not always report.
+
+    Slurm older than 23.02 has no JSON here, and is asked for text.
+
+    Raises:
+        FleetError: Slurm is not installed, refuses, or does not respond.
+    """
+    request = ["show", "job", "-d", job_id]
     try:
-        document: Any = json.loads(text) if len(text) <= MAX_BYTES else None
-        raw = document["jobs"]
-    except (ValueError, RecursionError, KeyError, TypeError):
-        reason = "squeue --json gave no list of jobs."
-        raise FleetError(Problem(ProblemCode.DAMAGED, reason, "It needs Slurm 21.08 or later.")) from None
-    return [job for entry in raw if isinstance(entry, dict) and (job := _job(entry)) is not None]
+        return parse_jobs(answer(command, [*request, "--json"]), command)
+    except FleetError as error:
+        if error.problem.code not in {ProblemCode.NOT_READ, ProblemCode.DAMAGED}:
+            raise
+    return parse_details(answer(command, request))
+
+
+def parse_details(text: bytes) -> list[SlurmJob]:
+    """The jobs in the text of ``scontrol show job -d``: a paragraph each, a line ``Nodes=... GRES=...`` per host."""
+    jobs = []
+    for paragraph in text.decode(errors="replace").split("\n\n"):
+        fields = {name: safe_text(value, _TEXT) for name, value in _FIELD.findall(paragraph)}
+        if not fields.get("JobId", "").isdecimal():
+            continue
+        job_id = fields["JobId"]
+        if fields.get("ArrayTaskId", "").isdecimal():
+            job_id = f"{fields.get('ArrayJobId', job_id)}_{fields['ArrayTaskId']}"
+        gpus = [
+            (host, index)
+            for hosts, detail in _DETAIL.findall(paragraph)
+            for host in expand_hosts(hosts)
+            for index in _gpu_indexes(detail)
+        ]
+        hosts = () if fields.get("NodeList") == "(null)" else tuple(expand_hosts(fields.get("NodeList", "")))
+        jobs.append(
+            SlurmJob(
+                job_id,
+                fields.get("UserId", "").partition("(")[0],
+                fields.get("JobName", ""),
+                fields.get("JobState", ""),
+                fields.get("Partition", ""),
+                _gpu_count(paragraph),
+                tuple(gpus[: _MAX_GPUS_PER_HOST * _MAX_HOSTS]),
+                hosts,
+            )
+        )
+    return jobs
 
 
 def _job(entry: dict[str, Any]) -> SlurmJob | None:
-    number = _number(entry.get("job_id"))
-    if number is None:
+    job_id = job_number(entry, entry.get("array_job_id"), entry.get("array_task_id"))
+    if job_id is None:
         return None
-    array_id, task = _number(entry.get("array_job_id")), _number(entry.get("array_task_id"))
-    job_id = f"{array_id:.0f}_{task:.0f}" if array_id and task is not None else f"{number:.0f}"
-    hosts = tuple(expand_hosts(_text(entry.get("nodes"))))
-    state = entry.get("job_state")
+    hosts = tuple(expand_hosts(text_of(entry.get("nodes"), _HOSTS_TEXT)))
     return SlurmJob(
         job_id,
-        _text(entry.get("user_name")),
-        _text(entry.get("name")),
-        _text(state[0] if isinstance(state, list) and state else state),
-        _text(entry.get("partition")),
+        text_of(entry.get("user_name")),
+        text_of(entry.get("name")),
+        text_of(entry.get("job_state")),
+        text_of(entry.get("partition")),
         _requested(entry),
         tuple(_gpus(entry.get("gres_detail"), hosts)),
         hosts,
-        _number(entry.get("start_time")) or None,
-        _number(entry.get("end_time")) or None,
+        number(entry.get("start_time")) or None,
+        number(entry.get("end_time")) or None,
     )
 
 
@@ -127,9 +146,14 @@ def _gpus(details: object, hosts: Sequence[str]) -> Iterator[tuple[str, int]]:
     if not isinstance(details, list):
         return
     for host, detail in zip(hosts, details, strict=False):
-        for match in _GPUS.finditer(str(detail)):
-            for index in _indexes(match[2] or ""):
-                yield host, index
+        for index in _gpu_indexes(str(detail)):
+            yield host, index
+
+
+def _gpu_indexes(detail: str) -> Iterator[int]:
+    """The indexes in a text such as ``gpu:h100:2(IDX:0-1),nvme:1``, or ``gpu(IDX:5)`` of older versions."""
+    for match in _GPUS.finditer(detail):
+        yield from _indexes(match[1])
 
 
 def _indexes(text: str) -> Iterator[int]:
@@ -140,11 +164,13 @@ def _indexes(text: str) -> Iterator[int]:
 
 
 def _requested(entry: dict[str, Any]) -> int | None:
-    for field in ("tres_alloc_str", "tres_req_str"):
-        matches = _REQUESTED.findall(_text(entry.get(field), 1000))
-        if matches:
-            return max(map(int, matches))  # the total, and the same by type
-    return None
+    counts = (_gpu_count(text_of(entry.get(field), 1000)) for field in ("tres_alloc_str", "tres_req_str"))
+    return next((count for count in counts if count is not None), None)
+
+
+def _gpu_count(text: str) -> int | None:
+    """The number of GPUs in a list of trackable resources; None if it names none."""
+    return max(map(int, _REQUESTED.findall(text)), default=None)  # the total, and the same by type
 
 
 def expand_hosts(text: str) -> Iterator[str]:
@@ -171,14 +197,3 @@ def expand_hosts(text: str) -> Iterator[str]:
                     yield f"{match[1]}{number:0{len(first)}}{match[3]}"
                     count += 1
         position = end + 1
-
-
-def _number(value: object) -> float | None:
-    """A number, plain or in Slurm's form ``{"set": true, "infinite": false, "number": 5}``."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set") is True and value.get("infinite") is not True else None
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def _text(value: object, length: int = _TEXT) -> str:
-    return safe_text(value, length) if isinstance(value, str) else ""

@@ -10,8 +10,8 @@ from gpumon.collect.cuda_order import CudaOrder
 from gpumon.core.model import Device
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_bytes, safe_text
+from gpumon.distributed.environment import read_environment
 from gpumon.operations.doctor.redaction import SECRET, is_secret_name, without_secrets
-from gpumon.operations.process_origin import read_environment
 
 _MAX_FILES: Final = 4096
 """Open files that are searched for device files."""

@@ -4,37 +4,24 @@ The environment is that with which the process was started, and only its user an
 secrets, so it never leaves this process: neither frames nor recordings contain it.
 """
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import Problem
 from gpumon.core.text import safe_bytes, safe_text
+from gpumon.distributed.environment import GONE, rank_variables, read_environment
 
-MAX_ENVIRONMENT_BYTES: Final = 256 << 10
 _MAX_CGROUP_BYTES: Final = 16 << 10
 _MAX_COMMAND_BYTES: Final = 4096
 _ID_LENGTH: Final = 12
 """Characters of a container id that tools show."""
 _TEXT_LENGTH: Final = 80
-_VALUE_LENGTH: Final = 4096
-
-_HIDDEN: Final = Problem(ProblemCode.NO_PERMISSION, "Only its user and root can read the environment of this process.")
-_GONE: Final = Problem(ProblemCode.PROCESS_NOT_VISIBLE, "The process has ended.")
 
 _SLURM_CGROUP: Final = re.compile(r"/job_(\d+)(?:/step_(\w+))?")
 _POD_CGROUP: Final = re.compile(r"kubepods.*?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})", re.IGNORECASE)
 _CONTAINER_CGROUP: Final = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)", re.MULTILINE)
-_RANKS: Final = (
-    ("RANK", "WORLD_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-)
-"""Variables of launchers: the first pair that is set counts. Slurm sets its own in every step, also for torchrun."""
-_LOCAL_RANKS: Final = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 _JOB_VARIABLES: Final = (
     ("slurm", "SLURM_JOB_ID"),
     ("pbs", "PBS_JOBID"),
@@ -110,9 +97,9 @@ def read_origin(pid: int, start_ticks: int, command: str, proc: Path = Path("/pr
         cgroup = _cgroup(folder)
         _parent(folder, start_ticks)
     except (OSError, ValueError, IndexError):
-        return ProcessOrigin(problem=_GONE)
+        return ProcessOrigin(problem=GONE)
     scheduler, job = _job(variables, cgroup)
-    rank, world_size = _rank(variables)
+    ranks = rank_variables(variables)
     container = _CONTAINER_CGROUP.search(cgroup)
     return ProcessOrigin(
         parent=parent,
@@ -121,29 +108,12 @@ def read_origin(pid: int, start_ticks: int, command: str, proc: Path = Path("/pr
         scheduler=scheduler,
         pod=_pod(variables, cgroup),
         container=None if container is None else container[1][:_ID_LENGTH],
-        rank=rank,
-        local_rank=next((rank for name in _LOCAL_RANKS if (rank := _number(variables, name)) is not None), None),
-        world_size=world_size,
+        rank=ranks.rank,
+        local_rank=ranks.local_rank,
+        world_size=ranks.world_size,
         framework=_framework(variables, command),
         problem=problem,
     )
-
-
-def read_environment(folder: Path) -> tuple[Mapping[str, str], Problem | None]:
-    """The environment with which a process was started, made safe, and why it is unknown.
-
-    Args:
-        folder: The folder of the process in /proc.
-    """
-    try:
-        with (folder / "environ").open("rb") as file:
-            raw = file.read(MAX_ENVIRONMENT_BYTES)
-    except PermissionError:
-        return {}, _HIDDEN
-    except OSError:
-        return {}, _GONE
-    pairs = (text.partition("=") for text in os.fsdecode(raw).split("\0"))
-    return {safe_text(name, _TEXT_LENGTH): safe_text(value, _VALUE_LENGTH) for name, sign, value in pairs if sign}, None
 
 
 def _parent(folder: Path, start_ticks: int) -> int:
@@ -196,19 +166,6 @@ def _pod(variables: Mapping[str, str], cgroup: str) -> str | None:
         return safe_text(f"{namespace}/{name}" if namespace else name, _TEXT_LENGTH)
     match = _POD_CGROUP.search(cgroup)
     return None if match is None else match[1].replace("_", "-")
-
-
-def _rank(variables: Mapping[str, str]) -> tuple[int | None, int | None]:
-    for rank_name, size_name in _RANKS:
-        rank, size = _number(variables, rank_name), _number(variables, size_name)
-        if rank is not None and size is not None:
-            return rank, size
-    return None, None
-
-
-def _number(variables: Mapping[str, str], name: str) -> int | None:
-    text = variables.get(name, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else None
 
 
 def _framework(variables: Mapping[str, str], command: str) -> str | None:

@@ -20,7 +20,7 @@ from gpumon.core.model import Device, DeviceEvent, Frame, MigInstance, Process
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import ELLIPSIS
 from gpumon.core.units import counted
-from gpumon.streams.base import Arrival, Stream
+from gpumon.streams.base import Arrival, Stream, SupportsOnDemand
 from gpumon.streams.recording import RecordingWriter
 
 _NO_DRIVER: Final = frozenset(
@@ -41,7 +41,7 @@ _MIN_SUBSTRING_LENGTH: Final = 3
 _IDENTIFYING: Final = re.compile(r"\b(?:GPU|MIG)-[0-9a-fA-F-]{8,}|\S+@\S+|~?/\S+")
 
 
-def record(stream: Stream, file: Path, duration: float | None, anonymize: bool) -> None:
+def record(stream: Stream, file: Path, duration: float | None, *, anonymize: bool, activity: bool) -> None:
     """Record a stream.
 
     Args:
@@ -49,6 +49,7 @@ def record(stream: Stream, file: Path, duration: float | None, anonymize: bool) 
         file: The file to create; ``-`` is standard output.
         duration: Seconds from the first frame, or None to record until a signal arrives.
         anonymize: Whether to remove what identifies the host and its users.
+        activity: Whether to record what screens read only of the selected device too: SM activity, NVLink and PCIe.
 
     Raises:
         CommandError: There is no driver, or the file cannot be written.
@@ -59,7 +60,7 @@ def record(stream: Stream, file: Path, duration: float | None, anonymize: bool) 
             stream.start()
             arrivals = _first_arrivals(stream)
             with contextlib.closing(_writer(file)) as writer:
-                _copy(stream, arrivals, writer, duration, Anonymizer() if anonymize else None)
+                _copy(stream, arrivals, writer, duration, Anonymizer() if anonymize else None, activity=activity)
         finally:
             stream.close()
             _report_lost(stream)
@@ -216,12 +217,16 @@ def _copy(
     writer: RecordingWriter,
     duration: float | None,
     anonymizer: Anonymizer | None,
+    *,
+    activity: bool,
 ) -> None:
     """Write frames as they arrive, and check regularly whether the reader of the pipe still exists."""
     deadline = math.inf if duration is None else time.monotonic() + duration
     while True:
         for arrival in arrivals:
             if isinstance(arrival, Frame):
+                if activity and isinstance(stream, SupportsOnDemand):
+                    stream.request_on_demand([device.key for device in arrival.devices])
                 writer.write(arrival if anonymizer is None else anonymizer.apply(arrival))
         left = deadline - time.monotonic()
         if left <= 0:

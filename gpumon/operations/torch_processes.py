@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.model import Device, Process, same_uuid
+from gpumon.core.steps import StepProgress
 from gpumon.core.units import bytes_text
 from gpumon.operations.other_processes import is_unseen
 from gpumon.probe.messages import Probe
@@ -33,6 +34,12 @@ class Owner(NamedTuple):
     def memory_bytes(self) -> int | None:
         """The device memory that it holds, as NVML reports."""
         return None if self.process is None else self.process.memory_bytes
+
+    @property
+    def training(self) -> StepProgress | None:
+        """The training run in the process, if its probe reports one."""
+        reading = None if self.probe is None else self.probe.reading
+        return None if reading is None else reading.training
 
 
 class GpuOwners(NamedTuple):

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from gpumon.core.model import Device
 from gpumon.core.problems import Problem
-from gpumon.core.units import MISSING, bytes_text, duration_text, number_text
+from gpumon.core.steps import StepProgress
+from gpumon.core.units import MISSING, bytes_text, duration_text, number_text, short_time_text
 from gpumon.operations.process_details import ProcessDetails, cuda_numbering
 from gpumon.operations.process_origin import ProcessOrigin
 from gpumon.present.entries import Entry
@@ -227,6 +228,31 @@ def details_entries(details: ProcessDetails, origin: ProcessOrigin, devices: Seq
         yield "Environment", MISSING, _reason(details, "variables")
     for name, value in details.variables or ():
         yield name, value, ""
+
+
+def training_entries(training: StepProgress) -> Iterator[Entry]:
+    """The steps of the training run in a process, and what a step waits for."""
+    yield "Steps", f"{training.steps_count:,}", "Steps of the optimizer since the probe has counted them."
+    seconds = training.step_seconds
+    if seconds:
+        yield "Step time", short_time_text(seconds), f"{1 / seconds:.3g} steps per second; median of the latest steps."
+        yield (
+            "Waits for data",
+            _part_text(training.data_seconds, seconds),
+            "Time per step, for a DataLoader.",
+        )
+        yield (
+            "Collects garbage",
+            _part_text(training.collection_seconds, seconds),
+            "Time per step, by Python.",
+        )
+    if training.waiting_for_data_since_monotonic is not None:
+        yield "Now", "waits for data", ""
+
+
+def _part_text(seconds: float | None, step_seconds: float) -> str:
+    """A part of a step."""
+    return MISSING if seconds is None else f"{short_time_text(seconds)}, {100 * seconds / step_seconds:.0f} %"
 
 
 def started_entry(started_seconds: float) -> Entry:

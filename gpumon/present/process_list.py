@@ -332,9 +332,8 @@ def _listed(column: Column[ProcessRow]) -> Column[ListedProcess]:
 
 
 def listed_columns(rows: Sequence[ListedProcess]) -> tuple[Column[ListedProcess], ...]:
-    """All columns of the table; PyTorch's memory and what started a process are default columns if a row has them."""
-    has_torch = any(row.base.torch is not None for row in rows)
-    *first, command = (_listed(column) for column in process_columns(has_torch=has_torch))
+    """All columns; what a probe reports and what started a process are default columns if a row has them."""
+    *first, command = (_listed(column) for column in process_columns(row.base for row in rows))
     with_mark = [_marked(column) if column.id == "pid" else column for column in first]
     known = [row for row in rows if row.origin is not _NO_ORIGIN]
     origins = [

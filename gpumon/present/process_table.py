@@ -1,6 +1,6 @@
 """The process table: the processes on each GPU, unattributed memory, and process lists that cannot be read."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.model import Device, DeviceState, Frame, Process, ProcessKind
 from gpumon.core.problems import Problem
-from gpumon.core.units import MISSING, bytes_text, duration_text, gibibytes_text, number_text
+from gpumon.core.steps import StepProgress
+from gpumon.core.units import MISSING, bytes_text, duration_text, gibibytes_text, number_text, short_time_text
 from gpumon.diagnosis.alerts import is_unattributed
 from gpumon.operations.device_holders import Holders
-from gpumon.operations.torch_processes import owners_of
+from gpumon.operations.torch_processes import Owner, owners_of
 from gpumon.present.device_table import device_position
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, plain, width_of
@@ -33,6 +34,7 @@ class ProcessRow(NamedTuple):
         unread_devices: Labels of the devices with that problem, separated by commas; empty if it is all of them.
         torch: PyTorch's allocator in the process, where a probe reports it.
         holders: Who could hold unattributed memory, if that was searched.
+        training: The training run in the process, where a probe reports it.
     """
 
     device: Device
@@ -41,6 +43,12 @@ class ProcessRow(NamedTuple):
     unread_devices: str = ""
     torch: AllocatorStatistics | None = None
     holders: Holders | None = None
+    training: StepProgress | None = None
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Duration of a step of the training run."""
+        return None if self.training is None else self.training.step_seconds
 
 
 def process_rows(
@@ -56,8 +64,8 @@ def process_rows(
     rows: list[ProcessRow] = []
     for device in frame.devices if scope is None else (scope,):
         processes = sorted(device.processes or (), key=lambda process: (-_rounded(process.memory_bytes), process.pid))
-        torch = _torch_statistics(device, probes)
-        rows += [ProcessRow(device, process, torch=torch.get(process.pid)) for process in processes]
+        owners = _owners(device, probes)
+        rows += [_process_row(device, process, owners.get(process.pid)) for process in processes]
         if is_unattributed(device):
             rows.append(ProcessRow(device, None))
     return rows + _unread_rows(frame)
@@ -69,14 +77,16 @@ def process_count(frame: Frame) -> int:
     return listed + len(_unread_rows(frame))
 
 
-def _torch_statistics(device: Device, probes: Mapping[int, Probe]) -> dict[int, AllocatorStatistics]:
-    """PyTorch's allocators on a device, by the PID in the driver's list."""
+def _owners(device: Device, probes: Mapping[int, Probe]) -> dict[int, Owner]:
+    """What the probes report of the processes on a device, by the PID in the driver's list."""
     owners = owners_of(device, probes).owners if probes else ()
-    return {
-        owner.process.pid: owner.statistics
-        for owner in owners
-        if owner.process is not None and owner.statistics is not None
-    }
+    return {owner.process.pid: owner for owner in owners if owner.process is not None}
+
+
+def _process_row(device: Device, process: Process, owner: Owner | None) -> ProcessRow:
+    if owner is None:
+        return ProcessRow(device, process)
+    return ProcessRow(device, process, torch=owner.statistics, training=owner.training)
 
 
 def _unread_rows(frame: Frame) -> list[ProcessRow]:
@@ -193,6 +203,12 @@ def _torch(row: ProcessRow, _: int) -> Span:
     return Span(f"{gibibytes_text(row.torch.allocated_bytes)}/{gibibytes_text(row.torch.reserved_bytes)}")
 
 
+def _step(row: ProcessRow, _: int) -> Span:
+    if row.step_seconds is None:
+        return Span(MISSING, Role.DIM)
+    return Span(short_time_text(row.step_seconds))
+
+
 def _cpu(row: ProcessRow, _: int) -> Span:
     return Span(MISSING if row.process is None else number_text(row.process.cpu_percent))
 
@@ -292,6 +308,17 @@ PROCESS_COLUMNS: Final[tuple[Column[ProcessRow], ...]] = (
         is_optional=True,
     ),
     Column(
+        "Step",
+        7,
+        _step,
+        rank=3,
+        id="step",
+        sort_key=lambda row: row.step_seconds,
+        descending_first=True,
+        quantity=Quantity.SECONDS,
+        is_optional=True,
+    ),
+    Column(
         "CPU%",
         5,
         _cpu,
@@ -337,10 +364,15 @@ PROCESS_COLUMNS: Final[tuple[Column[ProcessRow], ...]] = (
 """Values that stay the same while a process runs stand at the right."""
 
 
-@lru_cache(maxsize=2)
-def process_columns(*, has_torch: bool) -> Sequence[Column[ProcessRow]]:
-    """All columns of the process table; PyTorch's memory is a default column while a probe is connected."""
-    return tuple(
-        replace(column, is_optional=column.is_optional and not has_torch) if column.id == "torch" else column
-        for column in PROCESS_COLUMNS
-    )
+def process_columns(rows: Iterable[ProcessRow]) -> Sequence[Column[ProcessRow]]:
+    """All columns of the process table; what a probe reports is a default column if a row has it."""
+    has_torch = has_steps = False
+    for row in rows:
+        has_torch |= row.torch is not None
+        has_steps |= row.step_seconds is not None
+    return _columns(frozenset(("torch",) * has_torch + ("step",) * has_steps))
+
+
+@lru_cache(maxsize=4)
+def _columns(shown: frozenset[str]) -> Sequence[Column[ProcessRow]]:
+    return tuple(replace(column, is_optional=False) if column.id in shown else column for column in PROCESS_COLUMNS)

@@ -40,6 +40,12 @@ _TORCH_METRICS: Final = (
     ("ooms", "Failed allocations.", "ooms_count", True),
     ("alloc_retries", "Allocations for which the cache had to be emptied first.", "alloc_retries_count", True),
 )
+_TRAINING_METRICS: Final = (
+    ("steps", "Steps of the training job since the probe has counted them.", "steps_count", True),
+    ("step_seconds", "Median duration of the latest steps of the training job.", "step_seconds", False),
+    ("step_data_seconds", "Time per step that the training job waited for data.", "data_seconds", False),
+    ("step_collection_seconds", "Time per step of Python's garbage collection.", "collection_seconds", False),
+)
 
 
 class ExportedMetric(NamedTuple):
@@ -200,16 +206,25 @@ def _process_labels(device: Device, process: Process, origins: Mapping[Identity,
 
 def _torch_families(state: HostState, devices: Sequence[Device]) -> Iterator[Metric]:
     rows = [
-        (_process_labels(device, owner.process, state.origins), owner.statistics)
+        (_process_labels(device, owner.process, state.origins), owner)
         for device in devices
         if state.probes
         for owner in owners_of(device, state.probes).owners
-        if owner.process is not None and owner.statistics is not None
+        if owner.process is not None
     ]
     for name, text, field, is_counter in _TORCH_METRICS:
-        values = [(labels, getattr(statistics, field)) for labels, statistics in rows]
-        samples = [(labels, float(value)) for labels, value in values if value is not None]
-        yield _labeled(f"gpumon_torch_{name}", text, _PROCESS_LABELS, samples, is_counter=is_counter)
+        values = [(labels, getattr(owner.statistics, field, None)) for labels, owner in rows]
+        yield _probed_family(f"gpumon_torch_{name}", text, values, is_counter=is_counter)
+    for name, text, field, is_counter in _TRAINING_METRICS:
+        values = [(labels, getattr(owner.training, field, None)) for labels, owner in rows]
+        yield _probed_family(f"gpumon_training_{name}", text, values, is_counter=is_counter)
+
+
+def _probed_family(
+    name: str, text: str, values: Iterable[tuple[Sequence[str], float | None]], *, is_counter: bool
+) -> Metric:
+    samples = [(labels, float(value)) for labels, value in values if value is not None]
+    return _labeled(name, text, _PROCESS_LABELS, samples, is_counter=is_counter)
 
 
 def _alert_family(state: HostState, frame: Frame) -> Metric:

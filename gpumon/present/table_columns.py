@@ -14,6 +14,7 @@ from gpumon.present.fleet_tables import (
     FLEET_USAGE_COLUMNS,
     FLEET_USER_COLUMNS,
 )
+from gpumon.present.jobs import JOB_COLUMNS, RANK_COLUMNS
 from gpumon.present.overview_table import OVERVIEW_COLUMNS
 from gpumon.present.paint.table import Column
 from gpumon.present.process_list import listed_columns
@@ -28,6 +29,8 @@ def column_ids() -> Mapping[str, tuple[str, ...]]:
         "devices": OVERVIEW_COLUMNS,
         "processes": PROCESS_COLUMNS,
         "all-processes": listed_columns(()),
+        "jobs": JOB_COLUMNS,
+        "ranks": RANK_COLUMNS,
         "alerts": ALERT_COLUMNS,
         "workloads": WORKLOAD_COLUMNS,
         "runs": RUN_COLUMNS,

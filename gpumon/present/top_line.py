@@ -33,6 +33,7 @@ TABS: Final = (
     Tab("1", "GPUs", "All GPUs, their processes, and the host"),
     Tab("2", "Processes", "The processes of all GPUs; signals"),
     Tab("3", "Memory", "Memory of the GPU, and how PyTorch uses it"),
+    Tab("4", "Jobs", "Training jobs: their ranks, step times, and which rank hangs"),
     Tab("5", "Workloads", "Run diagnostic workloads on a GPU or the CPU"),
     Tab("6", "Alerts", "Current and past alerts, and how to fix them"),
     Tab("7", "Explain", "Paste an error or a log: what it means, how to fix it"),

@@ -3,11 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gpumon.core.units import bytes_text, counted, short_time_text
-from gpumon.present.paint.bar import fine_bar
-from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, wrapped
-from gpumon.traces.columns import TIMELINE_CLASSES
-from gpumon.traces.model import (
+from gpumon.core.step_classes import (
     COMMUNICATION,
     COPIES,
     CPU_MATMUL,
@@ -22,10 +18,12 @@ from gpumon.traces.model import (
     SIMT,
     SYNC,
     TENSOR,
-    ClassTime,
-    Contribution,
-    Trace,
 )
+from gpumon.core.units import bytes_text, counted, short_time_text
+from gpumon.present.paint.bar import fine_bar
+from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, wrapped
+from gpumon.traces.columns import TIMELINE_CLASSES
+from gpumon.traces.model import ClassTime, Contribution, Trace
 from gpumon.traces.ranks import RankComparison
 from gpumon.traces.verdict import StepVerdict
 

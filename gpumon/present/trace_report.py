@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from gpumon.core.step_classes import LABELS
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
 from gpumon.present.trace_account import (
     cause_lines,
@@ -14,7 +15,7 @@ from gpumon.present.trace_account import (
     verdict_lines,
     work_label,
 )
-from gpumon.traces.model import LABELS, Trace
+from gpumon.traces.model import Trace
 from gpumon.traces.ranks import compare
 from gpumon.traces.verdict import judge
 

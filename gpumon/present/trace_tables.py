@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from gpumon.core.step_classes import LABELS
 from gpumon.present.paint.line import Role, Span
 from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.present.trace_account import class_role, ns_text, work_label
-from gpumon.traces.model import LABELS, Gap, Total
+from gpumon.traces.model import Gap, Total
 
 KERNEL_COLUMNS: Final[tuple[Column[Total], ...]] = (
     Column(

@@ -1,6 +1,7 @@
 """The connection to one probe: its lines, its requests with their deadlines, and a limit on the bytes read from it."""
 
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -21,7 +22,9 @@ from gpumon.probe.protocol import (
 GREETING_SECONDS: Final = 30.0
 """Timeout of the message ``hello``. A process in a long call that holds the GIL sends it late."""
 ANSWER_SECONDS: Final = 30.0
-"""Timeout of an answer."""
+"""Timeout of an answer to a request that takes no time by itself; the others have their time more."""
+_TRACE_SECONDS: Final = 80.0
+"""What a trace takes in addition to its duration at most: to prepare Kineto, until it starts, and to write the file."""
 BYTES_PER_SECOND: Final = 256 << 10
 """Read from a probe that has no open request. A probe that sends more waits, as it would for any slow reader."""
 _MAX_INVALID_LINES: Final = 100
@@ -36,11 +39,6 @@ _NO_GREETING: Final = Problem(ProblemCode.UNRESPONSIVE, f"The probe has sent no 
 _LINE_TOO_LONG: Final = Problem(ProblemCode.DAMAGED, "The probe sends a line that is too long.")
 _OUT_OF_ORDER: Final = Problem(ProblemCode.DAMAGED, "The probe sends messages in the wrong order.")
 _NOT_REQUESTED: Final = Problem(ProblemCode.DAMAGED, "The probe answers a request that gpumon did not send.")
-_TIMEOUT: Final = Problem(
-    ProblemCode.UNRESPONSIVE,
-    f"The probe has not answered within {ANSWER_SECONDS:.0f} s.",
-    "The process may be in a long call that holds the GIL. The probe handles the request when that call returns.",
-)
 _BUSY: Final = Problem(ProblemCode.UNRESPONSIVE, "The probe has not answered the previous request of this kind yet.")
 _NOT_ACCEPTED: Final = Problem(ProblemCode.UNRESPONSIVE, "The probe does not accept requests now.", "Try again.")
 
@@ -53,11 +51,34 @@ class DroppedError(Exception):
         self.problem = problem
 
 
+def answer_seconds(ask: RequestKind, arguments: Mapping[str, int], now_epoch: float) -> float:
+    """Timeout of an answer.
+
+    Args:
+        ask: The request.
+        arguments: Its arguments, such as ``milliseconds`` that it takes, and when it begins if that is later.
+        now_epoch: Seconds since the epoch.
+    """
+    delay = max(0.0, arguments.get("start_at_epoch_milliseconds", 0) / 1000.0 - now_epoch)
+    seconds = ANSWER_SECONDS + delay + arguments.get("milliseconds", 0) / 1000.0
+    return seconds + (_TRACE_SECONDS if ask is RequestKind.TRACE else 0.0)
+
+
 @dataclass(slots=True)
 class _PendingRequest:
     ask: RequestKind
+    seconds: float
     deadline: float
     is_late: bool = False
+
+    @property
+    def timeout(self) -> Problem:
+        """That the answer has not come in time."""
+        return Problem(
+            ProblemCode.UNRESPONSIVE,
+            f"The probe has not answered within {self.seconds:.0f} s.",
+            "The process may be in a long call that holds the GIL. The probe handles the request when it returns.",
+        )
 
 
 class Connection:
@@ -120,7 +141,8 @@ class Connection:
         if any(pending.ask is ask for pending in self._pending.values()):
             yield Answer(self.pid, number, ask, problem=_BUSY)
             return
-        self._pending[number] = _PendingRequest(ask, now + ANSWER_SECONDS)
+        seconds = answer_seconds(ask, arguments, time.time())
+        self._pending[number] = _PendingRequest(ask, seconds, now + seconds)
         self._allowance += MAX_ANSWER_BYTES[ask]
         try:
             self.send(request_line(ask, number, arguments))
@@ -162,7 +184,7 @@ class Connection:
         for number, pending in self._pending.items():
             if not pending.is_late and now > pending.deadline:
                 pending.is_late = True
-                yield Answer(self.pid, number, pending.ask, problem=_TIMEOUT)
+                yield Answer(self.pid, number, pending.ask, problem=pending.timeout)
 
     def close(self) -> Iterator[ProbeMessage]:
         """Close the socket; yield an answer for every open request, and the final state of the process."""

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from gpumon.core.allocator import EmptyCacheResult, ProbedProcess, ProbeReading, Segment
+from gpumon.core.collectives import FlightRecording
 from gpumon.core.problems import Problem
+from gpumon.core.stacks import ThreadStack
+from gpumon.core.steps import StepObservation
 
 
 class RequestKind(str, Enum):
@@ -13,6 +16,15 @@ class RequestKind(str, Enum):
     SUMMARY = "summary"
     SEGMENTS = "segments"
     EMPTY_CACHE = "empty_cache"
+    OBSERVE = "observe"
+    """Sample the main thread and record its steps for a time."""
+    STACKS = "stacks"
+    """The stacks of all threads now."""
+    FLIGHT_RECORDER = "flight_recorder"
+    TRACE = "trace"
+    """Record a trace with Kineto."""
+    MEMORY_HISTORY = "memory_history"
+    """Record the history of the allocator for a time, and write a memory snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +74,27 @@ class SegmentMap:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that a probe wrote in its own folder; the client removes it when it has read it.
+
+    Attributes:
+        path: Its path in the mount namespace of the process.
+        size_bytes: Its size.
+        notes: What the reader must know, in sentences.
+    """
+
+    path: str
+    size_bytes: int
+    notes: tuple[str, ...] = ()
+
+
+RequestResult = (
+    str | SegmentMap | EmptyCacheResult | StepObservation | tuple[ThreadStack, ...] | FlightRecording | WrittenFile
+)
+"""The result of a request, by its kind in the order of `RequestKind`; both kinds of files are a `WrittenFile`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The answer to a request.
 
@@ -69,14 +102,14 @@ class Answer:
         pid: The process.
         id: The number that `ProbeWatcher.ask` returned.
         ask: What was requested.
-        result: The text of a summary, the segments, or the effect of emptying the cache; None if the request failed.
+        result: What was requested; None if the request failed.
         problem: Why there is no result, or None.
     """
 
     pid: int
     id: int
     ask: RequestKind
-    result: str | SegmentMap | EmptyCacheResult | None = None
+    result: RequestResult | None = None
     problem: Problem | None = None
 
 

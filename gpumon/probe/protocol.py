@@ -19,11 +19,14 @@ from gpumon.core.allocator import (
     parse_segment,
     parse_statistics,
 )
+from gpumon.core.collectives import parse_recording
 from gpumon.core.json_fields import Json, as_count, as_flag, as_list, as_number, as_object, as_text, as_tuple, required
 from gpumon.core.oom_file import parse_oom_name
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.stacks import MAX_THREADS, ThreadStack, parse_thread
+from gpumon.core.steps import parse_observation, parse_progress
 from gpumon.core.text import safe_text
-from gpumon.probe.messages import RequestKind, SegmentMap
+from gpumon.probe.messages import RequestKind, RequestResult, SegmentMap, WrittenFile
 
 SCHEMA: Final = 1
 MAX_LINE_BYTES: Final = 64 << 10
@@ -32,6 +35,11 @@ MAX_ANSWER_BYTES: Final[Mapping[RequestKind, int]] = {
     RequestKind.SUMMARY: 1 << 20,
     RequestKind.SEGMENTS: 64 << 20,
     RequestKind.EMPTY_CACHE: 256 << 10,
+    RequestKind.OBSERVE: 16 << 20,
+    RequestKind.STACKS: 4 << 20,
+    RequestKind.FLIGHT_RECORDER: 16 << 20,
+    RequestKind.TRACE: 64 << 10,
+    RequestKind.MEMORY_HISTORY: 64 << 10,
 }
 """Limit on the line that answers a request."""
 MAX_BLOCKS: Final = 200_000
@@ -42,6 +50,7 @@ _MAX_ARGUMENTS: Final = 256
 _MAX_SETTINGS: Final = 64
 _MAX_OOM_FILES: Final = 16
 _MAX_SUMMARY_LINES: Final = 1000
+_MAX_NOTES: Final = 16
 _MAX_CONTAINERS: Final = 1_000_000
 _MAX_ITEMS: Final = 4_000_000
 
@@ -99,7 +108,7 @@ def parse(line: bytes, pid: int) -> Message | None:
         raise ProtocolError(safe_text(str(error), 200)) from None
 
 
-def result_of(ask: RequestKind, reply: Reply) -> str | SegmentMap | EmptyCacheResult:
+def result_of(ask: RequestKind, reply: Reply) -> RequestResult:
     """Read the result of an answer.
 
     Raises:
@@ -135,6 +144,7 @@ def _hello(raw: Json, pid: int) -> ProbedProcess:
     arguments = [required(as_text(argument)) for argument in _limited(raw.get("argv"), _MAX_ARGUMENTS)]
     settings = as_object(raw.get("settings"))
     items = _limited(list(settings.items()), _MAX_SETTINGS)
+    stack_file = as_object(raw.get("stack_file") or {})
     return ProbedProcess(
         pid=pid,
         own_pid=required(as_count(raw.get("pid"))),
@@ -144,12 +154,14 @@ def _hello(raw: Json, pid: int) -> ProbedProcess:
         local_rank=as_count(raw.get("local_rank")),
         world_size=as_count(raw.get("world_size")),
         settings={safe_text(name, 64): required(as_text(value)) for name, value in items},
+        stack_descriptor=as_count(stack_file.get("descriptor")),
+        main_thread_id=as_count(stack_file.get("main_thread")),
     )
 
 
 def _reading(raw: Json, _: int) -> ProbeReading:
     state, reason = ProbeState(raw["state"]), as_text(raw.get("reason"))
-    pinned, cost = raw.get("pinned"), raw.get("cost")
+    pinned, cost, training = raw.get("pinned"), raw.get("cost"), raw.get("training")
     return ProbeReading(
         state=state,
         monotonic_seconds=required(as_number(raw["monotonic_seconds"])),
@@ -160,6 +172,7 @@ def _reading(raw: Json, _: int) -> ProbeReading:
         pinned=None if pinned is None else _pinned(as_object(pinned)),
         cost=None if cost is None else _cost(as_object(cost)),
         oom_files=tuple(_oom_files(raw.get("oom_files"))),
+        training=None if training is None else parse_progress(as_object(training)),
         problem=Problem(ProblemCode.NOT_SUPPORTED, reason) if reason else None,
     )
 
@@ -220,10 +233,27 @@ def _emptied(body: Json) -> EmptyCacheResult:
     return EmptyCacheResult(_devices(body["before"]), _devices(body["after"]), required(as_number(body["seconds"])))
 
 
-_RESULTS: Final[Mapping[RequestKind, Callable[[Json], str | SegmentMap | EmptyCacheResult]]] = {
+def _stacks(body: Json) -> tuple[ThreadStack, ...]:
+    return as_tuple(_limited(body["threads"], MAX_THREADS), parse_thread)
+
+
+def _written_file(body: Json) -> WrittenFile:
+    path = body["path"]
+    if type(path) is not str or not path.startswith("/") or safe_text(path, 4096) != path:
+        raise TypeError("the path is not an absolute path")
+    notes = tuple(required(as_text(note)) for note in _limited(body.get("notes"), _MAX_NOTES))
+    return WrittenFile(path, required(as_count(body["size_bytes"])), notes)
+
+
+_RESULTS: Final[Mapping[RequestKind, Callable[[Json], RequestResult]]] = {
     RequestKind.SUMMARY: _summary,
     RequestKind.SEGMENTS: _segment_map,
     RequestKind.EMPTY_CACHE: _emptied,
+    RequestKind.OBSERVE: parse_observation,
+    RequestKind.STACKS: _stacks,
+    RequestKind.FLIGHT_RECORDER: parse_recording,
+    RequestKind.TRACE: _written_file,
+    RequestKind.MEMORY_HISTORY: _written_file,
 }
 
 

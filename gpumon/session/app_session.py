@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpumon.core.inbox import Bell
+from gpumon.core.model import Frame
 from gpumon.core.problems import Problem
 from gpumon.core.store import Store
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
@@ -14,12 +15,13 @@ from gpumon.session.alert_notifier import NO_NOTICES, AlertNotifier, NotifySetti
 from gpumon.session.background import Deliver, ResultT, run_in_background
 from gpumon.session.costs import CostSample, measure
 from gpumon.session.frame_session import FrameSession
+from gpumon.session.job_registry import JobRegistry
 from gpumon.session.pace import change_pace, seek_by
 from gpumon.session.probe_registry import ProbeRegistry, Watcher
 from gpumon.session.process_registry import ProcessesState, ProcessRegistry
 from gpumon.session.signal_controller import SignalController
 from gpumon.session.table_memory import TableMemory
-from gpumon.session.view_state import ProbesState, ViewState
+from gpumon.session.view_state import JobsState, ProbesState, ViewState
 from gpumon.session.wait_registry import WaitRegistry
 from gpumon.session.workload_controller import WorkloadController
 from gpumon.streams.base import Stream, SupportsCallStats, SupportsOnDemand
@@ -57,6 +59,8 @@ class Demand(NamedTuple):
         processes: Whether processes are shown with what started them.
         fleet: Whether the fleet is shown.
         usage_seconds: Range of the fleet's usage, if that is shown, otherwise 0.
+        jobs: Whether the training jobs are shown.
+        job_key: The training job whose ranks are shown; empty for none.
     """
 
     device_keys: frozenset[str] = frozenset()
@@ -66,6 +70,23 @@ class Demand(NamedTuple):
     processes: bool = False
     fleet: bool = False
     usage_seconds: float = 0.0
+    jobs: bool = False
+    job_key: str = ""
+
+    @classmethod
+    def of_all(cls, demands: Sequence["Demand"]) -> "Demand":
+        """What several screens show together; the last one that shows a training job decides which."""
+        return cls(
+            device_keys=frozenset().union(*(demand.device_keys for demand in demands)),
+            process_keys=frozenset().union(*(demand.process_keys for demand in demands)),
+            costs=any(demand.costs for demand in demands),
+            probes=any(demand.probes for demand in demands),
+            processes=any(demand.processes for demand in demands),
+            fleet=any(demand.fleet for demand in demands),
+            usage_seconds=max((demand.usage_seconds for demand in demands), default=0.0),
+            jobs=any(demand.jobs for demand in demands),
+            job_key=next((demand.job_key for demand in reversed(demands) if demand.job_key), ""),
+        )
 
 
 class AppSession:
@@ -110,6 +131,7 @@ class AppSession:
         self.probes = ProbeRegistry(open_watcher, bells.probes, self._in_background)
         self.signals = SignalController(self._in_background, self._workload_pids)
         self.processes = ProcessRegistry(self._in_background, bells.frames)
+        self.jobs = JobRegistry(self._in_background, bells.frames, self.probes, thresholds)
         self.tables = TableMemory(self._in_background, columns)
         notifier = AlertNotifier(notify, self._in_background, show_notice, report)
         self.waits = WaitRegistry(notifier.run_command_for)
@@ -123,11 +145,12 @@ class AppSession:
         self._demand = Demand()
         self._cost_samples: deque[CostSample] = deque(maxlen=_MAX_COST_SAMPLES)
         if self.home.is_this_host:
-            self.home.reported = self.probes.ooms.findings
+            self.home.reported = lambda frame: (*self.probes.ooms.findings(frame), *self.jobs.findings(frame))
             self.home.on_frame += [
                 self.probes.observe,
                 self.signals.observe,
                 self.processes.observe,
+                self.jobs.observe,
                 lambda frame: self.workloads.registry.observe(frame, self.home.store),
             ]
             self.home.on_frame.append(self.waits.observe)
@@ -172,6 +195,7 @@ class AppSession:
         """Pause or resume; frames, alerts and probes freeze together."""
         self.shown.toggle_pause()
         self.probes.freeze(self.home.is_paused)
+        self.jobs.freeze(self.home.is_paused)
 
     def change_pace(self, direction: int) -> None:
         """Make the stream that is shown faster (1) or slower (-1)."""
@@ -248,6 +272,7 @@ class AppSession:
             stream.set_call_stats(demand.costs)
         self.probes.set_shown(demand.probes)
         self.processes.set_shown(demand.processes and self.shown.is_this_host)
+        self.jobs.set_shown(demand.jobs and self.shown.is_this_host, demand.job_key)
         if self.fleet is not None:
             self.fleet.set_shown(demand.fleet, demand.usage_seconds)
         if not demand.costs:
@@ -274,6 +299,7 @@ class AppSession:
             is_read_only=self.is_read_only,
             wait_count=len(self.waits.armed),
             fleet=None if self.fleet is None else self.fleet.state(),
+            jobs=self.jobs.state if state.is_this_host else self._frame_jobs(state.frame),
         )
 
     def close(self) -> None:
@@ -284,6 +310,14 @@ class AppSession:
             self.fleet.close()
         for frames in (self.shown, self.home):
             frames.stream.close()
+
+    def _frame_jobs(self, frame: Frame) -> JobsState:
+        """The jobs of a recording or another host, while a screen shows them."""
+        if not self._demand.jobs:
+            return JobsState()
+        from gpumon.operations.jobs.frame_jobs import frame_jobs  # late: few sessions need it
+
+        return JobsState(frame_jobs(frame), is_read=True)
 
     def _fleet_registry(self, settings: "FleetSource") -> "FleetRegistry":
         from gpumon.session.fleet_registry import FleetRegistry  # late: few sessions have a fleet

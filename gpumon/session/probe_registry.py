@@ -75,6 +75,8 @@ class ProbeRegistry:
         self.ooms = OomNotices(self._oom_device_key, self._draw_soon, in_background)
         self._devices: tuple[Device, ...] = ()
         self.clock = time.monotonic
+        self.on_answer: Callable[[Answer], None] = lambda _: None
+        """Called with every answer, also to the requests of `ask`."""
         self.is_own: Callable[[int], bool] = is_own
         """Whether a process belongs to the user."""
         self._open_watcher = open_watcher
@@ -180,6 +182,24 @@ class ProbeRegistry:
         if not refusal:
             self._unanswered[self._watcher.ask(shown.pid, kind, **options)] = (number, shown.pid)
 
+    @property
+    def probes(self) -> Mapping[int, Probe]:
+        """Connected probes by PID, also while the screen is paused; a copy."""
+        return dict(self._probes)
+
+    def ask(self, pid: int, kind: RequestKind, **arguments: int) -> int:
+        """Send a request that changes nothing in the process; from any thread.
+
+        Args:
+            pid: The process.
+            kind: The request.
+            arguments: As for `ProbeWatcher.ask`.
+
+        Returns:
+            The number of the answer, which goes to `on_answer`; 0 without a connection to probes.
+        """
+        return 0 if self._watcher is None else self._watcher.ask(pid, kind, **arguments)
+
     def refusal(self, shown: Probe) -> str:
         """Why a process may not be asked to do something, in a sentence; empty if it may.
 
@@ -196,6 +216,7 @@ class ProbeRegistry:
         return ""
 
     def _apply_answer(self, answer: Answer) -> None:
+        self.on_answer(answer)
         number, _ = self._unanswered.pop(answer.id, (0, 0))
         request = self._requests.get(number)
         if request is not None:

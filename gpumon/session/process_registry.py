@@ -52,7 +52,7 @@ class ProcessHistory:
     __slots__ = ("_count", "_values", "idle_since", "last_point")
 
     def __init__(self) -> None:
-        self._values = [array("f", [nan]) * MAX_POINTS for _ in ProcessSeries._fields]
+        self._values = [array("f") for _ in ProcessSeries._fields]  # of thousands of processes, few live long
         self._count = 0
         self.last_point = -1
         self.idle_since: float | None = None
@@ -84,7 +84,11 @@ class ProcessHistory:
     def _append(self, values: Sequence[float | None]) -> None:
         position = self._count % MAX_POINTS
         for stored, value in zip(self._values, values, strict=True):
-            stored[position] = nan if value is None else value
+            number = nan if value is None else value
+            if position < len(stored):
+                stored[position] = number
+            else:
+                stored.append(number)
         self._count += 1
 
     def _in_order(self, stored: "array[float]") -> list[float | None]:

@@ -10,6 +10,7 @@ from gpumon.core.store import Store
 from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Alert, EndedAlert, Thresholds, oom_subject
 from gpumon.jobs.catalogue import Catalogue
 from gpumon.jobs.interpreter import Interpreter
+from gpumon.operations.jobs.report import TrainingJobReport
 from gpumon.operations.workload import WorkloadRun
 from gpumon.probe.messages import Answer, Probe, RequestKind
 from gpumon.session.costs import CostSample
@@ -114,6 +115,22 @@ class ProbesState(NamedTuple):
     clock_monotonic: float = 0.0
 
 
+class JobsState(NamedTuple):
+    """The training jobs at the moment of a draw.
+
+    Attributes:
+        reports: The jobs, those with the most ranks first.
+        is_read: Whether they were read at least once.
+    """
+
+    reports: tuple[TrainingJobReport, ...] = ()
+    is_read: bool = False
+
+    def report(self, key: str) -> TrainingJobReport | None:
+        """The job with a key; None if there is none."""
+        return next((report for report in self.reports if report.key == key), None)
+
+
 class ViewState(NamedTuple):
     """One moment, ready to be drawn.
 
@@ -135,6 +152,7 @@ class ViewState(NamedTuple):
         is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
         wait_count: Number of things that gpumon will notify the user of.
         fleet: The hosts of the fleet, or None if none are configured.
+        jobs: The training jobs of this host.
     """
 
     store: Store
@@ -154,3 +172,4 @@ class ViewState(NamedTuple):
     is_read_only: bool = False
     wait_count: int = 0
     fleet: "FleetState | None" = None
+    jobs: JobsState = JobsState()

@@ -96,7 +96,7 @@ class LiveStream:
     def request_on_demand(self, keys: Collection[str], process_keys: Collection[str] = ()) -> None:
         """Request the expensive values of exactly the devices with these keys, also from later collectors.
 
-        Until the first call no device is requested: a recording and a one-shot status must not disturb the host.
+        Until the first call no device is requested: a one-shot status must not disturb the host.
 
         Args:
             keys: Devices of which everything is read.

@@ -6,33 +6,26 @@ from statistics import median_low
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.source_file import UnreadableError
+from gpumon.core.step_classes import COMMUNICATION, CPU_CLASSES, GPU_CLASSES
 from gpumon.core.text import safe_text
 from gpumon.core.units import counted
 from gpumon.traces.account import ClassNames, class_times, line_of, median_step
 from gpumon.traces.columns import write_columns
+from gpumon.traces.device_steps import BEHIND, steps_on_device
 from gpumon.traces.device_work import divide_device_time, work_class, work_events
 from gpumon.traces.host_work import HostWork
 from gpumon.traces.idle_time import NO_WORK, IdleGap, IdleReasons, add_gap
 from gpumon.traces.kinds import Kind, kernel_class
-from gpumon.traces.model import (
-    COMMUNICATION,
-    CPU_CLASSES,
-    GPU_CLASSES,
-    ClassTime,
-    Collective,
-    Gap,
-    Total,
-    Trace,
-    TracedStep,
-)
+from gpumon.traces.model import ClassTime, Collective, Gap, Total, Trace, TracedStep
 from gpumon.traces.operators import operator_pieces
 from gpumon.traces.pieces import TimePieces
-from gpumon.traces.steps import StepRange, find_steps
+from gpumon.traces.steps import COMPLETE, StepRange, find_steps
 from gpumon.traces.table import EventTable
 
 _MAX_TOTALS: Final = 2_000
 _MAX_GAPS: Final = 1_000
 _MAX_COLLECTIVES: Final = 20_000
+_BEHIND: Final = "No step is complete: the trace ends before the GPU has done the work of a step. Record a longer one."
 _NO_OPERATOR: Final = "Python and other code outside of operators"
 _KIND_NAMES: Final = {kind: kind.name.lower() for kind in Kind}
 
@@ -71,6 +64,11 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
     host = HostWork(table)
     step_source, steps = find_steps(table, host, begin, end)
     device, work = work_events(table)
+    aligned = steps_on_device(table, host, work, steps) if step_source != COMPLETE else steps
+    if aligned and aligned != steps:
+        step_source = f"{step_source}, {BEHIND}"
+    is_behind = not aligned
+    steps = aligned or steps
     index = median_step(steps)
     gaps: tuple[Gap, ...] = ()
     if device is not None:
@@ -103,7 +101,7 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
         classes=classes,
         kernels=len(in_step),
         median_kernel_ns=median_low(in_step) if in_step else None,
-        problems=_problems(table, device, file.damage, steps[index], classes),
+        problems=_problems(table, device, file.damage, steps[index], classes) + ((_BEHIND,) if is_behind else ()),
         notes=_notes(table, device),
         totals=totals,
         gaps=gaps,

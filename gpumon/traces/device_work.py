@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from gpumon.core.step_classes import COPIES, GPU_CLASSES, MEMORY
 from gpumon.traces.kinds import Kind, kernel_class
-from gpumon.traces.model import COPIES, GPU_CLASSES, MEMORY
 from gpumon.traces.pieces import TimePieces
 from gpumon.traces.table import EventTable
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from gpumon.core.step_classes import DATA, GPU_CLASSES, HOST, IDLE, SYNC
 from gpumon.traces.host_work import HostWork
-from gpumon.traces.model import DATA, GPU_CLASSES, HOST, IDLE, SYNC
 from gpumon.traces.pieces import NO_EVENT, Interval, TimePiece, TimePieces, remainder
 from gpumon.traces.table import EventTable
 

@@ -5,7 +5,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 
-from gpumon.traces.model import COMMUNICATION, MEMORY, OTHER_COMPUTE, SIMT, TENSOR
+from gpumon.core.step_classes import COMMUNICATION, MEMORY, OTHER_COMPUTE, SIMT, TENSOR
 
 
 class Kind(IntEnum):

@@ -4,40 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, TypeVar
 
-TENSOR: Final = "tensor_cores"
-SIMT: Final = "without_tensor_cores"
-MEMORY: Final = "memory_bound"
-OTHER_COMPUTE: Final = "other_compute"
-COMMUNICATION: Final = "communication"
-COPIES: Final = "copies"
-DATA: Final = "data"
-SYNC: Final = "synchronization"
-HOST: Final = "host"
-IDLE: Final = "idle"
-CPU_MATMUL: Final = "cpu_matmul"
-CPU_OPERATORS: Final = "cpu_operators"
-CPU_OUTSIDE: Final = "cpu_outside"
+from gpumon.core.step_classes import COPIES, GPU_CLASSES
 
-GPU_CLASSES: Final = (TENSOR, SIMT, MEMORY, OTHER_COMPUTE, COMMUNICATION, COPIES, DATA, SYNC, HOST, IDLE)
-"""The classes of a step on a GPU, in their order of precedence: at each moment the first one applies."""
-CPU_CLASSES: Final = (DATA, CPU_MATMUL, CPU_OPERATORS, CPU_OUTSIDE)
-"""The classes of a step without a GPU."""
-LABELS: Final = {
-    TENSOR: "compute on tensor cores",
-    SIMT: "compute without tensor cores",
-    MEMORY: "memory-bound compute",
-    OTHER_COMPUTE: "other compute",
-    COMMUNICATION: "exposed communication",
-    COPIES: "copies",
-    DATA: "waiting for data",
-    SYNC: "synchronization",
-    HOST: "host-bound",
-    IDLE: "idle otherwise",
-    CPU_MATMUL: "matrix products",
-    CPU_OPERATORS: "other operators",
-    CPU_OUTSIDE: "outside of operators",
-}
-"""The name of each class for people."""
 MAX_WORK: Final = GPU_CLASSES.index(COPIES)
 """The classes up to here are work of the GPU; the rest divides the time in which the GPU does nothing."""
 

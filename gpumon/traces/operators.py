@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from gpumon.core.step_classes import CPU_CLASSES, CPU_MATMUL, CPU_OPERATORS, DATA
 from gpumon.traces.kinds import Kind, is_data_wait
-from gpumon.traces.model import CPU_CLASSES, CPU_MATMUL, CPU_OPERATORS, DATA
 from gpumon.traces.pieces import TimePieces
 from gpumon.traces.table import EventTable
 

@@ -3,20 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
+from gpumon.core.step_classes import COMMUNICATION, COPIES, DATA, HOST, IDLE, LABELS, MEMORY, SIMT, SYNC
 from gpumon.core.units import bytes_text, counted, short_time_text
-from gpumon.traces.model import (
-    COMMUNICATION,
-    COPIES,
-    DATA,
-    HOST,
-    IDLE,
-    LABELS,
-    MEMORY,
-    SIMT,
-    SYNC,
-    ClassTime,
-    Trace,
-)
+from gpumon.traces.model import ClassTime, Trace
 
 _MIN_SHARES: Final = {
     DATA: 0.05,

@@ -135,6 +135,7 @@ class GpumonApp(NotifyingApp):
         )
         self.session.signals.report = self.report_signal
         self.session.waits.report = self.report_true
+        self.session.jobs.ring = self.report_hang
         self._runs_drained_at = 0.0
         self._is_run_drain_due = False
         self._are_probes_due = False
@@ -199,21 +200,11 @@ class GpumonApp(NotifyingApp):
 
     def draw(self) -> None:
         """Let the screen on top draw."""
-        screens = [screen for screen in self.screen_stack if isinstance(screen, ViewScreen)]
-        demands = [screen.demand for screen in screens]
-        demand = Demand(
-            device_keys=frozenset().union(*(demand.device_keys for demand in demands)),
-            process_keys=frozenset().union(*(demand.process_keys for demand in demands)),
-            costs=any(demand.costs for demand in demands),
-            probes=any(demand.probes for demand in demands),
-            processes=any(demand.processes for demand in demands),
-            fleet=any(demand.fleet for demand in demands),
-            usage_seconds=max((demand.usage_seconds for demand in demands), default=0.0),
-        )
+        demands = [screen.demand for screen in self.screen_stack if isinstance(screen, ViewScreen)]
         if self.session.shows_host and not self._overview.is_of_fleet:
             self.session.close_guest()  # the user has left the host
             self.refresh_bindings()
-        self.session.set_demand(demand)
+        self.session.set_demand(Demand.of_all(demands))
         if self.is_running and isinstance(self.screen, ViewScreen) and self.screen.is_mounted:
             state = self.session.view_state(sent_bytes(self))
             if state is not None:

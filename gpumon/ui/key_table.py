@@ -75,6 +75,7 @@ MEANINGS: Final = (
     Meaning("view", ("v",), 19, "Next view of the same data"),
     Meaning("run", ("r",), 12, "Run, check or read again"),
     Meaning("stop", ("X",), 11, "Stop a run"),
+    Meaning("why", ("w",), 14, "Why a training run is slow"),
     Meaning("explain-selected", ("e",), 13, "Explain what is selected"),
     Meaning("overlay", ("o",), 26, "GPUs to draw in one chart"),
     Meaning("acknowledge", ("a",), 18, "Acknowledge an alert"),

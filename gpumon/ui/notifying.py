@@ -31,6 +31,11 @@ class NotifyingApp(SignallingApp):
         self.notify_terminal(sentence, always_rings=True)
         self.notify(sentence, title="Notify me when …", timeout=_NOTICE_SECONDS, markup=False)
 
+    def report_hang(self, sentence: str) -> None:
+        """Ring the bell, and show which training job hangs."""
+        self.notify_terminal(sentence, always_rings=True)
+        self.notify(sentence, severity="error", timeout=_NOTICE_SECONDS, markup=False)
+
     def notify_terminal(self, text: str, *, always_rings: bool = False) -> None:
         """Ring the bell of the terminal, and let it notify its user."""
         raise NotImplementedError

@@ -7,7 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from textual._context import active_message_pump
 from textual.app import App, SystemCommand
+from textual.css.query import NoMatches
+from textual.dom import DOMNode
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
@@ -103,6 +106,15 @@ class TerminalApp(App[None]):
             self.notify(f"The screen could not be saved: {reason}.", severity="error", markup=False)
         else:
             self.notify(f"Saved {result} and {result.with_suffix('.txt').name}", markup=False)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """End, except where a closed screen looks for its widgets: a key may close a screen that is still opening."""
+        pump = active_message_pump.get(None)
+        if isinstance(error, NoMatches) and isinstance(pump, DOMNode):
+            screens = (node for node in pump.ancestors_with_self if isinstance(node, Screen))
+            if next(screens, None) not in self.screen_stack:
+                return
+        super()._handle_exception(error)
 
     def _fatal_error(self) -> None:
         """End without Textual's page-long traceback; the command line reports the failure."""

@@ -4,10 +4,13 @@ Importing the module applies them. They replace names of Textual that are not pu
 version changes.
 """
 
+import selectors
 from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
+from types import SimpleNamespace
 
+from rich.segment import Segment
 from textual import _compositor, events
 from textual._styles_cache import StylesCache
 from textual._xterm_parser import XTermParser
@@ -30,6 +33,14 @@ class TolerantParser(XTermParser):
             yield events.Key(_UNREADABLE_KEY, None)
 
 
+class PromptSelector(selectors.SelectSelector):
+    """A selector that waits for input only: at its end, Textual waits 0.1 s for a selector without a file."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """The files that are ready, at once if there is none to wait for."""
+        return super().select(timeout) if self.get_map() else []
+
+
 def _tolerant_decoder(encoding: str) -> Callable[[], IncrementalDecoder]:
     """A decoder for which a byte that is not UTF-8 is U+FFFD: a Latin-1 terminal and a paste send such bytes."""
     return partial(getincrementaldecoder(encoding), "replace")
@@ -37,10 +48,15 @@ def _tolerant_decoder(encoding: str) -> Callable[[], IncrementalDecoder]:
 
 linux_driver.getincrementaldecoder = _tolerant_decoder  # type: ignore[attr-defined, assignment]
 linux_driver.XTermParser = TolerantParser  # type: ignore[attr-defined]
+linux_driver.selectors = SimpleNamespace(**{**vars(selectors), "SelectSelector": PromptSelector})  # type: ignore[attr-defined, assignment]
 
 # The cache of Textual's method keeps the lines of 1024 removed widgets alive, because its key contains the instance.
 _inner_outer = partial(StylesCache.get_inner_outer.__wrapped__, StylesCache)
 StylesCache.get_inner_outer = staticmethod(lru_cache(1024)(_inner_outer))  # type: ignore[assignment]
+
+# A chart or a row with an ellipsis is divided differently in every frame; Rich would keep 16,384 of the halves.
+_split_cells = partial(Segment._split_cells.__func__.__wrapped__, Segment)  # type: ignore[attr-defined] # noqa: SLF001
+Segment._split_cells = staticmethod(lru_cache(1024)(_split_cells))  # type: ignore[method-assign, assignment] # noqa: SLF001
 
 # Without the character of a key, the footer shows the key while a text field consumes it.
 KEY_TO_UNICODE_NAME.update(plus="PLUS SIGN", minus="HYPHEN-MINUS", slash="SOLIDUS")

@@ -47,8 +47,9 @@ def recorded_with(monkeypatch: pytest.MonkeyPatch, *argv: str, **environment: st
     """The options that `gpumon record` receives."""
     seen: dict[str, Any] = {}
 
-    def record(stream: LiveStream, file: Path, duration: float | None, anonymize: bool) -> None:
+    def record(stream: LiveStream, file: Path, duration: float | None, *, anonymize: bool, activity: bool) -> None:
         seen.update(interval=stream.interval, duration=duration, anonymize=anonymize)
+        assert activity
 
     monkeypatch.setattr("gpumon.operations.record.record", record)
     done = CliRunner().invoke(commands.gpumon, [*argv], env=environment, catch_exceptions=False)

@@ -50,7 +50,7 @@ def test_without_slurm_and_without_the_job(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (3, "gpumon: squeue was not found: Slurm is not installed here.\n")
     done = run("job", "4711", env=with_squeue(tmp_path))
     assert done.returncode == 3
-    assert "The queue has no job 4711." in done.stderr
+    assert "Slurm has no job 4711 in its queue. sacct was not found" in done.stderr
     assert run("job", "train", env=env).returncode == 2
     assert run("job", "4711", "--hosts", "a", "--prometheus", "http://b", env=env).returncode == 2
 

@@ -32,6 +32,8 @@ CHECKS = [
     "memory",
     "process",
     "processes",
+    "jobs",
+    "why",
     "cost",
     "topology",
     "alerts",
@@ -55,6 +57,8 @@ PICTURES = {
     "memory.svg",
     "process.svg",
     "processes.svg",
+    "jobs.svg",
+    "why.svg",
     "cost.svg",
     "topology.svg",
     "alerts.svg",
@@ -82,6 +86,7 @@ def test_demo_walks_everything_and_saves_pictures(nvml_mock: NvmlMock, tmp_path:
         assert ET.parse(path).getroot().tag.endswith("svg")
 
 
+@pytest.mark.long
 def test_a_healthy_host(nvml_mock: NvmlMock) -> None:
     done = run("selftest", "--json", env=nvml_mock.environment(gpus=2))
     assert (done.returncode, done.stderr) == (0, "")

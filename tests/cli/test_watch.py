@@ -94,11 +94,24 @@ def test_without_a_command_it_is_wrong_usage(tmp_path: Path) -> None:
 
 
 def test_pythonpath_is_kept_and_the_probe_comes_first_and_once() -> None:
-    once = watched_environment({"PYTHONPATH": "/a:/b", "X": "y"})
+    once = watched_environment({"PYTHONPATH": "/a:/b", "X": "y"}, has_recorder=False)
     assert once == {"PYTHONPATH": f"{SITE}:/a:/b", "X": "y"}
-    assert watched_environment(once) == once
+    assert watched_environment(once, has_recorder=False) == once
     assert watched_environment({})["PYTHONPATH"] == str(SITE)
     assert watched_environment({"PYTHONPATH": ""})["PYTHONPATH"] == str(SITE)
+
+
+def test_the_flight_recorder_is_on_unless_the_environment_has_a_size() -> None:
+    assert watched_environment({})["TORCH_FR_BUFFER_SIZE"] == "2000"
+    for own in ({"TORCH_FR_BUFFER_SIZE": "0"}, {"TORCH_NCCL_TRACE_BUFFER_SIZE": "9"}):
+        assert watched_environment(own) == {**own, "PYTHONPATH": str(SITE)}
+
+
+@pytest.mark.parametrize(("options", "size"), [((), "2000"), (("--no-flight-recorder",), "None")])
+def test_the_flight_recorder_can_be_left_as_it_is(tmp_path: Path, options: tuple[str, ...], size: str) -> None:
+    code = "import os; print(os.environ.get('TORCH_FR_BUFFER_SIZE'))"
+    with watched(tmp_path, *options, sys.executable, "-c", code) as process:
+        assert process.communicate() == (f"{size}\n", "")
 
 
 def test_an_empty_part_of_pythonpath_stays_the_folder_where_it_runs(tmp_path: Path) -> None:

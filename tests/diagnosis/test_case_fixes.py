@@ -165,8 +165,40 @@ def test_the_build_runs_with_the_driver() -> None:
     assert "CUDA 12.4" in first.text
     assert first.code.endswith("/cu126")
     assert not any("nvidia-smi" in fix.code for fix in others)
-    older = cause_of("The NVIDIA driver on your system is too old (found version 11040).").fixes
-    assert "nvidia-smi" in older[0].code
+
+
+def test_a_driver_older_than_cuda_12_is_upgraded() -> None:
+    first, *others = cause_of("The NVIDIA driver on your system is too old (found version 11040).").fixes
+    assert "580" in first.text
+    assert "reboot" in first.code
+    assert not any("/whl/" in fix.code for fix in others)
+    assert "nvidia-smi" in cause_of("CUDA driver version is insufficient for CUDA runtime version").fixes[0].code
+
+
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [
+        ("pynvml", "pip install nvidia-ml-py"),
+        ("torch_scatter", "--no-build-isolation torch-scatter"),
+        ("transformer_engine_torch", "transformer_engine[pytorch]"),
+        ("apex", "github.com/NVIDIA/apex"),
+    ],
+)
+def test_a_missing_package_is_installed_by_its_own_name(module: str, command: str) -> None:
+    assert command in cause_of(f"ModuleNotFoundError: No module named '{module}'").fixes[0].code
+
+
+def test_no_package_is_installed_that_only_the_log_names() -> None:
+    fixes = cause_of("ModuleNotFoundError: No module named 'gsplat'").fixes
+    assert not any("gsplat" in fix.code for fix in fixes)
+
+
+@pytest.mark.parametrize(
+    ("status", "part"),
+    [("NOT_SUPPORTED", "contiguous"), ("EXECUTION_FAILED", "LAUNCH_BLOCKING"), ("ALLOC_FAILED", "nvidia-smi")],
+)
+def test_the_status_of_cudnn_decides_what_comes_first(status: str, part: str) -> None:
+    assert part in cause_of(f"RuntimeError: cuDNN error: CUDNN_STATUS_{status}").fixes[0].code
 
 
 def test_the_prefix_of_a_wrapper_is_removed_first() -> None:
@@ -199,3 +231,9 @@ def test_the_message_is_quoted_and_not_the_code_that_raises_it() -> None:
     )
     match = cause_of(text)
     assert (match.line, match.text) == (2, "AssertionError: Torch not compiled with CUDA enabled")
+
+
+def test_an_operation_that_cudnn_refuses_needs_no_memory() -> None:
+    refused = cause_of("RuntimeError: cuDNN Error: [cudnn_frontend] Error: No execution plans support the graph.")
+    assert "enable_cudnn_sdp(False)" in refused.fixes[0].code
+    assert "nvidia-smi" in cause_of("GET was unable to find an engine to execute this computation").fixes[0].code

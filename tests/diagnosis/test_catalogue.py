@@ -20,6 +20,7 @@ from gpumon.diagnosis.match import ErrorFinder
 from gpumon.diagnosis.narrative import error_sections
 from gpumon.diagnosis.patterns import exact, squeezed
 from gpumon.diagnosis.scan import blocks
+from tests.diagnosis.each_error import every_error
 from tests.diagnosis.texts import DATA, SAMPLES, SOURCED_WORDINGS, WORDINGS, named_texts, samples_of
 
 PUBLIC_IDS: Final = frozenset((DATA / "error_ids.txt").read_text().split())
@@ -31,10 +32,13 @@ PUBLIC_ECHOES: Final = {
 }
 
 COMMANDS: Final = (
-    "accelerate bash c++filt cat compute-sanitizer conda curl dcgmi deepspeed df docker ds_report du echo env "
+    "accelerate bash c++filt cat cd chmod compute-sanitizer conda curl dcgmi deepspeed df docker ds_report du echo"
+    " env free "
     "export gdb git grep head hf ib_write_bw ibstat ip journalctl kubectl ldconfig llama-server ls lsmod lspci "
-    "mkdir modinfo nc nv-fabricmanager nvcc nvidia-ctk nvidia-smi ollama patchelf pip podman ps py-spy python python3 "
-    "rm rocm-smi rocminfo sacct srun ss sudo tmux torchrun trtexec ulimit unset vllm which winget wsl"
+    "mkdir modinfo mpirun nc nv-fabricmanager nvcc nvidia-ctk nvidia-smi ollama patchelf pip podman ps py-spy python"
+    " python3 ray "
+    "rm rocm-smi rocminfo sacct srun ss sudo tmux torchrun trtexec ulimit ucx_info unset vllm which winget wsl sinfo"
+    " squeue"
 )
 """Code that starts with one of these commands, or with a variable for one, is shell code; the rest is Python."""
 
@@ -70,8 +74,6 @@ ADVERSARIAL_BYTES: Final = 100_000
 
 COMPILED: Final = [(error.id, exact(pattern.regex)) for error in ERRORS for pattern in error.patterns]
 """Every pattern; the cache of `re` is smaller than the catalogue."""
-
-every_error = pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.id)
 
 
 def matching(text: str) -> set[str]:

@@ -9,11 +9,11 @@ import pytest
 
 from gpumon.diagnosis import candidate, scan
 from gpumon.diagnosis.candidate import MAX_MATCH
-from gpumon.diagnosis.catalogue import ERRORS
 from gpumon.diagnosis.explain import explain, explain_text
 from gpumon.diagnosis.known import KnownError, Pattern
 from gpumon.diagnosis.patterns import dense, exact, literals, wrapped
 from gpumon.diagnosis.scan import blocks
+from tests.diagnosis.each_error import every_error
 from tests.diagnosis.hostile import ALL_NEEDLES, almost, repeated
 from tests.diagnosis.test_catalogue import example_strings, widest_match
 from tests.diagnosis.texts import samples_of
@@ -23,7 +23,6 @@ OOM: Final = samples_of("oom")[0].splitlines()[0]
 LINES: Final = 5
 MAX_ATTEMPTS: Final = 50
 """Per line. The needle with the most patterns has 24."""
-every_error = pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.id)
 
 
 class Work:

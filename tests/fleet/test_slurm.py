@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpumon.fleet import slurm
+from gpumon.fleet import slurm_answer
 from gpumon.fleet.model import FleetError
-from gpumon.fleet.slurm import SlurmJob, expand_hosts, parse_jobs, read_jobs
+from gpumon.fleet.slurm import SlurmJob, expand_hosts, parse_details, parse_jobs, read_details, read_jobs
 
 Entry = dict[str, Any]
 
@@ -98,16 +98,9 @@ def test_lists_of_hosts(text: str, hosts: list[str]) -> None:
 
 
 @pytest.fixture
-def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def squeue(program: Callable[[str, str], None]) -> Callable[[str], None]:
     """Puts a program called squeue on PATH."""
-
-    def install(script: str) -> None:
-        file = tmp_path / "squeue"
-        file.write_text(f"#!/bin/sh\n{script}\n")
-        file.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-
-    return install
+    return lambda script: program("squeue", script)
 
 
 def test_squeue_is_asked_for_one_job(squeue: Callable[[str], None], tmp_path: Path) -> None:
@@ -120,9 +113,78 @@ def test_squeue_that_fails_is_a_sentence(squeue: Callable[[str], None], monkeypa
     squeue("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
     with pytest.raises(FleetError, match="Unable to contact slurm controller"):
         read_jobs()
-    monkeypatch.setattr(slurm, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(slurm_answer, "TIMEOUT_SECONDS", 0.2)
     squeue("exec sleep 100")
     with pytest.raises(FleetError, match="did not respond"):
         read_jobs()
     with pytest.raises(FleetError, match="Slurm is not installed"):
         read_jobs(command="squeue-that-does-not-exist")
+
+
+def test_an_answer_without_end_is_a_sentence(squeue: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm_answer, "MAX_BYTES", 1 << 20)
+    squeue("exec cat /dev/zero")
+    with pytest.raises(FleetError, match="answered with more than 1 MiB"):
+        read_jobs()
+    squeue("yes | head -c 3000000 >&2; echo 'squeue: error: Access denied' >&2; exit 1")
+    with pytest.raises(FleetError, match="Access denied"):
+        read_jobs()
+
+
+DETAILS = """\
+JobId=4711 JobName=train
+   UserId=ada(1001) GroupId=users(100) MCS_label=N/A
+   JobState=RUNNING Reason=None Dependency=(null)
+   RunTime=02:13:00 TimeLimit=1-00:00:00 TimeMin=N/A
+   Partition=gpu AllocNode:Sid=login1:4242
+   ReqNodeList=(null) ExcNodeList=(null)
+   NodeList=gpu[01-03]
+   BatchHost=gpu01
+   NumNodes=3 NumCPUs=64 NumTasks=3 CPUs/Task=16 ReqB:S:C:T=0:0:*:*
+   TRES=cpu=64,mem=512G,node=3,billing=64,gres/gpu=8,gres/gpu:h100=8
+   Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*
+   JOB_GRES=gpu:h100:8
+     Nodes=gpu[01-02] CPU_IDs=0-15 Mem=174763 GRES=gpu:h100:2(IDX:3,6)
+     Nodes=gpu03 CPU_IDs=0-31 Mem=174763 GRES=gpu:h100:4(IDX:0-1,4-5),nvme:1
+   Command=/home/ada/train.sh
+
+JobId=4799 ArrayJobId=4711 ArrayTaskId=7 JobName=part
+   UserId=ada(1001) GroupId=users(100) MCS_label=N/A
+   JobState=RUNNING Reason=None Dependency=(null)
+   Partition=gpu AllocNode:Sid=login1:4242
+   NodeList=cortex-08
+   TRES=cpu=1,mem=8G,node=1,billing=1,gres/gpu=1
+     Nodes=cortex-08 CPU_IDs=20 Mem=8192 GRES=gpu(IDX:5)
+
+JobId=4800 ArrayJobId=4711 ArrayTaskId=8-20 JobName=part
+   UserId=ada(1001) GroupId=users(100) MCS_label=N/A
+   JobState=PENDING Reason=Priority Dependency=(null)
+   Partition=gpu AllocNode:Sid=login1:4242
+   NodeList=(null)
+   ReqTRES=cpu=1,mem=8G,node=1,billing=1,gres/gpu=1
+"""
+"""Of ``scontrol show job -d``: a job of Slurm 22, one of an array of Slurm 19, and one that waits."""
+
+
+def test_details_as_text() -> None:
+    train, part, waiting = parse_details(DETAILS.encode())
+    assert train[:6] == ("4711", "ada", "train", "RUNNING", "gpu", 8)
+    assert train.hosts == ("gpu01", "gpu02", "gpu03")
+    expected = [("gpu01", 3), ("gpu01", 6), ("gpu02", 3), ("gpu02", 6), *(("gpu03", index) for index in (0, 1, 4, 5))]
+    assert list(train.gpus) == expected
+    assert (part.id, part.gpus) == ("4711_7", (("cortex-08", 5),))
+    assert (waiting.id, waiting.hosts, waiting.gpus, waiting.requested_gpus) == ("4800", (), (), 1)
+    assert parse_details(b"slurm_load_jobs error\n\n\xff JobId=x") == []
+
+
+def test_scontrol_without_json_is_asked_for_text(program: Callable[[str, str], None], tmp_path: Path) -> None:
+    (tmp_path / "json").write_text(json.dumps({"jobs": [new_entry()]}))
+    (tmp_path / "text").write_text(DETAILS)
+    program("scontrol", f'[ "$*" = "show job -d 4711 --json" ] && cat {tmp_path}/json')
+    assert [len(job.gpus) for job in read_details("4711")] == [6]
+    old = f'case "$*" in *--json) echo "scontrol: unrecognized option" >&2; exit 1;; esac; cat {tmp_path}/text'
+    program("scontrol", old)
+    assert [len(job.gpus) for job in read_details("4711")] == [8, 1, 0]
+    program("scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
+    with pytest.raises(FleetError, match="Invalid job id"):
+        read_details("4711")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.traces.model import DATA, HOST, LABELS, SIMT, SYNC, TENSOR, Trace
+from gpumon.core.step_classes import DATA, HOST, LABELS, SIMT, SYNC, TENSOR
+from gpumon.traces.model import Trace
 from gpumon.traces.reader import read
 from gpumon.traces.verdict import judge
 from tests.workloads.conftest import TORCH_PYTHON
@@ -32,8 +33,8 @@ batches = [torch.randn(batch, width, device="cuda", dtype=kind) for _ in range(2
 def step(number):
     if sick == "item":
         for layer in net:  # waits for the GPU, and then has nothing queued
-            layer(batches[0]).float().mean().item()
-            time.sleep(0.002)
+            for _ in range(4):
+                layer(batches[0]).float().mean().item()
     optimizer.zero_grad()
     net(batches[number % 2]).pow(2).mean().backward()
     optimizer.step()

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from textual.screen import ModalScreen
 
 from gpumon import cli
-from gpumon.diagnosis.alerts import ALERT_RULES, OUT_OF_MEMORY, RULE_LABELS, Alert, Severity, rule_label
+from gpumon.diagnosis.alerts import ALERT_RULES, JOB_HANGS, OUT_OF_MEMORY, RULE_LABELS, Alert, Severity, rule_label
 from gpumon.diagnosis.catalogue import ERRORS
 from gpumon.present.doc_pages import SCREEN_PAGES, alert_section
 from gpumon.ui.bindings import all_bindings
@@ -59,7 +59,7 @@ def sections(page: str) -> list[str]:
 
 def test_every_alert_rule_has_a_section_and_every_section_a_rule() -> None:
     labels = [rule.label for rule in ALERT_RULES]
-    assert sorted(sections("docs/alerts.md")) == sorted([*labels, RULE_LABELS[OUT_OF_MEMORY]])
+    assert sorted(sections("docs/alerts.md")) == sorted([*labels, RULE_LABELS[JOB_HANGS], RULE_LABELS[OUT_OF_MEMORY]])
 
 
 def test_an_alert_leads_to_its_section() -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.present.paint.bar import Extent, extents, pointers, progress_bar, stacked_bar
-from gpumon.present.paint.line import width_of
+from gpumon.present.paint.bar import Extent, extents, fine_bar, pointers, progress_bar, stacked_bar
+from gpumon.present.paint.line import Line, Role, plain, width_of
 
 SIZES = st.integers(0, 1 << 40)
 
@@ -50,3 +50,14 @@ def test_pointers_stand_under_what_they_point_at() -> None:
 @pytest.mark.parametrize("width", range(1, 40))
 def test_pointers_never_leave_the_bar(width: int) -> None:
     assert width_of(pointers([(5, "allocated"), (9, "reserved")], 9, width)) <= width
+
+
+def test_shares_that_look_the_same_share_one_bar() -> None:
+    bars: dict[int, Line] = {}
+    for number in range(5001):
+        bar = fine_bar(number / 5000, 10, Role.PLAIN)
+        bars[id(bar)] = bar
+    assert len(bars) == 8 * 10 + 1
+    assert plain(fine_bar(0.0001, 2, Role.PLAIN)) == "▏░"
+    assert plain(fine_bar(0.9999, 2, Role.PLAIN)) == "█▉"
+    assert plain(fine_bar(1.0, 2, Role.PLAIN)) == "██"

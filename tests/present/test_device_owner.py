@@ -10,7 +10,8 @@ from gpumon.core.idle import IdleSince
 from gpumon.core.model import Device, DeviceState, ProcessKind
 from gpumon.core.store import Store
 from gpumon.core.units import MISSING
-from gpumon.present.device_owner import DeviceOwner, IdleDuration, idle_duration, jobs_of, owner_of, program_name
+from gpumon.operations.program_name import program_name
+from gpumon.present.device_owner import DeviceOwner, IdleDuration, idle_duration, jobs_of, owner_of
 from gpumon.present.device_table import device_rows, owner_spans
 from gpumon.present.paint.line import plain
 from gpumon.session.view_state import ViewState

@@ -54,8 +54,8 @@ def test_a_process_of_which_only_the_pid_is_known() -> None:
         kinds=(ProcessKind.COMPUTE, ProcessKind.MPS),
     )
     (shown,) = (text.split() for text in lines(builders.device(processes=(process,))))
-    assert shown[:9] == ["0", "77", *[MISSING] * 7]
-    assert " ".join(shown[9:]) == "exited, or in another PID namespace"
+    assert shown[:10] == ["0", "77", *[MISSING] * 8]
+    assert " ".join(shown[10:]) == "exited, or in another PID namespace"
 
 
 def test_a_command_is_shown_without_the_folder_of_its_program() -> None:

@@ -5,12 +5,17 @@ from typing import Any
 import pytest
 from prometheus_client.core import Metric
 
+from gpumon.core.allocator import ProbedProcess, ProbeReading, ProbeState
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import DeviceState, Frame
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.steps import StepProgress
 from gpumon.diagnosis.alerts import Alert, Severity
 from gpumon.operations.process_origin import ProcessOrigin
+from gpumon.present.process_details import training_entries
+from gpumon.present.process_table import PROCESS_COLUMNS, process_columns, process_rows
 from gpumon.present.prometheus import MAX_PROCESSES, exported_metric, metric_families
+from gpumon.probe.messages import Probe
 from gpumon.session.host_monitor import HostState
 from tests import builders
 
@@ -147,3 +152,36 @@ def test_throttling_alerts_and_xids() -> None:
         ("", "driver", "warning"): 1.0,
     }
     assert samples("gpumon_gpu_xids_total", "gpu", "xid", state=state) == {("0", "79"): 2.0}
+
+
+def test_steps_of_processes_with_a_probe() -> None:
+    progress = StepProgress(120, 121, 99.0, 0.25, 0.125, 0.0)
+    pid = 4321
+    reading = ProbeReading(
+        state=ProbeState.CPU_ONLY,
+        monotonic_seconds=100.0,
+        torch_version="2.11.0",
+        backend=None,
+        expandable_segments=None,
+        devices=(),
+        training=progress,
+    )
+    probe = Probe(ProbedProcess(pid, pid, "python train.py", "3.12.3", rank=3), reading, 100.0)
+    processes = (builders.process(pid), builders.process(5000))
+    frame = builders.frame(devices=(builders.device(0, processes=processes),))
+    state = state_of(frame, probes={pid: probe})
+    assert samples("gpumon_training_step_seconds", "gpu", "pid", state=state) == {("0", "4321"): 0.25}
+    assert samples("gpumon_training_step_data_seconds", "pid", state=state) == {("4321",): 0.125}
+    assert samples("gpumon_training_steps_total", "pid", state=state) == {("4321",): 120.0}
+    assert samples("gpumon_torch_allocated_bytes", "pid", state=state) == {}
+    (row,) = (row for row in process_rows(frame, {pid: probe}) if row.training is not None)
+    assert row.process == processes[0]
+    shown = {column.id: column.is_optional for column in process_columns(process_rows(frame, {pid: probe}))}
+    assert not shown["step"]
+    assert shown["torch"]
+    assert {column.id: column.is_optional for column in process_columns(process_rows(frame))}["step"]
+    (step,) = (column for column in PROCESS_COLUMNS if column.id == "step")
+    assert step.text_of(row) == "250 ms"
+    entries = {label: value for label, value, _ in training_entries(progress)}
+    assert entries["Step time"] == "250 ms"
+    assert entries["Waits for data"] == "125 ms, 50 %"

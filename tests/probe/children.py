@@ -52,7 +52,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
         "PYTHONPATH": str(FAKE_TORCH),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    return watched_environment({**base, **own, **more})
+    return watched_environment({**base, **own, **more}, has_recorder=False)
 
 
 def complaints(folder: Path) -> str:

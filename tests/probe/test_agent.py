@@ -102,7 +102,7 @@ def test_requests_are_answered(tmp_path: Path) -> None:
         assert [item["reserved_bytes"] for item in (*emptied["before"], *emptied["after"])] == [3 * GIB, GIB]
         assert not probe.ask("summary", ordinal="x")["ok"]
         unknown = probe.ask("os.system")
-        assert (unknown["ok"], unknown["reason"]) == (False, "ValueError: this probe does not know the request")
+        assert (unknown["ok"], unknown["reason"]) == (False, "This probe does not know the request.")
 
 
 def test_the_interval_is_as_requested_within_the_limits(tmp_path: Path) -> None:
@@ -339,6 +339,42 @@ sys.stdin.readline()
         assert program.hear() == "over"
         assert before.until("statistics")["state"] == "live"
         assert program.probe().until("hello")["pid"] == program.process.pid
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_python_warns_of_no_thread_when_the_program_forks(tmp_path: Path, python: str) -> None:
+    code = """
+import os, sys, time, torch, warnings
+warnings.simplefilter("always", DeprecationWarning)
+torch.cuda.allocate(0, 1)
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(20):
+    child = os.fork()
+    if child == 0:
+        os._exit(len(os.listdir("/proc/self/task")))
+    assert os.waitpid(child, 0)[1] == 1 << 8
+    sys.modules["_gpumon_probe_agent"].startup._sampler.training.on_data_wait()  # as the next batch
+    time.sleep(0.01 * (number % 3))
+print(len(os.listdir("/proc/self/task")), flush=True)
+sys.stdin.readline()
+started = time.monotonic()
+for _ in range(5):
+    if os.fork() == 0:
+        os._exit(0)
+sys.modules["_gpumon_probe_agent"].stop()
+print(time.monotonic() - started < 0.4, flush=True)
+"""
+    with running(tmp_path, code, python=python) as program:
+        assert program.hear() == "ready"
+        probe = program.probe()
+        probe.until("statistics")
+        program.say("")
+        assert program.hear() == "2"
+        assert probe.ask("summary", ordinal=0)["ok"], "it serves the same clients after the forks"
+        assert len(sockets(tmp_path)) == 1
+        assert program.end() == (0, "True\n", "")
+    assert (sockets(tmp_path), complaints(tmp_path)) == ([], "")
 
 
 def test_spawned_workers_have_their_own_probes(tmp_path: Path) -> None:

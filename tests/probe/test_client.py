@@ -285,6 +285,34 @@ def test_a_late_answer_is_ignored(folder: Path, watch: Watch, monkeypatch: pytes
         assert again.result == "late"
 
 
+def test_a_request_that_takes_time_has_that_time(folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.1)
+    with listening(folder):
+        watched = watch()
+        watched.reading()
+        started = time.monotonic()
+        quick = watched.watcher.ask(PID, RequestKind.STACKS)
+        slow = watched.watcher.ask(PID, RequestKind.OBSERVE, milliseconds=1500, hertz=100)
+        assert watched.answer(quick).problem is not None
+        assert time.monotonic() - started < 1.5
+        assert watched.answer(slow).problem is not None
+        assert time.monotonic() - started > 1.5
+
+
+@pytest.mark.parametrize(
+    ("ask", "arguments", "seconds"),
+    [
+        (RequestKind.SUMMARY, {"ordinal": 3}, 30.0),
+        (RequestKind.OBSERVE, {"milliseconds": 5000, "hertz": 100}, 35.0),
+        (RequestKind.MEMORY_HISTORY, {"milliseconds": 120_000}, 150.0),
+        (RequestKind.TRACE, {"milliseconds": 500, "start_at_epoch_milliseconds": 0}, 110.5),
+        (RequestKind.TRACE, {"milliseconds": 500, "start_at_epoch_milliseconds": 1_002_000}, 112.5),
+    ],
+)
+def test_the_timeout_of_an_answer(ask: RequestKind, arguments: dict[str, int], seconds: float) -> None:
+    assert connections.answer_seconds(ask, arguments, 1000.0) == seconds
+
+
 def test_a_probe_that_dies_in_the_middle_of_an_answer_is_gone(folder: Path, watch: Watch) -> None:
     def behave(connection: socket.socket) -> None:
         connection.sendall(hello() + statistics())

@@ -22,6 +22,8 @@ from gpumon.core.allocator import (
     SegmentBlock,
 )
 from gpumon.core.problems import ProblemCode
+from gpumon.core.stacks import MAX_FRAMES, MAX_SAMPLED_STACKS, StackFrame
+from gpumon.core.steps import MAX_STEPS, StepObservation, StepProgress, StepRecord
 from gpumon.probe.messages import RequestKind, SegmentMap
 from gpumon.probe.protocol import MAX_BLOCKS, ProtocolError, Reply, pace_line, parse, request_line, result_of
 from tests.probe.scripted import DEVICE, GIB, SEGMENT, answer, hello, line, statistics
@@ -64,6 +66,45 @@ def test_a_complete_reading() -> None:
         cost=ProbeCost(0.0001, 2e-5, 12),
         oom_files=("/home/a/oom-1-2-3.json.gz",),
     )  # fmt: skip
+
+
+TRAINING: dict[str, Any] = {
+    "steps_count": 7,
+    "batches_count": 8,
+    "last_step_monotonic": 5.25,
+    "step_seconds": 0.5,
+    "data_seconds": 0.25,
+    "collection_seconds": 0.0,
+    "waiting_for_data_since_monotonic": None,
+}
+
+
+def test_the_progress_of_a_training_run() -> None:
+    reading = said(statistics(training=TRAINING))
+    assert isinstance(reading, ProbeReading)
+    assert reading.training == StepProgress(7, 8, 5.25, 0.5, 0.25, 0.0)
+    assert said(statistics(training={"steps_count": 0, "batches_count": 1})).training == StepProgress(0, 1)
+    assert said(statistics(training=None)).training is None
+
+
+SAMPLES: dict[str, Any] = {"seconds": 2.0, "samples_count": 200, "stacks": [[[["/a/b.py", 3, "f\x1b"]], 150]]}
+OBSERVED: dict[str, Any] = {
+    "samples": SAMPLES,
+    "steps": [[5.0, 0.5, 0.1, 0.0]],
+    "cpu_seconds": 1.5,
+    "process_cpu_seconds": 3.5,
+}
+
+
+def test_an_observation() -> None:
+    actual = result(RequestKind.OBSERVE, **OBSERVED)
+    assert isinstance(actual, StepObservation)
+    assert actual.samples.stacks[0].frames == (StackFrame("/a/b.py", 3, "f\ufffd"),)
+    assert (actual.steps, actual.cpu_seconds, actual.process_cpu_seconds) == (
+        (StepRecord(5.0, 0.5, 0.1, 0.0),),
+        1.5,
+        3.5,
+    )
 
 
 @pytest.mark.parametrize("state", ProbeState)
@@ -126,6 +167,12 @@ def test_an_invalid_value_is_rejected(name: str, wrong: object) -> None:
         statistics(expandable_segments=1),
         statistics(pinned=[]),
         statistics(cost={"share": "0"}),
+        statistics(training=[]),
+        statistics(training={"steps_count": 1}),
+        statistics(training={**TRAINING, "steps_count": -1}),
+        statistics(training={**TRAINING, "step_seconds": "1"}),
+        statistics(training={**TRAINING, "step_seconds": -1.0}),
+        statistics(training={**TRAINING, "data_seconds": float("nan")}),
         statistics(oom_files=["/oom-1-2-3.json.gz"] * 17),
         hello(pid=None),
         hello(argv="python"),
@@ -209,6 +256,17 @@ def test_the_effect_of_emptying_the_cache() -> None:
         (RequestKind.SEGMENTS, {"segments": [{**SEGMENT, "pool": [0]}]}),
         (RequestKind.SEGMENTS, {"segments": [{**SEGMENT, "is_large": 1}]}),
         (RequestKind.SEGMENTS, {"segments": [{**SEGMENT, "blocks": [[1, 1, 0]] * (MAX_BLOCKS + 1)}]}),
+        (RequestKind.OBSERVE, {}),
+        (RequestKind.OBSERVE, {**OBSERVED, "cpu_seconds": None}),
+        (RequestKind.OBSERVE, {**OBSERVED, "steps": [[5.0, 0.5, 0.1]]}),
+        (RequestKind.OBSERVE, {**OBSERVED, "steps": [[5.0, 0.5, 0.1, -1.0]]}),
+        (RequestKind.OBSERVE, {**OBSERVED, "steps": [[5.0, 0.5, 0.1, 0.0]] * (MAX_STEPS + 1)}),
+        (RequestKind.OBSERVE, {**OBSERVED, "samples": {**SAMPLES, "stacks": [[[], 1]] * (MAX_SAMPLED_STACKS + 1)}}),
+        (
+            RequestKind.OBSERVE,
+            {**OBSERVED, "samples": {**SAMPLES, "stacks": [[[["a", 1, "b"]] * (MAX_FRAMES + 1), 1]]}},
+        ),
+        (RequestKind.OBSERVE, {**OBSERVED, "samples": {**SAMPLES, "stacks": [[[["a", 1]], 1]]}}),
         (RequestKind.EMPTY_CACHE, {"before": [], "after": []}),
         (RequestKind.EMPTY_CACHE, {"before": [], "seconds": 1.0}),
     ],
@@ -237,7 +295,7 @@ anything = st.recursive(
 
 
 FIRST = ["event", "schema", "pid", "argv", "settings", "state", "devices"]
-NAMES = [*FIRST, "pinned", "cost", "oom_files", "id", "ok", "reason"]
+NAMES = [*FIRST, "training", "pinned", "cost", "oom_files", "id", "ok", "reason"]
 
 
 @given(event=st.sampled_from([hello, statistics, answer]), name=st.sampled_from(NAMES), value=anything)

@@ -1,5 +1,6 @@
 """What is kept of processes in addition to frames: origins, read once, and recent values."""
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -136,3 +137,18 @@ def test_who_could_hold_unattributed_memory_is_searched_from_time_to_time(monkey
     assert len(searches) == 2
     processes.observe(at(130.0, builders.process(4000)))
     assert processes.state.holders == {}
+
+
+def test_a_process_that_has_just_begun_occupies_little() -> None:
+    """Thousands of processes may come and go, and a complete history of each would be megabytes that come and go."""
+    processes = registry()
+    listed = [builders.process(pid) for pid in range(1, 1001)]
+    tracemalloc.start()
+    try:
+        for point in range(2):
+            processes.observe(at(POINT_SECONDS * point, *listed))
+        size = sum(trace.size for trace in tracemalloc.take_snapshot().traces)
+    finally:
+        tracemalloc.stop()
+    assert len(processes.state.histories) == 1000
+    assert size < 1000 * 1500

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 stream = FakeStream([frame(), frame(monotonic_seconds=101.0)])
 threading.Timer(0.05, lambda: print("ready", file=sys.stderr, flush=True)).start()
 try:
-    record(stream, Path(sys.argv[1]), None, False)
+    record(stream, Path(sys.argv[1]), None, anonymize=False, activity=False)
 finally:
     print("closed", stream.closed, file=sys.stderr)
 """
@@ -42,6 +43,7 @@ class FakeStream:
 
     def __init__(self, frames: list[Frame]) -> None:
         self.inbox = FrameInbox()
+        self.requested: set[str] = set()
         self.closed = False
         self._frames = frames
 
@@ -55,6 +57,9 @@ class FakeStream:
 
     def close(self) -> None:
         self.closed = True
+
+    def request_on_demand(self, keys: Collection[str], process_keys: Collection[str] = ()) -> None:
+        self.requested = {*keys, *process_keys}
 
 
 def recorded(path: Path) -> list[Frame]:
@@ -71,7 +76,7 @@ def test_frames_are_recorded_until_the_time_is_over(tmp_path: Path, name: str) -
     stream = FakeStream(frames)
     late = threading.Timer(0.02, stream.inbox.put, [frame(monotonic_seconds=102.0)])
     late.start()
-    record(stream, tmp_path / name, 0.1, anonymize=False)
+    record(stream, tmp_path / name, 0.1, anonymize=False, activity=False)
     assert recorded(tmp_path / name) == [*frames, frame(monotonic_seconds=102.0)]
     assert stream.closed
 
@@ -82,16 +87,23 @@ def test_frames_that_could_not_be_written_in_time_are_told(
 ) -> None:
     stream = FakeStream([frame(monotonic_seconds=100.0 + place) for place in range(2 + missed)])
     stream.inbox = FrameInbox(size=2)
-    record(stream, tmp_path / "day", 0.001, anonymize=False)
+    record(stream, tmp_path / "day", 0.001, anonymize=False, activity=False)
     assert ("lacks 3 frames" in capsys.readouterr().err) == bool(missed)
     assert len(recorded(tmp_path / "day")) == 2
+
+
+@pytest.mark.parametrize("activity", [True, False])
+def test_activity_of_all_gpus_is_recorded_unless_it_is_not_wanted(activity: bool, tmp_path: Path) -> None:
+    stream = FakeStream([frame(devices=(device(0), device(1)))])
+    record(stream, tmp_path / "day", 0.001, anonymize=False, activity=activity)
+    assert stream.requested == ({device(0).key, device(1).key} if activity else set())
 
 
 def test_without_a_driver_there_is_nothing_to_record(tmp_path: Path) -> None:
     away = Problem(ProblemCode.DRIVER_NOT_LOADED, "The driver is not loaded.", "Load it.")
     stream = FakeStream([frame(devices=(), problems={"driver": away})])
     with pytest.raises(CommandError, match="not loaded") as caught:
-        record(stream, tmp_path / "day", 1.0, anonymize=False)
+        record(stream, tmp_path / "day", 1.0, anonymize=False, activity=False)
     assert caught.value.exit_code is ExitCode.MISSING_PREREQUISITE
     assert not (tmp_path / "day").exists()
     assert stream.closed
@@ -100,14 +112,14 @@ def test_without_a_driver_there_is_nothing_to_record(tmp_path: Path) -> None:
 def test_a_driver_that_goes_away_later_is_recorded(tmp_path: Path) -> None:
     away = Problem(ProblemCode.DRIVER_NOT_LOADED, "The driver is not loaded.", "Load it.")
     frames = [frame(), frame(devices=(), problems={"driver": away})]
-    record(FakeStream(frames), tmp_path / "day", 0.01, anonymize=False)
+    record(FakeStream(frames), tmp_path / "day", 0.01, anonymize=False, activity=False)
     assert recorded(tmp_path / "day") == frames
 
 
 def test_a_collector_that_never_answers_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpumon.operations.record._FIRST_FRAME_TIMEOUT_SECONDS", 0.01)
     with pytest.raises(CommandError, match="did not respond"):
-        record(FakeStream([]), tmp_path / "day", None, anonymize=False)
+        record(FakeStream([]), tmp_path / "day", None, anonymize=False, activity=False)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +157,7 @@ def test_a_recording_ends_soon_after_its_reader(tmp_path: Path) -> None:
 
 def test_signal_handlers_are_put_back(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    record(FakeStream([frame()]), tmp_path / "day", 0.001, anonymize=False)
+    record(FakeStream([frame()]), tmp_path / "day", 0.001, anonymize=False, activity=False)
     assert signal.getsignal(signal.SIGTERM) is before
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gpumon.collect.on_demand import NOT_SELECTED
 from gpumon.core.model import Frame
 from gpumon.core.problems import ProblemCode
 from gpumon.streams.remote import stream as remote
@@ -17,6 +18,11 @@ from tests.processes import tree, wait_gone
 from tests.streams.remote_host import environment_without_gpumon, needs_sshd, ssh_server
 
 SECONDS = 30.0
+
+
+def is_not_selected(frame: Frame) -> bool:
+    """Whether what is sampled on demand was not requested."""
+    return NOT_SELECTED in frame.devices[-1].problems.values()
 
 
 @contextmanager
@@ -61,6 +67,7 @@ def test_a_host_without_gpumon_through_a_real_sshd(nvml_mock: NvmlMock, tmp_path
         assert len(first.devices) == 3
         assert next_frame(stream).monotonic_seconds > first.monotonic_seconds
         assert stream.problem is None
+        wait_until(lambda: not is_not_selected(next_frame(stream)))
         started = time.monotonic()
         stream.close()
         assert time.monotonic() - started < 2

@@ -9,18 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpumon.core.step_classes import COMMUNICATION, GPU_CLASSES, MEMORY, OTHER_COMPUTE, SIMT, TENSOR
 from gpumon.traces.kinds import kernel_class
-from gpumon.traces.model import (
-    COMMUNICATION,
-    GPU_CLASSES,
-    MEMORY,
-    OTHER_COMPUTE,
-    SIMT,
-    TENSOR,
-    Trace,
-    decode,
-    encode,
-)
+from gpumon.traces.model import Trace, decode, encode
 from tests.traces.maker import (
     ACCOUNT,
     ELEMENTWISE,

@@ -55,7 +55,7 @@ def test_a_key_has_one_meaning_in_the_entire_program() -> None:
 
 
 def test_letters_are_gone_that_had_several_meanings() -> None:
-    assert not set("hwplGMb") & set(KEY_MEANINGS)
+    assert not set("hplGMb") & set(KEY_MEANINGS)
 
 
 def test_a_meaning_has_the_same_keys_on_every_screen() -> None:

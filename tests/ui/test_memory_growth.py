@@ -1,12 +1,16 @@
-"""What is left of a screen after it was closed: nothing, however often it is opened."""
+"""What is left of a closed screen, and of processes and values that are gone: nothing, however many there were."""
 
 import gc
 from collections import Counter
 from collections.abc import Sequence
 
+import pytest
+from rich.segment import Segment
 from textual.strip import Strip
 from textual.widget import Widget
 
+from gpumon.core.model import Frame
+from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.overview import OverviewScreen
 from tests import builders
 from tests.ui.fakes import FakeLive, app_on
@@ -19,6 +23,14 @@ The doctor is not among them, because it starts programs.
 """
 
 
+HISTORY_SECONDS = 60
+"""The shortest history that gpumon has."""
+FRAMES_PER_ROUND = 20
+FRAME_SECONDS = 4
+CACHED = {"gpumon.present.paint.line.Span"}
+"""The cells of tables are kept for later frames, but not more than a few screens of them."""
+
+
 def live_objects(kinds: Sequence[type]) -> Counter[str]:
     """Number of objects of each kind that something still refers to."""
     gc.unfreeze()  # the app hides from the collector what exists after its start
@@ -29,6 +41,7 @@ def live_objects(kinds: Sequence[type]) -> Counter[str]:
     return counts
 
 
+@pytest.mark.long
 async def test_a_hundred_screen_changes_leave_no_widget_and_no_line_behind() -> None:
     stream = FakeLive()
     app = app_on(stream)
@@ -53,3 +66,50 @@ async def test_a_hundred_screen_changes_leave_no_widget_and_no_line_behind() -> 
         assert after["Widget"] > 0
         assert grown["Widget"] == 0
         assert grown["Strip"] < ROUNDS * len(KEYS), "less than one line for each screen"
+
+
+def frame_of_new_processes(seconds: int) -> Frame:
+    """A frame whose processes and values are in no other frame."""
+    devices = [
+        builders.device(
+            index,
+            processes=tuple(
+                builders.process(10_000 + 100 * seconds + 10 * index + number, memory_bytes=(seconds + number) << 20)
+                for number in range(4)
+            ),
+            readings={"utilization_gpu_percent": seconds % 97, "power_watts": 300.0 + seconds},
+        )
+        for index in range(4)
+    ]
+    return builders.frame(devices=tuple(devices), monotonic_seconds=100.0 + seconds)
+
+
+async def test_processes_that_are_gone_leave_nothing_behind() -> None:
+    stream = FakeLive()
+    stream.start()
+    app = GpumonApp(stream, history_seconds=HISTORY_SECONDS)
+    async with app.run_test(size=(120, 40)) as pilot:
+
+        async def show(rounds: range) -> Counter[str]:
+            for number in range(rounds.start * FRAMES_PER_ROUND, rounds.stop * FRAMES_PER_ROUND):
+                stream.put(frame_of_new_processes(FRAME_SECONDS * number))
+                await pilot.pause()
+            gc.unfreeze()
+            gc.collect()
+            kinds = Counter(type(item) for item in gc.get_objects())
+            return Counter({f"{kind.__module__}.{kind.__name__}": count for kind, count in kinds.items()})
+
+        before = await show(range(1))
+        after = await show(range(1, 4))
+        grown = {
+            name: after[name] - before[name] for name in after if name.startswith("gpumon.") and name not in CACHED
+        }
+        assert after["gpumon.session.process_registry.ProcessHistory"] > 0
+        assert {name: count for name, count in grown.items() if count > FRAMES_PER_ROUND} == {}
+
+
+def test_halves_of_divided_lines_are_kept_for_a_screen_not_for_an_hour() -> None:
+    for number in range(3000):
+        assert Segment(f"…{number}").split_cells(1) == (Segment("…"), Segment(str(number)))
+    assert Segment("训").split_cells(1) == (Segment(" "), Segment(" "))
+    assert Segment._split_cells.cache_info().currsize <= 1024

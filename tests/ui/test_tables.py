@@ -19,6 +19,7 @@ from gpumon.present.fleet_tables import (
     FLEET_USAGE_COLUMNS,
     FLEET_USER_COLUMNS,
 )
+from gpumon.present.jobs import JOB_COLUMNS, RANK_COLUMNS
 from gpumon.present.overview_table import OVERVIEW_COLUMNS
 from gpumon.present.paint.table import Column
 from gpumon.present.process_list import listed_columns
@@ -44,8 +45,10 @@ TABLES: dict[str, tuple[Column[Any], ...]] = {
     "fleet-usage": FLEET_USAGE_COLUMNS,
     "fleet-users": FLEET_USER_COLUMNS,
     "gaps": GAP_COLUMNS,
+    "jobs": JOB_COLUMNS,
     "kernels": KERNEL_COLUMNS,
     "processes": PROCESS_COLUMNS,
+    "ranks": RANK_COLUMNS,
     "runs": RUN_COLUMNS,
     "workloads": WORKLOAD_COLUMNS,
 }

@@ -29,7 +29,7 @@ ROWS = r"▸ *0 .*\d%"
 BAR = "[█▉▊▋▌▍▎▏░]+ "
 
 QUIT_GUARD_SECONDS = 3.0
-"""It takes 0.2 to 0.3 s; a loaded machine of a CI service is given more."""
+"""It takes 0.1 to 0.2 s; a loaded machine of a CI service is given more."""
 
 ENDING_SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT]
 FOREIGN_ESCAPE = re.compile(

@@ -148,9 +148,9 @@ async def test_moving_and_zooming() -> None:
         assert view.cursor > cursor
         await pilot.press(*["x"] * 12)
         assert (view.begin, view.end) == (0, screen._opened.trace.duration_ns)
-        await pilot.press(*["z"] * 40)
+        await pilot.press(*["z"] * 30)
         assert view.end - view.begin == trace_timeline._MIN_VIEW_NS
-        await pilot.press(*["left"] * 300)
+        await pilot.press(*["left"] * 60)
         assert view.begin <= view.cursor <= view.end
 
 

@@ -74,6 +74,7 @@ def test_both_strategies_scale_from_one_rank(run_workload: RunWorkload) -> None:
     assert progress["done"] == progress["total"]
 
 
+@pytest.mark.long
 @needs_torch
 @pytest.mark.parametrize(
     ("fault", "strategy", "said"),

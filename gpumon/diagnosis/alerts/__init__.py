@@ -6,6 +6,7 @@ To add an alert, write its check and its `AlertRule` in the module of its topic:
 
 from gpumon.diagnosis.alerts.activity import has_no_sm_work
 from gpumon.diagnosis.alerts.history import AlertChange, AlertHistory, DeviceFinding, EndedAlert
+from gpumon.diagnosis.alerts.jobs import JOB_HANGS, hang_finding
 from gpumon.diagnosis.alerts.links import is_link_degraded
 from gpumon.diagnosis.alerts.memory import (
     OUT_OF_MEMORY,
@@ -30,6 +31,7 @@ from gpumon.diagnosis.alerts.thermal import is_near_slowdown
 __all__ = [
     "ALERT_RULES",
     "DEFAULT_THRESHOLDS",
+    "JOB_HANGS",
     "OUT_OF_MEMORY",
     "RULE_LABELS",
     "Alert",
@@ -46,6 +48,7 @@ __all__ = [
     "SkippedRule",
     "Thresholds",
     "check",
+    "hang_finding",
     "has_no_sm_work",
     "is_link_degraded",
     "is_much_unattributed",

@@ -43,6 +43,7 @@ class Thresholds:
         leak_growth_mib: How much the memory of a process must grow in that time.
         leak_warning_hours: A process that fills the memory within this time is a warning.
         leak_horizon_hours: A process that takes longer than this to fill the memory is not reported.
+        hang_seconds: How long a training job must hang.
     """
 
     temperature_margin_celsius: float = 3.0
@@ -63,6 +64,7 @@ class Thresholds:
     leak_growth_mib: float = 256.0
     leak_warning_hours: float = 1.0
     leak_horizon_hours: float = 24.0
+    hang_seconds: float = 30.0
 
     @classmethod
     def of(cls, table: Mapping[str, object]) -> "Thresholds":

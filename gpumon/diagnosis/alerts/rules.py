@@ -9,6 +9,7 @@ from gpumon.core.problems import Problem
 from gpumon.core.units import age_text
 from gpumon.diagnosis.alerts.activity import ACTIVITY_RULES
 from gpumon.diagnosis.alerts.errors import ERROR_RULES, XID_RULE, xid_plural
+from gpumon.diagnosis.alerts.jobs import JOB_HANGS, JOB_HANGS_LABEL
 from gpumon.diagnosis.alerts.links import LINK_RULES
 from gpumon.diagnosis.alerts.memory import MEMORY_RULES, OUT_OF_MEMORY
 from gpumon.diagnosis.alerts.model import Alert, AlertFinding, Severity, make_alert, ranges_text
@@ -66,7 +67,8 @@ _PLURALS: Final = {alert_id: clause for rule in ALERT_RULES for alert_id, clause
     OUT_OF_MEMORY: "each have a process that ran out of memory"
 }
 RULE_LABELS: Final = {alert_id: rule.label for rule in ALERT_RULES for alert_id in rule.plurals} | {
-    OUT_OF_MEMORY: "Process ran out of memory"
+    OUT_OF_MEMORY: "Process ran out of memory",
+    JOB_HANGS: JOB_HANGS_LABEL,
 }
 """The condition of each alert of a GPU in a few words, by the id of the alert; Xids are not listed one by one."""
 

@@ -32,6 +32,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("nknown or invalid runtime name: nvidia", r"[Uu]nknown or invalid runtime name: nvidia"),
             Pattern("nknown runtime specified nvidia", r"[Uu]nknown runtime specified nvidia"),
             literal('no runtime for "nvidia" is configured'),
+            Pattern(
+                "nvidia-container-",
+                r"exec: \\?\"(?:/usr/bin/)?nvidia-container-(?P<program>runtime|runtime-hook|toolkit|cli)\\?\":"
+                r" (?:executable file not found|stat )",
+            ),
+            Pattern(
+                "fork/exec /usr/bin/nvidia",
+                r"fork/exec /usr/bin/nvidia-container-(?P<program>\w{2,12}(?:-hook)?): no such file",
+            ),
         ),
         causes=(
             "The NVIDIA Container Toolkit is not installed on the host.",
@@ -186,6 +195,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The container asks for a GPU by its CDI name, and no CDI specification on this host defines it.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern(
+                "stat nvidia.com/gpu", r"Error: stat (?P<device>nvidia\.com/gpu=\S{1,60}): no such file or directory"
+            ),
+            literal("invoking the NVIDIA Container Runtime Hook directly"),
+            Pattern(
+                "nvidia-ctk` (exit code: ",
+                r"error executing hook `\S{0,120}nvidia-ctk` \(exit code: (?P<code>\d{1,3})\)",
+            ),
             Pattern("nresolvable CDI devices", r"unresolvable CDI devices (?P<device>\S{1,120})"),
             Pattern("failed to discover GPU vendor from CDI", r"failed to discover GPU vendor from CDI"),
             Pattern("failed to stat CDI host device", r"failed to stat CDI host device (?P<device>\S{1,80})"),

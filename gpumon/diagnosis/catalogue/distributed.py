@@ -78,7 +78,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             name("ncclUnhandledCudaError"),
             literal("NCCL Error 1: unhandled cuda error"),
             Pattern("unhandled cuda error", r"\bunhandled cuda error(?: \(run with NCCL_DEBUG|, NCCL version)"),
-            Pattern("Cuda failure", r"\bNCCL WARN Cuda failure (?:(?P<code>\d{1,4}) )?'(?P<reason>[^'\n]{1,100})'"),
+            Pattern(
+                "Cuda failure",
+                r"(?<!nvls\.cc:\d\d )(?<!nvls\.cc:\d\d\d )(?<!nvls\.cc:\d\d\d\d )\bNCCL WARN Cuda failure (?:(?P<code"
+                r">\d{1,4}) )?'(?P<reason>[^'\n]{1,100})'",
+            ),
             literal("NCCL error: unhandled cuda error"),
         ),
         causes=(
@@ -108,6 +112,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             name("ncclInvalidUsage"),
+            name("ncclInvalidArgument"),
             Pattern(
                 "Duplicate GPU detected",
                 r"Duplicate GPU detected : rank (?P<rank>\d{1,6}) and rank (?P<other_rank>\d{1,6})"
@@ -159,6 +164,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
+                "Read callback failed",
+                r"\[c10d[^\]\n]{0,20}\] Read callback failed\. code:(?P<code>-?\d{1,5})",
+            ),
+            Pattern(
                 "The client socket has timed out after",
                 r"The client socket has timed out after (?P<waited>\d{1,9} ?(?:ms|s|seconds)) while trying to connect"
                 r"(?: to \((?P<host>[^,\n]{1,200}), (?P<port>\d{1,5})\))?",
@@ -181,10 +190,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "retrieving ncclUniqueId from",
                 r"is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<from_rank>\d{1,6})\]",
-            ),
-            Pattern(
-                "server socket has failed to listen on any local",
-                r"server socket has failed to listen on any local network address\.(?: port: (?P<port>\d{1,5}))?",
             ),
             Pattern("RendezvousTimeoutError", r"\bRendezvousTimeoutError\b"),
             Pattern("RendezvousClosedError", r"\bRendezvousClosedError\b"),
@@ -323,6 +328,11 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         summary="NCCL lost the connection to another rank, or reached an unexpected state.",
         context=ContextState.UNKNOWN,
         patterns=(
+            Pattern(
+                " failed : Connection reset by peer",
+                r"NCCL WARN Call to (?P<call>recv|send|write|read) failed : Connection reset by peer",
+            ),
+            Pattern("[Proxy thread error]", r"NCCL WARN [^\n]{0,80}\[Proxy thread error\]"),
             name("ncclRemoteError"),
             name("ncclInternalError"),
             literal("remote process exited or there was a network error"),

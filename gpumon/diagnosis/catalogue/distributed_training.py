@@ -29,6 +29,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The program reads its rank from the environment, and was started with python instead of torchrun.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            literal("torch.distributed process group is initialized, but local_rank == -1"),
+            literal("LOCAL_RANK is not in the environment"),
+            literal("Tried to launch on distributed with multinode, but `MASTER_ADDR` env was not set"),
             Pattern(
                 "expected, but not set",
                 r"rendezvous: environment variable (?P<variable>[A-Z_]{1,40}) expected, but not set",
@@ -64,18 +67,28 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Tried to launch distributed communication on port `(?P<port>\d{1,5})`, but another process is"
                 r" utilizing it",
             ),
+            Pattern(
+                "server socket has failed to bind to",
+                r"server socket has failed to bind to \S{1,60}?:?(?P<port>\d{2,5}) \(errno: \d{1,3} - Address already"
+                r" in use\)",
+            ),
+            Pattern(
+                "server socket has failed to listen on any local",
+                r"server socket has failed to listen on any local network address\.(?: port: (?P<port>\d{1,5}))?",
+            ),
         ),
         causes=(
             "Two jobs on this host use the default port 29500.",
             "A process of an earlier run is still alive.",
         ),
         fixes=(
-            Fix("Let the launcher choose a free port.", "accelerate launch --main_process_port 0 train.py"),
+            Fix("On one host, let torchrun choose a free port.", "torchrun --standalone --nproc-per-node=gpu train.py"),
+            Fix("Or let Accelerate choose one.", "accelerate launch --main_process_port 0 train.py"),
             Fix("Or find the process that uses the port, and end it.", "ss -ltnp | grep 29500"),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=("https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py",),
-        said_by="accelerate 0.25-1.12",
+        said_by="torch 1.13-2.13, accelerate 0.25-1.12",
     ),
     KnownError(
         id="no-process-group",
@@ -350,6 +363,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="Gloo lost the connection to another rank, or waited for it until the timeout.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern(
+                "monitoredBarrier",
+                r"[Rr]ank (?P<rank>\d{1,6}) (?:successfully reached monitoredBarrier, but received errors|failed to p"
+                r"ass monitoredBarrier)",
+            ),
             Pattern(
                 "Connection closed by peer",
                 r"gloo/transport/tcp/\w{1,30}\.cc:\d{1,5}\] Connection closed by peer \[(?P<address>[^\n]{1,60}?)\]",

@@ -25,6 +25,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" has the version (?P<library>[\d.]{1,20})",
             ),
             name("NVMLError_LibRmVersionMismatch"),
+            name("NVML_ERROR_LIB_RM_VERSION_MISMATCH"),
         ),
         causes=(
             "The driver packages were upgraded, often by unattended upgrades, and the host was not rebooted.",
@@ -95,6 +96,8 @@ docker run --device nvidia.com/gpu=all IMAGE""",
             ),
             name("NVMLError_LibraryNotFound"),
             name("NVMLError_DriverNotLoaded"),
+            name("NVML_ERROR_DRIVER_NOT_LOADED"),
+            name("NVML_ERROR_LIBRARY_NOT_FOUND"),
         ),
         causes=(
             "The Linux kernel was upgraded, and the driver's module was not built for the new one.",
@@ -162,6 +165,7 @@ docker run --device nvidia.com/gpu=all IMAGE""",
                 r"Unable to determine the device handle for (?:GPU|gpu) ?(?P<bus>[\w:.]{1,20})?",
             ),
             name("NVMLError_GpuIsLost"),
+            name("NVML_ERROR_GPU_IS_LOST"),
         ),
         causes=(
             "Power: the supply, a cable or its connector.",
@@ -251,6 +255,7 @@ except pynvml.NVMLError_NotSupported:
         summary="The driver does not use the GPU again until the GPU is reset.",
         context=ContextState.RESET,
         patterns=(
+            literal("NV_ERR_RESET_REQUIRED"),
             Pattern("GPU requires re", r"\bGPU requires (?:restart|reset)\b"),
             name("NVMLError_ResetRequired"),
         ),

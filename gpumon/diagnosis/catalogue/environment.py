@@ -152,6 +152,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="Native code wrote outside of its memory or freed memory twice, and the C library ended the process.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern("malloc_consolidate(): ", r"malloc_consolidate\(\): (?P<reason>[a-z][\w ()-]{4,60})"),
+            Pattern(
+                "malloc(): ",
+                r"\bmalloc\(\): (?P<reason>(?:invalid|corrupted|unaligned|unsorted|mismatching)[\w ()>-]{4,60})",
+            ),
             Pattern("free(): invalid ", r"(?P<reason>free\(\): invalid (?:pointer|size|next size))"),
             Pattern("double free or corruption", r"double free or corruption \((?P<reason>!?\w{3,10})\)"),
             Pattern("corrupted size vs. prev", r"corrupted size vs\. prev_size"),

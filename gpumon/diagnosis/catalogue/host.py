@@ -104,6 +104,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="A process of the job was ended by a fault in native code, not by a Python exception.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern(
+                "Caught signal ",
+                r"\[[\w.-]{1,60}:\d{1,10} {0,2}:\d{1,3}:\d{1,10}\] Caught signal (?P<signal>11|7|6|8|4) \((?P<reason>"
+                r"[^:)\n]{1,40})",
+            ),
             Pattern("Signal 11 (SIGSEGV)", r"Signal (?P<signal>11) \(SIGSEGV\) received by PID (?P<pid>\d{1,10})"),
             Pattern("Signal 6 (SIGABRT)", r"Signal (?P<signal>6) \(SIGABRT\) received by PID (?P<pid>\d{1,10})"),
             Pattern("Signal 7 (SIGBUS)", r"Signal (?P<signal>7) \(SIGBUS\) received by PID (?P<pid>\d{1,10})"),

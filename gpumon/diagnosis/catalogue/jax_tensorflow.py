@@ -255,4 +255,27 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://docs.cupy.dev/en/stable/user_guide/memory.html", sources.CUDA_NOTES),
         said_by="jaxlib 0.4, CuPy 13.6",
     ),
+    KnownError(
+        id="tf-registered-twice",
+        section=SECTION,
+        title="TensorFlow registers a library twice",
+        summary="TensorFlow reports that a library of CUDA was already registered; this has no effect.",
+        context=ContextState.ALIVE,
+        patterns=(Pattern("Unable to register cu", r"Unable to register (?P<library>cu\w{2,8}) factory"),),
+        causes=("Two parts of TensorFlow, or TensorFlow and JAX in one process, register the same library.",),
+        fixes=(
+            Fix("Take no action; if no GPU is used, look for another message."),
+            Fix(
+                "Check whether TensorFlow finds the GPU.",
+                "python -c 'import tensorflow as tf; print(tf.config.list_physical_devices(\"GPU\"))'",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/tensorflow/tensorflow/issues/62002",
+            "https://github.com/tensorflow/tensorflow/issues/62075",
+        ),
+        said_by="TensorFlow 2.14-2.17",
+        is_warning=True,
+    ),
 )

@@ -207,6 +207,12 @@ sudo update-initramfs -u && sudo reboot""",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
+                "/var/lib/dkms/nvidia",
+                r"make\[\d\]: \*\*\* [^\n]{0,160}/var/lib/dkms/nvidia[\w-]{0,20}/(?P<version>[\d.]{3,16})/build[^\n]{"
+                r"0,40}\] Error",
+            ),
+            Pattern("DKMS module 'nvidia", r"DKMS module 'nvidia[\w-]{0,12}-(?P<version>[\d.]{3,16})' failed to build"),
+            Pattern(
                 "could not insert 'nvidia",
                 r"could not insert '(?P<module>nvidia\w{0,12})': (?P<reason>[A-Z][^\n]{1,60})",
             ),
@@ -533,7 +539,7 @@ sudo update-grub && sudo reboot""",
         patterns=(
             Pattern(
                 "ssertion failed:",
-                r"NVRM:? (?:GPU\d{1,3} )?nvAssert\w{0,30}: Assertion failed: (?P<check>[^\n]{1,160})",
+                r"NVRM:? (?:GPU\d{1,3} )?nvAssert\w{0,30}: Assertion failed: (?P<check>(?!Reset required)[^\n]{1,160})",
             ),
         ),
         causes=(

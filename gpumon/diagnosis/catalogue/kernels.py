@@ -25,6 +25,11 @@ _OLDER_BUILD: Final = Fix(
     "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126",
 )
 
+_DRIVER_OF_BUILD: Final = Fix(
+    "Check the driver before: a build for CUDA 13 needs branch 580, one for CUDA 12 needs 525; upgrade an older one.",
+    "nvidia-smi --query-gpu=driver_version --format=csv,noheader",
+)
+
 ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="device-assert",
@@ -154,6 +159,10 @@ with torch.cuda.device(tensor.device):
             cuda_error("hardware stack error"),
             cuda_error("operation not supported on global/shared address space"),
             cuda_error("invalid program counter"),
+            name("CUDA_ERROR_ILLEGAL_INSTRUCTION"),
+            name("CUDA_ERROR_HARDWARE_STACK_ERROR"),
+            name("CUDA_ERROR_INVALID_PC"),
+            name("CUDA_ERROR_INVALID_ADDRESS_SPACE"),
             name("cudaErrorIllegalInstruction"),
             name("cudaErrorHardwareStackError"),
             name("cudaErrorInvalidAddressSpace"),
@@ -245,6 +254,11 @@ with torch.cuda.device(tensor.device):
             literal("too many resources requested for launch"),
             cuda_error("invalid configuration argument"),
             literal("too many blocks in cooperative launch"),
+            cuda_error("a kernel launch error has occurred due to cluster misconfiguration"),
+            name("cudaErrorInvalidClusterSize"),
+            name("CUDA_ERROR_INVALID_CLUSTER_SIZE"),
+            name("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"),
+            name("CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"),
             name("cudaErrorLaunchOutOfResources"),
             name("cudaErrorInvalidConfiguration"),
             name("cudaErrorCooperativeLaunchTooLarge"),
@@ -289,6 +303,7 @@ with torch.cuda.device(tensor.device):
                 "Build the extension for your GPU, for example compute capability 8.6.",
                 "TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation --no-cache-dir --force-reinstall PACKAGE",
             ),
+            _DRIVER_OF_BUILD,
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.SHOW_VERSIONS,),
@@ -330,6 +345,7 @@ with torch.cuda.device(tensor.device):
             _NEWER_BUILD,
             _OLDER_BUILD,
             _COMPARE_ARCHITECTURES,
+            _DRIVER_OF_BUILD,
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.SHOW_VERSIONS,),
@@ -376,7 +392,12 @@ with torch.cuda.device(tensor.device):
         context=ContextState.ALIVE,
         patterns=(
             cuda_error("invalid argument"),
+            cuda_error("invalid pitch argument"),
+            cuda_error("invalid device pointer"),
+            cuda_error("invalid copy direction for memcpy"),
             name("cudaErrorInvalidValue"),
+            name("cudaErrorInvalidDevicePointer"),
+            name("cudaErrorInvalidMemcpyDirection"),
             name("CUDA_ERROR_INVALID_VALUE"),
         ),
         causes=(
@@ -409,6 +430,10 @@ with torch.cuda.device(tensor.device):
             name("cudaErrorUnsupportedPtxVersion"),
             name("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
             name("cudaErrorInvalidPtx"),
+            name("cudaErrorInvalidKernelImage"),
+            name("CUDA_ERROR_INVALID_PTX"),
+            name("CUDA_ERROR_INVALID_IMAGE"),
+            literal("Call to cuLinkAddData results in"),
         ),
         causes=(
             "An extension, Triton or NVRTC generated code for a newer CUDA version than the driver supports.",
@@ -475,6 +500,18 @@ with torch.cuda.device(tensor.device):
             literal("make the legacy stream depend on a capturing"),
             literal("generator is not registered with the capturing graph"),
             literal("during CUDA graph capture. If you need this call to be captured"),
+            cuda_error("operation would result in a merge of separate capture sequences"),
+            cuda_error("capture was not ended in the same stream as it began"),
+            cuda_error("dependency created on uncaptured work in another stream"),
+            cuda_error("operation not permitted on an event last recorded in a capturing stream"),
+            cuda_error("attempt to terminate a thread-local capture sequence from another thread"),
+            name("cudaErrorStreamCaptureMerge"),
+            name("cudaErrorStreamCaptureUnmatched"),
+            name("cudaErrorStreamCaptureIsolation"),
+            name("cudaErrorStreamCaptureWrongThread"),
+            name("cudaErrorCapturedEvent"),
+            name("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"),
+            name("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"),
             name("cudaErrorStreamCaptureUnsupported"),
             name("cudaErrorStreamCaptureInvalidated"),
             name("cudaErrorStreamCaptureUnjoined"),

@@ -18,17 +18,24 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "cannot open shared object file",
-                r"\b(?P<missing>lib(?:cudart|cublas\w{0,4}|cudnn\w{0,40}|cufft\w?|curand|cusolver\w{0,4}"
-                r"|cusparse\w{0,4}|cupti|cufile|nvrtc[\w-]{0,20}|nvJitLink|nvToolsExt|nvshmem\w{0,20}|nccl|torch\w{0,30"
-                r"}|c10\w{0,20})"
+                r"\b(?P<missing>lib(?:cu(?:dart|blas\w{0,4}|dnn\w{0,40}|fft\w?|rand|solver\w{0,4}|sparse\w{0,4}|pti|f"
+                r"ile\w{0,8}|dss|tensor"
+                r"\w{0,6}|vs|ml|graph|df|obj|inj64\w{0,8})|nvrtc[\w-]{0,20}|nvJitLink|nvToolsExt|nvshmem\w{0,20}|nvjp"
+                r"eg|npp\w{1,6}|nvvm|nvinfer\w{0,20}"
+                r"|nvonnxparser|nvidia-(?:ptxjitcompiler|encode|opticalflow|nvvm|cfg)|nvcuvid|nvcomp\w{0,12}|nvblas|n"
+                r"ccl[\w-]{0,12}|torch\w{0,30}|c10\w{0,20}"
+                r"|shm|tensorrt\w{0,12}|cupti|raft|rmm|dgl\w{0,12}|onnxruntime\w{0,30}|caffe2\w{0,16}|nvrm\w{0,12}|nv"
+                r"mpi|cutlass\w{0,12}|mpi(?:_\w{2,8})?)"
                 r"\.so[\w.]{0,20}): cannot open shared object file",
             ),
             Pattern("undefined symbol: __nvJitLink", r"undefined symbol: (?P<symbol>__nvJitLink\w{1,60})"),
             Pattern("undefined symbol: nccl", r"undefined symbol: (?P<symbol>nccl\w{1,60})"),
             Pattern(
                 "undefined symbol: cu",
-                r"undefined symbol: (?P<symbol>cu(?:blas|dnn|sparse|solver|fft|rand|da)\w{1,60})",
+                r"undefined symbol: (?P<symbol>cu(?:blas|dnn|sparse|solver|fft|rand|da|[A-Z])\w{1,60})",
             ),
+            Pattern("undefined symbol: __cuda", r"undefined symbol: (?P<symbol>__cuda\w{1,60})"),
+            Pattern("undefined symbol: nv", r"undefined symbol: (?P<symbol>nv(?:ml|rtc|tx|shmem|jpeg)\w{1,60})"),
             Pattern("Unable to load any of {", r"Unable to load any of \{(?P<library>lib\w{1,40}\.so[\w.]{0,20})"),
             Pattern(
                 "Could not load library ",
@@ -112,7 +119,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "undefined symbol: _Z",
                 r"(?:-packages/(?P<package>\w{1,30})/(?:[\w.+-]{1,30}/){0,2})?(?P<library>[\w.+-]{1,80}\.so):"
-                r" undefined symbol: (?P<symbol>_Z(?:T[ISV])?NK?(?:3c10|2at|5torch|6caffe2)\w{0,200})",
+                r" undefined symbol: (?P<symbol>_Z\w{0,60}?(?:3c10|2at|5torch|6caffe2|12tensorrt_llm|6triton)\w{0,200"
+                r"})",
+            ),
+            Pattern(
+                ".so: undefined symbol: ",
+                r"(?P<library>[\w.+-]{1,80}\.so): undefined symbol: (?P<symbol>(?:THP|THC|aoti_torch_|torch_)\w{1,80})",
+            ),
+            Pattern(
+                "undefined symbol: _Z",
+                r"(?P<library>[\w.+-]{0,40}(?:cuda|torch|flash|gemm|triton|tensorrt|cutlass|xformers|spconv)[\w.+-]{0"
+                r",60}\.so):"
+                r" undefined symbol: (?P<symbol>_Z(?!\w{0,60}?(?:3c10|2at|5torch|6caffe2|12tensorrt_llm|6triton))\w{1"
+                r",200})",
             ),
             Pattern(
                 ".so: undefined symbol",
@@ -156,6 +175,21 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         summary="bitsandbytes did not find its compiled library for PyTorch's CUDA version.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern(
+                " in file ",
+                r"Error (?P<reason>[\w ]{1,60}) at line \d{1,6} in file (?![^\n]{0,160}/bitsandbytes/csrc/)[^\s]{0,12"
+                r"0}/csrc/(?:ops|kernels|pythonInterface)\.\w{1,4}",
+            ),
+            Pattern("itsandbytes is only supported on CUDA", r"[Bb]itsandbytes is only supported on CUDA GPUs?"),
+            Pattern(
+                "not available in CPU-only version of",
+                r"Method '(?P<method>\w{1,60})' not available in CPU-only version of bitsandbytes",
+            ),
+            literal("Check your CUDA paths. Proceeding to load CPU-only library"),
+            Pattern(
+                "not found in any environmental path",
+                r"CUDA_SETUP: WARNING! (?P<file>\S{1,60}) not found in any environmental path",
+            ),
             Pattern(
                 "Could not find the bitsandbytes ",
                 r"Could not find the bitsandbytes (?:CUDA|ROCm) binary at \w{0,16}\(?'?(?P<file>[^')\n]{1,200})",
@@ -224,6 +258,11 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         summary="A Triton kernel needs more shared memory or registers per block than the GPU has.",
         context=ContextState.ALIVE,
         patterns=(
+            Pattern(
+                "out of resource: ",
+                r"out of resource: (?P<resource>\w{1,80}) Required: (?P<required>\d{1,12}) Hardware limit: ?(?P<limit"
+                r">\d{1,12})",
+            ),
             Pattern(
                 "out of resource:",
                 r"out of resource: (?P<resource>[\w ]{1,40}), Required: (?P<required>\d{1,12}),"
@@ -336,7 +375,12 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         title="Kernel compilation failed",
         summary="NVRTC could not compile a kernel's source at run time.",
         context=ContextState.ALIVE,
-        patterns=(literal("RuntimeError: Kernel compilation failed:"), literal("nvrtc: error:")),
+        patterns=(
+            literal("RuntimeError: Kernel compilation failed:"),
+            literal("nvrtc: error:"),
+            Pattern("NVRTC_ERROR_", r"\b(?P<status>NVRTC_ERROR_[A-Z_]{4,40})\b"),
+            Pattern("NVJITLINK_ERROR_", r"\b(?P<status>NVJITLINK_ERROR_[A-Z_]{4,40})\b"),
+        ),
         causes=(
             "The source of the kernel has an error, which the following lines report.",
             "The GPU is newer than this NVRTC, which then rejects the value of --gpu-architecture.",

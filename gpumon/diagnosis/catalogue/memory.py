@@ -322,6 +322,7 @@ if too_big:
         summary="The DataLoader could not copy a batch to pinned host memory.",
         context=ContextState.ALIVE,
         patterns=(
+            Pattern("in _pin_memory_loop", r"pin_memory\.py\", line \d{1,5}, in _pin_memory_loop"),
             Pattern("nly dense CPU tensors can be pinned", r"[Oo]nly dense CPU tensors can be pinned"),
             literal("Cannot access accelerator device when none is available"),
             Pattern(

@@ -173,7 +173,7 @@ model = AutoModelForCausalLM.from_pretrained(
         patterns=(
             Pattern(
                 "Unknown quantization type, got",
-                r"Unknown quantization type, got (?P<type>[\w-]{1,40})(?: - supported|$)",
+                r"Unknown quantization type, got (?P<type>[\w-]{1,40})(?: -|$)",
             ),
             Pattern("Unknown quantization method:", r"Unknown quantization method: (?P<type>[\w'-]{1,40})"),
             Pattern("nvalid quantization method", r"[Ii]nvalid quantization method: (?P<type>[\w'-]{1,40})"),
@@ -197,6 +197,16 @@ model = AutoModelForCausalLM.from_pretrained(
         patterns=(
             Pattern("ot compiled with GPU support", r"(?:Error: |is )[Nn]ot compiled with GPU support"),
             Pattern("Not compiled with CUDA support", r"Error: Not compiled with CUDA support"),
+            Pattern(
+                "package was not compiled with CUDA support",
+                r"This (?P<package>\w{2,30}) package was not compiled with CUDA support",
+            ),
+            literal("Device API cuda is not enabled"),
+            Pattern(
+                "No CUDA support",
+                r"No CUDA support\) The (?:library|called functionality) is (?:compiled|disabled)[^\n]{0,60}CUDA supp"
+                r"ort",
+            ),
         ),
         causes=(
             "The image or the host on which it was built shows no GPU to the build, as docker build does.",

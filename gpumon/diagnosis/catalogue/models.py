@@ -71,6 +71,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="FlashAttention works on float16 and bfloat16 tensors on the GPU, with a head size of at most 256.",
         context=ContextState.ALIVE,
         patterns=(
+            Pattern("head dim (>", r"head dim \(>(?P<limit>\d{1,4})\) not supported"),
+            Pattern(
+                "This flash attention build does not support",
+                r"This flash attention build does not support (?P<reason>[^\n]{1,80})",
+            ),
             literal("Expected is_sm80 || is_sm90 to be true"),
             Pattern(
                 "only supports torch.float16 and torch.bfloat16",
@@ -263,6 +268,10 @@ model = AutoModelForCausalLM.from_pretrained(name, device_map=place)""",
             Pattern(
                 "can not run on your system since the accelerator is not available",
                 r"`?CUDAAccelerator`? can not run on your system since the accelerator is not available",
+            ),
+            Pattern(
+                "is only supported on GPU but `",
+                r"(?P<strategy>\w{2,30}) strategy is only supported on GPU but `(?P<device>\w{2,30})`",
             ),
             Pattern("But your machine only has:", r"But your machine only has: (?P<gpus>\[[^\n]{0,80}\])"),
             Pattern("Unsloth currently only works on", r"Unsloth currently only works on NVIDIA"),

@@ -476,6 +476,11 @@ sudo systemctl daemon-reload && sudo systemctl restart slurmd""",
         patterns=(
             literal("nvshmem setup connections failed"),
             literal("nvshmem initialization failed"),
+            Pattern(
+                "nvshmem",
+                r"nvshmem\S{0,100}/(?P<file>[\w.]{1,40}\.(?:cpp|cu|c|h)):\d{1,6}: (?P<reason>(?:NULL value|non-zero s"
+                r"tatus: \d{1,6}) (?!connect EPS)[^\n]{1,120})",
+            ),
             Pattern("connect EPS failed", r"non-zero status: (?P<status>\d{1,3}) connect EPS failed"),
         ),
         causes=(

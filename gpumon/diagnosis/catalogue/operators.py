@@ -3,7 +3,7 @@
 from typing import Final
 
 from gpumon.diagnosis.catalogue import fixes, sources
-from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal, name
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 SECTION: Final = "Operators"
@@ -98,6 +98,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="An operator received tensors of different types, such as half and float.",
         context=ContextState.ALIVE,
         patterns=(
+            Pattern(
+                "but got dtype ",
+                r"expected dtype (?P<type>[\w:]{1,20}) for `\w{1,30}` but got dtype (?P<other_type>[\w:]{1,20})",
+            ),
             Pattern(
                 "mat2 must have the same dtype",
                 r"(?:mat1|self) and mat2 must have the same dtype"
@@ -367,6 +371,8 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         summary="A matrix multiplication failed, or cuBLAS rejected its arguments.",
         context=ContextState.UNKNOWN,
         patterns=(
+            Pattern("cuBLAS API failed with status", r"cuBLAS API failed with status (?P<status>\d{1,3})"),
+            literal("cublasLt ran into an error"),
             Pattern("cuBLAS Error: ", r"cuBLAS Error: (?P<reason>the [^\n]{1,100})"),
             Pattern(
                 "CUBLAS_STATUS_",
@@ -407,6 +413,12 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
                 "cuDNN error: CUDNN_STATUS_",
                 r"cuDNN error: (?P<status>CUDNN_STATUS_(?!SUBLIBRARY_VERSION_MISMATCH|VERSION_MISMATCH)\w{1,60})",
             ),
+            Pattern(
+                "CUDNN_STATUS_",
+                r"(?:failed|returned|status|error code|CUDNN error|cuDNN Error)[^\n]{0,40}?(?<!handle: )(?<!Error: )("
+                r"?<!error: )(?<!\w)(?P<status>CUDNN_STATUS_(?!SUCCESS|(?:SUBLIBRARY_)?VERSION_MISMATCH)\w{4,60})\b(?"
+                r"!; Reason)",
+            ),
             Pattern("CUDNN failure ", r"CUDNN failure \d{1,5}: (?P<status>CUDNN_STATUS_\w{1,40})"),
         ),
         causes=(
@@ -439,6 +451,11 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         summary="PyTorch loaded another cuDNN version than the one it was built with.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern(
+                "cuDNN version mismatch: PyTorch",
+                r"cuDNN version mismatch: PyTorch was compiled against (?P<built>\d{3,6}) but linked against (?P<foun"
+                r"d>\d{3,6})",
+            ),
             Pattern(
                 "cuDNN version incompatibility: PyTorch was compiled",
                 r"cuDNN version incompatibility: PyTorch was compiled {1,3}against \((?P<built>[\d, ]{1,20})\)"
@@ -501,7 +518,18 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         title="cuFFT call failed",
         summary="cuFFT, the Fourier transform library, failed or rejected the size.",
         context=ContextState.ALIVE,
-        patterns=(Pattern("cuFFT error: CUFFT_", r"cuFFT error: (?P<status>CUFFT_\w{1,40})"),),
+        patterns=(
+            Pattern("cuFFT error: CUFFT_", r"cuFFT error: (?P<status>CUFFT_\w{1,40})"),
+            name("CUFFT_INTERNAL_ERROR"),
+            name("CUFFT_ALLOC_FAILED"),
+            name("CUFFT_EXEC_FAILED"),
+            name("CUFFT_SETUP_FAILED"),
+            name("CUFFT_INVALID_SIZE"),
+            name("CUFFT_INVALID_VALUE"),
+            name("CUFFT_INVALID_PLAN"),
+            name("CUFFT_NOT_SUPPORTED"),
+            name("CUFFT_NVRTC_FAILURE"),
+        ),
         causes=(
             "The build of PyTorch is older than the GPU.",
             "Cached plans fill the memory.",

@@ -31,6 +31,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "required for FP8 execution",
                 r"CublasLt version (?P<cublas>[\d.x]{1,12}) or higher required for FP8 execution",
             ),
+            Pattern(
+                "is only supported on CUDA",
+                r"is only supported on CUDA ?>= ?(?P<required>\d\.\d)(?: and MI\d{3}\+)?",
+            ),
+            Pattern(
+                " quantization requires a GPU with",
+                r"(?:Float8|FP8|fp8|NVFP4|MXFP[48])[\w ]{0,30} quantization requires a GPU with compute capability >="
+                r" (?P<required>[\d.]{1,5})",
+            ),
+            Pattern(
+                "requires GPU compute capability >=",
+                r"requires GPU compute capability >= (?P<required>[\d.]{1,5})",
+            ),
             Pattern("FP8 block scaled GEMM requires", r"FP8 block scaled GEMM requires (?P<required>[^\n.]{1,60})"),
             Pattern(
                 "DeepGEMM requires",

@@ -24,7 +24,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "operation not supported",
                 r"(?:CUDA error|Triton Error \[CUDA\]|Cuda error \d{1,4}): operation not supported(?! on )",
             ),
+            cuda_error("limit is not supported on this architecture"),
+            cuda_error("the provided execution affinity is not supported"),
+            cuda_error("feature not supported by this device"),
+            Pattern("driver error: operation not supported", r"CUDA driver error: operation not supported"),
             name("cudaErrorNotSupported"),
+            name("CUDA_ERROR_NOT_SUPPORTED"),
             cuda_error("API call is not supported in the installed CUDA driver"),
         ),
         causes=(
@@ -81,6 +86,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             cuda_error("peer access is not supported between these two devices"),
+            cuda_error("too many peers mapped in this process"),
             name("cudaErrorPeerAccessUnsupported"),
             name("CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"),
             cuda_error("peer mapping resources exhausted"),
@@ -110,6 +116,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("the remote procedural call between the MPS server and the MPS client failed"),
             literal("MPS server is not ready to accept new MPS client requests"),
             literal("the hardware resources required to create MPS client have been exhausted"),
+            literal("the hardware resources required to support device connections have been exhausted"),
+            name("CUDA_ERROR_MPS_CONNECTION_FAILED"),
+            name("CUDA_ERROR_MPS_RPC_FAILURE"),
             Pattern("cudaErrorMps", r"\bcudaErrorMps(?P<reason>[A-Z]\w{3,30})\b"),
         ),
         causes=(
@@ -134,6 +143,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             cuda_error("named symbol not found"),
+            cuda_error("invalid device symbol"),
+            name("cudaErrorInvalidSymbol"),
+            name("CUDA_ERROR_NOT_FOUND"),
             name("cudaErrorSymbolNotFound"),
             Pattern("Failed to encode tensor map", r"Failed to encode tensor map: (?P<code>(?!700)\d{1,4})\b"),
         ),

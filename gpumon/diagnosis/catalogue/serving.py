@@ -490,6 +490,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The process that owns the GPU ended with an error, which stands earlier in the log.",
         context=ContextState.UNKNOWN,
         patterns=(
+            Pattern(
+                "please check the stack trace above",
+                r"Worker failed with error '(?P<reason>[^\n]{1,160}?)', please check the stack trace above",
+            ),
             Pattern("ngine core initialization failed", r"[Ee]ngine core initialization failed\. See root cause above"),
             literal("EngineCore encountered an issue"),
             literal("EngineCore failed to start"),
@@ -537,6 +541,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The part of the GPU's memory that SGLang may use does not hold the weights and a key-value cache.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern(
+                "ut of memory. Try to lower your batch size",
+                r"(?P<phase>Prefill|Decode) out of memory\. Try to lower your batch size",
+            ),
             literal("Not enough memory. Please try to increase --mem-fraction-static"),
             literal("The memory capacity is unbalanced. Some GPUs may be occupied by other processes"),
         ),

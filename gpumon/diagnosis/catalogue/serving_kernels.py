@@ -14,6 +14,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The process that owns the GPU raised an exception, which stands below this line or above it.",
         context=ContextState.UNKNOWN,
         patterns=(
+            Pattern("scheduler ", r"Rank (?P<rank>\d{1,5}) scheduler (?:is dead|died during initialization)"),
             literal("Scheduler hit an exception"),
             Pattern("Received sigquit from a child", r"Received sigquit from a child proces"),
             Pattern("DataParallelController hit", r"DataParallelController hit an exception"),
@@ -65,14 +66,39 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         title="vLLM: weights do not fit the layer",
         summary="A tensor of the checkpoint has another shape than the layer of the model into which it is loaded.",
         context=ContextState.NOT_APPLICABLE,
-        patterns=(Pattern("loaded_weight.shape", r"assert param_data\.shape == loaded_weight\.shape"),),
+        patterns=(
+            Pattern(
+                "There is no module or parameter named '",
+                r"There is no module or parameter named '(?P<name>[\w.]{1,200})' in (?P<model>\w{1,80})",
+            ),
+            Pattern(
+                "KeyError: '",
+                r"KeyError: '(?P<name>(?:model\.|language_model\.|visual\.)?(?:model\.)?(?:layers|blocks)\.\d{1,4}\.["
+                r"\w.]{1,160})'",
+            ),
+            Pattern(
+                "put size is not aligned with the quantized weight",
+                r"The (?P<dimension>in|out)put size is not aligned with the quantized weight shape",
+            ),
+            Pattern(
+                "is not divisible by weight quantization block",
+                r"is not divisible by weight quantization (?P<divisor>block_[nk] = \d{1,6})",
+            ),
+            literal("Prequant BitsAndBytes models with tensor parallelism is not supported"),
+            Pattern(
+                "_per_partition = ",
+                r"Weight (?P<dimension>(?:in|out)put_size_per_partition) = (?P<size>\d{1,9}) is not divisible by (?P<"
+                r"divisor>\w{1,20} = \d{1,6})",
+            ),
+            Pattern("loaded_weight.shape", r"assert param_data\.shape == loaded_weight\.shape"),
+        ),
         causes=(
             "The checkpoint is quantized, and this version does not support that quantization for this model.",
             "bitsandbytes with tensor parallelism, or with a model whose vision part must not be quantized.",
         ),
         fixes=(
+            Fix("Run with fewer GPUs per tensor, or split the layers into stages.", "vllm serve MODEL -tp 1 -pp 2"),
             Fix("Upgrade vLLM.", "pip install --upgrade vllm"),
-            Fix("Run without tensor parallelism, to test whether it is the cause.", "vllm serve MODEL -tp 1"),
             Fix("Use the unquantized model, or another quantization such as AWQ, GPTQ or FP8."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -89,10 +115,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "[TensorRT-LLM][ERROR] Assertion failed",
                 r"\[TensorRT-LLM\]\[ERROR\] Assertion failed: (?P<check>[^\n(]{1,120})",
-            ),
-            Pattern(
-                "[TensorRT-LLM][ERROR] CUDA runtime error",
-                r"\[TensorRT-LLM\]\[ERROR\] CUDA runtime error in (?P<call>[^:\n]{1,80}): (?P<reason>[^\n(]{1,80})",
             ),
         ),
         causes=(

@@ -437,6 +437,8 @@ if __name__ == "__main__":
             literal("system has unsupported display driver / cuda driver combination"),
             literal("forward compatibility was attempted on non supported HW"),
             name("cudaErrorSystemDriverMismatch"),
+            name("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+            name("CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"),
             name("cudaErrorCompatNotSupportedOnDevice"),
         ),
         causes=(

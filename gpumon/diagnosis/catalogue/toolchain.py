@@ -207,7 +207,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "Failed building wheel for ",
                 r"Failed building wheel for (?P<extension>flash[-_]attn|xformers|mamba[-_]ssm|causal[-_]conv1d|apex"
-                r"|deepspeed|bitsandbytes|auto[-_]gptq|vllm|torch[-_]scatter|detectron2|gptqmodel)",
+                r"|deepspeed|bitsandbytes|auto[-_]gptq|vllm|torch[-_](?:scatter|sparse|cluster|spline[-_]conv)|detectron2|gptqmodel"
+                r"|diff[-_]gaussian[-_]rasterization|simple[-_]knn|nvdiffrast|tinycudann|pytorch3d|kaolin|gsplat|natten|MinkowskiEngine|mmcv"
+                r"|sageattention|transformer[-_]engine\w{0,8}|deep[-_]gemm|deep[-_]ep|grouped[-_]gemm|spconv|pycuda|llama[-_]cpp[-_]python|fairseq|pointnet2\w{0,8})",
             ),
             literal("A single input file is required for a non-link phase"),
         ),
@@ -345,6 +347,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "active drivers (",
                 r"(?P<drivers>\d) active drivers \(\[[^\n]{0,80}\]\)\. There should only be one",
+            ),
+            Pattern(
+                "compatible backends for target (",
+                r"(?P<drivers>\d) compatible backends for target \((?P<target>\w{1,12})\)",
             ),
             literal("Could not find an active GPU backend"),
             Pattern(

@@ -44,6 +44,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
+                "is a view and ",
+                r"Output \d{1,3} of (?P<operation>\w{1,60}) is a view and (?:its base or another view of its base has"
+                r" been|is being)"
+                r" modified inplace",
+            ),
+            Pattern(
                 "has been modified by an inplace operation",
                 r"one of the variables needed for gradient computation has been modified by an inplace operation"
                 r"(?:: \[torch\.(?P<type>[\w.]{1,40}) \[(?P<shape>[\d, ]{0,60})\]\])?",

@@ -9,10 +9,15 @@ SIZE: Final = r"[\d.]{1,16} (?:bytes|[KMGT]i?B)"
 """A size as PyTorch's allocator prints it."""
 
 _ERROR_PREFIX: Final = (
-    r"(?:CUDA error(?: \([^()\n]{1,160}:\d{1,6}\)| \d{1,4} at [^\n]{1,160}?:\d{1,6})?"
-    r"|CUDA driver error|Triton Error \[CUDA\]|CUDA failure \d{1,4}|Error \d{1,4}): "
+    r"(?:(?:CUDA error(?: \([^()\n]{1,160}:\d{1,6}\)| \d{1,4} at [^\n]{1,160}?:\d{1,6})?"
+    r"|CUDA (?:driver|runtime) error(?: in [^:\n]{1,80}| \(\d{1,4}\))?|Triton Error \[CUDA\]|CUDA failure \d{1,4}|Err"
+    r"or \d{1,4}): "
+    r"|CUDA failed with error |Failed: CUDA error [^\s:]{1,160}:\d{1,6} '|Cuda Runtime \(|cuda runtime error(?: \(\d{"
+    r"1,4}\))? : |THCudaCheck FAIL file=\S{1,"
+    r"160} line=\d{1,6} error=\d{1,4} : )"
 )
-"""What precedes CUDA's error text: PyTorch, llama.cpp, the driver API, Triton, ONNX Runtime, cudaGetDeviceCount()."""
+"""What precedes CUDA's error text: PyTorch, llama.cpp, the driver API, TensorRT-LLM, Triton, ONNX Runtime,
+cudaGetDeviceCount(), CTranslate2, DeepEP and TensorRT."""
 
 NOT_ABOUT_MEMORY: Final = "No effect: this error is not about memory."
 CONTEXT_IS_DEAD: Final = (

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.core.units import counted
+from gpumon.core.units import bytes_text, counted, duration_text
 from gpumon.fleet.model import AGE, BUSIEST, IDLE_PERCENT, IDLE_SECONDS, FleetSnapshot
 from gpumon.fleet.slurm import SlurmJob
+from gpumon.fleet.slurm_accounting import JobAccount
 from gpumon.operations.fleet.frames import SSH, THIS_HOST, HostFrame, frames_snapshot
 from gpumon.operations.fleet.totals import POWER, TOTAL, USED, UTILIZATION
 from gpumon.operations.one_shot import sample_frame
@@ -20,6 +21,15 @@ _NO_FLEET: Final = Problem(
     "The GPU is on another host.",
     "Name the hosts with --hosts, or a Prometheus with --prometheus URL.",
 )
+_ENDS: Final[Mapping[str, str]] = {
+    "COMPLETED": "The job is complete after {elapsed}.",
+    "TIMEOUT": "The time limit{limit} ended the job.",
+    "OUT_OF_MEMORY": "The job was ended because it used more host memory than {memory}.",
+    "CANCELLED": "The job was canceled after {elapsed}.",
+    "NODE_FAIL": "The job ended after {elapsed} because one of its hosts failed.",
+    "PREEMPTED": "The job ended after {elapsed} in favor of another job.",
+}
+"""Sentences by the state in which a job has ended."""
 _NOT_IN_FLEET: Final = Problem(ProblemCode.NOT_FOUND, "The fleet has no such GPU.")
 
 
@@ -54,10 +64,31 @@ class JobGpu(NamedTuple):
 
 
 class JobReport(NamedTuple):
-    """A job and its GPUs."""
+    """A job and its GPUs.
+
+    Attributes:
+        job: The job.
+        gpus: Its GPUs, as far as Slurm reports which ones.
+        account: What it requested and used, if it has left the queue.
+        problem: Why its GPUs are unknown, or None.
+    """
 
     job: SlurmJob
-    gpus: tuple[JobGpu, ...]
+    gpus: tuple[JobGpu, ...] = ()
+    account: JobAccount | None = None
+    problem: Problem | None = None
+
+    @property
+    def allocated(self) -> int | None:
+        """Number of GPUs that it has or had; None if unknown."""
+        if self.account is not None:
+            return self.account.allocated_gpus
+        return None if self.job.requested_gpus and self.job.hosts and not self.gpus else len(self.gpus)
+
+    @property
+    def is_use_known(self) -> bool:
+        """Whether it is known of one of its GPUs whether it is used; true if there is none."""
+        return any(gpu.is_used is not None for gpu in self.gpus) if self.gpus else self.allocated == 0
 
     @property
     def used(self) -> int:
@@ -67,7 +98,12 @@ class JobReport(NamedTuple):
     @property
     def sentence(self) -> str:
         """What stands out."""
+        if self.account is not None:
+            return end_sentence(self.account)
         allocated = counted(len(self.gpus), "GPU")
+        if not self.gpus and self.job.hosts and self.job.requested_gpus:
+            why = "" if self.problem is None else f": {self.problem.reason}"
+            return f"Slurm does not report which GPUs the job has{why.rstrip('.')}."
         if not self.gpus:
             return f"The job has no GPUs: it is {self.job.state.lower() or 'in an unknown state'}."
         idle = [gpu for gpu in self.gpus if gpu.is_used is False]
@@ -85,13 +121,16 @@ class JobReport(NamedTuple):
         return f"{text} Nothing is known about {_names(unknown)}." if unknown else text
 
 
-def job_report(job: SlurmJob, snapshot: FleetSnapshot | None, now: float | None = None) -> JobReport:
+def job_report(
+    job: SlurmJob, snapshot: FleetSnapshot | None, now: float | None = None, problem: Problem | None = None
+) -> JobReport:
     """Join a job with the fleet by short name of the host and index of the GPU.
 
     Args:
         job: The job.
         snapshot: The GPUs, or None if there is no fleet and the job does not run on this host.
         now: Unix time; None for now.
+        problem: Why Slurm does not report the indexes of GPUs, or None.
     """
     positions = {}
     if snapshot is not None:
@@ -107,7 +146,27 @@ def job_report(job: SlurmJob, snapshot: FleetSnapshot | None, now: float | None 
             gpus.append(JobGpu(host, index, problem=_missing(snapshot, host)))
         else:
             gpus.append(_job_gpu(snapshot, position, host, index, is_old=is_old))
-    return JobReport(job, tuple(gpus))
+    return JobReport(job, tuple(gpus), problem=problem)
+
+
+def end_sentence(account: JobAccount) -> str:
+    """How a job ended."""
+    elapsed = duration_text(account.elapsed_seconds)
+    state = account.job.state
+    if state == "FAILED" and account.signal:
+        text = f"The job failed: the signal {account.signal} ended it after {elapsed}."
+    elif state == "FAILED":
+        code = "" if account.exit_code is None else f" with exit code {account.exit_code}"
+        text = f"The job failed{code} after {elapsed}."
+    else:
+        text = _ENDS.get(state, "The job is in the state {state}.").format(
+            state=state or "unknown",
+            elapsed=elapsed,
+            limit="" if account.limit_seconds is None else f" of {duration_text(account.limit_seconds)}",
+            memory="it requested" if account.memory_bytes is None else f"the {bytes_text(account.memory_bytes)} it had",
+        )
+    is_idle = account.gpu_percent == 0 and bool(account.allocated_gpus)
+    return f"{text} None of its tasks used a GPU." if is_idle else text
 
 
 def _missing(snapshot: FleetSnapshot | None, host: str) -> Problem:
@@ -182,8 +241,8 @@ def _job_document(report: JobReport) -> Mapping[str, Any]:
         "end_seconds": job.end_seconds,
         "hosts": list(job.hosts),
         "requested_gpus": job.requested_gpus,
-        "allocated_gpus": len(report.gpus),
-        "used_gpus": None if all(gpu.is_used is None for gpu in report.gpus) and report.gpus else report.used,
+        "allocated_gpus": report.allocated,
+        "used_gpus": report.used if report.is_use_known else None,
         "gpus": [
             {
                 **gpu._asdict(),
@@ -194,8 +253,15 @@ def _job_document(report: JobReport) -> Mapping[str, Any]:
             }
             for gpu in report.gpus
         ],
+        "account": None if report.account is None else _account_document(report.account),
         "sentence": report.sentence,
     }
+
+
+def _account_document(account: JobAccount) -> Mapping[str, Any]:
+    values = account._asdict()
+    del values["job"]
+    return {**values, "signal": account.signal or None}
 
 
 def _names(gpus: Sequence[JobGpu]) -> str:

@@ -8,13 +8,12 @@ from gpumon.present.paint.line import Line, Role, Span, merged
 
 DONE: Final = "█"
 LEFT: Final = "░"
-_MAX_BARS: Final = 4096
-"""Number of cached bars: most values are percent without decimals."""
+_MAX_BARS: Final = 1024
+"""Number of cached bars; a column of one width needs eight per cell."""
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 """Glyph of a cell by the number of eighths that are filled."""
 
 
-@lru_cache(maxsize=_MAX_BARS)
 def fine_bar(share: float | None, width: int, role: Role) -> Line:
     """A bar in steps of an eighth of a cell. Only nothing is empty, and only everything is full.
 
@@ -27,6 +26,12 @@ def fine_bar(share: float | None, width: int, role: Role) -> Line:
     eighths = round(max(0.0, min(1.0, share or 0.0)) * cells)
     if share and 0 < share < 1:
         eighths = max(1, min(cells - 1, eighths))
+    return _bar(eighths, width, role)
+
+
+@lru_cache(maxsize=_MAX_BARS)
+def _bar(eighths: int, width: int, role: Role) -> Line:
+    """A bar by the number of filled eighths: shares as keys would fill the cache with bars that look the same."""
     filled = DONE * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
     return merged((Span(filled[:width], role), Span(LEFT * (width - len(filled)), Role.GRID)))
 

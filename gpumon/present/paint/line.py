@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from gpumon.core.text import ELLIPSIS
 
 _MIN_WRAP_WIDTH: Final = 20
-_MAX_WIDTHS: Final = 8192
+_MAX_WIDTHS: Final = 2048
 """Number of cached widths: most texts of a screen are those of the frame before."""
 
 

@@ -1,9 +1,10 @@
-"""The output of ``gpumon job``: the job, its GPUs, and what stands out."""
+"""The output of ``gpumon job``: the job, its GPUs or what it used, and what stands out."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gpumon.core.units import MISSING, age_text, bytes_text, counted, duration_text
+from gpumon.fleet.slurm_accounting import JobAccount
 from gpumon.operations.fleet.job import JobGpu, JobReport
 from gpumon.present.fleet_tables import power_text
 from gpumon.present.paint.cell_table import CellColumn, cell_table, fitting_columns
@@ -22,17 +23,36 @@ def job_lines(report: JobReport, width: int, now: float | None = None) -> list[s
     job = report.job
     names = (job.name, job.user and f"of {job.user}", job.state, job.partition and f"partition {job.partition}")
     lines = [f"Job {job.id}: {', '.join(filter(None, names))}"]
-    if job.start_seconds is not None and report.gpus:
+    if job.start_seconds is not None and (report.gpus or report.account is not None):
         seconds = max(0.0, (time.time() if now is None else now) - job.start_seconds)
+        if report.account is not None:
+            seconds = report.account.elapsed_seconds or 0.0
         started = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.start_seconds))
         lines.append(f"Since {started}, for {duration_text(seconds)}, on {counted(len(job.hosts), 'host')}")
-    requested = MISSING if job.requested_gpus is None else str(job.requested_gpus)
-    is_known = not report.gpus or any(gpu.is_used is not None for gpu in report.gpus)
-    used = str(report.used) if is_known else MISSING
-    lines.append(f"GPUs: {requested} requested, {len(report.gpus)} allocated, {used} used")
+    numbers = (job.requested_gpus, report.allocated, report.used if report.is_use_known else None)
+    requested, allocated, used = (MISSING if number is None else str(number) for number in numbers)
+    if report.account is not None:
+        lines += [f"GPUs: {requested} requested, {allocated} allocated", *_account_lines(report.account)]
+    else:
+        lines.append(f"GPUs: {requested} requested, {allocated} allocated, {used} used")
     if report.gpus:
         lines += ["", *_table(report.gpus, width)]
     return [*lines, "", report.sentence]
+
+
+def _account_lines(account: JobAccount) -> Iterator[str]:
+    """What a job requested and used, as far as Slurm has recorded it."""
+    used = f"{bytes_text(account.max_rss_bytes)} used at most by one task"
+    yield f"Host memory: {bytes_text(account.memory_bytes)} requested, {used}"
+    seconds = (account.cpus or 0) * (account.elapsed_seconds or 0.0)
+    share = None if account.cpu_seconds is None or not seconds else 100 * account.cpu_seconds / seconds
+    cpus = MISSING if account.cpus is None else str(account.cpus)
+    yield f"CPUs: {cpus} allocated, {_percent_text(share)} of their time used"
+    if account.limit_seconds is not None:
+        yield f"Time limit: {duration_text(account.limit_seconds)}"
+    if account.gpu_memory_bytes is not None or account.gpu_percent is not None:
+        memory, percent = bytes_text(account.gpu_memory_bytes), _percent_text(account.gpu_percent)
+        yield f"GPU use at most by one task: {memory}, {percent}"
 
 
 def _table(gpus: Sequence[JobGpu], width: int) -> list[str]:

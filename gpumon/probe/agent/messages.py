@@ -20,6 +20,10 @@ class RequestError(OSError):
     """A client sent something that is not a request; its connection is closed."""
 
 
+class RefusedError(Exception):
+    """A request cannot be answered; the text is a sentence for the user."""
+
+
 def encode(message: dict[str, Any]) -> bytes:
     """A message as a line."""
     return json.dumps(message, separators=(",", ":")).encode("utf-8", "replace") + b"\n"

@@ -1,23 +1,29 @@
-"""The probe's thread: samples the allocator at an interval and answers requests."""
+"""The probe's thread: samples the allocator and the steps at an interval, and answers requests."""
 
 from __future__ import annotations
 
 import _thread
+import os
 import select
 import signal
 import socket
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 
 from .allocator import Allocator
 from .debug import log_exception
+from .hooks import Hooks
 from .identity import MAX_TEXT_LENGTH, process_facts
 from .messages import DEFAULT_INTERVAL, MAX_INTERVAL, MIN_INTERVAL, SCHEMA, encode
 from .oom import MAX_FILES, OomWriter
 from .owned_socket import OwnedSocket, ProbeEndedError
 from .pytorch import STATES, Torch
+from .requests import Requests
 from .server import ClientConnection, SocketServer
+from .stacks import StackTimer
+from .training import Training
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,13 +41,11 @@ _LONG_WAIT_SECONDS = 1.0
 _LONG_WAIT_AFTER_SECONDS = 60.0
 """Interval of the checks whether the program has initialized CUDA: short at first, long from a minute on."""
 _SOCKET_CHECK_SECONDS = 10.0
-_MAX_BLOCKS = 200_000
+_OWN_THREADS = 2
+"""The main thread and the probe's."""
+_THREAD_END_SECONDS = 0.0001
 _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 """Signals that the probe's thread itself would cause; the kernel kills a process with such a fault blocked."""
-_REST_FACTOR = 10.0
-_MAX_REST_SECONDS = 5.0
-"""After an answer, requests are refused for `_REST_FACTOR` times as long as it took, so that clients cannot take the
-program's time."""
 
 
 class Sampler:
@@ -58,17 +62,21 @@ class Sampler:
         self.torch = Torch()
         self.allocator = Allocator(self.torch)
         self.oom_writer = OomWriter(self.torch, self.allocator)
+        self.training = Training()
         self.server = SocketServer()
+        self.requests = Requests(self.torch, self.allocator, self.training, self._sample_now)
+        self._hooks = Hooks(self.training)
+        self.stack_timer = StackTimer()
         self._opens_at = opens_at
         self._observe = observe
         self._is_stopping = False
+        self._is_pausing = False
         self._has_ended = _thread.allocate_lock()
         self._wakeup: tuple[OwnedSocket, OwnedSocket] | None = None
         self._started_at = time.monotonic()
         self._next_sample = 0.0
         self._samples = 0
         self._sample_seconds = 0.0
-        self._rest_until = 0.0
         self._next_socket_check = 0.0
         self._has_queued_call = False
         self._failure = ""
@@ -88,16 +96,55 @@ class Sampler:
         self._wakeup = OwnedSocket(waiting), OwnedSocket(waking)
         _load_libgcc()
         self._has_ended.acquire()
+        self._hooks.add_step_hook()
+        self._start_thread(self._wakeup[0])
+
+    def _start_thread(self, wakeup: OwnedSocket) -> None:
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
         try:
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
-            _thread.start_new_thread(self._run, (self._wakeup[0], _thread.get_native_id()))
+            _thread.start_new_thread(self._run, (wakeup, _thread.get_native_id()))
         except BaseException:
             self._close()
             self._wakeup = None
             raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def open_from(self, state: str) -> None:
+        """Open the socket from a state of PyTorch on, one of `STATES`, if that is earlier than was said before."""
+        self._opens_at = min(self._opens_at, state, key=STATES.index)
+
+    def pause(self, timeout_seconds: float) -> None:
+        """End the thread until `resume`, unless the program has more threads anyway.
+
+        Args:
+            timeout_seconds: Longest time to wait for the end.
+        """
+        is_running = self._wakeup is not None and self._has_ended.locked()
+        if not is_running or self._is_stopping or self._is_pausing or _threads_count() > _OWN_THREADS:
+            return
+        assert self._wakeup is not None
+        self._is_pausing = True
+        self._wakeup[1].get().send(b"!")
+        if not self._has_ended.acquire(timeout=timeout_seconds):
+            self._is_pausing = False
+        deadline = time.monotonic() + timeout_seconds
+        while self._is_pausing and _threads_count() == _OWN_THREADS and time.monotonic() < deadline:
+            time.sleep(_THREAD_END_SECONDS)  # the thread has run its last bytecode
+
+    def resume(self) -> None:
+        """Start the thread again.
+
+        Raises:
+            RuntimeError: The process cannot start a thread.
+            ProbeEndedError: The program has closed all descriptors.
+        """
+        if self._is_pausing and self._wakeup is not None:
+            self._is_pausing = False
+            with suppress(BlockingIOError):
+                self._wakeup[0].get().recv(1)
+            self._start_thread(self._wakeup[0])
 
     @property
     def has_started(self) -> bool:
@@ -108,10 +155,16 @@ class Sampler:
         """Stop the thread, and wait for it: the interpreter must not be finalized in the middle of a sample.
 
         Args:
-            timeout_seconds: Longest time to wait.
+            timeout_seconds: Longest time to wait. While Kineto records or writes a trace it is longer: the process
+                must not end in the middle.
         """
         if self._wakeup is not None and not self._is_stopping:
+            timeout_seconds += self.requests.closing_seconds
             self._is_stopping = True
+            if self._is_pausing:
+                self._is_pausing = False
+                self._close()
+                self._has_ended.release()
             with suppress(OSError, ProbeEndedError):
                 self._wakeup[1].get().send(b"!")
             self._has_ended.acquire(timeout=timeout_seconds)
@@ -119,9 +172,13 @@ class Sampler:
 
     def abandon(self) -> None:
         """Close the descriptors that a forked child has inherited; the thread itself does not exist in the child."""
+        self.stack_timer.abandon()
         self._close()
 
     def _close(self) -> None:
+        self._hooks.remove()
+        self.requests.close()
+        self.stack_timer.close()
         for end in self._wakeup or ():
             end.close()
         self.server.close()
@@ -136,18 +193,23 @@ class Sampler:
         try:
             _require_own_thread(starter)
             self._wait_for_torch(wakeup)
-            self.server.open()
-            while not self._is_stopping:
+            if self.server.path is None and not self._is_pausing:
+                self.server.open()
+            while not self._is_stopping and not self._is_pausing:
                 self._serve_until_sample(wakeup)
-            self._send_sample(time.monotonic())
+            if not self._is_pausing:
+                self._send_sample(time.monotonic())
         except BaseException:  # the probe ends silently and the program goes on
             log_exception()
         finally:
-            self._close()
+            if not self._is_pausing:
+                self._close()
             self._has_ended.release()
 
     def _wait_for_torch(self, wakeup: OwnedSocket) -> None:
         """Wait without a socket: most processes never import PyTorch, and most forked ones never use it.
+
+        It returns early if the program forks.
 
         Raises:
             ProbeEndedError: The probe was stopped.
@@ -156,6 +218,8 @@ class Sampler:
             self._queue_observer()
             if self._is_stopping:
                 raise ProbeEndedError("stopped before the program initialized CUDA")
+            if self._is_pausing:
+                return
             is_late = time.monotonic() - self._started_at > _LONG_WAIT_AFTER_SECONDS
             self._wait_for_stop(wakeup, _LONG_WAIT_SECONDS if is_late else _WAIT_SECONDS)
 
@@ -177,8 +241,13 @@ class Sampler:
 
     def _serve_until_sample(self, wakeup: OwnedSocket) -> None:
         """Serve the clients that are ready; take a sample if one is due."""
-        for client, events in self.server.wait(self._next_sample - time.monotonic(), wakeup):
+        due = min(self._next_sample, self.requests.next_resume)
+        if self.server.clients:
+            due = min(due, self.stack_timer.keep(time.monotonic()))
+        for client, events in self.server.wait(due - time.monotonic(), wakeup):
             self._serve(client, events)
+        for client, answer in self.requests.resume(self.server.clients.values()):
+            self._guarded(client, partial(ClientConnection.send, line=encode(answer)))
         now = time.monotonic()
         if now < self._next_sample:
             return
@@ -201,6 +270,8 @@ class Sampler:
         torch = self.torch
         state = torch.state
         self._queue_observer()
+        if state != STATES[0]:
+            self._hooks.install()
         devices, pinned = [], None
         if state == "live" and not self._failure:
             self._observe()
@@ -221,6 +292,7 @@ class Sampler:
             "expandable_segments": torch.expandable_segments,
             "devices": devices,
             "pinned": pinned,
+            "training": self.training.progress(),
             "cost": {
                 "share": time.thread_time() / max(now - self._started_at, 1.0),
                 "seconds": self._sample_seconds,
@@ -228,6 +300,9 @@ class Sampler:
             },
             "oom_files": self.oom_writer.files[-MAX_FILES:],
         }
+
+    def _sample_now(self) -> None:
+        self._next_sample = 0.0
 
     def _interval(self, sample_seconds: float) -> float:
         """Seconds until the next sample: as clients request, but at least so long that `MAX_SHARE` is kept."""
@@ -253,7 +328,9 @@ class Sampler:
 
     def _greet(self, client: ClientConnection) -> None:
         client.interval = DEFAULT_INTERVAL
-        client.send(encode({"schema": SCHEMA, "event": "hello", **process_facts()}))
+        client.send(
+            encode({"schema": SCHEMA, "event": "hello", **process_facts(), "stack_file": self.stack_timer.facts()})
+        )
         self._next_sample = 0.0
 
     def _handle_requests(self, client: ClientConnection) -> None:
@@ -264,39 +341,12 @@ class Sampler:
                     client.interval = min(max(interval, MIN_INTERVAL), MAX_INTERVAL)
                     self._next_sample = min(self._next_sample, time.monotonic() + client.interval)
             else:
-                client.send(encode(self._answer(request)))
+                self.requests.begin(client, request)
 
-    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The message ``answer``, with a result or with the reason why there is none."""
-        start = time.monotonic()
-        answer = {"event": "answer", "id": request.get("id"), "ok": False}
-        if start < self._rest_until:
-            return {**answer, "reason": "The probe has just answered a request; try again in a moment."}
-        if self.torch.state != "live":
-            return {**answer, "reason": "The process has no CUDA context."}
-        try:
-            result = self._result(request)
-        except Exception as error:  # the client sees what PyTorch raised
-            log_exception()
-            return {**answer, "reason": f"{type(error).__name__}: {error}"[:MAX_TEXT_LENGTH]}
-        seconds = time.monotonic() - start
-        is_change = "after" in result
-        self._rest_until = start + seconds + (0.0 if is_change else min(_REST_FACTOR * seconds, _MAX_REST_SECONDS))
-        return {**answer, "ok": True, "reason": "", "seconds": seconds, **result}
 
-    def _result(self, request: dict[str, Any]) -> dict[str, Any]:
-        kind = request.get("ask")
-        if kind == "summary":
-            return {"text": self.allocator.summary(int(request.get("ordinal", 0)))}
-        if kind == "segments":
-            segments, is_cut = self.allocator.segments(_MAX_BLOCKS)
-            return {"segments": segments, "cut": is_cut}
-        if kind == "empty_cache":
-            before = self.allocator.devices()
-            self.allocator.empty_cache()
-            self._next_sample = 0.0
-            return {"before": before, "after": self.allocator.devices()}
-        raise ValueError("this probe does not know the request")
+def _threads_count() -> int:
+    """The number of threads, as the kernel counts them."""
+    return len(os.listdir("/proc/self/task"))
 
 
 def _require_own_thread(starter: int) -> None:

@@ -1,4 +1,4 @@
-"""Starts and stops the probe of this process: when it is called, at the first CUDA context, after a fork, at exit."""
+"""Starts and stops the probe of this process: when called, when it trains or uses CUDA, around a fork, at exit."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ import os
 import sys
 
 from .debug import log_exception
+from .hooks import set_step_call
 from .sampler import Sampler
 
 _MARK = "_gpumon_probe_pid"
 """Attribute of `sys` with the PID of a process that has a probe."""
 _STOP_TIMEOUT_SECONDS = 0.5
 """Longest time that the exit of the program waits for the probe; stopping takes about a millisecond."""
+_PAUSE_TIMEOUT_SECONDS = 0.5
+_WARNS_OF_THREADS = (3, 12)
+"""From this release on, Python warns if a process with several threads forks: a DeprecationWarning, maybe an error."""
+_WARNS_LATE = (3, 13)
+"""From this release on, Python counts the threads after the functions that a program runs after a fork."""
 
 _has_hooks = False
 _is_observing = False
@@ -37,7 +43,7 @@ def start(opens_at: str = "waiting_for_torch") -> None:
     if not _has_hooks:
         _has_hooks = True
         atexit.register(_at_exit)
-        os.register_at_fork(after_in_child=_after_fork)
+        os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork)
     try:
         _sampler.start()
     except BaseException:  # also what a signal handler of the program raises, which may be after the start
@@ -61,6 +67,22 @@ def start_at_cuda_init() -> None:
         log_exception()
 
 
+def start_at_training() -> None:
+    """Start the probe; called at the first step of an optimizer, DataLoader iterator or process group."""
+    try:
+        if not _is_loader_worker():
+            start("cpu_only")
+            _sampler.open_from("cpu_only")
+    except Exception:  # it would reach the program
+        log_exception()
+
+
+def _is_loader_worker() -> bool:
+    """Whether this process loads data for a DataLoader of another one."""
+    worker = sys.modules.get("torch.utils.data._utils.worker")
+    return getattr(worker, "__dict__", {}).get("_worker_info") is not None
+
+
 def _observe() -> None:
     """Register the OOM observer with PyTorch; once, because PyTorch keeps observers until the process ends."""
     global _is_observing  # noqa: PLW0603 - the allocator belongs to the process
@@ -79,14 +101,50 @@ def _on_out_of_memory(ordinal: int, requested_bytes: int, limit_bytes: int, free
 
 def _at_exit() -> None:
     _sampler.stop(_STOP_TIMEOUT_SECONDS)
+    _call_kineto("at_exit")
+
+
+def _call_kineto(function: str) -> None:
+    """Call a function of `.kineto` if that was imported, which most processes never do."""
+    kineto = sys.modules.get(f"{__package__}.kineto")
+    if kineto is not None:
+        vars(kineto)[function]()
+
+
+def _before_fork() -> None:
+    try:
+        _sampler.stack_timer.pause()
+        if sys.version_info >= _WARNS_OF_THREADS:
+            _sampler.pause(_PAUSE_TIMEOUT_SECONDS)
+    except Exception:  # Python would print it
+        log_exception()
+
+
+def _after_fork_in_parent() -> None:
+    if sys.version_info >= _WARNS_LATE:
+        _sampler.training.wake = _resume
+    else:
+        _resume()
+
+
+def _resume() -> None:
+    try:
+        _sampler.stack_timer.resume()
+        if sys.version_info >= _WARNS_OF_THREADS:
+            _sampler.resume()
+    except Exception:  # the probe ends silently and the program goes on
+        log_exception()
 
 
 def _after_fork() -> None:
-    """Close what a forked child has inherited; the child gets its own probe if it creates a CUDA context."""
+    """Close what a forked child has inherited; the child gets its own probe if it trains or creates a CUDA context."""
     try:
         _sampler.abandon()
-        if _MARK in vars(sys) and not _sampler.torch.call_on_cuda_init(start_at_cuda_init):
-            start("live")
+        _call_kineto("after_fork")
+        if _MARK in vars(sys):
+            set_step_call(lambda _: start_at_training())
+            if not _sampler.torch.call_on_cuda_init(start_at_cuda_init):
+                start("live")
     except Exception:  # the probe ends silently and the program goes on
         log_exception()
 

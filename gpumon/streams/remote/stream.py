@@ -4,6 +4,7 @@ Nothing is written to the other host. The connection is made again after growing
 nothing is closed.
 """
 
+import json
 import os
 import select
 import shlex
@@ -43,6 +44,8 @@ _OPTIONS: Final = (
     *("-o", f"ServerAliveInterval={_ALIVE_SECONDS}"),
     *("-o", "ServerAliveCountMax=3"),
 )
+SSH: Final = ("ssh", *_OPTIONS)
+"""The user's ssh, which asks for nothing and gives up soon."""
 _HINTS: Final = (
     ("Permission denied", "Set up a key for this host; ssh cannot ask for a password here."),
     ("Host key verification failed", "Connect once with ssh by hand, and check the key."),
@@ -59,7 +62,7 @@ class RemoteStream:
         ssh: The program and its options; other ones in tests.
     """
 
-    def __init__(self, host: str, interval: float = 1.0, ssh: Sequence[str] = ("ssh", *_OPTIONS)) -> None:
+    def __init__(self, host: str, interval: float = 1.0, ssh: Sequence[str] = SSH) -> None:
         self.inbox = FrameInbox()
         self.title = safe_text(host, 64)
         self._host = host
@@ -141,6 +144,8 @@ class RemoteStream:
     def _read_lines(self, connection: "_Connection") -> bool:
         """Read frames until the end; returns whether the connection was silent."""
         limit = SILENCE_SECONDS + self._interval
+        has_own_collector = False
+        requested: list[str] = []
         while (line := connection.read_line(limit)) is not None:
             if not line:
                 return True
@@ -149,6 +154,7 @@ class RemoteStream:
                     connection.reply = safe_bytes(line.removeprefix(_REPLY).rstrip())
                     return False
                 connection.send_bundle(collector_bundle(), limit)
+                has_own_collector = True
                 continue
             try:
                 frame = decode(line)
@@ -159,6 +165,10 @@ class RemoteStream:
             self._problem = None
             self._pause = MIN_PAUSE_SECONDS
             self.inbox.put(frame)
+            keys = [device.key for device in frame.devices]
+            if has_own_collector and keys != requested:  # `gpumon record` requests them itself
+                requested = keys
+                connection.send(json.dumps({"look": keys}).encode() + b"\n", limit)
         return False
 
     def _end_problem(self, connection: "_Connection", *, is_silent: bool) -> Problem:
@@ -243,7 +253,11 @@ class _Connection:
 
     def send_bundle(self, bundle: bytes, timeout: float) -> None:
         """Send the collector; a host that does not read it is found to be silent later."""
-        data = memoryview(f"{len(bundle)}\n".encode() + bundle)
+        self.send(f"{len(bundle)}\n".encode() + bundle, timeout)
+
+    def send(self, text: bytes, timeout: float) -> None:
+        """Send bytes to the other host's standard input, as many as it accepts in time."""
+        data = memoryview(text)
         deadline = time.monotonic() + timeout
         while data and (left := deadline - time.monotonic()) > 0:
             if select.select([], [self._input], [], left)[1]:

@@ -308,7 +308,7 @@ class OverviewScreen(ViewScreen[None]):
         """Show the processes of a device, or of all of them."""
         heading = [scope_line(scope, len(rows), total, self.size.width)]
         self._lines("scope").show(heading if plan.has_scope else [])
-        self._processes.show(process_columns(has_torch=any(row.torch is not None for row in rows)), rows)
+        self._processes.show(process_columns(rows), rows)
         self._lines("nothing").show([] if rows else [no_process_line(scope)])
         self._processes.display = bool(rows)
 

@@ -21,6 +21,7 @@ from gpumon.present.process_details import (
     details_entries,
     origin_entries,
     started_entry,
+    training_entries,
 )
 from gpumon.present.process_table import process_rows
 from gpumon.present.time_axis import ZOOMS
@@ -33,6 +34,7 @@ from gpumon.ui.messages import SignalRequested, ViewStateRequested
 from gpumon.ui.screens.base import next_key
 from gpumon.ui.screens.entries import EntriesScreen
 from gpumon.ui.screens.time_screen import TimeScreen
+from gpumon.ui.screens.why import WhyScreen
 from gpumon.ui.widgets.text_lines import TextLines
 
 _READ_SECONDS: Final = 2.0
@@ -53,6 +55,7 @@ class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
     SELECTS_DEVICE: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("K", "signal", "Signal", id="process.signal", tooltip="Send a signal to the process; asks first"),
+        Binding("w", "why", "Why slow", id="process.why", tooltip="Why the training run of the process is slow"),
     ]
     CHARTS_ID: ClassVar[str] = "charts"
 
@@ -126,6 +129,9 @@ class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
         if self._process is not None:
             self.post_message(SignalRequested([self._process]))
 
+    def action_why(self) -> None:
+        self.app.push_screen(WhyScreen(self._pid))
+
     def _entries(self, state: ViewState, process: Process) -> Iterator[Entry]:
         yield from process_entries(process, self._value_width)
         if process.age_seconds is not None:
@@ -135,6 +141,9 @@ class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
         if torch is not None:
             allocated, reserved = bytes_text(torch.allocated_bytes), bytes_text(torch.reserved_bytes)
             yield "PyTorch", f"{allocated} allocated, {reserved} reserved", "As its caching allocator counts."
+        training = next((row.training for row in rows if row.process is process and row.training is not None), None)
+        if training is not None:
+            yield from training_entries(training)
         if not state.is_this_host or process.start_ticks is None:
             return
         origin = state.processes.origins.get(identity_of(process), ProcessOrigin())

@@ -27,6 +27,7 @@ from gpumon.ui.messages import SignalRequested, ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.process import ProcessScreen
+from gpumon.ui.screens.why import WhyScreen
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.table_view import TableView
@@ -51,6 +52,7 @@ class ProcessesScreen(ViewScreen[None]):
             key_display="*",
             tooltip="Mark the process or the group, or remove the mark",
         ),
+        Binding("w", "why", "Why slow", id="processes.why", tooltip="Why the training run of the process is slow"),
         Binding("t", "tree", "Group", id="processes.tree", tooltip="Group by parent, by user, by job, or not at all"),
         Binding("escape", "app.pop_screen", "Back", id="processes.back", tooltip="Back to the previous screen"),
     ]
@@ -119,6 +121,8 @@ class ProcessesScreen(ViewScreen[None]):
         """Hide the key for signals if gpumon is read-only."""
         if action == "signal":
             return self._state is None or not self._state.is_read_only
+        if action == "why":
+            return self._state is None or self._state.is_this_host
         return super().check_action(action, parameters)
 
     def action_signal(self) -> None:
@@ -126,6 +130,11 @@ class ProcessesScreen(ViewScreen[None]):
         processes = marked or processes_of(self._table.selected)
         if processes:
             self.post_message(SignalRequested(processes))
+
+    def action_why(self) -> None:
+        process = self.selected_process
+        if process is not None:
+            self.app.push_screen(WhyScreen(process.pid))
 
     def action_mark(self) -> None:
         identities = {identity_of(process) for process in processes_of(self._table.selected)}

@@ -31,6 +31,8 @@ STEPS: Final[tuple[tuple[str, Step], ...]] = (
     ("memory", screens.memory),
     ("process", screens.process),
     ("processes", screens.processes),
+    ("jobs", screens.jobs),
+    ("why", screens.why),
     ("cost", screens.cost),
     ("topology", screens.topology),
     ("alerts", screens.alerts),

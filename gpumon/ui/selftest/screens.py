@@ -1,5 +1,6 @@
 """Checks of the values and of every screen, opened with its key and by its name in the command palette."""
 
+import os
 from typing import Final
 
 from textual.command import Command, CommandPalette
@@ -8,6 +9,7 @@ from textual.widgets import Button, Input, OptionList
 
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import DeviceState
+from gpumon.core.problems import Problem
 from gpumon.core.store import HISTORY_BUCKETS
 from gpumon.core.units import bytes_text
 from gpumon.diagnosis.checks import FailedError, SkippedError
@@ -23,10 +25,12 @@ from gpumon.ui.screens.doctor import DoctorScreen
 from gpumon.ui.screens.explain import ExplainScreen
 from gpumon.ui.screens.fleet import FleetScreen
 from gpumon.ui.screens.help import HelpScreen
+from gpumon.ui.screens.jobs import JobsScreen
 from gpumon.ui.screens.memory import MemoryScreen
 from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.screens.processes import ProcessesScreen
 from gpumon.ui.screens.topology import TopologyScreen
+from gpumon.ui.screens.why import WhyScreen
 from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.screens.workloads import WorkloadsScreen
 from gpumon.ui.selftest.walk import Walk
@@ -40,6 +44,7 @@ _PALETTE_SECONDS: Final = 3.0
 SCREEN_NAMES: Final = (
     "processes",
     "memory",
+    "jobs",
     "workloads",
     "alerts",
     "explain",
@@ -150,6 +155,22 @@ async def processes(walk: Walk) -> str:
         return f"{len(shown)} rows"
 
 
+async def jobs(walk: Walk) -> str:
+    """Every training job of this host has a row."""
+    async with walk.opened("4", JobsScreen, "jobs") as screen:
+        registry = walk.app.session.jobs
+        if walk.app.session.home.is_this_host:
+            await walk.wait(lambda: registry.state.is_read, _LOADING_SECONDS)
+            if not registry.state.is_read:
+                raise FailedError("the jobs were not read")
+        state = walk.app.session.view_state()
+        reports = () if state is None else state.jobs.reports
+        rows = screen.query_one("#jobs", LineTable).rows
+        if reports and len(rows) < len(reports):
+            raise FailedError(f"{len(rows)} rows for {len(reports)} jobs")
+        return f"{len(reports)} jobs"
+
+
 async def cost(walk: Walk) -> str:
     """The costs of gpumon have rows."""
     async with walk.opened("C", CostScreen, "cost") as screen:
@@ -157,6 +178,20 @@ async def cost(walk: Walk) -> str:
         if not rows:
             raise FailedError("no costs")
         return f"{len(rows)} rows"
+
+
+async def why(walk: Walk) -> str:
+    """The screen on a slow training run explains what this process, which has no probe, needs."""
+    screen = WhyScreen(os.getpid())
+    await walk.app.push_screen(screen)
+    await walk.wait(lambda: screen.report is not None, _LOADING_SECONDS)
+    await walk.pilot.pause(0.1)
+    await walk.save("why")
+    if not isinstance(screen.report, Problem):
+        raise FailedError("the selftest has a probe")
+    await walk.pilot.press("escape")
+    await walk.pilot.pause(0.05)
+    return screen.report.reason
 
 
 async def topology(walk: Walk) -> str:

@@ -1,0 +1,120 @@
+"""`gpumon why`: why the steps of a training run take as long as they do."""
+
+import json
+import shutil
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from gpumon.cli.options import NumberRange, debug_option, json_option
+from gpumon.core.problems import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from gpumon.operations.why.examination import ExaminationProgress, WhyReport
+    from gpumon.present.paint.line import Line
+    from gpumon.probe.client import ProbeWatcher
+
+_MIN_WIDTH: Final = 60
+_MAX_WIDTH: Final = 140
+
+
+@click.command(short_help="Explain why a training run is slow.")
+@click.argument("pid", type=click.IntRange(1))
+@click.option(
+    "--seconds",
+    type=NumberRange(1, 30),
+    metavar="SECONDS",
+    help="How long to observe the process.  [default: 5, longer for slow steps]",
+)
+@click.option("--job", is_flag=True, help="Compare all ranks on this host of the job that PID belongs to.")
+@click.option("--no-trace", is_flag=True, help="Record no trace of the GPU, after which launches take longer.")
+@json_option("why")
+@debug_option
+def why(pid: int, seconds: float | None, job: bool, no_trace: bool, as_json: bool) -> int:
+    """Observe the training run with PID, and account for the time of its median step.
+
+    The process needs a probe: gpumon watch -- python train.py. The report names the causes that cost time which can
+    be saved, with what was measured, the line of the program, an experiment that would prove it, and how short a step
+    can become at best.
+
+    Exit code 1: a cause was found; 0: none that costs much, or undecided; 3: no probe, or no step ended.
+    """
+    from gpumon.operations.why.examination import Listener, examine
+    from gpumon.probe.client import ProbeWatcher
+
+    show_progress = _show_progress if sys.stderr.isatty() and not as_json else _show_nothing
+    listener = Listener(show_progress)
+    watcher = ProbeWatcher()
+    watcher.start()
+    try:
+        if job:
+            return _job(pid, watcher, seconds, show_progress, as_json=as_json)
+        report = examine(pid, watcher, seconds, listener)
+        if report.device is not None and not no_trace:
+            from gpumon.operations.why.trace import with_trace
+
+            report = with_trace(report, watcher, listener)
+    finally:
+        watcher.close()
+        if show_progress is _show_progress:
+            click.echo("\r\x1b[K", nl=False, err=True)
+    if as_json:
+        from gpumon.operations.why.document import why_document
+
+        click.echo(json.dumps(why_document(report), indent=2, ensure_ascii=False))
+    else:
+        _print(report)
+    return ExitCode.BAD_VERDICT if report.verdict.is_decided and report.verdict.causes else ExitCode.OK
+
+
+def _job(
+    pid: int,
+    watcher: "ProbeWatcher",
+    seconds: float | None,
+    show_progress: "Callable[[ExaminationProgress], None]",
+    *,
+    as_json: bool,
+) -> int:
+    from gpumon.operations.why.job import examine_job, job_document, ranks_of
+
+    report = examine_job(ranks_of(pid, watcher), watcher, seconds, show_progress)
+    if as_json:
+        click.echo(json.dumps(job_document(report), indent=2, ensure_ascii=False))
+    else:
+        from gpumon.present.why_job import job_lines
+
+        if show_progress is _show_progress:
+            click.echo("\r\x1b[K", nl=False, err=True)
+        _echo(job_lines(report, _width()))
+    has_cause = any(rank.verdict.is_decided and rank.verdict.causes for rank in report.ranks)
+    return ExitCode.BAD_VERDICT if has_cause else ExitCode.OK
+
+
+def _print(report: "WhyReport") -> None:
+    from gpumon.present.why import why_lines
+
+    _echo(why_lines(report, _width()))
+
+
+def _width() -> int:
+    return min(max(shutil.get_terminal_size((_MAX_WIDTH, 40)).columns, _MIN_WIDTH), _MAX_WIDTH)
+
+
+def _echo(lines: "Iterable[Line]") -> None:
+    from gpumon.present.paint.line import Role, plain
+
+    for text in lines:
+        click.secho(plain(text).rstrip(), bold=bool(text) and text[0].role in {Role.HEADING, Role.ACCENT})
+
+
+def _show_progress(progress: "ExaminationProgress") -> None:
+    from gpumon.present.why import progress_text
+
+    click.echo(f"\r\x1b[K{progress_text(progress)}", nl=False, err=True)
+
+
+def _show_nothing(_: "ExaminationProgress") -> None:
+    pass

@@ -1,0 +1,247 @@
+"""Errors of starting processes and of loading data: spawn, DataLoader, Windows."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "Processes and data loading"
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="main-guard",
+        section=SECTION,
+        title="Program starts processes while it is imported",
+        summary="A spawned process imports the program again, and the program then starts processes itself.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(literal("An attempt has been made to start a new process before the"),),
+        causes=("The program has no `if __name__` guard; with spawn, as on Windows and with vLLM, it needs one.",),
+        fixes=(
+            Fix("Put everything that runs below the guard.", 'if __name__ == "__main__":\n    main()'),
+            Fix("Or load data in the main process.", "loader = DataLoader(dataset, num_workers=0)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.MULTIPROCESSING_NOTES, "https://docs.python.org/3/library/multiprocessing.html"),
+        said_by="Python 3.4-3.14",
+    ),
+    KnownError(
+        id="spawn-pickle",
+        section=SECTION,
+        title="Object cannot be sent to a process",
+        summary="A process is started with an object that cannot be pickled, such as a lambda or an open file.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("pickle local object '", r"(?:Can't|[Cc]annot) pickle local object '(?P<object>[^'\n]{1,120})'"),
+            Pattern("annot pickle '", r"TypeError: cannot pickle '(?P<object>[\w.]{1,60})' object"),
+        ),
+        causes=(
+            (
+                "The dataset, the collate function or the transform contains a lambda, a local function, a lock or a"
+                " handle."
+            ),
+            "Processes are spawned, as on Windows, on macOS and with CUDA in workers; a fork would not pickle.",
+        ),
+        fixes=(
+            Fix("Define the function at the top level of a module, and open files in the worker."),
+            Fix("Or load data in the main process.", "loader = DataLoader(dataset, num_workers=0)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/data.html#platform-specific-behaviors",),
+        said_by="Python 3.4-3.14",
+    ),
+    KnownError(
+        id="dataloader-worker",
+        section=SECTION,
+        title="Error in a DataLoader's worker",
+        summary="The dataset raised an exception in a worker process; it is repeated below this line.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "in DataLoader worker process",
+                r"Caught (?P<exception>\w{1,60}) in DataLoader worker process (?P<worker>\d{1,5})",
+            ),
+        ),
+        causes=("The dataset or the collate function fails for one sample.",),
+        fixes=(
+            Fix("Read the `Original Traceback` below this line."),
+            Fix(
+                "Run without workers, so that a debugger stops at the sample.",
+                "loader = DataLoader(dataset, num_workers=0)",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.DATA_LOADING,),
+        said_by="torch 1.13-2.13",
+        is_echo=True,
+    ),
+    KnownError(
+        id="windows-crash",
+        section=SECTION,
+        title="Windows ended the process after a crash",
+        summary="The code is the reason: 3221225477 is an invalid memory access, 3221226505 an abort, 3221225781 a"
+        " missing DLL.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern(
+                "exit code ",
+                r"exit code \(?(?P<exit_code>32212254(?:77|78|97)|3221225781|3221226505|3221225725|3221226356"
+                r"|-1073741819|-1073740791|-1073741515|-1073741571|0xC0000005|0xC0000409|0xC0000135)",
+            ),
+            Pattern("exit status ", r"returned non-zero exit status (?P<exit_code>3221225\d{3}|3221226\d{3})"),
+            Pattern(
+                "Windows fatal exception: ",
+                r"Windows fatal exception: (?P<reason>access violation|code 0x[\da-f]{8}|stack overflow)",
+            ),
+            literal("Unhandled exception caught in c10/util/AbortHandler.h"),
+        ),
+        causes=(
+            "Packages with CUDA code were built for another PyTorch, CUDA or GPU.",
+            "The memory of the computer and its paging file ran out.",
+            "The display driver was reset, or is faulty.",
+        ),
+        fixes=(
+            Fix("Print the Python stack of the crash.", "python -X faulthandler train.py"),
+            Fix(
+                "Install PyTorch and the packages with CUDA code again, in versions that belong together.",
+                "pip install --force-reinstall torch torchvision torchaudio",
+            ),
+            Fix("Let Windows manage the size of the paging file, or set it to at least the size of the GPU's memory."),
+            Fix("Install the current driver with the option of a clean installation."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            (
+                "https://learn.microsoft.com/en-us/openspecs/windows_protocols/ms-erref/596a1078-e883-4972-9bbc-49e60"
+                "bebc"
+                "a55"
+            ),
+        ),
+        said_by="Windows 10-11",
+    ),
+    KnownError(
+        id="windows-paging",
+        section=SECTION,
+        title="Windows has no memory left for the process",
+        summary="Memory and paging file together are too small; each process that imports PyTorch commits several GiB.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("The paging file is too small for this operation to complete"),
+            literal("[WinError 1455]"),
+            Pattern("os error 1455", r"\(os error 1455\)"),
+        ),
+        causes=(
+            "Each worker of a DataLoader loads the CUDA libraries, which Windows counts in full.",
+            "A model is loaded into memory before it goes to the GPU, and the paging file is small or off.",
+        ),
+        fixes=(
+            Fix("Let Windows manage the size of the paging file, or set it to twice the size of the model at least."),
+            Fix("Use fewer workers.", "loader = DataLoader(dataset, num_workers=0)"),
+            Fix("Close other programs, or restart Windows."),
+        ),
+        empty_cache="No effect: the memory that is missing is the host's.",
+        sources=("https://github.com/ultralytics/yolov3/issues/1643",),
+        said_by="Windows 10-11",
+    ),
+    KnownError(
+        id="barrier-device",
+        section=SECTION,
+        title="Process group does not know the GPU of this rank",
+        summary="A barrier chose a GPU by itself; if another rank uses that GPU, the program hangs.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "devices used by this process are currently unknown",
+                r"sing GPU (?P<gpu>\d{1,4}) (?:to perform barrier )?as devices used by this process are currently unk"
+                r"nown",
+            ),
+            literal("No device id is provided via `init_process_group` or `barrier"),
+            literal("Guessing device ID based on global rank"),
+        ),
+        causes=("The process group was created before the process chose its GPU, and without naming it.",),
+        fixes=(
+            Fix(
+                "Choose the GPU first, and name it.",
+                """\
+import os
+
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+torch.cuda.set_device(device)
+torch.distributed.init_process_group("nccl", device_id=device)""",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.TORCH_DISTRIBUTED,),
+        said_by="torch 1.13-2.13",
+        is_warning=True,
+    ),
+    KnownError(
+        id="internal-assert",
+        section=SECTION,
+        title="Check inside PyTorch failed",
+        summary="A condition that PyTorch expects to hold did not; this is an error of PyTorch or of an extension.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "INTERNAL ASSERT FAILED at ",
+                r"Error: (?P<check>(?!NVML_SUCCESS)[^\n]{1,160}?) ?INTERNAL ASSERT FAILED at"
+                r" \"?(?P<file>(?![^\"\n]{0,200}(?:AllocatorConfig|CUDACachingAllocator))[^\"\n]{1,200}?)\"?:(?P<line"
+                r">\d{1,6})",
+            ),
+        ),
+        causes=(
+            "An extension or a package was built for another version of PyTorch.",
+            "PyTorch has an error that a later version may not have.",
+        ),
+        fixes=(
+            Fix(
+                "Upgrade PyTorch and the packages that are built for it, together.",
+                "pip install --upgrade torch torchvision",
+            ),
+            Fix("Search PyTorch's issues for the file and the condition in the message; report it if none has it."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.CPP_STACKTRACES, fixes.SHOW_VERSIONS),
+        sources=("https://github.com/pytorch/pytorch/blob/main/c10/util/Exception.h",),
+        said_by="torch 1.13-2.13",
+    ),
+    KnownError(
+        id="needs-cuda-tensor",
+        section=SECTION,
+        title="Function needs a tensor on the GPU",
+        summary="A function with code for the GPU only got a tensor on the CPU.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("must be a CUDA tensor", r"(?P<argument>\w{1,60}) must be a CUDA tensor"),
+            Pattern("must be a CUDA variable", r"(?P<argument>\w{1,60}) must be a CUDA variable"),
+            Pattern("must be on CUDA", r"(?P<argument>\w{1,60}) (?:tensor |tensors )?must be on CUDA\b"),
+            Pattern(
+                "must be on a CUDA device", r"(?P<argument>\w{1,60}) (?:tensor |tensors )?must be on a CUDA device"
+            ),
+            Pattern("must be CUDA tensors", r"(?P<argument>\w{1,60}) must be CUDA tensors"),
+            Pattern(
+                ".is_cuda() to be true, but got false",
+                r"Expected (?P<argument>[\w.]{1,60})\.is_cuda\(\) to be true, but got false",
+            ),
+            Pattern("assert ", r"^ {0,40}assert (?P<argument>\w{1,40})\.is_cuda\b"),
+        ),
+        causes=(
+            "The model or the batch was not moved to the GPU, or the program chose the CPU.",
+            "A layer was offloaded to the CPU by device_map or by an option for little memory.",
+        ),
+        fixes=(
+            Fix(
+                "Move the model and the batch.",
+                "model.to('cuda')\nbatch = {name: value.to('cuda') for name, value in batch.items()}",
+            ),
+            Fix("Check that PyTorch finds the GPU.", "python -c 'import torch; print(torch.cuda.is_available())'"),
+            Fix(
+                "Or use the code for the CPU, if the package has some, such as eager attention.",
+                "model = Model.from_pretrained(NAME, attn_implementation='eager')",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.CPP_EXTENSIONS,),
+        said_by="torch 1.13-2.13",
+    ),
+)

@@ -1,0 +1,316 @@
+"""Errors of sharded state: distributed checkpoints, DTensor, DeepSpeed's offload and configuration."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "Sharded state"
+
+_DCP: Final = "https://docs.pytorch.org/docs/stable/distributed.checkpoint.html"
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="dcp-incomplete",
+        section=SECTION,
+        title="Distributed checkpoint is incomplete",
+        summary="The folder has no metadata, so that it is no checkpoint, or one whose saving was interrupted.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("assert metadata is not None"),
+            Pattern("/.metadata'", r"No such file or directory: '(?P<file>[^'\n]{0,200}/\.metadata)'"),
+        ),
+        causes=(
+            "The job ended while it saved: the metadata is written last, by rank 0, after all ranks.",
+            "The path is that of the parent folder, or not the same on every host.",
+            "The folder has a checkpoint of another kind, such as one file per rank.",
+        ),
+        fixes=(
+            Fix(
+                "Look at what the folder contains: `.metadata` and one or more `.distcp` per rank.", "ls -la CHECKPOINT"
+            ),
+            Fix("Load the previous checkpoint."),
+            Fix(
+                "Save to a file system that all hosts share, and wait for an asynchronous save before the program"
+                " ends.",
+                "future.result()",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_DCP, "https://github.com/bghira/SimpleTuner/issues/1880"),
+        said_by="torch 2.1-2.13",
+    ),
+    KnownError(
+        id="dcp-keys",
+        section=SECTION,
+        title="Distributed checkpoint lacks a part of the state",
+        summary="The program loads a key that the checkpoint does not have, or with another shape.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Missing optimizer state for parameter",
+                r"Missing optimizer state for parameter '(?P<name>[\w.]{1,200})' in checkpoint",
+            ),
+            literal("Key(s) present in other ranks but not this one"),
+            Pattern(
+                "issing key in checkpoint state_dict",
+                r"Missing key in checkpoint state_dict: (?P<name>[\w./-]{1,200}?)\.?$",
+            ),
+            Pattern(
+                "Size mismatch between saved",
+                r"Size mismatch between saved (?P<shape>[^\n]{1,80}?) and current: (?P<other_shape>[^\n]{1,80}?) for"
+                r" (?P<name>[\w.]{1,200})",
+            ),
+        ),
+        causes=(
+            "The optimizer, the scheduler or the model was saved under other names, or not at all.",
+            "The model differs: another version, number of layers, or wrapping such as compile or FSDP.",
+        ),
+        fixes=(
+            Fix(
+                "Print the keys that the checkpoint has.",
+                """\
+from torch.distributed.checkpoint import FileSystemReader
+
+print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="\\n")""",
+            ),
+            Fix(
+                "Get the state with the functions that remove the names of wrappers.",
+                "state = torch.distributed.checkpoint.state_dict.get_model_state_dict(model)",
+            ),
+            Fix(
+                "Or load what is there.",
+                "planner = torch.distributed.checkpoint.DefaultLoadPlanner(allow_partial_load=True)",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_DCP, "https://github.com/JinjieNi/dlms-are-super-data-learners/issues/4"),
+        said_by="torch 2.1-2.13",
+    ),
+    KnownError(
+        id="dcp-staging",
+        section=SECTION,
+        title="Asynchronous checkpoint failed",
+        summary="The state could not be copied to memory, or the process that writes it in the background ended.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("A CPU backend must be enabled for async save"),
+            Pattern(
+                "Checkpoint background process is dead",
+                r"Checkpoint background process is dead(?:\. Exit code: (?P<exit_code>-?\d{1,5}))?",
+            ),
+            Pattern("_deepcopy_dispatch[", r"self\._deepcopy_dispatch\[\w{1,30}\]\(x, memo\)"),
+        ),
+        causes=(
+            "The state contains a class, a function or another object that is no tensor, number, text or container.",
+            "The process group has only NCCL, and the copies in memory need a backend for the CPU.",
+            "Exit code -9: the copies did not fit into the host's memory.",
+        ),
+        fixes=(
+            Fix("Create the group with both backends.", 'torch.distributed.init_process_group("cpu:gloo,cuda:nccl")'),
+            Fix("In torchtitan, save without pinned memory.", "bash run_train.sh --checkpoint.async_mode async"),
+            Fix("Keep only tensors and plain values in the state that is saved."),
+            Fix("Upgrade PyTorch.", "pip install --upgrade torch"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/pytorch/torchtitan/issues/3476",),
+        said_by="torch 2.9-2.13",
+    ),
+    KnownError(
+        id="dtensor-operator",
+        section=SECTION,
+        title="Operator does not support these sharded tensors",
+        summary="DTensor has no rule for this operator, or its inputs are spread over different meshes of GPUs.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("DTensor does not support cross-mesh operation"),
+            Pattern(
+                "does not have a sharding strategy registered",
+                r"Operator (?P<operator>[\w.:]{1,80}) does not have a sharding strategy registered",
+            ),
+            Pattern(
+                "Sharding propagation failed ", r"Sharding propagation failed (?:for|on op) (?P<operator>[^\n]{1,80})"
+            ),
+        ),
+        causes=(
+            "Part of the model is parallel in two dimensions and part in one, such as layers outside the plan.",
+            "This version of PyTorch has no rule for the operator.",
+        ),
+        fixes=(
+            Fix("Include every layer in the plan of tensor parallelism; replicate those that are not split."),
+            Fix(
+                "Update each group of parameters by itself.",
+                "optimizer = torch.optim.AdamW(model.parameters(), foreach=False)",
+            ),
+            Fix("Gather the tensor before the operator.", "tensor = tensor.full_tensor()"),
+            Fix("Upgrade PyTorch, which adds rules with each version.", "pip install --upgrade torch"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/pytorch/pytorch/issues/134212",
+            "https://docs.pytorch.org/docs/stable/distributed.tensor.html",
+        ),
+        said_by="torch 2.2-2.13",
+    ),
+    KnownError(
+        id="zero3-order",
+        section=SECTION,
+        title="ZeRO-3: modules run in another order than recorded",
+        summary="DeepSpeed records the order in which modules run, to fetch their parameters in time, and it changed.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "parameters in the parameter fetch queue to be",
+                r"expected the next (?P<parameters>\d{1,6}) parameters in the parameter fetch queue to be",
+            ),
+            Pattern("tracing error at step", r"tracing error at step (?P<step>\d{1,12}):"),
+            literal("assert len(set(t.device for t in tensors)) == 1"),
+        ),
+        causes=(
+            "The control flow depends on the data, as in a mixture of experts, so that other modules run.",
+            "The model is used in another way in between, such as for generation or evaluation.",
+            "Parameters are on different devices because offload or device_map moved some.",
+        ),
+        fixes=(
+            Fix(
+                "Declare modules whose parts do not always run as one unit.",
+                "deepspeed.utils.set_z3_leaf_modules(model, [ExpertLayer])",
+            ),
+            Fix("Use ZeRO-2, if the model fits.", 'config["zero_optimization"]["stage"] = 2'),
+            Fix("Upgrade DeepSpeed.", "pip install --upgrade deepspeed"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/deepspeedai/DeepSpeed/issues/3599",
+            "https://github.com/deepspeedai/DeepSpeed/issues/3771",
+        ),
+        said_by="DeepSpeed 0.9-0.17",
+    ),
+    KnownError(
+        id="deepspeed-aio",
+        section=SECTION,
+        title="DeepSpeed: reading or writing the offloaded state failed",
+        summary="An asynchronous transfer between memory and disk failed or returned less than was asked for.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern("_num_pending_ops", r"Assertion `(?P<check>[^`'\n]{0,20}_num_pending_ops[^`'\n]{0,20})' failed"),
+            literal("Assertion `n_completes >= min_completes' failed"),
+        ),
+        causes=(
+            "The disk is full, or its file system does not support direct access, as network and overlay file systems.",
+            "The folder for the offload is shared by processes that should have one each.",
+            "The version of DeepSpeed or libaio has an error.",
+        ),
+        fixes=(
+            Fix(
+                "Put the offload on a local NVMe disk with free space.",
+                'config["zero_optimization"]["offload_param"]["nvme_path"] = "/local_nvme"',
+            ),
+            Fix("Check the space and the kind of the file system.", "df -hT /local_nvme"),
+            Fix("Or offload to memory.", 'config["zero_optimization"]["offload_param"]["device"] = "cpu"'),
+            Fix(
+                "Upgrade DeepSpeed, and show whether it can use libaio.", "pip install --upgrade deepspeed && ds_report"
+            ),
+        ),
+        empty_cache="No effect: the state is on the disk and in host memory.",
+        sources=(
+            "https://github.com/deepspeedai/DeepSpeed/issues/7703",
+            "https://github.com/deepspeedai/DeepSpeed/issues/4888",
+        ),
+        said_by="DeepSpeed 0.5-0.18",
+    ),
+    KnownError(
+        id="deepspeed-config",
+        section=SECTION,
+        title="DeepSpeed's configuration contradicts the trainer's",
+        summary="A value is set both in DeepSpeed's configuration and in the trainer's arguments, and they differ.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("Expected a string path to an existing deepspeed config"),
+            literal("Please correct the following DeepSpeed config values that mismatch TrainingArguments"),
+            Pattern(
+                "in the DeepSpeed config as this will be set",
+                r"Do not set `(?P<setting>\w{1,60})` in the DeepSpeed config as this will be set",
+            ),
+            Pattern(
+                "using DeepSpeed", r"When using DeepSpeed,? `accelerate\.prepare\(\)` requires you to pass at least one"
+            ),
+        ),
+        causes=(
+            "The configuration was written for another trainer or batch size.",
+            "The file of the configuration does not exist in the folder in which the program runs.",
+        ),
+        fixes=(
+            Fix("Let the trainer fill in the value.", 'config["gradient_accumulation_steps"] = "auto"'),
+            Fix(
+                "With Lightning, remove the value from the configuration.",
+                'config.pop("gradient_accumulation_steps", None)',
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://huggingface.co/docs/transformers/main/en/deepspeed",
+            "https://github.com/Lightning-AI/pytorch-lightning/issues/19891",
+        ),
+        said_by="transformers 4.30-5.0, Lightning 2.2",
+    ),
+    KnownError(
+        id="collective-contiguous",
+        section=SECTION,
+        title="Collective got a tensor that it cannot send",
+        summary="The tensor is not contiguous, is of a type unknown to NCCL, or its size does not fit the group.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("ensors must be contiguous", r"Error: (?:[Ii]nput )?[Tt]ensors must be contiguous"),
+            Pattern(
+                "is not supported for NCCL process group",
+                r"data type is not supported for NCCL process group: (?P<type>\w{1,30})",
+            ),
+            literal("Unconvertible NCCL type"),
+            literal("output tensor size must be equal to world_size times input tensor size"),
+            literal("input tensor must be the same size as output size times world size"),
+            literal("output tensor must have the same type as input tensor"),
+        ),
+        causes=(
+            "The tensor is a slice or a transposed view.",
+            "It has a type such as uint16, complex or an 8-bit float that this version cannot reduce.",
+            "The sizes of the shards differ between ranks.",
+        ),
+        fixes=(
+            Fix("Copy the tensor.", "torch.distributed.all_reduce(tensor.contiguous())"),
+            Fix("Convert it, or send it as bytes.", "torch.distributed.broadcast(tensor.view(torch.uint8), src=0)"),
+            Fix("Pad the shards to one size before the collective."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.TORCH_DISTRIBUTED,),
+        said_by="torch 1.13-2.13",
+    ),
+    KnownError(
+        id="quantized-training",
+        section=SECTION,
+        title="Quantized weights cannot be trained",
+        summary="Weights in 4 or 8 bits have no gradients; only adapters on top of them can be trained.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("You cannot perform fine-tuning on purely quantized models"),
+            literal("Only Tensors of floating point and complex dtype can require gradients"),
+        ),
+        causes=(
+            "The model was loaded quantized, and no adapter was added.",
+            "The program sets requires_grad for all parameters.",
+        ),
+        fixes=(
+            Fix(
+                "Add adapters.",
+                "model = peft.prepare_model_for_kbit_training(model)\nmodel = peft.get_peft_model(model,"
+                " peft.LoraConfig())",
+            ),
+            Fix("Or load the model without quantization.", 'model = Model.from_pretrained(NAME, dtype="bfloat16")'),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.MEMORY_SUMMARY,),
+        sources=("https://huggingface.co/docs/peft/main/en/developer_guides/quantization",),
+        said_by="transformers 4.35-5.0, torch 1.13-2.13",
+    ),
+)

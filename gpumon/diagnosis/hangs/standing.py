@@ -1,0 +1,197 @@
+"""Where the main thread of a rank stands, and what it does there."""
+
+import signal
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from gpumon.core.ranks import HangKind, RankEvidence
+from gpumon.core.stacks import StackFrame
+
+_LIBRARY_PARTS: Final = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3")
+_LOADER: Final = "/torch/utils/data/"
+_C10D: Final = "/torch/distributed/distributed_c10d.py"
+_COMPILERS: Final = ("/torch/_dynamo/", "/torch/_inductor/", "/triton/")
+_LOCK_FILES: Final = ("threading.py", "queue.py", "/multiprocessing/", "/concurrent/futures/")
+_LAUNCHING_FUNCTIONS: Final = frozenset({"wrapper", "decorate_context", "_fn", "inner"})
+_MIN_BUSY_SHARE: Final = 0.3
+_MIN_WORKING_SHARE: Final = 0.05
+"""On a host whose cores are taken a thread gets little; one that asks for something again and again uses less."""
+_MIN_BYTES_PER_SECOND: Final = 1e6
+_MIN_FUNCTIONS: Final = 4
+"""A thread is seen in this many functions within some seconds only if it makes progress."""
+
+
+class Standing(str, Enum):
+    """What a main thread does."""
+
+    ENDED = "ended"
+    STOPPED = "stopped"
+    HOLDS_GIL = "holds_gil"
+    IN_DISK = "disk"
+    IN_CALL = "call"
+    SLEEPS = "sleeps"
+    WAITS_FOR_DATA = "data"
+    IN_COLLECTIVE = "collective"
+    WAITS_FOR_LOCK = "lock"
+    COMPUTES = "computes"
+    UNKNOWN = "unknown"
+
+
+_KINDS: Final = {
+    Standing.ENDED: HangKind.DEAD,
+    Standing.STOPPED: HangKind.STOPPED,
+    Standing.HOLDS_GIL: HangKind.GIL_HELD,
+    Standing.IN_DISK: HangKind.BLOCKED,
+    Standing.IN_CALL: HangKind.BLOCKED,
+    Standing.WAITS_FOR_DATA: HangKind.WAITING_FOR_DATA,
+    Standing.WAITS_FOR_LOCK: HangKind.WAITING_FOR_LOCK,
+}
+_SLEEPING: Final = frozenset({"nanosleep", "clock_nanosleep"})
+_BLOCKING: Final = {
+    "read": "reads from",
+    "readv": "reads from",
+    "pread64": "reads from",
+    "write": "writes to",
+    "writev": "writes to",
+    "recvfrom": "receives from",
+    "recvmsg": "receives from",
+    "sendto": "sends to",
+    "sendmsg": "sends to",
+    "accept": "waits for a connection to",
+    "accept4": "waits for a connection to",
+    "connect": "connects to",
+    "flock": "waits for the lock on",
+    "fcntl": "waits for the lock on",
+    "fsync": "flushes",
+    "fdatasync": "flushes",
+    "openat": "opens",
+    "wait4": "waits for a child process",
+    "waitid": "waits for a child process",
+}
+_WITHOUT_TARGET: Final = frozenset({"wait4", "waitid"})
+_POLLING: Final = frozenset({"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait"})
+_POLLING_FILES: Final = ("socket.py", "ssl.py", "selectors.py", "subprocess.py", "/multiprocessing/connection.py")
+
+
+def standing_of(rank: RankEvidence) -> Standing:
+    """What the main thread of a rank does."""
+    return next((standing for standing, is_so in _CHECKS if is_so(rank)), Standing.UNKNOWN)
+
+
+def _is_in_call(rank: RankEvidence) -> bool:
+    is_polling = rank.system_call in _POLLING and _is_in(rank.stack[:3], _POLLING_FILES)
+    return rank.system_call in _BLOCKING or is_polling
+
+
+def kind_of(standing: Standing) -> HangKind:
+    """The kind of a hang that a rank causes which stands so."""
+    return _KINDS.get(standing, HangKind.NOT_ENTERED)
+
+
+def is_elsewhere(rank: RankEvidence) -> bool:
+    """Whether the main thread certainly does not wait for a collective, whatever is pending."""
+    standing = standing_of(rank)
+    waits = {Standing.UNKNOWN, Standing.COMPUTES, Standing.WAITS_FOR_LOCK, Standing.IN_COLLECTIVE}
+    return standing not in waits and waiting_function(rank) == ""
+
+
+def is_working(rank: RankEvidence) -> bool:
+    """Whether a rank that enters no collective makes progress: it writes or reads, or its stack keeps changing."""
+    if (rank.io_bytes_per_second or 0.0) >= _MIN_BYTES_PER_SECOND:
+        return True
+    uses_cpu = (rank.cpu_share or 0.0) >= _MIN_WORKING_SHARE
+    return uses_cpu and (_is_in(rank.stack, _COMPILERS) or (rank.functions_count or 0) >= _MIN_FUNCTIONS)
+
+
+def is_waiting_for_data(rank: RankEvidence) -> bool:
+    """Whether the main thread waits for its DataLoader."""
+    if rank.stack:
+        return _is_in(rank.stack, (_LOADER,))
+    return rank.progress is not None and rank.progress.waiting_for_data_since_monotonic is not None
+
+
+def waiting_function(rank: RankEvidence) -> str:
+    """The function of `torch.distributed` in which the main thread is; empty if it is in none."""
+    names = [frame.function for frame in rank.stack if frame.file.endswith(_C10D)]
+    return next((name for name in reversed(names) if name not in _LAUNCHING_FUNCTIONS), "")
+
+
+def line_of(rank: RankEvidence) -> str:
+    """The innermost line of the user's code, such as ``train.py:214``; empty if the stack is unknown."""
+    frame = user_frame(rank.stack)
+    return "" if frame is None else f"{frame.file.rpartition('/')[2]}:{frame.line}"
+
+
+def user_frame(stack: tuple[StackFrame, ...]) -> StackFrame | None:
+    """The innermost frame that is not in a library, or the innermost one."""
+    own = (frame for frame in stack if not is_library(frame.file))
+    return next(own, stack[0] if stack else None)
+
+
+def is_library(file: str) -> bool:
+    """Whether a source file belongs to Python or an installed package."""
+    return file.startswith("<") or any(part in file for part in _LIBRARY_PARTS)
+
+
+_CHECKS: Final[tuple[tuple[Standing, Callable[[RankEvidence], bool]], ...]] = (
+    (Standing.ENDED, lambda rank: rank.exited or rank.state_code in {"Z", "X"}),
+    (Standing.STOPPED, lambda rank: rank.state_code in {"T", "t"}),
+    (Standing.HOLDS_GIL, lambda rank: rank.gil_is_held),
+    (Standing.IN_DISK, lambda rank: rank.state_code == "D"),
+    (Standing.WAITS_FOR_DATA, is_waiting_for_data),
+    (Standing.IN_CALL, _is_in_call),
+    (Standing.SLEEPS, lambda rank: rank.system_call in _SLEEPING),
+    (Standing.IN_COLLECTIVE, lambda rank: waiting_function(rank) != ""),
+    (Standing.WAITS_FOR_LOCK, lambda rank: rank.system_call == "futex" or _is_in(rank.stack[:1], _LOCK_FILES)),
+    (Standing.COMPUTES, lambda rank: rank.state_code == "R" or (rank.cpu_share or 0.0) >= _MIN_BUSY_SHARE),
+)
+"""What shows each standing, the surest first."""
+
+
+def description(rank: RankEvidence) -> str:
+    """What a rank does, as a clause whose subject is the rank."""
+    standing, line = standing_of(rank), line_of(rank)
+    place = f" in {line}" if line else ""
+    if standing is Standing.ENDED:
+        return f"its process has ended{_reason(rank.exit_status)}"
+    if standing is Standing.STOPPED:
+        return f"it is stopped (state {rank.state_code}){place}"
+    if standing is Standing.HOLDS_GIL:
+        return f"C code holds the GIL{place}"
+    if standing is Standing.IN_DISK:
+        target = f" on {rank.system_call_target}" if rank.system_call_target else ""
+        return f"it waits for a disk or a driver{target} (state D){place}"
+    if standing is Standing.IN_CALL:
+        return f"it {_call(rank)}{place}"
+    verbs = {
+        Standing.SLEEPS: "sleeps",
+        Standing.WAITS_FOR_DATA: "waits for its DataLoader",
+        Standing.IN_COLLECTIVE: f"is in {waiting_function(rank)}",
+        Standing.WAITS_FOR_LOCK: "waits for a lock or another thread",
+        Standing.COMPUTES: "computes",
+    }
+    return f"it {verbs.get(standing, 'is')}{place or ' at an unknown line'}"
+
+
+def _call(rank: RankEvidence) -> str:
+    verb = _BLOCKING.get(rank.system_call, "waits for")
+    if rank.system_call in _WITHOUT_TARGET:
+        return verb
+    return f"{verb} {rank.system_call_target or 'a file or socket'}"
+
+
+def _reason(status: int | None) -> str:
+    if status is None:
+        return ""
+    if status >= 0:
+        return f" with exit code {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f" by {name}"
+
+
+def _is_in(stack: tuple[StackFrame, ...], parts: tuple[str, ...]) -> bool:
+    return any(part in frame.file for frame in stack for part in parts)

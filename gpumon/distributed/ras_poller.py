@@ -1,0 +1,150 @@
+"""When NCCL's RAS service is asked, and about which jobs: rarely, one connection at a time, never during start-up.
+
+Before NCCL 2.28.7, a question during the creation of a communicator could end the job (NVIDIA/nccl#1669, #1718).
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.distributed.model import TrainingJob
+from gpumon.distributed.nccl_version import Version, nccl_version
+from gpumon.distributed.ras_client import RasError, is_listening, read_report, socket_address
+from gpumon.distributed.ras_report import RasReport
+
+POLL_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 60.0
+"""After a question that failed, or was asked while a communicator was being created."""
+FIRST_SAFE_VERSION: Final[Version] = (2, 28, 7)
+MIN_AGE_SECONDS: Final = 120.0
+"""Age of the youngest rank from which on its start-up is over, together with `MIN_LISTENING_SECONDS`."""
+MIN_LISTENING_SECONDS: Final = 30.0
+"""The service starts with the first communicator, which is created within this time, or the job hangs."""
+_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+
+_OFF: Final = Problem(ProblemCode.NOT_READ, "NCCL_RAS_ENABLE=0 turns NCCL's RAS service off.")
+_OTHER_USER: Final = Problem(ProblemCode.NO_PERMISSION, "gpumon asks NCCL only about jobs of the user that it runs as.")
+_STARTING: Final = Problem(ProblemCode.NOT_READ, "gpumon asks NCCL only after the start of a job: it is too young.")
+_NO_NCCL: Final = Problem(ProblemCode.NOT_FOUND, "The job has not loaded NCCL, or NCCL's version is unknown.")
+_SILENT: Final = Problem(ProblemCode.NOT_FOUND, "No NCCL of this user offers its RAS service here.")
+_OTHER_JOB: Final = Problem(ProblemCode.NOT_FOUND, "NCCL's RAS service on this port belongs to another job.")
+
+
+class RasAnswer(NamedTuple):
+    """What is known from NCCL about a job.
+
+    Attributes:
+        report: The report; None if there is none.
+        read_monotonic: When it was read, in monotonic seconds.
+        problem: Why there is none.
+    """
+
+    report: RasReport | None = None
+    read_monotonic: float = 0.0
+    problem: Problem | None = None
+
+
+class _Address:
+    """What is known of one address.
+
+    Attributes:
+        answer: The last answer.
+        next_at: Monotonic seconds of the next question.
+        listening_since: Since when something listens there, as far as gpumon has seen; None if nothing does.
+    """
+
+    __slots__ = ("answer", "listening_since", "next_at")
+
+    def __init__(self) -> None:
+        self.answer = RasAnswer()
+        self.next_at = 0.0
+        self.listening_since: float | None = None
+
+
+class RasPoller:
+    """Asks about jobs.
+
+    Args:
+        proc: Root of the proc file system.
+    """
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._addresses: dict[str, _Address] = {}
+        self._versions: dict[tuple[int, int], Version | None] = {}
+        """Version of NCCL by PID and start time of the first rank of a job, once it is known."""
+
+    def poll(
+        self, jobs: Sequence[TrainingJob], now: float, min_listening_seconds: float = MIN_LISTENING_SECONDS
+    ) -> Mapping[str, RasAnswer]:
+        """What NCCL reports about each job that has several ranks, by `TrainingJob.key`. Blocks while it asks.
+
+        Args:
+            jobs: The jobs.
+            now: Monotonic seconds.
+            min_listening_seconds: How long the service must have been seen; 0 for a command that looks only once.
+        """
+        distributed = [job for job in jobs if job.total_ranks > 1 and job.ranks]
+        if not distributed:
+            return MappingProxyType({})
+        current = {(job.ranks[0].pid, job.ranks[0].start_ticks) for job in distributed}
+        self._versions = {identity: version for identity, version in self._versions.items() if identity in current}
+        answers = {}
+        for job in distributed:
+            problem = self._refusal(job)
+            answer = self._ask(job, now, min_listening_seconds) if problem is None else RasAnswer(problem=problem)
+            if answer.report is not None and not answer.report.includes({rank.pid: 0 for rank in job.ranks}):
+                answer = RasAnswer(problem=_OTHER_JOB)
+            answers[job.key] = answer
+        return answers
+
+    def _refusal(self, job: TrainingJob) -> Problem | None:
+        """Why a job is not asked about; None if it may be."""
+        if not job.has_ras:
+            return _OFF
+        if job.uid != os.geteuid() and os.geteuid() != 0:
+            return _OTHER_USER
+        youngest = max(rank.start_ticks for rank in job.ranks) / _TICKS_PER_SECOND
+        if time.clock_gettime(time.CLOCK_BOOTTIME) - youngest < MIN_AGE_SECONDS:
+            return _STARTING
+        identity = (job.ranks[0].pid, job.ranks[0].start_ticks)
+        version = self._versions.get(identity)
+        if version is None:
+            version = self._versions[identity] = nccl_version(job.ranks[0].pid, self._proc)
+        if version is None:
+            return _NO_NCCL
+        if version < FIRST_SAFE_VERSION:
+            text = ".".join(map(str, version))
+            return Problem(
+                ProblemCode.NOT_SUPPORTED, f"The job has NCCL {text}; gpumon asks NCCL 2.28.7 and later only."
+            )
+        return None
+
+    def _ask(self, job: TrainingJob, now: float, min_listening_seconds: float) -> RasAnswer:
+        """The answer of the service at the address of a job, which several jobs can have in common."""
+        known = self._addresses.setdefault(job.ras_address, _Address())
+        if now < known.next_at:
+            return known.answer
+        known.next_at = now + POLL_SECONDS
+        try:
+            _, port = socket_address(job.ras_address)
+            if not is_listening(port, {job.uid}, self._proc):
+                known.listening_since = None
+                known.answer = RasAnswer(problem=_SILENT)
+                return known.answer
+            since = known.listening_since = now if known.listening_since is None else known.listening_since
+            if now - since < min_listening_seconds:
+                known.answer = RasAnswer(problem=_STARTING)
+                return known.answer
+            report = read_report(job.ras_address)
+            if report.is_initializing:
+                known.next_at = now + RETRY_SECONDS
+            known.answer = RasAnswer(report, now)
+        except RasError as error:
+            known.next_at = now + RETRY_SECONDS
+            known.answer = RasAnswer(problem=error.problem)
+        return known.answer

@@ -1,0 +1,116 @@
+"""Watches the jobs of this host for hangs: one `HangWatch` for the screen and for the command.
+
+Its owner calls `update` about once a second, and passes every `gpumon.probe.messages.Answer` that arrives to `receive`,
+because the inbox of the probes has one reader.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from gpumon.core.ranks import HangVerdict, RankEvidence
+from gpumon.diagnosis.hangs import judge_hang
+from gpumon.distributed.model import JobRank, TrainingJob
+from gpumon.operations.rank_watch import Ask, GpuSignature, RankWatch
+from gpumon.probe.messages import Answer, Probe
+
+_NO_GPU: Final = GpuSignature()
+
+
+class HangWatch:
+    """The watch over all jobs of this host.
+
+    Args:
+        ask: `gpumon.probe.client.ProbeWatcher.ask`.
+        proc: Root of the proc file system.
+    """
+
+    def __init__(self, ask: Ask, proc: Path = Path("/proc")) -> None:
+        self._ask = ask
+        self._proc = proc
+        self._watches: dict[tuple[int, int], RankWatch] = {}
+        self._evidence: dict[str, tuple[RankEvidence, ...]] = {}
+        self._verdicts: dict[str, HangVerdict] = {}
+
+    def update(
+        self,
+        jobs: Iterable[TrainingJob],
+        probes: Mapping[int, Probe],
+        now: float,
+        *,
+        gpus: Mapping[int, GpuSignature] | None = None,
+        ras_counts: Mapping[int, Mapping[str, int]] | None = None,
+        is_open: Callable[[TrainingJob], bool] = lambda _: False,
+        wants_stacks: bool = False,
+    ) -> dict[str, HangVerdict]:
+        """Look at the jobs, send requests to the probes of those without progress, and judge.
+
+        Args:
+            jobs: The jobs of this host.
+            probes: The probes, by PID.
+            now: Monotonic seconds.
+            gpus: What the GPUs do, by PID of the process that uses them.
+            ras_counts: How many collectives a rank has entered as NCCL's RAS reports them, by PID.
+            is_open: Whether the ranks of a job are shown, with the collectives that they have entered.
+            wants_stacks: Whether to gather everything of jobs that make progress, too.
+
+        Returns:
+            The verdicts by `TrainingJob.key`.
+        """
+        self._evidence = {}
+        seen: set[tuple[int, int]] = set()
+        for job in jobs:
+            running = [self._watch(rank, now) for rank in job.ranks]
+            exited = [self._watch(rank, now) for rank in job.exited]
+            seen.update((rank.pid, rank.start_ticks) for rank in (*job.ranks, *job.exited))
+            for watch in running:
+                pid = watch.job_rank.pid
+                watch.observe(probes.get(pid), None if ras_counts is None else ras_counts.get(pid), now)
+            is_quiet = all(watch.is_quiet(now) for watch in running)
+            for watch in running:
+                watch.gather(self._ask, now, is_job_quiet=is_quiet or wants_stacks, is_open=is_open(job))
+            for watch in exited:
+                watch.look(now)
+            gpu = gpus or {}
+            self._evidence[job.key] = (
+                *(watch.evidence(now, gpu.get(watch.job_rank.pid, _NO_GPU), has_exited=False) for watch in running),
+                *(watch.evidence(now, _NO_GPU, has_exited=True) for watch in exited),
+            )
+        self._watches = {key: watch for key, watch in self._watches.items() if key in seen}
+        verdicts = {key: judge_hang(evidence, now) for key, evidence in self._evidence.items()}
+        before, self._verdicts = self._verdicts, verdicts
+        return {key: _confirmed(verdict, before.get(key)) for key, verdict in verdicts.items()}
+
+    def receive(self, answer: Answer, now: float) -> None:
+        """Take an answer of a probe; answers to requests of others are ignored.
+
+        Args:
+            answer: The answer.
+            now: Monotonic seconds.
+        """
+        for watch in self._watches.values():
+            if watch.job_rank.pid == answer.pid:
+                watch.receive(answer, now)
+
+    def evidence(self, key: str) -> tuple[RankEvidence, ...]:
+        """The evidence of the ranks of a job at the last update.
+
+        Args:
+            key: `TrainingJob.key`.
+        """
+        return self._evidence.get(key, ())
+
+    def _watch(self, rank: JobRank, now: float) -> RankWatch:
+        key = rank.pid, rank.start_ticks
+        watch = self._watches.get(key)
+        if watch is None:
+            watch = self._watches[key] = RankWatch(rank, now, self._proc)
+        watch.job_rank = rank
+        return watch
+
+
+def _confirmed(verdict: HangVerdict, before: HangVerdict | None) -> HangVerdict:
+    """A hang only if the update before saw it too: the parts of the evidence are not from the same moment."""
+    is_same = before is not None and (before.kind, before.rank) == (verdict.kind, verdict.rank)
+    return verdict if is_same or not verdict.is_hang else replace(verdict, is_hang=False)

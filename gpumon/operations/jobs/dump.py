@@ -1,0 +1,160 @@
+"""What is known of the training jobs of this host as files for a bug report, without names, addresses, or secrets."""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from gpumon.core.model import Frame
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.ranks import RankEvidence
+from gpumon.core.stacks import StackFrame
+from gpumon.core.text import safe_text
+from gpumon.operations.doctor.redaction import Redactor
+from gpumon.operations.frame_source import live_frames
+from gpumon.operations.jobs.document import jobs_document
+from gpumon.operations.jobs.sample import JobsSample, sample_jobs
+from gpumon.operations.record import Anonymizer
+from gpumon.streams.recording import RecordingWriter
+
+FRAMES_SECONDS: Final = 30.0
+_INTERVAL_SECONDS: Final = 1.0
+_LIBRARY_ROOTS: Final = ("/site-packages/", "/dist-packages/")
+_USER_VARIABLES: Final = ("USER", "LOGNAME", "SUDO_USER")
+
+
+class DumpResult(NamedTuple):
+    """What was written.
+
+    Attributes:
+        files: The names of the files.
+        removed: What was replaced, in a sentence.
+    """
+
+    files: tuple[str, ...]
+    removed: str
+
+
+def dump_jobs(folder: Path, frames_seconds: float = FRAMES_SECONDS) -> DumpResult:
+    """Write the jobs, their stacks, flight recorders and RAS reports, and frames of the next seconds.
+
+    Args:
+        folder: The folder to create.
+        frames_seconds: For how long frames are recorded; Ctrl-C ends that sooner.
+
+    Raises:
+        CommandError: The folder exists or cannot be written.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=False)
+    except OSError as error:
+        reason = f"{safe_text(str(folder))} cannot be created: {(error.strerror or str(error)).lower()}."
+        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason, "Choose a new folder."), ExitCode.USAGE) from None
+    sample = sample_jobs(wants_stacks=True)
+    redactor = _redactor(sample)
+    texts = {
+        "jobs.json": _json(jobs_document(sample.reading.reports, platform.node(), sample.problems)),
+        "stacks.txt": "\n".join(_stacks(sample)),
+        "flight_recorder.json": _json(_recordings(sample)),
+        "ras.json": _json({key: _plain(answer) for key, answer in sample.reading.ras.items()}),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(redactor.text(text) + "\n", errors="replace")
+    files = [*texts]
+    with suppress(KeyboardInterrupt):
+        files += _write_frames(folder / "frames.jsonl.gz", frames_seconds)
+    kinds = [f"{count} x {kind}" for kind, count in sorted(redactor.removed.items())]
+    return DumpResult(tuple(files), f"Replaced: {', '.join(kinds)}." if kinds else "Nothing was replaced.")
+
+
+def _write_frames(path: Path, seconds: float) -> list[str]:
+    """Record this host without names; returns the names of the files, none without a driver."""
+    anonymizer = Anonymizer()
+    deadline = time.monotonic() + seconds
+    writer: RecordingWriter | None = None
+    try:
+        with live_frames(_INTERVAL_SECONDS) as source:
+            for frame in source.frames(deadline):
+                if "driver" in frame.problems:
+                    return []
+                writer = writer or RecordingWriter(path)
+                writer.write(anonymizer.apply(frame))
+    except CommandError:  # the collector is silent; what is known of the jobs is worth more than frames
+        return []
+    finally:
+        if writer is not None:
+            writer.close()
+    return [path.name] if writer is not None else []
+
+
+def _redactor(sample: JobsSample) -> Redactor:
+    frame: Frame | None = sample.frame
+    users = {os.environ.get(name) or "" for name in _USER_VARIABLES}
+    users |= {report.user for report in sample.reading.reports}
+    hosts = {platform.node()}
+    if frame is not None:
+        users |= {process.user or "" for device in frame.devices for process in device.processes or ()}
+        hosts.add(frame.host.name or "")
+    return Redactor(users, hosts, {str(Path.home())})
+
+
+def _stacks(sample: JobsSample) -> Iterable[str]:
+    """The stacks of all threads of all ranks, with names of files but not of the user's folders."""
+    for rank in _ranks(sample):
+        yield f"===== rank {rank.rank}, PID {rank.pid}, state {rank.state_code or 'unknown'}, {rank.system_call} ====="
+        stacks = sample.stacks.get(rank.pid or 0) or rank.threads
+        others = [(thread.name, thread.frames) for thread in stacks if not thread.is_main]
+        main = rank.stack or next((thread.frames for thread in stacks if thread.is_main), ())
+        for name, frames in [("main thread", main), *others]:
+            yield f"{name}:" if frames else f"{name}: unknown"
+            yield from (f"  {_frame_text(frame)}" for frame in frames)
+
+
+def _file(frame: StackFrame) -> str:
+    """The path of a source file within its library, or the name of a file of the user."""
+    for root in _LIBRARY_ROOTS:
+        if root in frame.file:
+            return frame.file.rpartition(root)[2]
+    return frame.file.rpartition("/")[2]
+
+
+def _recordings(sample: JobsSample) -> Sequence[Mapping[str, Any]]:
+    result = []
+    for rank in _ranks(sample):
+        recording = None if rank.recording is None else _plain(rank.recording)
+        result.append({"rank": rank.rank, "pid": rank.pid, "recording": recording})
+    return result
+
+
+def _ranks(sample: JobsSample) -> Iterable[RankEvidence]:
+    return (rank for ranks in sample.reading.evidence.values() for rank in ranks)
+
+
+def _frame_text(frame: StackFrame) -> str:
+    return f"{_file(frame)}:{frame.line} {frame.function}"
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any record
+    """A record as JSON values; frames of stacks without the user's folders."""
+    if isinstance(value, StackFrame):
+        return _frame_text(value)
+    if isinstance(value, Enum):
+        return value.value
+    items: Mapping[str, Any] | None = value if isinstance(value, Mapping) else None
+    if is_dataclass(value):
+        items = {field.name: getattr(value, field.name) for field in fields(value)}
+    elif hasattr(value, "_asdict"):
+        items = value._asdict()
+    if items is not None:
+        return {str(name): _plain(item) for name, item in items.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _json(value: Any) -> str:  # noqa: ANN401 - any document
+    return json.dumps(value, indent=1, ensure_ascii=False)

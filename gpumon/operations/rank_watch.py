@@ -1,0 +1,282 @@
+"""Watches one rank of a job: notices progress, and gathers evidence when there is none."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gpumon.core.collectives import FlightRecording
+from gpumon.core.ranks import RankEvidence
+from gpumon.core.stacks import StackFrame, ThreadStack
+from gpumon.diagnosis.hangs import is_working
+from gpumon.distributed.model import JobRank
+from gpumon.operations.rank_state import RankState, read_state
+from gpumon.probe.messages import Answer, Probe, RequestKind
+from gpumon.probe.stack_file import read_stack
+
+Ask = Callable[..., int]
+"""`gpumon.probe.client.ProbeWatcher.ask`."""
+
+QUIET_SECONDS: Final = 3.0
+"""Stacks are sampled, and flight recorders read, when there was no progress for this long and three usual steps."""
+_QUIET_STEPS: Final = 3.0
+_BRIEF_SECONDS: Final = 2.0
+_RECORDING_SECONDS: Final = 1.0
+"""A complete recording pauses the program for some ms, so that it is read once, and again only when a count changes."""
+_STACK_SECONDS: Final = 0.9
+_SILENT_SECONDS: Final = 3.0
+"""A probe that has not answered for this long cannot run."""
+_SURELY_SILENT_SECONDS: Final = 6.0
+"""Likewise where nothing else shows why."""
+_STATE_SECONDS: Final = 4.0
+"""Time between two reads of /proc while there is progress: a read costs 0.1 ms."""
+_FUNCTIONS_SECONDS: Final = 8.0
+"""Age of the samples by which the functions are counted."""
+
+
+class GpuSignature(NamedTuple):
+    """What the GPU of a rank does.
+
+    Attributes:
+        utilization_percent: Utilization.
+        power_watts: Power.
+        tensor_active_percent: Tensor activity.
+    """
+
+    utilization_percent: float | None = None
+    power_watts: float | None = None
+    tensor_active_percent: float | None = None
+
+
+class RankWatch:
+    """The watch over one process.
+
+    Args:
+        rank: The process.
+        now: Monotonic seconds.
+        proc: Root of the proc file system.
+
+    Attributes:
+        progressed: When it was last seen to make progress, in monotonic seconds; None while no source shows progress.
+        usual_seconds: Its usual step time, or the usual time between two collectives; None if unknown.
+    """
+
+    def __init__(self, rank: JobRank, now: float, proc: Path) -> None:
+        self.job_rank = rank
+        self.progressed: float | None = None
+        self.usual_seconds: float | None = None
+        self._latest_seconds: float | None = None
+        self._started = now
+        self._proc = proc
+        self._probe: Probe | None = None
+        self._steps: tuple[int, int] | None = None
+        self._counts: tuple[int, int] | None = None
+        self._ras_counts: Mapping[str, int] | None = None
+        self._counted_at = now
+        self._has_seen_change = False
+        self._is_recording_current = False
+        self._recording: FlightRecording | None = None
+        self._threads: tuple[ThreadStack, ...] = ()
+        self._stack: tuple[StackFrame, ...] = ()
+        self._is_stack_stale = False
+        self._is_gil_held = False
+        self._functions: deque[tuple[float, str]] = deque()
+        self._worked: float | None = None
+        self._state = RankState()
+        self._state_at = now
+        self._cpu_share: float | None = None
+        self._io_rate: float | None = None
+        self._asked: dict[RequestKind, tuple[int, float]] = {}
+        self._asked_at: dict[RequestKind, float] = {}
+
+    def observe(self, probe: Probe | None, ras_counts: Mapping[str, int] | None, now: float) -> None:
+        """Take the latest reading of the probe and the counts of NCCL's RAS, and notice progress."""
+        self._probe = probe
+        if ras_counts is not None:
+            if self._ras_counts is not None and dict(ras_counts) != dict(self._ras_counts):
+                self._note_progress(now)
+            elif self._ras_counts is None:
+                self._note_first(now)
+            self._ras_counts = ras_counts
+        training = None if probe is None or probe.reading is None else probe.reading.training
+        if training is None:
+            return
+        steps = training.steps_count, training.batches_count
+        last = training.last_step_monotonic or now
+        if self._steps is None:
+            self._note_first(last)
+        elif steps != self._steps:
+            if steps[0] > self._steps[0] and self.progressed is not None and training.last_step_monotonic:
+                self._latest_seconds = max(0.0, last - self.progressed) / (steps[0] - self._steps[0])
+            self._note_progress(last if steps[0] > self._steps[0] else now)
+        self._steps = steps
+        self.usual_seconds = training.step_seconds or self.usual_seconds
+
+    def quiet_seconds(self, now: float) -> float:
+        """How long there was no progress, since the start of the watch at most."""
+        return now - (self._started if self.progressed is None else self.progressed)
+
+    def look(self, now: float) -> None:
+        """Read the state of a process that has ended: its exit status, as long as its parent has not read it."""
+        self._read_state(now)
+
+    def gather(self, ask: Ask, now: float, *, is_job_quiet: bool, is_open: bool = False) -> None:
+        """Send the requests that are due, and read /proc.
+
+        Args:
+            ask: Sends a request to a probe.
+            now: Monotonic seconds.
+            is_job_quiet: Whether no rank of the job makes progress.
+            is_open: Whether a screen shows the rank with its last collective.
+        """
+        if is_job_quiet or not self._state.state_code or now - self._state_at >= _STATE_SECONDS:
+            self._read_state(now)
+        probe = self._probe
+        if probe is None or not probe.connected:
+            return
+        has_steps = self._steps is not None and self.quiet_seconds(now) < _BRIEF_SECONDS
+        if is_job_quiet:
+            if self._is_recording_current:
+                self._request(ask, RequestKind.FLIGHT_RECORDER, _BRIEF_SECONDS, now, brief=1)
+            else:
+                self._request(ask, RequestKind.FLIGHT_RECORDER, _RECORDING_SECONDS, now)
+            self._request(ask, RequestKind.STACKS, _STACK_SECONDS, now)
+            self._read_stack_file(probe, now)
+        elif is_open:
+            self._request(ask, RequestKind.FLIGHT_RECORDER, _RECORDING_SECONDS, now)
+        elif not has_steps:
+            self._request(ask, RequestKind.FLIGHT_RECORDER, _BRIEF_SECONDS, now, brief=1)
+
+    def is_quiet(self, now: float) -> bool:
+        """Whether there was no progress for long enough to sample stacks."""
+        return self.quiet_seconds(now) >= max(QUIET_SECONDS, _QUIET_STEPS * (self.usual_seconds or 0.0))
+
+    def receive(self, answer: Answer, now: float) -> None:
+        """Take an answer of the probe."""
+        number, _ = self._asked.get(answer.ask, (None, 0.0))
+        if number != answer.id:
+            return
+        del self._asked[answer.ask]
+        if answer.problem is not None:  # a probe limits how often it answers
+            self._asked_at.pop(answer.ask, None)
+        if isinstance(answer.result, FlightRecording):
+            self._take_recording(answer.result, now)
+        elif answer.ask is RequestKind.STACKS and isinstance(answer.result, tuple):
+            self._take_stacks(answer.result, now)
+
+    def evidence(self, now: float, gpu: GpuSignature, *, has_exited: bool) -> RankEvidence:
+        """What is known of the rank now."""
+        state, probe = self._state, self._probe
+        silent = self._silent_seconds(now)
+        age = None if probe is None else probe.age_seconds(now)
+        is_gone = has_exited or state.state_code in {"", "Z"}
+        evidence = RankEvidence(
+            rank=self.job_rank.rank if self.job_rank.rank is not None else self.job_rank.local_rank or 0,
+            pid=self.job_rank.pid,
+            exited=is_gone,
+            exit_status=state.exit_status,
+            has_probe=probe is not None,
+            is_reachable=None if probe is None else probe.connected and silent < _SILENT_SECONDS,
+            state_code=state.state_code,
+            kernel_function=state.kernel_function,
+            system_call=state.system_call,
+            system_call_target=state.target,
+            stack=self._stack,
+            stack_is_stale=self._is_stack_stale,
+            gil_is_held=self._is_gil_held or (silent >= _SURELY_SILENT_SECONDS and state.state_code in {"R", "S"}),
+            threads=self._threads,
+            progress=None if probe is None or probe.reading is None else probe.reading.training,
+            recording=self._recording,
+            progressed_monotonic=self.progressed,
+            usual_step_seconds=self.usual_seconds,
+            latest_step_seconds=self._latest_seconds,
+            cpu_share=self._cpu_share,
+            io_bytes_per_second=self._io_rate,
+            functions_count=len({function for _, function in self._functions}) or None,
+            gpu_utilization_percent=gpu.utilization_percent,
+            power_watts=gpu.power_watts,
+            tensor_active_percent=gpu.tensor_active_percent,
+            ras_counts=self._ras_counts,
+            evidence_age_seconds=age,
+        )
+        if not is_gone and is_working(evidence):
+            self._worked = now
+        return replace(evidence, worked_monotonic=self._worked)
+
+    def _note_first(self, at: float) -> None:
+        if self.progressed is None:
+            self.progressed = at
+
+    def _note_progress(self, at: float) -> None:
+        self.progressed = max(at, self.progressed or at)
+        self._is_recording_current = False
+        self._has_seen_change = True
+        self._functions.clear()
+        self._threads, self._stack = (), ()
+        self._is_gil_held = self._is_stack_stale = False
+
+    def _request(self, ask: Ask, kind: RequestKind, interval: float, now: float, **arguments: int) -> None:
+        """Send a request if it is due and no other is open: a probe refuses one right after another."""
+        if self._asked or now - self._asked_at.get(kind, 0.0) < interval or self._probe is None:
+            return
+        self._asked_at[kind] = now
+        self._asked[kind] = ask(self._probe.pid, kind, **arguments), now
+
+    def _silent_seconds(self, now: float) -> float:
+        """How long the oldest open request is open."""
+        return max((now - at for _, at in self._asked.values()), default=0.0)
+
+    def _take_recording(self, recording: FlightRecording, now: float) -> None:
+        entered = sum(group.last_enqueued or 0 for group in recording.groups)
+        counts = entered, sum(group.last_completed or 0 for group in recording.groups)
+        if self._counts is None:
+            self._note_first(now)
+        elif counts != self._counts and self._counted_at < (self.progressed or now) and self._steps is not None:
+            self._is_recording_current = False  # they changed before the latest step
+        elif counts != self._counts:
+            before, done = self.progressed, entered - self._counts[0]
+            self._note_progress(now)
+            if self._steps is None and before is not None and done > 0:
+                self.usual_seconds = (now - before) / done
+        self._counts, self._counted_at = counts, now
+        if recording.collectives:
+            self._recording, self._is_recording_current = recording, True
+            self._date_first(now)
+
+    def _date_first(self, now: float) -> None:
+        """Date the last progress by the recorder, if it was before the watch began."""
+        items = () if self._recording is None else self._recording.collectives
+        created = [item.created_seconds for item in items if item.created_seconds]
+        if created and not self._has_seen_change and self._steps is None:
+            self.progressed = min(now, now - (time.time() - max(created)))
+
+    def _take_stacks(self, threads: tuple[object, ...], now: float) -> None:
+        self._threads = tuple(thread for thread in threads if isinstance(thread, ThreadStack))
+        main = next((thread for thread in self._threads if thread.is_main), None)
+        if main is not None:
+            self._stack, self._is_stack_stale, self._is_gil_held = main.frames, False, False
+            self._functions.extend((now, f"{frame.file}:{frame.function}") for frame in main.frames[:1])
+            while self._functions and self._functions[0][0] < now - _FUNCTIONS_SECONDS:
+                self._functions.popleft()
+
+    def _read_stack_file(self, probe: Probe, now: float) -> None:
+        """Read the stacks that were written because no Python thread of the process can run."""
+        if self._silent_seconds(now) < _SILENT_SECONDS:
+            return
+        self._is_stack_stale = True
+        stack = read_stack(probe.process, self._proc)
+        if stack and self._state.state_code not in {"T", "t"}:
+            self._stack, self._is_gil_held = stack, True
+
+    def _read_state(self, now: float) -> None:
+        main = next((thread for thread in self._threads if thread.is_main), None)
+        call = "" if main is None else main.system_call
+        state = read_state(self.job_rank.pid, self.job_rank.start_ticks, call, self._proc)
+        seconds = now - self._state_at
+        if seconds > 0 and self._state.state_code and state.state_code not in {"", "Z"}:
+            self._cpu_share = max(0.0, state.cpu_seconds - self._state.cpu_seconds) / seconds
+            if state.io_bytes is not None and self._state.io_bytes is not None:
+                self._io_rate = max(0, state.io_bytes - self._state.io_bytes) / seconds
+        self._state, self._state_at = state, now

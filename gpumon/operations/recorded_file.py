@@ -1,0 +1,171 @@
+"""Files that probes write on request: asking several processes for one, reading it where it is, and moving it out."""
+
+import gzip
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.text import safe_text
+from gpumon.probe.client import ProbeWatcher
+from gpumon.probe.messages import Answer, RequestKind, WrittenFile
+
+CONNECT_SECONDS: Final = 5.0
+"""How long a command waits for the probes of the processes that it names."""
+_NAME: Final = re.compile(r"(?:trace|memory)-[0-9a-f]{8}_\d{1,10}\.(?:json|pickle)")
+_FAST_COMPRESSION: Final = 1
+_COPY_BYTES: Final = 1 << 20
+_NO_ANSWER: Final = Problem(ProblemCode.UNRESPONSIVE, "The probe has not answered the request in time.")
+_NOT_READABLE: Final = Problem(
+    ProblemCode.NO_PERMISSION, "gpumon cannot read the file that the probe has written.", "Run it as the same user."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFile:
+    """What one process has written, or why there is nothing.
+
+    Attributes:
+        pid: The process, as in `Probe.pid`.
+        path: The file, which belongs to the caller: it has to be moved or removed. None without a file.
+        size_bytes: Its size.
+        notes: What the reader must know, in sentences.
+        problem: Why there is no file, or None.
+    """
+
+    pid: int
+    path: Path | None = None
+    size_bytes: int = 0
+    notes: tuple[str, ...] = ()
+    problem: Problem | None = None
+
+
+@contextmanager
+def connected_watcher(pids: Sequence[int]) -> Iterator[ProbeWatcher]:
+    """A client that is connected to the probes of processes.
+
+    Raises:
+        CommandError: One of them has no probe of this user.
+    """
+    watcher = ProbeWatcher()
+    watcher.start()
+    try:
+        deadline = time.monotonic() + CONNECT_SECONDS
+        while not _has_readings(watcher, pids) and time.monotonic() < deadline:
+            watcher.inbox.arrived.wait(min(0.2, max(0.0, deadline - time.monotonic())))
+            watcher.inbox.drain()
+        for pid in pids:
+            if pid not in watcher.probes:
+                raise CommandError(_no_probe(pid), ExitCode.MISSING_PREREQUISITE)
+        yield watcher
+    finally:
+        watcher.close()
+
+
+def request_files(
+    watcher: ProbeWatcher, pids: Sequence[int], kind: RequestKind, seconds: float, arguments: Mapping[str, int]
+) -> Iterator[RecordedFile]:
+    """Send a request to processes, and yield what each of them answers, in the order of the answers.
+
+    The call drains the watcher's inbox: a session that shows the same probes has its own watcher.
+
+    Args:
+        watcher: A started client that is connected to the processes.
+        pids: The processes.
+        kind: A request whose result is a `WrittenFile`.
+        seconds: Longest time to wait for all answers; a probe gives up earlier.
+        arguments: Those of the request.
+    """
+    numbers = {watcher.ask(pid, kind, **arguments): pid for pid in pids}
+    deadline = time.monotonic() + seconds
+    while numbers and time.monotonic() < deadline:
+        watcher.inbox.arrived.wait(min(1.0, max(0.0, deadline - time.monotonic())))
+        for message in watcher.inbox.drain():
+            if isinstance(message, Answer) and numbers.pop(message.id, None) is not None:
+                yield _recorded(message)
+    for pid in numbers.values():
+        yield RecordedFile(pid, problem=_NO_ANSWER)
+
+
+def refuse_existing(target: Path) -> None:
+    """Check that a file can be created.
+
+    Raises:
+        CommandError: It exists, or its folder does not.
+    """
+    if target.exists():
+        problem = Problem(ProblemCode.NOT_WRITTEN, f"{_shown(target)} exists.", "Name a new file.")
+        raise CommandError(problem, ExitCode.USAGE)
+    if not target.absolute().parent.is_dir():
+        problem = Problem(ProblemCode.NOT_WRITTEN, f"The folder of {_shown(target)} does not exist.")
+        raise CommandError(problem, ExitCode.USAGE)
+
+
+def move_file(source: Path, target: Path) -> None:
+    """Move a file to a new path of the user, compressed if that ends in ``.gz``.
+
+    Raises:
+        CommandError: It cannot be written. The source is removed in any case.
+    """
+    try:
+        with source.open("rb") as reader, target.open("xb") as raw:
+            if target.suffix == ".gz":
+                with gzip.open(raw, "wb", _FAST_COMPRESSION) as writer:
+                    shutil.copyfileobj(reader, writer, _COPY_BYTES)
+            else:
+                shutil.copyfileobj(reader, raw, _COPY_BYTES)
+    except OSError as error:
+        if not isinstance(error, FileExistsError):
+            target.unlink(missing_ok=True)
+        problem = Problem(ProblemCode.NOT_WRITTEN, f"{_shown(target)} cannot be written: {error.strerror}.")
+        raise CommandError(problem, ExitCode.BAD_VERDICT) from None
+    finally:
+        source.unlink(missing_ok=True)
+
+
+def _has_readings(watcher: ProbeWatcher, pids: Sequence[int]) -> bool:
+    probes = watcher.probes
+    return all(pid in probes and probes[pid].reading is not None for pid in pids)
+
+
+def _no_probe(pid: int) -> Problem:
+    if not Path(f"/proc/{pid}").exists():
+        return Problem(ProblemCode.NOT_FOUND, f"There is no process {pid} on this host.")
+    return Problem(
+        ProblemCode.NOT_FOUND,
+        f"Process {pid} has no probe, or its probe belongs to another user.",
+        "Start it with gpumon watch; with Python 3.14 or later, gpumon attach loads the probe into it.",
+    )
+
+
+def _recorded(answer: Answer) -> RecordedFile:
+    file = answer.result
+    if not isinstance(file, WrittenFile):
+        return RecordedFile(answer.pid, problem=answer.problem or _NO_ANSWER)
+    path = _local_path(answer.pid, file.path)
+    if path is None:
+        return RecordedFile(answer.pid, notes=file.notes, problem=_NOT_READABLE)
+    return RecordedFile(answer.pid, path, file.size_bytes, file.notes)
+
+
+def _local_path(pid: int, path: str) -> Path | None:
+    """The file as gpumon sees it, also if the process runs in a container; None if it is not one that a probe writes.
+
+    The path comes from the process, and the caller removes the file.
+    """
+    if _NAME.fullmatch(path.rpartition("/")[2]) is None:
+        return None
+    for candidate in (Path(path), Path(f"/proc/{pid}/root{path}")):
+        if os.access(candidate, os.R_OK) and candidate.is_file() and not candidate.is_symlink():
+            return candidate
+    return None
+
+
+def _shown(path: Path) -> str:
+    return safe_text(str(path), 200)

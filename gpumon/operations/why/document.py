@@ -1,0 +1,81 @@
+"""The report on a training run as a JSON document with public names."""
+
+from typing import Any, Final
+
+from gpumon.core.step_classes import LABELS
+from gpumon.diagnosis.bottlenecks.cause import Bottleneck
+from gpumon.diagnosis.bottlenecks.evidence import GpuEvidence, StepAccount, StepShare
+from gpumon.operations.why.examination import WhyReport
+
+_SCHEMA: Final = 1
+
+
+def why_document(report: WhyReport) -> dict[str, Any]:
+    """The document of a report."""
+    account, verdict, gpu = report.evidence.account, report.verdict, report.evidence.gpu
+    return {
+        "schema": _SCHEMA,
+        "pid": report.pid,
+        "command": report.command,
+        "rank": report.rank,
+        "world_size": report.world_size,
+        "torch_version": report.torch_version,
+        "device": _device_document(report, gpu),
+        "stages": list(report.stages),
+        "step_seconds": account.step_seconds,
+        "mean_step_seconds": account.mean_seconds,
+        "steps_count": account.steps_count,
+        "samples_count": account.samples_count,
+        "seconds_observed": report.seconds,
+        "account": [_share_document(share, account) for share in account.shares],
+        "clock_factor": None if gpu is None else gpu.clock_share,
+        "verdict": {
+            "is_decided": verdict.is_decided,
+            "summary": verdict.summary,
+            "causes": [_cause_document(cause) for cause in verdict.causes],
+        },
+        "problems": list(report.problems),
+    }
+
+
+def _device_document(report: WhyReport, gpu: GpuEvidence | None) -> dict[str, Any] | None:
+    if report.device is None or gpu is None:
+        return None
+    return {
+        "index": report.device.index,
+        "uuid": report.device.uuid,
+        "name": report.device.name,
+        "utilization_share": gpu.utilization_share,
+        "sm_share": gpu.sm_share,
+        "tensor_share": gpu.tensor_share,
+        "dram_share": gpu.dram_share,
+        "pcie_bytes_per_second": gpu.pcie_bytes_per_second,
+        "power_watts": gpu.power_watts,
+        "throttle_reasons": list(gpu.throttle_reasons),
+    }
+
+
+def _share_document(share: StepShare, account: StepAccount) -> dict[str, Any]:
+    return {
+        "name": share.name,
+        "label": LABELS[share.name],
+        "seconds": share.seconds,
+        "share": share.seconds / account.step_seconds if account.step_seconds else None,
+        "pause_seconds": share.pause_seconds,
+        "top": [{"name": part.name, "seconds": part.seconds, "line": part.line} for part in share.top],
+    }
+
+
+def _cause_document(cause: Bottleneck) -> dict[str, Any]:
+    return {
+        "name": cause.name,
+        "kind": cause.kind,
+        "label": cause.label,
+        "seconds": cause.seconds,
+        "share": cause.share,
+        "bound_seconds": cause.bound_seconds,
+        "base_seconds": cause.base_seconds,
+        "evidence": cause.evidence,
+        "line": cause.line,
+        "experiment": cause.experiment,
+    }

@@ -1,0 +1,322 @@
+"""Examines why a training run is slow: observes it through its probe, together with its GPU and the host."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from gpumon.core.inbox import Inbox
+from gpumon.core.model import Device
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.stacks import ThreadStack
+from gpumon.core.steps import StepObservation
+from gpumon.diagnosis.bottlenecks.account import sampled_account
+from gpumon.diagnosis.bottlenecks.evidence import HostEvidence, SlownessEvidence
+from gpumon.diagnosis.bottlenecks.overlays import with_gpu, with_waits
+from gpumon.diagnosis.bottlenecks.places import line_text, program_frame
+from gpumon.diagnosis.bottlenecks.verdict import WhyVerdict, judge_run
+from gpumon.operations.why.device import DeviceObserver
+from gpumon.operations.why.host import HostObserver
+from gpumon.operations.why.source_lines import SourceLines
+from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
+
+DEFAULT_SECONDS: Final = 5.0
+MAX_SECONDS: Final = 30.0
+MIN_SECONDS: Final = 1.0
+_HERTZ: Final = 100
+_STEPS: Final = 8
+"""A slow training run is observed for this many steps, within `MAX_SECONDS`."""
+_SETTLE_SECONDS: Final = 3.0
+_GRACE_SECONDS: Final = 35.0
+_POLL_SECONDS: Final = 0.1
+_STACKS_SECONDS: Final = 0.5
+_NO_PROBE: Final = (
+    "Start the program with gpumon watch -- python train.py, or add a probe with gpumon attach {pid} (Python 3.14)."
+)
+PASSIVE: Final = "passive"
+TRACE: Final = "trace"
+
+
+class ExaminationProgress(NamedTuple):
+    """How far an examination is.
+
+    Attributes:
+        stage: What it does, as a clause.
+        seconds: How long that has taken.
+        total_seconds: How long it takes, or None if unknown.
+    """
+
+    stage: str
+    seconds: float
+    total_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WhyReport:
+    """The result of an examination.
+
+    Attributes:
+        pid: The process.
+        command: Its command line.
+        rank: Its rank in a distributed job, or None.
+        world_size: Number of processes of the job, or None.
+        torch_version: PyTorch's version, or None.
+        device: Its GPU; None for a training run on the CPU.
+        stages: What was done: ``passive``, ``trace``.
+        seconds: How long the process was observed.
+        evidence: What was measured.
+        verdict: The verdict.
+        problems: What could not be measured, in sentences.
+    """
+
+    pid: int
+    command: str
+    rank: int | None
+    world_size: int | None
+    torch_version: str | None
+    device: Device | None
+    stages: tuple[str, ...]
+    seconds: float
+    evidence: SlownessEvidence
+    verdict: WhyVerdict
+    problems: tuple[str, ...] = ()
+
+
+class Listener(NamedTuple):
+    """Who follows an examination.
+
+    Attributes:
+        on_progress: Called several times a second.
+        is_cancelled: Whether to stop; asked several times a second.
+    """
+
+    on_progress: Callable[[ExaminationProgress], None] = lambda _: None
+    is_cancelled: Callable[[], bool] = lambda: False
+
+
+class ProbeSource(Protocol):
+    """The connection to the probes: `ProbeWatcher`, or one process's part of it."""
+
+    inbox: Inbox[ProbeMessage]
+
+    @property
+    def probes(self) -> dict[int, Probe]:
+        """Connected probes by PID."""
+
+    def settle(self, timeout_seconds: float) -> bool:
+        """Wait until every probe of the first scan has sent statistics."""
+
+    def ask(self, pid: int, ask: RequestKind | str, **arguments: int) -> int:
+        """Send a request; returns the number of its answer."""
+
+
+_NOBODY: Final = Listener()
+
+
+def examine(
+    pid: int,
+    watcher: ProbeSource,
+    seconds: float | None = None,
+    listener: Listener = _NOBODY,
+) -> WhyReport:
+    """Observe a process and judge why its steps take as long as they do. Nothing in the process changes.
+
+    Args:
+        pid: The process.
+        watcher: The connection to the probes; started. Its inbox is drained.
+        seconds: How long to observe it; None for 5 seconds, or longer where steps take long.
+        listener: Follows the examination.
+
+    Raises:
+        CommandError: There is no such process, no probe, or no step.
+    """
+    probe = find_probe(pid, watcher)
+    observer = DeviceObserver(pid) if probe.reading is not None and probe.reading.devices else None
+    problems: list[str] = []
+    if observer is not None:
+        observer.start()
+    try:
+        observed = _observe(probe, watcher, observer, _duration(probe, seconds), listener)
+        gpu = None if observer is None else observer.evidence()
+        device = None if observer is None else observer.device
+    finally:
+        if observer is not None:
+            observer.close()
+    observation = observed.observation
+    if not observation.steps:
+        raise _no_steps(probe, observation)
+    has_gpu = observer is not None
+    if has_gpu and gpu is None:
+        problems.append("No frame of the collector shows the GPU of this process, so its utilization is unknown.")
+    lines = SourceLines(pid)
+    account = sampled_account(observation, lines.line, has_gpu=has_gpu)
+    world_size = probe.process.world_size
+    account = with_waits(account, observation, observed.host, world_size, has_gpu=has_gpu)
+    thread_account = account
+    if gpu is not None:
+        account = with_gpu(account, gpu)
+    evidence = SlownessEvidence(
+        observation=observation,
+        account=account,
+        host=observed.host,
+        gpu=gpu,
+        rank=probe.process.rank,
+        world_size=world_size,
+        torch_version=None if probe.reading is None else probe.reading.torch_version,
+        thread_account=thread_account,
+        hints=lines.settings(),
+    )
+    return WhyReport(
+        pid=pid,
+        command=probe.process.command,
+        rank=evidence.rank,
+        world_size=world_size,
+        torch_version=evidence.torch_version,
+        device=device,
+        stages=(PASSIVE,),
+        seconds=observation.samples.seconds,
+        evidence=evidence,
+        verdict=judge_run(evidence),
+        problems=tuple(problems),
+    )
+
+
+def find_probe(pid: int, watcher: ProbeSource) -> Probe:
+    """The probe of a process, which has sent its first statistics.
+
+    Args:
+        pid: The process.
+        watcher: The connection to the probes; started.
+
+    Raises:
+        CommandError: There is no such process, or it has no probe.
+    """
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    watcher.settle(_SETTLE_SECONDS)
+    while (probe := watcher.probes.get(pid)) is not None and time.monotonic() < deadline:
+        if probe.reading is not None:
+            return probe
+        time.sleep(_POLL_SECONDS)
+    if not Path(f"/proc/{pid}").exists():
+        raise CommandError(Problem(ProblemCode.NOT_FOUND, f"There is no process {pid}."), ExitCode.MISSING_PREREQUISITE)
+    if probe is not None:
+        reason = f"The probe of process {pid} has not answered for {_SETTLE_SECONDS:.0f} s."
+        remedy = "The process may be in a long call that holds the GIL; try again."
+        raise CommandError(Problem(ProblemCode.UNRESPONSIVE, reason, remedy), ExitCode.MISSING_PREREQUISITE)
+    raise CommandError(
+        Problem(ProblemCode.NOT_FOUND, f"Process {pid} has no probe.", _NO_PROBE.format(pid=pid)),
+        ExitCode.MISSING_PREREQUISITE,
+    )
+
+
+class _Observed(NamedTuple):
+    """The answer of the probe, and the host in the same time."""
+
+    observation: StepObservation
+    host: HostEvidence
+
+
+def _observe(
+    probe: Probe,
+    watcher: ProbeSource,
+    device: DeviceObserver | None,
+    seconds: float,
+    listener: Listener,
+) -> _Observed:
+    """Have the probe observe the process, and watch its GPU and the host meanwhile.
+
+    Raises:
+        CommandError: The probe does not answer, or refuses.
+    """
+    pid = probe.pid
+    if device is not None:
+        _wait_for_device(device, watcher)
+        device.begin()
+    host = HostObserver(pid)
+    begin = time.monotonic()
+    number = watcher.ask(pid, RequestKind.OBSERVE, milliseconds=round(1000 * seconds), hertz=_HERTZ)
+    next_stacks = begin + _STACKS_SECONDS
+    while (now := time.monotonic()) < begin + seconds + _GRACE_SECONDS:
+        if listener.is_cancelled():
+            raise CommandError(Problem(ProblemCode.NOT_READ, "The examination was cancelled."), ExitCode.USAGE)
+        listener.on_progress(ExaminationProgress("observing", min(now - begin, seconds), seconds))
+        for message in watcher.inbox.drain():
+            if not isinstance(message, Answer) or message.pid != pid:
+                continue
+            if message.id == number:
+                return _Observed(_observation(probe, message), host.evidence())
+            if isinstance(message.result, tuple):
+                host.add_stacks([item for item in message.result if isinstance(item, ThreadStack)])
+        host.poll()
+        if device is not None:
+            device.poll(watcher.probes)
+        if next_stacks <= now < begin + seconds - _STACKS_SECONDS:
+            next_stacks = now + _STACKS_SECONDS
+            watcher.ask(pid, RequestKind.STACKS)
+        watcher.inbox.arrived.wait(_POLL_SECONDS)
+    raise CommandError(
+        Problem(ProblemCode.UNRESPONSIVE, f"The probe of process {pid} has not answered."),
+        ExitCode.MISSING_PREREQUISITE,
+    )
+
+
+def _wait_for_device(device: DeviceObserver, watcher: ProbeSource) -> None:
+    """Wait until a frame shows the GPU of the process, so that its counters are read during the observation."""
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while device.device is None and time.monotonic() < deadline:
+        device.poll(watcher.probes)
+        time.sleep(_POLL_SECONDS)
+
+
+def _observation(probe: Probe, answer: Answer) -> StepObservation:
+    """The result of the request.
+
+    Raises:
+        CommandError: The probe refuses, or the process has ended.
+    """
+    if isinstance(answer.result, StepObservation):
+        return answer.result
+    problem = answer.problem or Problem(ProblemCode.UNKNOWN, "The probe has not answered.")
+    if "does not know the request" in problem.reason:
+        problem = Problem(
+            ProblemCode.NOT_SUPPORTED,
+            f"The probe of process {probe.pid} comes from an older gpumon and cannot observe steps.",
+            "Start the program again with this version of gpumon.",
+        )
+    elif not Path(f"/proc/{probe.pid}").exists():
+        problem = Problem(ProblemCode.NOT_FOUND, f"Process {probe.pid} has ended while it was observed.")
+    raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
+
+
+def _duration(probe: Probe, seconds: float | None) -> float:
+    """How long to observe: longer for slow steps."""
+    if seconds is not None:
+        return min(max(seconds, MIN_SECONDS), MAX_SECONDS)
+    training = None if probe.reading is None else probe.reading.training
+    step = None if training is None else training.step_seconds
+    return min(max(DEFAULT_SECONDS, _STEPS * (step or 0.0)), MAX_SECONDS)
+
+
+def _no_steps(probe: Probe, observation: StepObservation) -> CommandError:
+    """No step ended in the time of the observation: says where the main thread was."""
+    stacks = observation.samples.stacks
+    where = ""
+    if stacks and stacks[0].frames:
+        line = line_text(program_frame(stacks[0].frames))
+        share = stacks[0].count / max(1, observation.samples.samples_count)
+        where = f" The main thread was at {line} in {share:.0%} of the samples." if line else ""
+    reason = f"Process {probe.pid} ended no step in {observation.samples.seconds:.0f} s.{where}"
+    remedy = "A step is an optimizer step of torch.optim; observe a slow training run for longer with --seconds."
+    return CommandError(Problem(ProblemCode.NOT_READ, reason, remedy), ExitCode.MISSING_PREREQUISITE)
+
+
+def renewed(report: WhyReport, evidence: SlownessEvidence, stage: str, problems: tuple[str, ...] = ()) -> WhyReport:
+    """The report with more evidence, and the verdict on it."""
+    return replace(
+        report,
+        evidence=evidence,
+        verdict=judge_run(evidence),
+        stages=(*report.stages, stage),
+        problems=(*report.problems, *problems),
+    )

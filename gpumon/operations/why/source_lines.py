@@ -1,0 +1,70 @@
+"""The source lines of a program that another process runs, read with limits: its paths are not trusted."""
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Final
+
+from gpumon.core.text import safe_text
+
+_MAX_FILES: Final = 64
+_MAX_BYTES: Final = 2 << 20
+_MAX_LINE: Final = 200
+_SETTINGS: Final = {
+    "find_unused_parameters": re.compile(r"\bfind_unused_parameters\s*=\s*True"),
+    "bucket_cap_mb": re.compile(r"\bbucket_cap_mb\s*=\s*(?:0?\.\d+|[0-4](?:\.\d+)?)\s*[,)]"),
+}
+
+
+class SourceLines:
+    """Reads the lines of Python files, each file once.
+
+    Args:
+        pid: The process whose files they are; its mount namespace counts.
+        proc: Root of the proc file system.
+    """
+
+    def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
+        self._root = proc / str(pid) / "root"
+        self._files: dict[str, list[str]] = {}
+
+    def line(self, file: str, number: int) -> str:
+        """The line of a file as safe text; empty if it cannot be read.
+
+        Args:
+            file: Its absolute path, which ends in ``.py``.
+            number: The number of the line, from 1.
+        """
+        if file not in self._files:
+            if len(self._files) >= _MAX_FILES:
+                return ""
+            self._files[file] = self._read(file)
+        lines = self._files[file]
+        return safe_text(lines[number - 1], _MAX_LINE) if 0 < number <= len(lines) else ""
+
+    def settings(self) -> dict[str, str]:
+        """Settings that the files read so far contain, by name, with the line of each: ``train.py:12``."""
+        result: dict[str, str] = {}
+        for file, lines in self._files.items():
+            if "site-packages" in file or "dist-packages" in file:
+                continue
+            for number, text in enumerate(lines, 1):
+                for name, pattern in _SETTINGS.items():
+                    if name not in result and pattern.search(text.partition("#")[0]):
+                        result[name] = f"{file.rpartition('/')[2]}:{number}"
+        return result
+
+    def _read(self, file: str) -> list[str]:
+        if not file.startswith("/") or not file.endswith(".py") or ".." in file:
+            return []
+        for path in (f"{self._root}{file}", file):
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+            except OSError:
+                continue
+            with os.fdopen(descriptor, "rb") as opened:
+                if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                    return []
+                return opened.read(_MAX_BYTES).decode("utf-8", "replace").split("\n")
+        return []

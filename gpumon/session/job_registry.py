@@ -1,0 +1,133 @@
+"""The training jobs of this host: read again and again in a thread, with a verdict on each, and alerts about hangs."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from gpumon.core.inbox import Bell
+from gpumon.core.model import Frame
+from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, DeviceFinding, Thresholds, hang_finding
+from gpumon.operations.jobs.report import TrainingJobReport
+from gpumon.session.background import RunInBackground
+from gpumon.session.probe_registry import ProbeRegistry
+from gpumon.session.view_state import JobsState
+
+if TYPE_CHECKING:
+    from gpumon.operations.jobs.watcher import JobsReading, JobWatcher
+    from gpumon.probe.messages import Answer, Probe
+
+SHOWN_SECONDS: Final = 1.0
+STALLED_SECONDS: Final = 1.0
+DEFAULT_SECONDS: Final = 5.0
+"""Time between two readings while a screen shows the jobs, while a job makes no progress, and otherwise."""
+_MAX_RUNG: Final = 1000
+
+
+class JobRegistry:
+    """The jobs of this host.
+
+    Args:
+        in_background: Runs what may block.
+        bell: Rung when the jobs were read.
+        probes: The probes of this host.
+        thresholds: From when on a hang is an alert.
+        watcher: Reads the jobs; another one in tests.
+    """
+
+    def __init__(
+        self,
+        in_background: RunInBackground,
+        bell: Bell,
+        probes: ProbeRegistry,
+        thresholds: Thresholds = DEFAULT_THRESHOLDS,
+        watcher: "JobWatcher | None" = None,
+    ) -> None:
+        self.ring: Callable[[str], None] = lambda _: None
+        """Called with a sentence, once for each job that begins to hang."""
+        self._in_background = in_background
+        self._bell = bell
+        self._probes = probes
+        self._hang_seconds = thresholds.hang_seconds
+        self._watcher = watcher
+        probes.on_answer = self._add_answer
+        self._state = JobsState()
+        self._frozen: JobsState | None = None
+        self._is_reading = False
+        self._is_stalled = False
+        """Whether a job made no progress in the last reading."""
+        self._next_at = 0.0
+        self._is_shown = False
+        self._open_key = ""
+        self._rung: dict[str, None] = {}
+        """Jobs that hang and for which the bell was rung, oldest first."""
+
+    @property
+    def state(self) -> JobsState:
+        """The state to draw."""
+        return self._frozen or self._state
+
+    def freeze(self, is_frozen: bool) -> None:
+        """Keep what is shown as it is now, or resume."""
+        self._frozen = self._state if is_frozen else None
+
+    def set_shown(self, is_shown: bool, open_key: str = "") -> None:
+        """Set whether a screen shows the jobs, and of which one it shows the ranks."""
+        if is_shown and (not self._is_shown or open_key != self._open_key):
+            self._next_at = 0.0
+        self._is_shown, self._open_key = is_shown, open_key
+
+    def observe(self, frame: Frame) -> None:
+        """Read the jobs with a frame of this host, if it is time for that."""
+        if self._is_reading or frame.monotonic_seconds < self._next_at:
+            return
+        self._is_reading = True
+        pause = SHOWN_SECONDS if self._is_shown else STALLED_SECONDS if self._is_stalled else DEFAULT_SECONDS
+        self._next_at = frame.monotonic_seconds + pause - frame.interval_seconds / 2
+        self._in_background(partial(self._read, frame, self._probes.probes, self._open_key), self._keep)
+
+    def findings(self, _: Frame) -> Iterator[DeviceFinding]:
+        """What the alerts report: the jobs that have hung for long enough."""
+        for report in self._state.reports:
+            if self._hangs(report) and report.verdict is not None:
+                yield None, hang_finding(_title(report), report.key, report.verdict)
+
+    def _read(self, frame: Frame, probes: "Mapping[int, Probe]", open_key: str) -> "JobsReading":
+        """Read the jobs, in a thread; one reading follows the other."""
+        from gpumon.operations.jobs.watcher import JobWatcher  # late: the first frame must not wait for it
+
+        if self._watcher is None:
+            self._watcher = JobWatcher(self._probes.ask)
+        return self._watcher.read(frame, probes, open_key=open_key)
+
+    def _add_answer(self, answer: "Answer") -> None:
+        if self._watcher is not None:
+            self._watcher.add_answer(answer)
+
+    def _keep(self, reading: "JobsReading") -> None:
+        self._is_reading, self._is_stalled = False, reading.is_stalled
+        self._state = JobsState(reading.reports, is_read=True)
+        self._ring_for_hangs()
+        if self._is_shown:
+            self._bell()
+
+    def _ring_for_hangs(self) -> None:
+        """Ring once for each job that hangs; one that has made progress in between is another hang."""
+        hanging = {report.key: report for report in self._state.reports if self._hangs(report)}
+        known = {report.key for report in self._state.reports}
+        for key in [key for key in self._rung if key in known and key not in hanging]:
+            del self._rung[key]
+        for key, report in hanging.items():
+            if key not in self._rung:
+                self._rung[key] = None
+                self.ring(f"{_title(report)} hangs: {report.headline}")
+        while len(self._rung) > _MAX_RUNG:
+            del self._rung[next(iter(self._rung))]
+
+    def _hangs(self, report: TrainingJobReport) -> bool:
+        verdict = report.verdict
+        return verdict is not None and verdict.is_hang and (verdict.since_seconds or 0.0) >= self._hang_seconds
+
+
+def _title(report: TrainingJobReport) -> str:
+    """A job in a few words."""
+    return f"{report.name} of {report.user} ({report.short_id})"

@@ -1,0 +1,74 @@
+"""The training jobs of this host: who runs what on which GPUs, how fast, and whether it hangs."""
+
+from typing import ClassVar, Final
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from gpumon.operations.jobs.report import TrainingJobReport
+from gpumon.present.jobs import JOB_COLUMNS, headline_lines, job_key, jobs_title, no_jobs_text
+from gpumon.present.top_line import title_line
+from gpumon.session.app_session import Demand
+from gpumon.session.view_state import ViewState
+from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.screens.job import JobScreen
+from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.line_table import LineTable
+from gpumon.ui.widgets.table_view import TableView
+from gpumon.ui.widgets.text_lines import TextLines
+
+_HEADLINE_LINES: Final = 3
+_LOW_HEADLINE_LINES: Final = 2
+_MIN_HEIGHT: Final = 14
+"""Lower terminals have less room for the sentence."""
+
+
+class JobsScreen(ViewScreen[None]):
+    """A row for each job, and the verdict on the selected one below."""
+
+    TAB: ClassVar[str] = "Jobs"
+    AUTO_FOCUS: ClassVar[str] = "#jobs"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.pop_screen", "Back", id="jobs.back", tooltip="Back to the previous screen"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state: ViewState | None = None
+        self._table = TableView[TrainingJobReport](LineTable(id="jobs"), job_key)
+
+    def compose(self) -> ComposeResult:
+        yield from self.compose_top()
+        yield TextLines(id="title")
+        yield self._table
+        yield TextLines(id="headline")
+        yield Footer()
+
+    @property
+    def demand(self) -> Demand:
+        """The jobs, and what each process runs on every GPU."""
+        devices = () if self._state is None else self._state.frame.devices
+        return Demand(process_keys=frozenset(device.key for device in devices), jobs=True)
+
+    def show(self, state: ViewState) -> None:
+        """Draw the table."""
+        self._state = state
+        reports = state.jobs.reports
+        title, details = jobs_title(reports)
+        self.query_one("#title", TextLines).show([title_line(title, details, self.size.width)])
+        self._table.show(JOB_COLUMNS, reports, no_jobs_text(state))
+        self.show_headline()
+
+    @on(LineTable.CursorMoved)
+    def show_headline(self) -> None:
+        """Show the verdict on the job under the cursor."""
+        height = _HEADLINE_LINES if self.size.height >= _MIN_HEIGHT else _LOW_HEADLINE_LINES
+        self.query_one("#headline", TextLines).show(headline_lines(self._table.selected, self.size.width, height))
+
+    @on(LineTable.RowChosen)
+    def open_job(self, chosen: LineTable.RowChosen) -> None:
+        """Open the ranks of the job."""
+        report = self._table.row(chosen.key)
+        if report is not None:
+            self.app.push_screen(JobScreen(report))

@@ -1,0 +1,136 @@
+"""Why a training run is slow: the account of its steps, renewed every few seconds, and the verdict."""
+
+from functools import partial
+from threading import Event
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from gpumon.core.problems import CommandError, Problem
+from gpumon.operations.why.examination import ExaminationProgress, Listener, WhyReport, examine
+from gpumon.operations.why.trace import with_trace
+from gpumon.present.paint.line import Line, Role, Span, line
+from gpumon.present.paint.table import TableRow
+from gpumon.present.top_line import title_line
+from gpumon.present.why import problem_lines, progress_text, why_lines
+from gpumon.probe.client import ProbeWatcher
+from gpumon.session.view_state import ViewState
+from gpumon.ui.messages import ViewStateRequested
+from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.line_table import MARGIN, LineTable
+from gpumon.ui.widgets.text_lines import TextLines
+
+_SCROLL_BAR = 1
+
+
+class WhyScreen(ViewScreen[None]):
+    """Observes a process of this host again and again while it is the screen in front.
+
+    Args:
+        pid: The process.
+    """
+
+    TAB: ClassVar[str] = "Processes"
+    IS_TEXT = True
+    AUTO_FOCUS: ClassVar[str] = "#why"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.pop_screen", "Back", id="why.back", tooltip="Back to the previous screen"),
+        Binding("r", "trace", "Trace", id="why.run", tooltip="Record a trace too, for exact times of the GPU"),
+    ]
+
+    def __init__(self, pid: int) -> None:
+        super().__init__()
+        self.report: WhyReport | Problem | None = None
+        self._pid = pid
+        self._progress: ExaminationProgress | None = None
+        self._stop = Event()
+        self._is_tracing = False
+        self._is_read_only = False
+
+    def compose(self) -> ComposeResult:
+        yield from self.compose_top()
+        yield TextLines(id="title")
+        yield LineTable(id="why", choosable=False)
+        yield Footer()
+
+    def on_screen_resume(self) -> None:
+        """Observe the process while the screen is in front."""
+        super().on_screen_resume()
+        self._start(is_tracing=False)
+
+    def on_screen_suspend(self) -> None:
+        """Stop to observe it."""
+        self._stop.set()
+
+    def on_unmount(self) -> None:
+        """Stop to observe it."""
+        self._stop.set()
+
+    def show(self, state: ViewState) -> None:
+        """Draw the newest report, and how far the next one is."""
+        if state.is_read_only != self._is_read_only:
+            self._is_read_only = state.is_read_only
+            self.refresh_bindings()
+        width = max(1, self.size.width - MARGIN - _SCROLL_BAR)
+        progress = self._progress
+        title = title_line(
+            f"Why PID {self._pid} is slow", "" if progress is None else progress_text(progress), self.size.width
+        )
+        rows = [TableRow(str(number), text) for number, text in enumerate(self._lines(width))]
+        with self.app.batch_update():
+            self.query_one("#title", TextLines).show([title])
+            self.query_one("#why", LineTable).show(rows)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide the key for traces, which the process writes, if gpumon is read-only."""
+        if action == "trace":
+            return not self._is_read_only
+        return super().check_action(action, parameters)
+
+    def action_trace(self) -> None:
+        if not self._is_tracing:
+            self._start(is_tracing=True)
+
+    def _lines(self, width: int) -> list[Line]:
+        if self.report is None:
+            return [line(Span("Observing the process …", Role.DIM))]
+        if isinstance(self.report, Problem):
+            return list(problem_lines(self.report, width))
+        return list(why_lines(self.report, width))
+
+    def _start(self, *, is_tracing: bool) -> None:
+        """Begin an examination in a thread; one that runs already ends without a result."""
+        self._stop.set()
+        self._stop = Event()
+        self._is_tracing = is_tracing
+        listener = Listener(self._take_progress, self._stop.is_set)
+        work = partial(_examine, self._pid, listener, is_tracing=is_tracing)
+        self.in_background(work, partial(self._take, self._stop))
+
+    def _take_progress(self, progress: ExaminationProgress) -> None:
+        """Called in the thread of the examination; drawn with the next state."""
+        self._progress = progress
+
+    def _take(self, stop: Event, result: WhyReport | Problem) -> None:
+        """Draw a result; observe again, unless there is a problem or a trace, which would be lost."""
+        if stop is not self._stop or stop.is_set():
+            return
+        self.report, self._progress = result, None
+        self.post_message(ViewStateRequested())
+        if isinstance(result, WhyReport) and not self._is_tracing:
+            self._start(is_tracing=False)
+        self._is_tracing = False
+
+
+def _examine(pid: int, listener: Listener, *, is_tracing: bool) -> WhyReport | Problem:
+    watcher = ProbeWatcher()
+    watcher.start()
+    try:
+        report = examine(pid, watcher, listener=listener)
+        return with_trace(report, watcher, listener) if is_tracing and report.device is not None else report
+    except CommandError as error:
+        return error.problem
+    finally:
+        watcher.close()

@@ -1,0 +1,1 @@
+"""Training runs with one known cause each, healthy ones, and the command that compares `gpumon why` with them."""

@@ -1,0 +1,33 @@
+"""Tests of every error of the catalogue, many errors in each: to start thousands of tests takes longer than they do."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Final
+
+import pytest
+
+from gpumon.diagnosis.catalogue import ERRORS
+from gpumon.diagnosis.known import KnownError
+
+_GROUP: Final = 15
+_GROUPS: Final = [ERRORS[start : start + _GROUP] for start in range(0, len(ERRORS), _GROUP)]
+
+
+def every_error(test: Callable[..., None]) -> Callable[..., None]:
+    """Call a test with each error as ``error``; a failure names the error."""
+
+    @pytest.mark.parametrize("group", _GROUPS, ids=lambda group: group[0].id)
+    @wraps(test)
+    def run(group: Sequence[KnownError], **fixtures: object) -> None:
+        for error in group:
+            try:
+                test(error=error, **fixtures)
+            except AssertionError as failure:
+                raise AssertionError(f"{error.id}: {failure}") from failure
+
+    others = [item for item in inspect.signature(test).parameters.values() if item.name != "error"]
+    group = inspect.Parameter("group", inspect.Parameter.KEYWORD_ONLY)
+    setattr(run, "__signature__", inspect.Signature([*(item.replace(kind=group.kind) for item in others), group]))  # noqa: B010
+    grouped: Callable[..., None] = run
+    return grouped

@@ -1,0 +1,20 @@
+"""A rank waits for a lock that it has already."""
+
+import time
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+gradient = torch.ones(1000)
+for step in range(200):
+    if rank == 1 and step == 30:
+        import threading
+
+        lock = threading.Lock()
+        lock.acquire()
+        print("hang", flush=True)
+        lock.acquire()  # hangs
+    dist.all_reduce(gradient)
+    time.sleep(0.05)

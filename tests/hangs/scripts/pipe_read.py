@@ -1,0 +1,18 @@
+"""A rank reads from a pipe that stays empty."""
+
+import os
+import time
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+gradient = torch.ones(1000)
+for step in range(200):
+    if rank == 1 and step == 30:
+        reading, writing = os.pipe()
+        print("hang", flush=True)
+        os.read(reading, 1)  # hangs
+    dist.all_reduce(gradient)
+    time.sleep(0.05)

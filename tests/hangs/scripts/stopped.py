@@ -1,0 +1,19 @@
+"""A rank is stopped."""
+
+import os
+import time
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+gradient = torch.ones(1000)
+for step in range(200):
+    if rank == 1 and step == 30:
+        import signal
+
+        print("hang", flush=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    dist.all_reduce(gradient)
+    time.sleep(0.05)

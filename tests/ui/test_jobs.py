@@ -1,0 +1,219 @@
+"""The screens of training jobs: a row per job with its verdict, and a row per rank."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from gpumon.core.model import Frame
+from gpumon.operations.jobs.report import TrainingJobReport, TrainingJobState
+from gpumon.operations.jobs.watcher import JobsReading
+from gpumon.probe.messages import Probe
+from gpumon.ui.app import GpumonApp
+from gpumon.ui.screens.process import ProcessScreen
+from gpumon.ui.screens.why import WhyScreen
+from tests import builders, training_jobs
+from tests.frames import HOSTILE, machine
+from tests.training_jobs import HANGING, JOBS, RUNS
+from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text
+
+
+class FakeWatcher:
+    """Reads what a test says."""
+
+    def __init__(self, *reports: TrainingJobReport) -> None:
+        self.reports = reports
+        self.open_keys: list[str] = []
+
+    def read(self, frame: Frame | None, probes: Mapping[int, Probe], *, open_key: str = "") -> JobsReading:
+        self.open_keys.append(open_key)
+        return JobsReading(self.reports)
+
+
+@pytest.fixture(autouse=True)
+def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+async def shown(pilot: Pilot[Any], stream: FakeLive, *reports: TrainingJobReport) -> FakeWatcher:
+    """Open the screen of jobs, and wait until the jobs were read."""
+    app = pilot.app
+    assert isinstance(app, GpumonApp)
+    watcher = FakeWatcher(*reports)
+    app.session.jobs._watcher = watcher  # type: ignore[assignment]
+    await pilot.press("4")
+    await tick(pilot, stream, 100.0)
+    return watcher
+
+
+async def tick(pilot: Pilot[Any], stream: FakeLive, seconds: float) -> None:
+    """Let a frame arrive, and what is read with it."""
+    app = pilot.app
+    assert isinstance(app, GpumonApp)
+    stream.put(machine(8, monotonic_seconds=seconds, time_seconds=1e9 + seconds))
+    await pilot.pause(0.05)
+    for _ in range(100):
+        if not app.session.jobs._is_reading and app.session.jobs.state.is_read:
+            break
+        await pilot.pause(0.02)
+    await pilot.pause(0.05)
+
+
+@pytest.mark.parametrize("size", [(160, 50), (120, 40), (80, 24), (60, 10)])
+async def test_a_job_has_a_row_and_its_verdict(size: tuple[int, int]) -> None:
+    app = app_on(stream := FakeLive())
+    async with app.run_test(size=size) as pilot:
+        await shown(pilot, stream, *JOBS)
+        assert app.screen.query("#jobs")
+        lines = screen_lines(app)
+        row = next(line for line in lines if "train" in line)
+        assert "8/16" in row
+        assert "x hangs" in row
+        assert any("Rank 3 has not entered all_reduce #288686" in line for line in lines)
+        if size[0] >= 80:
+            assert all(text in row for text in ("0-7", "412 ms", "4m"))
+
+
+@pytest.mark.parametrize("size", [(160, 50), (120, 40), (80, 24), (60, 10)])
+async def test_a_rank_has_a_row_below_the_verdict(size: tuple[int, int]) -> None:
+    app = app_on(stream := FakeLive())
+    async with app.run_test(size=size) as pilot:
+        watcher = await shown(pilot, stream, *JOBS)
+        await pilot.press("enter")
+        await tick(pilot, stream, 102.0)
+        assert app.screen.query("#ranks")
+        lines = screen_lines(app)
+        assert any("Rank 3 has not entered all_reduce #288686" in line for line in lines)
+        row = next(line for line in lines if "x not entered" in line)
+        assert "all_reduce #288685" in row
+        if size[0] >= 80:
+            assert "train.py:214" in row
+        if size[0] >= 120:
+            assert "56.0 MiB" in row
+            assert any("The main thread of rank 3 has been" in line for line in lines)
+        assert watcher.open_keys[-1] == HANGING.key
+        await pilot.press("escape")
+        assert app.screen.query("#jobs")
+
+
+async def test_a_job_that_is_over_keeps_its_last_values() -> None:
+    app = app_on(stream := FakeLive())
+    async with app.run_test(size=(120, 40)) as pilot:
+        watcher = await shown(pilot, stream, RUNS)
+        await pilot.press("enter")
+        watcher.reports = ()
+        await tick(pilot, stream, 105.0)
+        assert "is over; last values" in screen_text(app)
+        assert "● running" in screen_text(app)
+
+
+async def test_enter_on_a_rank_opens_its_process() -> None:
+    app = app_on(stream := FakeLive())
+    process = builders.process(4000)
+    with_process = replace(RUNS, ranks=(training_jobs.rank(0, pid=4000, process=process),))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shown(pilot, stream, with_process)
+        await pilot.press("enter")
+        await tick(pilot, stream, 102.0)
+        await pilot.press("enter")
+        await pilot.pause(0.1)
+        assert isinstance(app.screen, ProcessScreen)
+
+
+async def test_the_key_of_a_rank_explains_why_it_is_slow() -> None:
+    app = app_on(stream := FakeLive())
+    with_process = replace(RUNS, ranks=(training_jobs.rank(0, pid=4000),))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shown(pilot, stream, with_process)
+        await pilot.press("enter")
+        await tick(pilot, stream, 102.0)
+        await pilot.press("w")
+        await pilot.pause(0.1)
+        assert isinstance(app.screen, WhyScreen)
+
+
+async def test_a_recording_has_the_jobs_that_its_processes_show() -> None:
+    app = app_on(recording := FakeRecording())
+    devices = tuple(builders.device(index, processes=(builders.process(4000 + index),)) for index in range(4))
+    async with app.run_test(size=(120, 40)) as pilot:
+        recording.put(builders.frame(devices=devices))
+        await pilot.press("4")
+        await pilot.pause(0.1)
+        (row,) = [line for line in screen_lines(app) if "unknown" in line]
+        assert all(text in row for text in ("ada", "train", " 4 ", "0-3", "277 GiB"))
+        assert "A recording or another host shows processes alone" in screen_text(app)
+        await pilot.press("enter")
+        await pilot.pause(0.1)
+        assert "4002" in screen_text(app)
+
+
+async def test_why_there_are_no_jobs() -> None:
+    app = app_on(stream := FakeLive())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shown(pilot, stream)
+        assert "No training job" in screen_text(app)
+
+
+async def test_hostile_text_is_text() -> None:
+    app = app_on(stream := FakeLive())
+    from gpumon.core.text import safe_text
+
+    text = safe_text(HOSTILE)
+    async with app.run_test(size=(160, 50)) as pilot:
+        hostile = replace(
+            HANGING, name=text, user=text, id=text, headline=text, ranks=(training_jobs.rank(3, line=text),)
+        )
+        await shown(pilot, stream, hostile)
+        assert "\x1b" not in screen_text(app)
+        await pilot.press("enter")
+        await pilot.pause(0.1)
+        assert "[bold red]x[/bold]" in screen_text(app)
+
+
+async def test_nothing_new_sends_nothing() -> None:
+    app = app_on(stream := FakeLive())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shown(pilot, stream, *JOBS)
+        table = app.screen.query_one("#jobs")
+        paints = []
+        refresh = table.refresh
+
+        def count(*regions: Any, **options: Any) -> Any:  # noqa: ANN401
+            paints.append(regions)
+            return refresh(*regions, **options)
+
+        table.refresh = count  # type: ignore[method-assign]
+        await tick(pilot, stream, 103.0)
+        assert not paints
+
+
+async def test_a_hang_rings_the_bell_once_and_is_an_alert(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = app_on(stream := FakeLive())
+    rung: list[str] = []
+
+    def ring(text: str, *, always_rings: bool = False) -> None:
+        assert always_rings
+        rung.append(text)
+
+    monkeypatch.setattr(app, "notify_terminal", ring)
+    async with app.run_test(size=(120, 40)) as pilot:
+        watcher = await shown(pilot, stream, RUNS)
+        assert rung == []
+        assert HANGING.verdict is not None
+        young = replace(HANGING, verdict=replace(HANGING.verdict, since_seconds=20.0))
+        for number, report in enumerate((young, HANGING, HANGING, replace(HANGING, since_seconds=300.0))):
+            watcher.reports = (RUNS, report)
+            await tick(pilot, stream, 110.0 + 2 * number)
+        assert rung == [f"train of ada (pretrain-7b) hangs: {HANGING.headline}"]
+        state = app.session.view_state()
+        assert state is not None
+        (alert,) = [alert for alert in state.alerts if alert.id == "job_hangs"]
+        assert alert.needs_attention
+        watcher.reports = (RUNS, replace(HANGING, state=TrainingJobState.RUNNING, verdict=RUNS.verdict))
+        await tick(pilot, stream, 130.0)
+        watcher.reports = (RUNS, HANGING)
+        await tick(pilot, stream, 132.0)
+        assert len(rung) == 2

@@ -1,0 +1,148 @@
+"""The screen that explains why a training run is slow: progress, the account, a reason in its place, and traces."""
+
+import threading
+
+import pytest
+
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.step_classes import DATA
+from gpumon.diagnosis.bottlenecks.verdict import judge_run
+from gpumon.operations.why.examination import PASSIVE, TRACE, ExaminationProgress, Listener, WhyReport
+from gpumon.probe.client import ProbeWatcher
+from gpumon.ui.screens import why as screen_module
+from gpumon.ui.screens.process import ProcessScreen
+from gpumon.ui.screens.why import WhyScreen
+from tests import builders
+from tests.diagnosis.bottlenecks.makers import evidence
+from tests.diagnosis.bottlenecks.test_causes import GPU, SICK
+from tests.ui.fakes import FakeLive, app_on, screen_text
+
+
+def report(stages: tuple[str, ...] = (PASSIVE,)) -> WhyReport:
+    run = SICK["main_process"] if stages == (PASSIVE,) else evidence({DATA: 0.4}, gpu=GPU)
+    device = builders.frame().devices[0]
+    return WhyReport(4242, "python train.py", 1, 8, "2.11.0", device, stages, 5.0, run, judge_run(run))
+
+
+class FakeExamination:
+    """Reports progress, and answers when the test lets it."""
+
+    def __init__(self, result: WhyReport | Problem) -> None:
+        self.result = result
+        self.release = threading.Event()
+        self.calls = 0
+        self.cancelled = 0
+        self.traces = 0
+
+    def examine(self, pid: int, watcher: ProbeWatcher, listener: Listener) -> WhyReport:
+        self.calls += 1
+        listener.on_progress(ExaminationProgress("observing", 2.0, 5.0))
+        while not self.release.wait(0.01):
+            if listener.is_cancelled():
+                self.cancelled += 1
+                raise CommandError(Problem(ProblemCode.NOT_READ, "Cancelled."), ExitCode.USAGE)
+        if self.calls > 1:
+            self.release.clear()
+        if isinstance(self.result, Problem):
+            raise CommandError(self.result, ExitCode.MISSING_PREREQUISITE)
+        return self.result
+
+    def trace(self, before: WhyReport, watcher: ProbeWatcher, listener: Listener) -> WhyReport:
+        self.traces += 1
+        return report((PASSIVE, TRACE))
+
+
+@pytest.fixture
+def examination(monkeypatch: pytest.MonkeyPatch) -> FakeExamination:
+    fake = FakeExamination(report())
+    monkeypatch.setattr(screen_module, "examine", fake.examine)
+    monkeypatch.setattr(screen_module, "with_trace", fake.trace)
+    return fake
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 10)])
+async def test_progress_and_then_the_account(size: tuple[int, int], examination: FakeExamination) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=size) as pilot:
+        stream.put(builders.frame())
+        await pilot.pause()
+        await app.push_screen(WhyScreen(4242))
+        await pilot.pause(0.1)
+        stream.put(builders.frame())
+        await pilot.pause(0.1)
+        assert "observing 2 of 5 s" in screen_text(app)
+
+        examination.release.set()
+        await pilot.pause(0.3)
+
+        text = screen_text(app)
+        assert "Loading data in the main process" in text
+        assert examination.calls > 1, "it goes on observing"
+        await pilot.press("escape")
+        await pilot.pause(0.1)
+        assert not isinstance(app.screen, WhyScreen)
+
+
+async def test_a_reason_takes_the_place_of_the_account(examination: FakeExamination) -> None:
+    examination.result = Problem(ProblemCode.NOT_FOUND, "Process 4242 has no probe.", "Start it with gpumon watch.")
+    examination.release.set()
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        stream.put(builders.frame())
+        await app.push_screen(WhyScreen(4242))
+        await pilot.pause(0.2)
+
+        assert "Process 4242 has no probe." in screen_text(app)
+        assert "Start it with gpumon watch." in screen_text(app)
+        assert examination.calls == 1
+
+
+async def test_a_trace_on_request_stays(examination: FakeExamination) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        stream.put(builders.frame())
+        await app.push_screen(WhyScreen(4242))
+        await pilot.pause(0.1)
+        await pilot.press("r")
+        await pilot.pause(0.1)
+        assert examination.cancelled == 1, "the observation that ran has ended"
+
+        examination.release.set()
+        await pilot.pause(0.3)
+
+        assert examination.traces == 1
+        assert "from a trace" in screen_text(app)
+        calls = examination.calls
+        await pilot.pause(0.1)
+        assert examination.calls == calls
+
+
+async def test_nothing_is_observed_while_another_screen_is_in_front(examination: FakeExamination) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        stream.put(builders.frame())
+        await app.push_screen(WhyScreen(4242))
+        await pilot.pause(0.1)
+        await pilot.press("question_mark")
+        await pilot.pause(0.1)
+
+        assert examination.cancelled == 1
+
+
+async def test_the_key_of_a_process_opens_it(examination: FakeExamination) -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        device = builders.device(processes=(builders.process(4242),))
+        stream.put(builders.frame(devices=(device,)))
+        await pilot.pause()
+        await app.push_screen(ProcessScreen(device.key, 4242))
+        await pilot.pause()
+        await pilot.press("w")
+        await pilot.pause(0.1)
+
+        assert isinstance(app.screen, WhyScreen)
