@@ -30,7 +30,7 @@ _MAX_WIDTH: Final = 140
     help="How long to observe the process.  [default: 5, longer for slow steps]",
 )
 @click.option("--job", is_flag=True, help="Compare all ranks on this host of the job that PID belongs to.")
-@click.option("--no-trace", is_flag=True, help="Record no trace of the GPU, after which launches take longer.")
+@click.option("--no-trace", is_flag=True, help="Only observe; after a trace, launches stay slower.")
 @json_option("why")
 @debug_option
 def why(pid: int, seconds: float | None, job: bool, no_trace: bool, as_json: bool) -> int:

@@ -66,7 +66,7 @@ class RankEvidence:
         recording: Its flight recorder.
         progressed_monotonic: When it was last seen to make progress (a step, a batch, a collective, or the start of
             watching), in seconds of the monotonic clock of gpumon; None if it is not watched.
-        usual_step_seconds: Its usual step time, or the usual time between two collectives where no step is known.
+        typical_step_seconds: Its typical step time, or the typical time between two collectives where no step is known.
         latest_step_seconds: The time between the latest two signs of progress.
         cpu_share: CPU time of its main thread per second, lately.
         io_bytes_per_second: Bytes that its process read and wrote, lately; those of pipes and sockets included.
@@ -97,7 +97,7 @@ class RankEvidence:
     progress: StepProgress | None = None
     recording: FlightRecording | None = None
     progressed_monotonic: float | None = None
-    usual_step_seconds: float | None = None
+    typical_step_seconds: float | None = None
     latest_step_seconds: float | None = None
     cpu_share: float | None = None
     io_bytes_per_second: float | None = None

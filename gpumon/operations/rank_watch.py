@@ -60,13 +60,13 @@ class RankWatch:
 
     Attributes:
         progressed: When it was last seen to make progress, in monotonic seconds; None while no source shows progress.
-        usual_seconds: Its usual step time, or the usual time between two collectives; None if unknown.
+        typical_seconds: Its typical step time, or the typical time between two collectives; None if unknown.
     """
 
     def __init__(self, rank: JobRank, now: float, proc: Path) -> None:
         self.job_rank = rank
         self.progressed: float | None = None
-        self.usual_seconds: float | None = None
+        self.typical_seconds: float | None = None
         self._latest_seconds: float | None = None
         self._started = now
         self._proc = proc
@@ -112,7 +112,7 @@ class RankWatch:
                 self._latest_seconds = max(0.0, last - self.progressed) / (steps[0] - self._steps[0])
             self._note_progress(last if steps[0] > self._steps[0] else now)
         self._steps = steps
-        self.usual_seconds = training.step_seconds or self.usual_seconds
+        self.typical_seconds = training.step_seconds or self.typical_seconds
 
     def quiet_seconds(self, now: float) -> float:
         """How long there was no progress, since the start of the watch at most."""
@@ -151,7 +151,7 @@ class RankWatch:
 
     def is_quiet(self, now: float) -> bool:
         """Whether there was no progress for long enough to sample stacks."""
-        return self.quiet_seconds(now) >= max(QUIET_SECONDS, _QUIET_STEPS * (self.usual_seconds or 0.0))
+        return self.quiet_seconds(now) >= max(QUIET_SECONDS, _QUIET_STEPS * (self.typical_seconds or 0.0))
 
     def receive(self, answer: Answer, now: float) -> None:
         """Take an answer of the probe."""
@@ -190,7 +190,7 @@ class RankWatch:
             progress=None if probe is None or probe.reading is None else probe.reading.training,
             recording=self._recording,
             progressed_monotonic=self.progressed,
-            usual_step_seconds=self.usual_seconds,
+            typical_step_seconds=self.typical_seconds,
             latest_step_seconds=self._latest_seconds,
             cpu_share=self._cpu_share,
             io_bytes_per_second=self._io_rate,
@@ -239,7 +239,7 @@ class RankWatch:
             before, done = self.progressed, entered - self._counts[0]
             self._note_progress(now)
             if self._steps is None and before is not None and done > 0:
-                self.usual_seconds = (now - before) / done
+                self.typical_seconds = (now - before) / done
         self._counts, self._counted_at = counts, now
         if recording.collectives:
             self._recording, self._is_recording_current = recording, True

@@ -43,7 +43,7 @@ def waiting(rank: int, sequence: int = 10, name: str = "all_reduce", group: str 
         stack=stack(30, (C10D, name)),
         recording=entered(sequence - 1, name, group=group),
         progressed_monotonic=NOW - 240.0,
-        usual_step_seconds=0.1,
+        typical_step_seconds=0.1,
         cpu_share=0.0,
     )
 
@@ -100,9 +100,9 @@ def test_what_the_rank_does_instead(change: dict[str, object], kind: HangKind, c
 def test_within_ten_seconds_or_ten_steps_nothing_hangs() -> None:
     soon = [replace(rank, progressed_monotonic=NOW - 9.0) for rank in (waiting(0), late(1))]
     assert judged(*soon).kind is HangKind.RUNNING
-    slow = [replace(rank, usual_step_seconds=30.0) for rank in (waiting(0), late(1))]
+    slow = [replace(rank, typical_step_seconds=30.0) for rank in (waiting(0), late(1))]
     assert judged(*slow).kind is HangKind.RUNNING
-    assert judged(*(replace(rank, usual_step_seconds=20.0) for rank in slow)).is_hang
+    assert judged(*(replace(rank, typical_step_seconds=20.0) for rank in slow)).is_hang
 
 
 def test_a_rank_that_works_does_not_hang() -> None:

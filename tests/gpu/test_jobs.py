@@ -34,7 +34,7 @@ def jobs() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("what", [SLEEPS, "pass"], ids=["hang", "healthy"])
 def test_a_job_without_a_probe(what: str, torch_python: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text(PROGRAM.format(what=what, steps=4000))
+    script.write_text(PROGRAM.format(what=what, steps=20_000))
     command = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}", str(script)]
     process = subprocess.Popen([torch_python, *command], env={**os.environ, "GPUMON_PROBE": "0"})
     states: list[tuple[str, str]] = []
@@ -56,9 +56,8 @@ def test_a_job_without_a_probe(what: str, torch_python: str, tmp_path: Path) -> 
     print(states[-3:])
     if what == SLEEPS:
         assert states
-        assert states[-1][0] in {"hanging", "undecided"}, states
-        assert "rank 1" in states[-1][1], states
+        assert states[-1][0] == "hanging", states
+        assert states[-1][1].lower().startswith("rank 1 has not entered"), states
     else:
         assert states
         assert not any(state == "hanging" for state, _ in states), states
-        assert process.returncode in {0, -signal.SIGKILL}

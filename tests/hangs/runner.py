@@ -153,7 +153,7 @@ def mistakes(case: Case, outcome: Outcome) -> list[str]:
         wrong.append(f"line is {verdict.line}, not {sorted(case.lines)}")
     if not verdict.collective.startswith(case.collective):
         wrong.append(f"collective is {verdict.collective}, not {case.collective}")
-    limit = max(10.0, 10.0 * max((rank.usual_step_seconds or 0.0 for rank in outcome.evidence), default=0.0))
+    limit = max(10.0, 10.0 * max((rank.typical_step_seconds or 0.0 for rank in outcome.evidence), default=0.0))
     limit *= 3.0 if case.name == "infinite_loop" else 1.0
     if outcome.seconds > limit + 10.0:
         wrong.append(f"came after {outcome.seconds:.1f} s")

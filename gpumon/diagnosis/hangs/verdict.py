@@ -43,7 +43,7 @@ def judge_hang(ranks: Sequence[RankEvidence], now_monotonic: float) -> HangVerdi
         return HangVerdict(
             HangKind.UNDECIDED, False, "No source shows whether the ranks make progress.", evidence=evidence
         )
-    limit = max(MIN_SECONDS, STEPS * max((rank.usual_step_seconds or 0.0 for rank in running), default=0.0))
+    limit = max(MIN_SECONDS, STEPS * max((rank.typical_step_seconds or 0.0 for rank in running), default=0.0))
     if since < limit:
         return _running(running, evidence)
     verdict = _stalled(ranks, running, since, limit, now_monotonic)
@@ -76,9 +76,9 @@ def _ended(ranks: Sequence[RankEvidence], evidence: tuple[str, ...]) -> HangVerd
 
 
 def _running(running: Sequence[RankEvidence], evidence: tuple[str, ...]) -> HangVerdict:
-    slow = [rank for rank in running if rank.usual_step_seconds and rank.latest_step_seconds]
+    slow = [rank for rank in running if rank.typical_step_seconds and rank.latest_step_seconds]
     latest = max((rank.latest_step_seconds or 0.0 for rank in slow), default=0.0)
-    usual = max((rank.usual_step_seconds or 0.0 for rank in slow), default=0.0)
+    usual = max((rank.typical_step_seconds or 0.0 for rank in slow), default=0.0)
     if usual and latest >= max(MIN_SECONDS, STEPS * usual):
         text = f"Slow, not hung: the latest step took {duration_text(latest)}, a usual one {duration_text(usual)}."
         return HangVerdict(HangKind.SLOW, False, text, evidence=evidence)

@@ -206,7 +206,7 @@ def _evidence(rank: RankReport) -> RankEvidence:
         stack=stack,
         recording=recording,
         progressed_monotonic=None if rank.since_seconds is None else -rank.since_seconds,
-        usual_step_seconds=rank.step_seconds,
+        typical_step_seconds=rank.step_seconds,
     )
 
 
