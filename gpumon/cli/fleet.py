@@ -64,14 +64,17 @@ def _print(source: "FleetSource", usage_seconds: float | None, *, as_json: bool)
         click.UsageError: The usage is requested without Prometheus.
     """
     from gpumon.fleet.settings import FleetSettings
+    from gpumon.fleet.slurm_queue import has_slurm, read_queue
     from gpumon.operations.fleet.document import fleet_document, usage_document
     from gpumon.operations.fleet.report import FleetReport
-    from gpumon.operations.fleet.usage import read_usage
+    from gpumon.operations.fleet.slurm_join import SlurmJoin
+    from gpumon.operations.fleet.usage import read_usage, with_users
     from gpumon.present.fleet import summary_lines
 
     if usage_seconds is not None and not isinstance(source, FleetSettings):
         raise click.UsageError("--usage needs --prometheus: hosts have no history.")
-    report = FleetReport(read_source(source))
+    slurm = SlurmJoin(read_queue()) if has_slurm() else None
+    report = FleetReport(read_source(source), slurm)
     if not as_json:
         click.echo("\n".join(summary_lines(report)))
         return
@@ -80,5 +83,6 @@ def _print(source: "FleetSource", usage_seconds: float | None, *, as_json: bool)
         usage = read_usage(source, report.snapshot.exporters, usage_seconds)
         if usage.problem is not None:
             raise CommandError(usage.problem, ExitCode.MISSING_PREREQUISITE)
-        document["usage"] = usage_document(usage)
+        rows = tuple(with_users(usage.rows, report.slurm_jobs))
+        document["usage"] = usage_document(usage._replace(rows=rows))
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))

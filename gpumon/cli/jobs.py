@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_WIDTH: Final = 120
 _MIN_WIDTH: Final = 60
+_FROM_SCREEN: Final = "a gpumon that was open before has the minute before (S on the screen of the job)."
 
 
 @click.command(short_help="Show training jobs, their ranks, and whether one hangs.")
@@ -64,10 +65,12 @@ def _show_hosts(hosts: str, *, as_json: bool) -> int:
 
 
 def _dump(folder: Path) -> int:
-    from gpumon.operations.jobs.dump import dump_jobs
+    from gpumon.operations.jobs.dump import FRAMES_FILE, FRAMES_SECONDS, dump_jobs
 
     result = dump_jobs(folder)
     click.echo(f"{folder}: {', '.join(result.files)}\n{result.removed}")
+    if FRAMES_FILE in result.files:
+        click.echo(f"{FRAMES_FILE} has the {FRAMES_SECONDS:.0f} s after the command started; {_FROM_SCREEN}")
     return ExitCode.OK
 
 

@@ -24,6 +24,7 @@ class Inbox(Generic[ItemT]):
     Attributes:
         arrived: Set while something has arrived since the last `drain`.
         lost: Number of items dropped because the inbox was full.
+        has_bell: Whether a bell was set with `on_arrival`.
     """
 
     def __init__(self, size: int = INBOX_SIZE) -> None:
@@ -31,10 +32,12 @@ class Inbox(Generic[ItemT]):
         self._ring: Bell = lambda: None
         self.arrived = threading.Event()
         self.lost = 0
+        self.has_bell = False
 
     def on_arrival(self, ring: Bell) -> None:
         """Set the bell, which is called from the producing thread; ring it now if items are waiting."""
         self._ring = ring
+        self.has_bell = True
         if self._items:
             ring()
 

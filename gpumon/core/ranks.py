@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from gpumon.core.collectives import FlightRecording
 from gpumon.core.stacks import StackFrame, ThreadStack
@@ -16,6 +17,8 @@ class HangKind(str, Enum):
     """The job makes progress, or has not been without progress for long enough."""
     SLOW = "slow"
     """The job makes progress, with more than ten times its usual step time."""
+    STRAGGLER = "straggler"
+    """The job makes progress, and the others wait for one rank, or for its GPU, at every step."""
     FINISHED = "finished"
     """All ranks have ended without an error."""
     UNDECIDED = "undecided"
@@ -43,6 +46,40 @@ class HangKind(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class GpuSignature:
+    """What the GPU of a rank does. A value that is unknown is None.
+
+    Attributes:
+        label: Its label, such as ``0``.
+        utilization_percent: Utilization.
+        power_watts: Power.
+        tensor_active_percent: Tensor activity.
+        clock_sm_hertz: SM clock.
+        throttle_reasons: Why the driver lowers its clocks, by NVML's names.
+        pcie_generation: Generation of its PCIe link as it runs now.
+        pcie_width: Lanes of that link.
+        foreign_pid: The process of another job that runs most on it; None if there is none.
+        foreign_sm_percent: Share of time in which that process runs kernels.
+        ecc_uncorrected_count: Memory errors that could not be corrected since the driver was loaded.
+    """
+
+    label: str = ""
+    utilization_percent: float | None = None
+    power_watts: float | None = None
+    tensor_active_percent: float | None = None
+    clock_sm_hertz: float | None = None
+    throttle_reasons: tuple[str, ...] = ()
+    pcie_generation: float | None = None
+    pcie_width: float | None = None
+    foreign_pid: int | None = None
+    foreign_sm_percent: float | None = None
+    ecc_uncorrected_count: float | None = None
+
+
+NO_GPU: Final = GpuSignature()
+
+
+@dataclass(frozen=True, slots=True)
 class RankEvidence:
     """What is known of one rank of a job. A value that is unknown is None (an empty text or tuple).
 
@@ -64,17 +101,20 @@ class RankEvidence:
         threads: The stacks of the other threads.
         progress: Its steps and batches.
         recording: Its flight recorder.
+        recording_age_seconds: Age of the recorder's content.
         progressed_monotonic: When it was last seen to make progress (a step, a batch, a collective, or the start of
             watching), in seconds of the monotonic clock of gpumon; None if it is not watched.
+        has_progressed: Whether it was seen to make progress since the watch began.
         typical_step_seconds: Its typical step time, or the typical time between two collectives where no step is known.
+        usual_step_seconds: The shortest typical step time of the watch, which a job that becomes slow keeps.
         latest_step_seconds: The time between the latest two signs of progress.
         cpu_share: CPU time of its main thread per second, lately.
         io_bytes_per_second: Bytes that its process read and wrote, lately; those of pipes and sockets included.
         functions_count: In how many different functions its main thread was sampled in the last seconds.
         worked_monotonic: When it was last seen to work without progress, by its CPU time, its functions and its files.
-        gpu_utilization_percent: Utilization of its GPU.
-        power_watts: Power of its GPU.
-        tensor_active_percent: Tensor activity of its GPU.
+        core_wait_share: Share of time in which its main thread could run and had no core, lately.
+        cpu_hertz: Clock of the core on which its main thread ran last.
+        gpu: What its GPU does.
         ras_counts: Number of collectives by name, as NCCL's RAS reports them.
         evidence_age_seconds: Age of the oldest part of the evidence that changes.
     """
@@ -96,16 +136,19 @@ class RankEvidence:
     threads: tuple[ThreadStack, ...] = ()
     progress: StepProgress | None = None
     recording: FlightRecording | None = None
+    recording_age_seconds: float | None = None
     progressed_monotonic: float | None = None
+    has_progressed: bool = False
     typical_step_seconds: float | None = None
+    usual_step_seconds: float | None = None
     latest_step_seconds: float | None = None
     cpu_share: float | None = None
     io_bytes_per_second: float | None = None
     functions_count: int | None = None
     worked_monotonic: float | None = None
-    gpu_utilization_percent: float | None = None
-    power_watts: float | None = None
-    tensor_active_percent: float | None = None
+    core_wait_share: float | None = None
+    cpu_hertz: float | None = None
+    gpu: GpuSignature = NO_GPU
     ras_counts: Mapping[str, int] | None = None
     evidence_age_seconds: float | None = None
 

@@ -84,6 +84,15 @@ def kilowatt_hours_text(joules: float | None) -> str:
     return MISSING if joules is None else f"{joules / _JOULES_PER_KILOWATT_HOUR:.3f} kWh"
 
 
+def bill_energy_text(joules: float | None) -> str:
+    """Energy with three digits: ``1.25 kWh``, ``740 kWh``, ``12.5 MWh``."""
+    if joules is None:
+        return MISSING
+    kilowatt_hours = joules / _JOULES_PER_KILOWATT_HOUR
+    number, unit = (kilowatt_hours, "kWh") if kilowatt_hours < 1000 else (kilowatt_hours / 1000, "MWh")
+    return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
+
+
 def gibibytes_text(value: float | None, decimals: int = 1) -> str:
     """GiB without the unit, for columns whose heading contains the unit."""
     return MISSING if value is None else f"{value / (1 << 30):.{decimals}f}"
@@ -132,9 +141,12 @@ def short_time_text(seconds: float | None) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A count with its noun: ``1 GPU``, ``8 GPUs``, ``2 processes``, ``12,000 events``."""
-    ending = "es" if noun.endswith("s") else "s"
-    return f"{count:,} {noun}{'' if count == 1 else ending}"
+    """A count with its noun: ``1 GPU``, ``8 GPUs``, ``2 processes``, ``3 copies``, ``12,000 events``."""
+    if count == 1:
+        return f"1 {noun}"
+    if noun.endswith(("py", "ry", "ty", "dy")):
+        return f"{count:,} {noun[:-1]}ies"
+    return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def times_text(count: int) -> str:

@@ -145,9 +145,9 @@ class PreparedPattern:
                 return None
         return exact(self._regex).search(text, max(0, start - lead))
 
-    def wrapped_matches(self, joined: CasedText) -> Iterator[re.Match[str]]:
-        """The matches in lines that were joined without a separator."""
-        return wrapped(self._regex).finditer(self._text(joined))
+    def wrapped_matches(self, joined: CasedText, start: int, end: int) -> Iterator[re.Match[str]]:
+        """The matches in a part of lines that were joined without a separator."""
+        return wrapped(self._regex).finditer(self._text(joined), start, end)
 
     def _cased(self, text: str) -> str:
         return text if self.pattern.is_case_sensitive else folded(text)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from gpumon.diagnosis.candidate import LineMatch, PreparedPattern, cased, distinct, matches_in_line
 from gpumon.diagnosis.known import KnownError
 from gpumon.diagnosis.needle_patterns import NeedlePatterns
-from gpumon.diagnosis.needles import NeedleIndex
+from gpumon.diagnosis.needles import NeedleIndex, NeedleSearch
 from gpumon.diagnosis.patterns import dense, letter_counts
 from gpumon.diagnosis.scan import LogBlock, RankLines
 from gpumon.diagnosis.wrapped_search import PatternHit, WrappedSearch, without_overlaps
@@ -61,22 +61,29 @@ class ErrorFinder:
     def hits(self, block: LogBlock) -> list[PatternHit]:
         """The errors in a block, in the order of its lines and from left to right."""
         lines = block.by_rank
-        single_rows, broken_rows = _rows_with_needles(self._index.occurrences(block.letters), lines)
+        single_rows, broken_rows = _rows_with_needles(self._index.search(block.letters), block.letters, lines)
         if not single_rows and not broken_rows:
             return []
         wrapped = WrappedSearch(lines, len(set(chain.from_iterable((*single_rows.values(), *broken_rows.values())))))
         hits: dict[int, list[PatternHit]] = {}
         results: dict[tuple[str, str], _LineResult] = {}
+        of_lines: dict[str, _LineResult] = {}
+        of_texts: dict[str, _LineResult] = {}
         for row in sorted(single_rows):
             position = lines.positions[row]
             text, complete = lines.texts[row], block.lines[position]
-            result = self._line_result(single_rows[row], text, complete, results, wrapped)
+            equal = of_lines if text is complete else of_texts
+            result = equal.get(text)
+            if result is None:
+                result = self._line_result(single_rows[row], text, complete, results, wrapped)
+                if len(equal) < _MAX_RESULTS and (text is complete or _is_independent(text.strip(), result)):
+                    equal[text] = result
             if result.matches:
                 hits[row] = [PatternHit(line_match, position, "", lines, row + 1) for line_match in result.matches]
             if result.unmatched and not wrapped.exhausted.issuperset(result.unmatched):
                 wrapped.add(result.unmatched, row, row)
         for (first, last), needles in sorted(broken_rows.items()):
-            usable = [needle for needle in _longest(needles) if needle not in wrapped.exhausted]
+            usable = _longest([needle for needle in needles if needle not in wrapped.exhausted])
             if usable:
                 wrapped.add(self._with_core(usable, "".join(lines.texts[first : last + 1])), first, last)
         spans = wrapped.spans()
@@ -112,8 +119,7 @@ class ErrorFinder:
         if result is None:
             result = self._new_line_result(needles, text, complete, wrapped)
             if len(results) < _MAX_RESULTS:
-                is_independent = result.matches and not result.unmatched and _are_in(text, result.matches)
-                results[key, "" if is_independent else key_line] = result
+                results[key, "" if _is_independent(text, result) else key_line] = result
         elif ignore_digits and result.matches:
             matches = tuple([_in_line(match, complete) for match in result.matches])
             result = _LineResult(matches, result.unmatched)
@@ -146,9 +152,9 @@ def _in_line(match: LineMatch, line: str) -> LineMatch:
     return match if line.endswith(match.line) else LineMatch(match.candidate, match.match, line[-len(match.line) :])
 
 
-def _are_in(text: str, matches: Iterable[LineMatch]) -> bool:
-    """Whether errors are in a line without prefixes, so that its prefix has no influence."""
-    return all(match.line == text for match in matches)
+def _is_independent(text: str, result: _LineResult) -> bool:
+    """Whether all errors are in a line without prefixes, so that its prefix has no influence."""
+    return bool(result.matches) and not result.unmatched and all(match.line == text for match in result.matches)
 
 
 def _longest(needles: Sequence[bytes]) -> Sequence[bytes]:
@@ -156,30 +162,60 @@ def _longest(needles: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def _rows_with_needles(
-    occurrences: Iterable[tuple[bytes, int]], lines: RankLines
+    search: NeedleSearch, letters: bytes, lines: RankLines
 ) -> tuple[Mapping[int, list[bytes]], Mapping[tuple[int, int], list[bytes]]]:
     """The lines that contain needles, and the first and last of the lines over which needles are broken.
 
     Args:
-        occurrences: The needles and their indexes in the letters of the lines.
+        search: The needles of the lines.
+        letters: The letters of the lines.
         lines: The lines.
     """
-    ends: Sequence[int] = ()
-    rank = range(0)
     single_rows: dict[int, list[bytes]] = defaultdict(list)
-    broken_rows: dict[tuple[int, int], list[bytes]] = defaultdict(list)
-    for needle, start in occurrences:
-        ends = ends or list(accumulate(letter_counts(lines.texts)))
-        row = bisect_right(ends, start)
-        end = start + len(needle)
-        if end <= ends[row]:
+    broken: list[tuple[bytes, int, int]] = []
+    starts = [letters.find(needle) for needle in search.possible]
+    if not search.occurrences and max(starts, default=-1) < 0:
+        return {}, {}
+    ends = list(accumulate(letter_counts(lines.texts)))
+    row = 0
+    for needle, start in search.occurrences:
+        while ends[row] <= start:
+            row += 1
+        if start + len(needle) <= ends[row]:
             needles = single_rows[row]
-            # The same patterns would match at another occurrence within this line.
-            if needle not in needles:
+            if needle not in needles:  # the same patterns would match at another occurrence within this line
                 needles.append(needle)
         else:
-            last = bisect_left(ends, end, row)
-            rank = rank if row in rank else lines.of_rank(row)
-            if last < rank.stop:
-                broken_rows[row, last].append(needle)
-    return single_rows, broken_rows
+            broken.append((needle, start, row))
+    for needle, first_start in zip(search.possible, starts, strict=True):
+        start, size = first_start, len(needle)
+        while start >= 0:
+            row = bisect_right(ends, start)
+            end = start + size
+            if end <= ends[row]:
+                single_rows[row].append(needle)
+                end = max(end, ends[row] - size + 1)  # another occurrence within this line is not needed
+            else:
+                broken.append((needle, start, row))
+            start = letters.find(needle, end)
+    return single_rows, _broken_rows(broken, ends, lines)
+
+
+def _broken_rows(
+    broken: Iterable[tuple[bytes, int, int]], ends: Sequence[int], lines: RankLines
+) -> Mapping[tuple[int, int], list[bytes]]:
+    """The needles that are broken over lines of one rank.
+
+    Args:
+        broken: Needles, each with its index in the letters and its first line.
+        ends: Where the letters of each line end.
+        lines: The lines.
+    """
+    rows: dict[tuple[int, int], list[bytes]] = defaultdict(list)
+    rank = range(0)
+    for needle, start, row in broken:
+        last = bisect_left(ends, start + len(needle), row)
+        rank = rank if row in rank else lines.of_rank(row)
+        if last < rank.stop:
+            rows[row, last].append(needle)
+    return rows

@@ -6,8 +6,9 @@ contains such pieces wherever it starts, and is compared only where its rarest p
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress, count
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress, count
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 _PIECE: Final = 8
@@ -55,37 +56,50 @@ class NeedleIndex:
         places = [place for places in self._by_piece.values() for place in places]
         self._pieces = frozenset(self._by_piece).union(*(place.more for place in places))
 
-    def occurrences(self, letters: bytes) -> Iterator[tuple[bytes, int]]:
-        """The needles that a text contains, each with its index in the text; of each, in the order of the text."""
+    def search(self, letters: bytes) -> "NeedleSearch":
+        """The needles that a text contains, or may contain."""
         size = len(letters) // _PIECE * _PIECE + _PIECE
         padded = memoryview(letters.ljust(size + _STRIDE, b"\0"))
         views = padded[:size].cast("Q"), padded[_STRIDE:].cast("Q")
         present = self._pieces.intersection(views[0]) | self._pieces.intersection(views[1])
         places = {
-            piece: [place for place in self._by_piece[piece] if place.more <= present]
+            piece: some
             for piece in present & self._by_piece.keys()
+            if (some := [place for place in self._by_piece[piece] if place.more <= present])
         }
         possible = dict.fromkeys(place.needle for some in places.values() for place in some)
         if len(possible) > _MAX_SEARCHES:
-            yield from _occurrences(letters, views, {piece: some for piece, some in places.items() if some})
-            possible.clear()
-        for needle in (*self._short, *possible):
-            start = letters.find(needle)
-            while start >= 0:
-                yield needle, start
-                start = letters.find(needle, start + len(needle))
+            return NeedleSearch(_occurrences(letters, views, places), self._short)
+        return NeedleSearch([], [*self._short, *possible])
+
+
+class NeedleSearch(NamedTuple):
+    """The result of a search for needles.
+
+    Attributes:
+        occurrences: Needles that the text contains, each with its index, in the order of the text.
+        possible: Other needles that it may contain, so few that the text can be searched for each.
+    """
+
+    occurrences: Sequence[tuple[bytes, int]]
+    possible: Sequence[bytes]
 
 
 def _occurrences(
     letters: bytes, views: Sequence[memoryview], places: Mapping[int, Sequence[_Place]]
-) -> Iterator[tuple[bytes, int]]:
+) -> list[tuple[bytes, int]]:
     """The needles of a text in the order of the text, found by their pieces."""
-    is_sought = chain.from_iterable(zip(*(map(places.__contains__, view) for view in views), strict=True))
-    for index in compress(count(), is_sought):
-        for needle, offset, _ in places[views[index % 2][index // 2]]:
-            start = index * _STRIDE - offset
-            if letters.startswith(needle, start) and start >= 0:
-                yield needle, start
+    occurrences: list[tuple[bytes, int]] = []
+    offsets = {piece: [(place.needle, place.offset) for place in some] for piece, some in places.items()}
+    starts_with = letters.startswith
+    for parity, view in enumerate(views):
+        for index in compress(count(), map(offsets.__contains__, view)):
+            position = index * _PIECE + parity * _STRIDE
+            for needle, offset in offsets[view[index]]:
+                if starts_with(needle, position - offset) and position >= offset:
+                    occurrences.append((needle, position - offset))
+    occurrences.sort(key=itemgetter(1))
+    return occurrences
 
 
 def _cut(needle: bytes, start: int) -> list[tuple[int, int]]:

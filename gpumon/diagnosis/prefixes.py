@@ -54,6 +54,8 @@ _MIN_PREFIX: Final = 3
 """Characters of the shortest prefix, a number with a colon and a space."""
 _LINES_AT_ONCE: Final = 4096
 """Lines that are matched before the matches are read, which is faster; a match needs as much memory as a line."""
+_SHORT_LINE: Final = 40
+"""Mean characters per line below which equal lines are searched."""
 _MAX_TIMESTAMP_END: Final = 200
 """Characters at the start of a line in which a timestamp is searched; a later one belongs to the message."""
 
@@ -97,7 +99,12 @@ def split_prefixes(lines: Sequence[str]) -> tuple[list[int | None], list[str]]:
     prefix, empty = _PREFIX.match, _PREFIX.match("")
     for start in range(0, len(lines), _LINES_AT_ONCE):
         some = lines[start : start + _LINES_AT_ONCE]
-        matches = [prefix(line) if len(line) >= _MIN_PREFIX else empty for line in some]
+        distinct = set(some) if sum(map(len, some)) < _SHORT_LINE * len(some) else ()
+        if distinct and len(distinct) * 2 < len(some):  # short lines are often equal
+            by_line = {line: prefix(line) if len(line) >= _MIN_PREFIX else empty for line in distinct}
+            matches = [by_line[line] for line in some]
+        else:
+            matches = [prefix(line) if len(line) >= _MIN_PREFIX else empty for line in some]
         texts += [line[match.end() :] for line, match in zip(some, matches, strict=True) if match is not None]
         for index, match in enumerate(matches, start):
             assert match is not None  # the pattern matches the empty text as well

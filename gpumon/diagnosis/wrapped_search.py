@@ -106,6 +106,8 @@ class WrappedSearch:
         self._max_joins = max(_MIN_JOINS, min(_MAX_JOINS, _MAX_JOINS_PER_BLOCK // needles))
         self._joins: Counter[bytes] = Counter()
         self._rows = range(0)
+        self._fruitless: set[int] = set()
+        """Hashes of joined lines and patterns without a match: equal lines are searched once."""
         self._patterns: dict[bytes, list[tuple[PreparedPattern, range]]] = {}
         """The patterns to search in these rows, by needle, and the rows of the needle."""
 
@@ -147,13 +149,20 @@ class WrappedSearch:
 
     def _search(self) -> None:
         if self._patterns:
-            patterns = chain.from_iterable(self._patterns.values())
-            self._spans += _wrapped_spans(self._lines, patterns, self._rows)
+            patterns = list(chain.from_iterable(self._patterns.values()))
+            joined = _joined(self._lines, self._rows)
+            places = ((id(pattern), rows.start - joined.begin, rows.stop - joined.begin) for pattern, rows in patterns)
+            key = hash((joined.text.written, *joined.ends, *places))
+            if key not in self._fruitless:
+                before = len(self._spans)
+                self._spans += _wrapped_spans(self._lines, patterns, self._rows, joined)
+                if len(self._spans) == before:
+                    self._fruitless.add(key)
             self._patterns.clear()
 
 
 def _wrapped_spans(
-    lines: RankLines, patterns: Iterable[tuple[PreparedPattern, range]], all_rows: range
+    lines: RankLines, patterns: Iterable[tuple[PreparedPattern, range]], all_rows: range, joined: _Joined
 ) -> Iterator[_Span]:
     """The patterns in joined lines; a match within a single line is not a wrapped message.
 
@@ -161,13 +170,15 @@ def _wrapped_spans(
         lines: All lines.
         patterns: The patterns, each with the rows of its needle.
         all_rows: All of these rows.
+        joined: The lines around them.
     """
-    begin_row, ends, text = _joined(lines, all_rows)
+    begin_row, ends, text = joined
     dense_text = cased(dense(text.written))
+    windows = _windows(ends, range(all_rows.start - begin_row, all_rows.stop - begin_row))
     for candidate, rows in patterns:
         if not candidate.has_dense_literals(dense_text):
             continue
-        for match in candidate.wrapped_matches(text):
+        for match in chain.from_iterable(candidate.wrapped_matches(text, *window) for window in windows):
             first, last = bisect_right(ends, match.start()), bisect_right(ends, match.end() - 1)
             first_row, last_row = begin_row + first, begin_row + last
             if first != last and first_row < rows.stop and last_row >= rows.start:
@@ -181,6 +192,22 @@ def _wrapped_spans(
                     PatternHit(line_match, lines.positions[first_row], rest, lines, begin_row + len(ends)),
                 )
                 break
+
+
+def _windows(ends: Sequence[int], rows: range) -> Sequence[tuple[int, int]]:
+    """The parts of joined lines in which a message may be that continues from, in or behind certain lines.
+
+    Args:
+        ends: Where each of the joined lines ends.
+        rows: The indexes of these lines.
+    """
+    windows: list[tuple[int, int]] = []
+    for end in ends[max(0, rows.start - 1) : min(rows.stop, len(ends) - 1)]:
+        start = max(0, end - _REACH_CHARACTERS)
+        if windows and start <= windows[-1][1]:
+            start = windows.pop()[0]
+        windows.append((start, end + _REACH_CHARACTERS))
+    return windows
 
 
 def _joined(lines: RankLines, rows: range) -> _Joined:

@@ -6,7 +6,7 @@ rank that descends from a rank is its helper, such as a worker of a DataLoader, 
 
 import os
 import pwd
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -55,6 +55,15 @@ class JobScanner:
     def is_complete(self) -> bool:
         """Whether the last scan has read every process."""
         return self._processes.is_complete
+
+    def descends(self, pid: int, pids: Collection[int]) -> bool:
+        """Whether a process descends from one of some processes, as far as the last scan has read it.
+
+        Args:
+            pid: The process.
+            pids: Possible ancestors.
+        """
+        return any(ancestor.pid in pids for ancestor in self._processes.ancestors(pid))
 
     def _with_exited(self, jobs: dict[str, TrainingJob]) -> dict[str, TrainingJob]:
         """The jobs with the ranks that have ended, and for some time those of which all have."""

@@ -133,7 +133,7 @@ class ProcessFactsCache:
         """Read a process, in full only if it is new or may have replaced its program."""
         folder = self._proc / str(pid)
         try:
-            fields = (folder / "stat").read_bytes().rsplit(b")", 1)[1].split()
+            fields = _read_stat(f"{self._proc}/{pid}/stat").rsplit(b")", 1)[1].split()
             state, parent, start_ticks = fields[0], int(fields[1]), int(fields[19])
             known = self._records.get(pid)
             if state in {b"Z", b"X"}:
@@ -169,3 +169,12 @@ class ProcessFactsCache:
     def _forget(self, pid: int) -> None:
         self._records.pop(pid, None)
         self._unsettled.discard(pid)
+
+
+def _read_stat(path: str) -> bytes:
+    """A ``stat``: without the objects of `open`, in half the time."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _MAX_COMMAND_BYTES)
+    finally:
+        os.close(descriptor)

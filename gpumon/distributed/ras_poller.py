@@ -24,6 +24,8 @@ MIN_AGE_SECONDS: Final = 120.0
 """Age of the youngest rank from which on its start-up is over, together with `MIN_LISTENING_SECONDS`."""
 MIN_LISTENING_SECONDS: Final = 30.0
 """The service starts with the first communicator, which is created within this time, or the job hangs."""
+_ATTEMPTS: Final = 4
+"""Connections until the service of the right job has taken one of them."""
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 _OFF: Final = Problem(ProblemCode.NOT_READ, "NCCL_RAS_ENABLE=0 turns NCCL's RAS service off.")
@@ -70,11 +72,14 @@ class RasPoller:
 
     Args:
         proc: Root of the proc file system.
+        poll_seconds: Time between two questions.
     """
 
-    def __init__(self, proc: Path = Path("/proc")) -> None:
+    def __init__(self, proc: Path = Path("/proc"), poll_seconds: float = POLL_SECONDS) -> None:
         self._proc = proc
-        self._addresses: dict[str, _Address] = {}
+        self._poll_seconds = poll_seconds
+        self._addresses: dict[tuple[str, str], _Address] = {}
+        """By ``NCCL_RAS_ADDR``, and by the key of a job which is not in the report that came from there."""
         self._versions: dict[tuple[int, int], Version | None] = {}
         """Version of NCCL by PID and start time of the first rank of a job, once it is known."""
 
@@ -95,20 +100,20 @@ class RasPoller:
         self._versions = {identity: version for identity, version in self._versions.items() if identity in current}
         answers = {}
         for job in distributed:
-            problem = self._refusal(job)
-            answer = self._ask(job, now, min_listening_seconds) if problem is None else RasAnswer(problem=problem)
-            if answer.report is not None and not answer.report.includes({rank.pid: 0 for rank in job.ranks}):
-                answer = RasAnswer(problem=_OTHER_JOB)
+            problem = self._refusal(job, [other for other in distributed if other.ras_address == job.ras_address])
+            answer = (
+                RasAnswer(problem=problem) if problem is not None else self._answer(job, now, min_listening_seconds)
+            )
             answers[job.key] = answer
         return answers
 
-    def _refusal(self, job: TrainingJob) -> Problem | None:
-        """Why a job is not asked about; None if it may be."""
+    def _refusal(self, job: TrainingJob, on_address: Sequence[TrainingJob]) -> Problem | None:
+        """Why a job is not asked about; None if it may be. Any job on its address may take the connection."""
         if not job.has_ras:
             return _OFF
         if job.uid != os.geteuid() and os.geteuid() != 0:
             return _OTHER_USER
-        youngest = max(rank.start_ticks for rank in job.ranks) / _TICKS_PER_SECOND
+        youngest = max(rank.start_ticks for other in on_address for rank in other.ranks) / _TICKS_PER_SECOND
         if time.clock_gettime(time.CLOCK_BOOTTIME) - youngest < MIN_AGE_SECONDS:
             return _STARTING
         identity = (job.ranks[0].pid, job.ranks[0].start_ticks)
@@ -124,12 +129,29 @@ class RasPoller:
             )
         return None
 
-    def _ask(self, job: TrainingJob, now: float, min_listening_seconds: float) -> RasAnswer:
-        """The answer of the service at the address of a job, which several jobs can have in common."""
-        known = self._addresses.setdefault(job.ras_address, _Address())
+    def _answer(self, job: TrainingJob, now: float, min_listening_seconds: float) -> RasAnswer:
+        """The answer about a job. Where several jobs of a user listen on one port, any of them takes a connection."""
+        shared = self._addresses.setdefault((job.ras_address, ""), _Address())
+        answer = self._ask(shared, job, now, min_listening_seconds)
+        if answer.report is None or _is_about(job, answer):
+            return answer
+        own = self._addresses.setdefault((job.ras_address, job.key), _Address())
+        if own.listening_since is None:
+            own.listening_since = shared.listening_since
+        for _ in range(_ATTEMPTS if now >= own.next_at else 1):
+            answer = self._ask(own, job, now, min_listening_seconds)
+            if answer.report is None or _is_about(job, answer):
+                return answer
+            own.next_at = now
+        own.next_at = now + RETRY_SECONDS
+        own.answer = RasAnswer(problem=_OTHER_JOB)
+        return own.answer
+
+    def _ask(self, known: _Address, job: TrainingJob, now: float, min_listening_seconds: float) -> RasAnswer:
+        """The answer of the service at the address of a job, or the last one."""
         if now < known.next_at:
             return known.answer
-        known.next_at = now + POLL_SECONDS
+        known.next_at = now + self._poll_seconds
         try:
             _, port = socket_address(job.ras_address)
             if not is_listening(port, {job.uid}, self._proc):
@@ -148,3 +170,7 @@ class RasPoller:
             known.next_at = now + RETRY_SECONDS
             known.answer = RasAnswer(problem=error.problem)
         return known.answer
+
+
+def _is_about(job: TrainingJob, answer: RasAnswer) -> bool:
+    return answer.report is not None and answer.report.includes({rank.pid: 0 for rank in job.ranks})

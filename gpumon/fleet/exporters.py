@@ -35,6 +35,8 @@ class Exporter(NamedTuple):
         models: Labels that contain the product name.
         jobs: Labels that name the job of a scheduler.
         users: Labels that name the user.
+        index_metric: A metric whose value is the index, where no label contains it.
+        info_metric: A metric that has the label of the product name, where the others do not have it.
     """
 
     name: str
@@ -46,6 +48,8 @@ class Exporter(NamedTuple):
     models: tuple[str, ...] = ("model",)
     jobs: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
+    index_metric: str = ""
+    info_metric: str = ""
 
 
 DCGM: Final = Exporter(
@@ -99,6 +103,8 @@ NVIDIA_SMI: Final = Exporter(
     },
     indexes=("index", "minor_number"),
     models=("name",),
+    index_metric="nvidia_smi_index",
+    info_metric="nvidia_smi_gpu_info",
 )
 ALL_SMI: Final = Exporter(
     name="all-smi",
@@ -138,6 +144,11 @@ DCGM_XIDS: Final = "DCGM_FI_DEV_XID_ERRORS"
 """Number of the last Xid of a GPU."""
 GPUMON_XIDS: Final = "gpumon_gpu_xids_total"
 """Number of Xids by the label ``xid``."""
+
+
+def uuid_key(uuid: str) -> str:
+    """What is the same in a UUID of every exporter: nvidia_gpu_exporter leaves out the prefix ``GPU-``."""
+    return uuid.lower().removeprefix("gpu-")
 
 
 def is_blank(value: float) -> bool:

@@ -16,6 +16,8 @@ TIME_OF: Final = "time "
 """These two are followed by the name of the exporter."""
 OWNER: Final = "owner"
 XID: Final = "xid"
+INDEX: Final = "index"
+INFO: Final = "info"
 SILENT: Final = "silent"
 DOWN: Final = "down"
 _BEFORE: Final = ("10m", "1h")
@@ -102,7 +104,15 @@ def selector(match: str, *names: str) -> str:
 def _exporter_parts(exporter: Exporter, match: str, idle_seconds: float) -> list[str]:
     """What needs functions that drop the name of the metric, so that units are known by the exporter."""
     primary = selector(match, exporter.primary)
+    names = []
+    if exporter.index_metric:
+        uuids, models = ", ".join(exporter.uuids), ", ".join(exporter.models)
+        names = [
+            _part(INDEX, f"max by ({uuids}) ({selector(match, exporter.index_metric)})"),
+            _part(INFO, f"max by ({uuids}, {models}) ({selector(match, exporter.info_metric)})"),
+        ]
     return [
+        *names,
         _part(f"{BUSIEST_OF}{exporter.name}", idle_query(exporter, match, idle_seconds)),
         _part(f"{TIME_OF}{exporter.name}", f"min by ({', '.join(HOSTS)}) (timestamp({primary}))"),
     ]

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from gpumon.core.problems import ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.fleet.model import FleetError
-from gpumon.fleet.slurm_answer import answer, job_number, jobs_in, number, text_of
+from gpumon.fleet.slurm_answer import answer, job_number, jobs_in, number, part, text_of
 
 _MAX_HOSTS: Final = 1 << 16
 _MAX_GPUS_PER_HOST: Final = 64
@@ -64,6 +64,19 @@ def read_jobs(job_id: str | None = None, command: str = "squeue") -> list[SlurmJ
     return parse_jobs(answer(command, ["--json", *options]), command)
 
 
+def read_running(command: str = "squeue") -> list[SlurmJob]:
+    """The jobs that run; those that wait may be many more.
+
+    Args:
+        command: The program; another one in tests.
+
+    Raises:
+        FleetError: Slurm is not installed, refuses, or does not respond.
+    """
+    jobs = parse_jobs(answer(command, ["--json", "--states=RUNNING"]), command)
+    return [job for job in jobs if job.state == "RUNNING"]  # older versions ignore the option
+
+
 def parse_jobs(text: bytes, command: str = "squeue") -> list[SlurmJob]:
     """The jobs in an answer of ``squeue --json`` or ``scontrol show job --json``; what is no job is left out.
 
@@ -73,21 +86,36 @@ def parse_jobs(text: bytes, command: str = "squeue") -> list[SlurmJob]:
     return [job for entry in jobs_in(text, command) if (job := _job(entry)) is not None]
 
 
-def read_details(job_id: str, command: str = "scontrol") -> list[SlurmJob]:
-    """A job with the indexes of its GPUs on each host, which squeue does not always report.
+def read_details(job_id: str | None = None, command: str = "scontrol") -> list[SlurmJob]:
+    """Jobs with the indexes of their GPUs on each host, which squeue does not always report.
 
     Slurm older than 23.02 has no JSON here, and is asked for text.
+
+    Args:
+        job_id: Only this job.
+        command: The program; another one in tests.
 
     Raises:
         FleetError: Slurm is not installed, refuses, or does not respond.
     """
-    request = ["show", "job", "-d", job_id]
+    request = ["show", "job", "-d", *([] if job_id is None else [job_id])]
     try:
         return parse_jobs(answer(command, [*request, "--json"]), command)
     except FleetError as error:
         if error.problem.code not in {ProblemCode.NOT_READ, ProblemCode.DAMAGED}:
             raise
     return parse_details(answer(command, request))
+
+
+def lacks_indexes(jobs: Sequence[SlurmJob]) -> bool:
+    """Whether the GPUs of a job that has hosts are unknown."""
+    return any(job.hosts and job.requested_gpus and not job.gpus for job in jobs)
+
+
+def with_indexes(jobs: Sequence[SlurmJob], details: Sequence[SlurmJob]) -> list[SlurmJob]:
+    """The jobs of squeue with the GPUs of scontrol, or the jobs of scontrol if squeue has none."""
+    gpus = {job.id: job.gpus for job in details}
+    return [job._replace(gpus=job.gpus or gpus.get(job.id, ())) for job in jobs] or list(details)
 
 
 def parse_details(text: bytes) -> list[SlurmJob]:
@@ -126,7 +154,7 @@ def _job(entry: dict[str, Any]) -> SlurmJob | None:
     job_id = job_number(entry, entry.get("array_job_id"), entry.get("array_task_id"))
     if job_id is None:
         return None
-    hosts = tuple(expand_hosts(text_of(entry.get("nodes"), _HOSTS_TEXT)))
+    hosts = tuple(_hosts(entry))
     return SlurmJob(
         job_id,
         text_of(entry.get("user_name")),
@@ -139,6 +167,20 @@ def _job(entry: dict[str, Any]) -> SlurmJob | None:
         number(entry.get("start_time")) or None,
         number(entry.get("end_time")) or None,
     )
+
+
+def _hosts(entry: dict[str, Any]) -> Iterator[str]:
+    """The hosts of a job, in the order of its GPUs; from the description of its resources where that alone has them."""
+    text = text_of(entry.get("nodes"), _HOSTS_TEXT) or text_of(
+        part(entry, "job_resources", "nodes", "list"), _HOSTS_TEXT
+    )
+    if text:
+        yield from expand_hosts(text)
+        return
+    allocation = part(entry, "job_resources", "nodes", "allocation")
+    for node in allocation[:_MAX_HOSTS] if isinstance(allocation, list) else ():
+        if name := text_of(part(node, "name")):
+            yield name
 
 
 def _gpus(details: object, hosts: Sequence[str]) -> Iterator[tuple[str, int]]:
@@ -157,8 +199,8 @@ def _gpu_indexes(detail: str) -> Iterator[int]:
 
 
 def _indexes(text: str) -> Iterator[int]:
-    for part in text.split(","):
-        first, _, last = part.partition("-")
+    for item in text.split(","):
+        first, _, last = item.partition("-")
         if first.isdecimal() and (not last or last.isdecimal()) and len(first) < 4 and len(last) < 4:
             yield from range(int(first), min(int(last or first), int(first) + _MAX_GPUS_PER_HOST) + 1)
 
@@ -187,8 +229,8 @@ def expand_hosts(text: str) -> Iterator[str]:
                 count += 1
         else:
             end = match.end()
-            for part in match[2].split(","):
-                first, dash, last = part.partition("-")
+            for item in match[2].split(","):
+                first, dash, last = item.partition("-")
                 if not first.isdecimal() or (dash and not last.isdecimal()) or len(first) > 9 or len(last) > 9:
                     continue
                 for number in range(int(first), int(last or first) + 1):

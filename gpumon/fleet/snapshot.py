@@ -7,9 +7,9 @@ from math import isnan, nan
 from typing import Final, NamedTuple
 
 from gpumon.core.text import safe_text
-from gpumon.fleet.exporters import EXPORTERS, SHOWN_METRICS, Exporter, is_blank, pod_of
+from gpumon.fleet.exporters import EXPORTERS, NVIDIA_SMI, SHOWN_METRICS, Exporter, is_blank, pod_of, uuid_key
 from gpumon.fleet.model import AGE, BUSIEST, LAST_XID, FleetGpu, FleetSnapshot
-from gpumon.fleet.query import BUSIEST_OF, DOWN, MIG_LABEL, OWNER, PART, SILENT, TIME_OF, UUIDS, XID
+from gpumon.fleet.query import BUSIEST_OF, DOWN, INDEX, INFO, MIG_LABEL, OWNER, PART, SILENT, TIME_OF, UUIDS, XID
 
 _MAX_LABEL: Final = 128
 _MAX_GPUS: Final = 1 << 17
@@ -17,7 +17,7 @@ _PLAIN_LABELS: Final = 2
 """Labels of a value of a GPU without MIG: its name and the UUID."""
 
 _Key = str
-"""UUID in lower case, for a MIG device followed by its id; a GPU without a UUID has its host and label."""
+"""UUID as `uuid_key` returns it, for a MIG device followed by its id; a GPU without a UUID has its host and label."""
 
 
 KnownGpus = dict[tuple[str, ...], tuple[_Key, FleetGpu]]
@@ -74,6 +74,9 @@ class SnapshotBuilder:
         self._keys: dict[str, _Key] = {}
         self._columns: dict[str, dict[_Key, float]] = {}
         """Columns of `_values` by the name of a metric of dcgm-exporter."""
+        self._indexes: dict[_Key, str] = {}
+        self._models: dict[_Key, str] = {}
+        """Indexes and product names of exporters that report them apart from the other values."""
         self._ages: dict[str, float] = {}
         """Age of the oldest sample by host."""
 
@@ -101,6 +104,10 @@ class SnapshotBuilder:
     def _add_part(self, part: str, labels: Mapping[str, str], value: float) -> None:
         if part == OWNER:
             self._add_owner(labels, value)
+        elif part == INDEX and not is_blank(value):
+            self._indexes[self._key(labels)] = f"{value:.0f}"
+        elif part == INFO:
+            self._models[self._key(labels)] = safe_text(_first(labels, NVIDIA_SMI.models), _MAX_LABEL)
         elif part == SILENT:
             host = self._host(labels)
             self._vanished[host] = self._vanished.get(host, 0) + int(value)
@@ -125,6 +132,7 @@ class SnapshotBuilder:
             answer_bytes: Size of the answer.
         """
         self._complete_memory()
+        self._complete_identities()
         keys = sorted(self._gpus, key=lambda key: _sort_key(self._gpus[key]))
         gpus = tuple(self._with_owner(self._gpus[key], key) for key in keys)
         values = {
@@ -183,7 +191,7 @@ class SnapshotBuilder:
             self._set_reading(_ORIGINS[exporter.primary]._replace(metric_id=BUSIEST), self._key(labels), value)
 
     def _add_owner(self, labels: Mapping[str, str], value: float) -> None:
-        uuid = labels.get("uuid", "").lower()
+        uuid = uuid_key(labels.get("uuid", ""))
         before = self._owners.get(uuid)
         if before is None or value > before.memory_bytes:
             texts = labels.get("user", ""), labels.get("hpc_job", ""), pod_of(labels)
@@ -210,10 +218,10 @@ class SnapshotBuilder:
         uuid = labels.get("UUID") or _first(labels, UUIDS)
         mig = labels.get(MIG_LABEL)
         if mig:
-            return f"{uuid.lower()}/{mig}"
+            return f"{uuid_key(uuid)}/{mig}"
         key = self._keys.get(uuid)
         if key is None:
-            key = self._keys[uuid] = uuid.lower()
+            key = self._keys[uuid] = uuid_key(uuid)
         return key
 
     def _host(self, labels: Mapping[str, str], exporter: Exporter | None = None) -> str:
@@ -233,6 +241,14 @@ class SnapshotBuilder:
         for key, free_bytes in free.items():
             if key in used and key not in total:
                 total[key] = used[key] + free_bytes + reserved.get(key, 0.0)
+
+    def _complete_identities(self) -> None:
+        """Add indexes and product names to GPUs that have none."""
+        for key in self._indexes.keys() | self._models.keys():
+            gpu = self._gpus.get(key)
+            if gpu is not None:
+                label, model = gpu.label or self._indexes.get(key, ""), gpu.model or self._models.get(key, "")
+                self._gpus[key] = gpu._replace(label=label, model=model)
 
     def _with_owner(self, gpu: FleetGpu, key: _Key) -> FleetGpu:
         owner = self._owners.get(key.partition("/")[0])

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from gpumon.core.ranks import HangVerdict, RankEvidence
-from gpumon.diagnosis.hangs import judge_hang
+from gpumon.core.ranks import NO_GPU, GpuSignature, HangKind, HangVerdict, RankEvidence
+from gpumon.diagnosis.hangs import MAKES_PROGRESS, judge_hang
 from gpumon.distributed.model import JobRank, TrainingJob
-from gpumon.operations.rank_watch import Ask, GpuSignature, RankWatch
+from gpumon.operations.rank_watch import Ask, RankWatch
 from gpumon.probe.messages import Answer, Probe
 
-_NO_GPU: Final = GpuSignature()
+_UNCONFIRMED: Final = HangVerdict(HangKind.RUNNING, is_hang=False, summary=MAKES_PROGRESS)
 
 
 class HangWatch:
@@ -69,13 +69,19 @@ class HangWatch:
                 watch.observe(probes.get(pid), None if ras_counts is None else ras_counts.get(pid), now)
             is_quiet = all(watch.is_quiet(now) for watch in running)
             for watch in running:
-                watch.gather(self._ask, now, is_job_quiet=is_quiet or wants_stacks, is_open=is_open(job))
+                watch.gather(
+                    self._ask,
+                    now,
+                    is_job_quiet=is_quiet or wants_stacks,
+                    is_open=is_open(job),
+                    ranks_count=len(running),
+                )
             for watch in exited:
                 watch.look(now)
             gpu = gpus or {}
             self._evidence[job.key] = (
-                *(watch.evidence(now, gpu.get(watch.job_rank.pid, _NO_GPU), has_exited=False) for watch in running),
-                *(watch.evidence(now, _NO_GPU, has_exited=True) for watch in exited),
+                *(watch.evidence(now, gpu.get(watch.job_rank.pid, NO_GPU), has_exited=False) for watch in running),
+                *(watch.evidence(now, NO_GPU, has_exited=True) for watch in exited),
             )
         self._watches = {key: watch for key, watch in self._watches.items() if key in seen}
         verdicts = {key: judge_hang(evidence, now) for key, evidence in self._evidence.items()}
@@ -111,6 +117,9 @@ class HangWatch:
 
 
 def _confirmed(verdict: HangVerdict, before: HangVerdict | None) -> HangVerdict:
-    """A hang only if the update before saw it too: the parts of the evidence are not from the same moment."""
-    is_same = before is not None and (before.kind, before.rank) == (verdict.kind, verdict.rank)
-    return verdict if is_same or not verdict.is_hang else replace(verdict, is_hang=False)
+    """A hang or a straggler only if the update before saw it too: the evidence is not all from the same moment."""
+    if before is not None and (before.kind, before.rank) == (verdict.kind, verdict.rank):
+        return verdict
+    if verdict.kind is HangKind.STRAGGLER:
+        return _UNCONFIRMED
+    return replace(verdict, is_hang=False) if verdict.is_hang else verdict

@@ -9,6 +9,9 @@ from typing import Final, NamedTuple
 from gpumon.core.text import safe_bytes, safe_text
 
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+_FREQUENCY: Final = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
+_HAS_FREQUENCY: Final = Path(_FREQUENCY.format(0)).exists()
+_MAX_FILE_BYTES: Final = 4096
 _PATH_LENGTH: Final = 120
 _MAX_SOCKETS_BYTES: Final = 4 << 20
 _CALLS_X86: Final = {
@@ -81,6 +84,8 @@ class RankState(NamedTuple):
         target: What the call is about.
         cpu_seconds: CPU time that it has used.
         io_bytes: Bytes that the process has read and written; None if hidden.
+        core_wait_seconds: Time in which it could run and had no core; None if the kernel does not count it.
+        cpu_hertz: Clock of the core on which it ran last; None on hosts that do not report it.
         exit_status: Exit code of a process that has ended and was not waited for, or minus its signal.
     """
 
@@ -90,6 +95,8 @@ class RankState(NamedTuple):
     target: str = ""
     cpu_seconds: float = 0.0
     io_bytes: int | None = None
+    core_wait_seconds: float | None = None
+    cpu_hertz: float | None = None
     exit_status: int | None = None
 
 
@@ -102,25 +109,51 @@ def read_state(pid: int, start_ticks: int, call_text: str = "", proc: Path = Pat
         call_text: The system call as the process itself has read it, where this process may not.
         proc: Root of the proc file system.
     """
-    folder = proc / str(pid)
-    task = folder / "task" / str(pid)
+    folder = f"{proc}/{pid}"
+    task = f"{folder}/task/{pid}"
     try:
-        fields = (folder / "stat").read_bytes().rsplit(b")", 1)[1].split()
+        fields = _read(f"{folder}/stat").rsplit(b")", 1)[1].split()
         if int(fields[19]) != start_ticks:
             return RankState()
         if fields[0] in {b"Z", b"X"}:
             return RankState("Z", exit_status=_exit_status(fields))
-        fields = (task / "stat").read_bytes().rsplit(b")", 1)[1].split()
+        fields = _read(f"{task}/stat").rsplit(b")", 1)[1].split()
         cpu = (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
     except (OSError, ValueError, IndexError):
         return RankState()
-    function = _text(task / "wchan")
+    function = _text(f"{task}/wchan")
     function = "" if function == "0" else function
-    name, target = _system_call(folder, _text(task / "syscall") or call_text)
+    name, target = _system_call(folder, _text(f"{task}/syscall") or call_text)
     if not name:
         name = next((call for start, call in _BY_KERNEL_FUNCTION if function.startswith(start)), "")
         target = _KERNEL_TARGETS.get(function, "")
-    return RankState(safe_bytes(fields[0]), function, name, target, cpu, _io_bytes(folder))
+    return RankState(
+        state_code=safe_bytes(fields[0]),
+        kernel_function=function,
+        system_call=name,
+        target=target,
+        cpu_seconds=cpu,
+        io_bytes=_io_bytes(folder),
+        core_wait_seconds=_number(f"{task}/schedstat", 1, 1e-9),
+        cpu_hertz=_number(_FREQUENCY.format(safe_bytes(fields[36])), 0, 1e3) if _HAS_FREQUENCY else None,
+    )
+
+
+def _read(path: str) -> bytes:
+    """A small file of /proc: without the objects of `open`, in half the time."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _MAX_FILE_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def _number(path: str, position: int, factor: float) -> float | None:
+    """One number of a file that has few."""
+    try:
+        return int(_read(path).split()[position]) * factor
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _exit_status(fields: list[bytes]) -> int | None:
@@ -131,14 +164,14 @@ def _exit_status(fields: list[bytes]) -> int | None:
     return -(status & 0x7F) if status & 0x7F else status >> 8
 
 
-def _text(path: Path) -> str:
+def _text(path: str) -> str:
     try:
-        return safe_bytes(path.read_bytes().strip())
+        return safe_bytes(_read(path).strip())
     except OSError:
         return ""
 
 
-def _system_call(folder: Path, text: str) -> tuple[str, str]:
+def _system_call(folder: str, text: str) -> tuple[str, str]:
     """The name of the call in a line of ``syscall``, and what it is about."""
     number, *arguments = text.split() or [""]
     name = _CALLS.get(int(number), "") if number.isdecimal() else ""
@@ -150,10 +183,10 @@ def _system_call(folder: Path, text: str) -> tuple[str, str]:
     return name, ""
 
 
-def _target(folder: Path, descriptor: int) -> str:
+def _target(folder: str, descriptor: int) -> str:
     """What a descriptor is."""
     try:
-        link = str((folder / "fd" / str(descriptor)).readlink())
+        link = str(Path(f"{folder}/fd/{descriptor}").readlink())
     except OSError:
         return ""
     suffix = " (standard input)" if descriptor == 0 else ""
@@ -166,10 +199,10 @@ def _target(folder: Path, descriptor: int) -> str:
     return safe_text(link, _PATH_LENGTH)
 
 
-def _socket_text(folder: Path, inode: str) -> str:
+def _socket_text(folder: str, inode: str) -> str:
     for table in ("tcp", "tcp6"):
         try:
-            with (folder / "net" / table).open("rb") as file:
+            with Path(f"{folder}/net/{table}").open("rb") as file:
                 lines = file.read(_MAX_SOCKETS_BYTES).decode(errors="replace").splitlines()[1:]
         except OSError:
             continue
@@ -191,10 +224,10 @@ def _address(text: str) -> str:
     return f"{host}:{int(port, 16)}"
 
 
-def _io_bytes(folder: Path) -> int | None:
+def _io_bytes(folder: str) -> int | None:
     values: Mapping[bytes, bytes] = {}
     try:
-        pairs = (line.partition(b": ") for line in (folder / "io").read_bytes().splitlines())
+        pairs = (line.partition(b": ") for line in _read(f"{folder}/io").splitlines())
         values = {name: value for name, _, value in pairs}
         return int(values[b"rchar"]) + int(values[b"wchar"])
     except (OSError, KeyError, ValueError):

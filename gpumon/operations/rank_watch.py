@@ -5,12 +5,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from gpumon.core.collectives import FlightRecording
-from gpumon.core.ranks import RankEvidence
+from gpumon.core.ranks import GpuSignature, RankEvidence
 from gpumon.core.stacks import StackFrame, ThreadStack
-from gpumon.diagnosis.hangs import is_working
+from gpumon.diagnosis.hangs import collective_function, is_working
 from gpumon.distributed.model import JobRank
 from gpumon.operations.rank_state import RankState, read_state
 from gpumon.probe.messages import Answer, Probe, RequestKind
@@ -22,6 +22,12 @@ Ask = Callable[..., int]
 QUIET_SECONDS: Final = 3.0
 """Stacks are sampled, and flight recorders read, when there was no progress for this long and three usual steps."""
 _QUIET_STEPS: Final = 3.0
+_RARE_FACTOR: Final = 4.0
+"""A rank whose answers cannot change the verdict soon is asked this many times more rarely."""
+_RANKS_AT_ONCE: Final = 16
+"""Ranks of an open job whose recorders are read at the full rate; more of them share it."""
+_MIN_USUAL_STEPS: Final = 20
+"""The median of fewer steps is not a usual one."""
 _BRIEF_SECONDS: Final = 2.0
 _RECORDING_SECONDS: Final = 1.0
 """A complete recording pauses the program for some ms, so that it is read once, and again only when a count changes."""
@@ -34,20 +40,6 @@ _STATE_SECONDS: Final = 4.0
 """Time between two reads of /proc while there is progress: a read costs 0.1 ms."""
 _FUNCTIONS_SECONDS: Final = 8.0
 """Age of the samples by which the functions are counted."""
-
-
-class GpuSignature(NamedTuple):
-    """What the GPU of a rank does.
-
-    Attributes:
-        utilization_percent: Utilization.
-        power_watts: Power.
-        tensor_active_percent: Tensor activity.
-    """
-
-    utilization_percent: float | None = None
-    power_watts: float | None = None
-    tensor_active_percent: float | None = None
 
 
 class RankWatch:
@@ -67,6 +59,7 @@ class RankWatch:
         self.job_rank = rank
         self.progressed: float | None = None
         self.typical_seconds: float | None = None
+        self._usual_seconds: float | None = None
         self._latest_seconds: float | None = None
         self._started = now
         self._proc = proc
@@ -77,6 +70,7 @@ class RankWatch:
         self._counted_at = now
         self._has_seen_change = False
         self._is_recording_current = False
+        self._recorded_at = now
         self._recording: FlightRecording | None = None
         self._threads: tuple[ThreadStack, ...] = ()
         self._stack: tuple[StackFrame, ...] = ()
@@ -87,6 +81,7 @@ class RankWatch:
         self._state = RankState()
         self._state_at = now
         self._cpu_share: float | None = None
+        self._core_wait_share: float | None = None
         self._io_rate: float | None = None
         self._asked: dict[RequestKind, tuple[int, float]] = {}
         self._asked_at: dict[RequestKind, float] = {}
@@ -113,6 +108,8 @@ class RankWatch:
             self._note_progress(last if steps[0] > self._steps[0] else now)
         self._steps = steps
         self.typical_seconds = training.step_seconds or self.typical_seconds
+        if training.step_seconds and training.steps_count >= _MIN_USUAL_STEPS:
+            self._usual_seconds = min(self._usual_seconds or training.step_seconds, training.step_seconds)
 
     def quiet_seconds(self, now: float) -> float:
         """How long there was no progress, since the start of the watch at most."""
@@ -122,7 +119,7 @@ class RankWatch:
         """Read the state of a process that has ended: its exit status, as long as its parent has not read it."""
         self._read_state(now)
 
-    def gather(self, ask: Ask, now: float, *, is_job_quiet: bool, is_open: bool = False) -> None:
+    def gather(self, ask: Ask, now: float, *, is_job_quiet: bool, is_open: bool = False, ranks_count: int = 1) -> None:
         """Send the requests that are due, and read /proc.
 
         Args:
@@ -130,8 +127,11 @@ class RankWatch:
             now: Monotonic seconds.
             is_job_quiet: Whether no rank of the job makes progress.
             is_open: Whether a screen shows the rank with its last collective.
+            ranks_count: Number of ranks of its job on this host.
         """
-        if is_job_quiet or not self._state.state_code or now - self._state_at >= _STATE_SECONDS:
+        pause = self._pause_factor
+        due = _STATE_SECONDS if not is_job_quiet else 0.0 if pause == 1.0 else _STACK_SECONDS * pause
+        if not self._state.state_code or now - self._state_at >= due:
             self._read_state(now)
         probe = self._probe
         if probe is None or not probe.connected:
@@ -142,12 +142,21 @@ class RankWatch:
                 self._request(ask, RequestKind.FLIGHT_RECORDER, _BRIEF_SECONDS, now, brief=1)
             else:
                 self._request(ask, RequestKind.FLIGHT_RECORDER, _RECORDING_SECONDS, now)
-            self._request(ask, RequestKind.STACKS, _STACK_SECONDS, now)
+            self._request(ask, RequestKind.STACKS, _STACK_SECONDS * pause, now)
             self._read_stack_file(probe, now)
         elif is_open:
-            self._request(ask, RequestKind.FLIGHT_RECORDER, _RECORDING_SECONDS, now)
+            seconds = _RECORDING_SECONDS * max(1.0, ranks_count / _RANKS_AT_ONCE)
+            self._request(ask, RequestKind.FLIGHT_RECORDER, seconds, now)
         elif not has_steps:
             self._request(ask, RequestKind.FLIGHT_RECORDER, _BRIEF_SECONDS, now, brief=1)
+
+    @property
+    def _pause_factor(self) -> float:
+        """How much more rarely it is asked: it waits for others, or nothing that it reports shows progress."""
+        if self._silent_since is not None:
+            return 1.0
+        has_source = self._has_seen_change or self._steps is not None or self._recording is not None
+        return 1.0 if has_source and not collective_function(self._stack) else _RARE_FACTOR
 
     def is_quiet(self, now: float) -> bool:
         """Whether there was no progress for long enough to sample stacks."""
@@ -189,15 +198,18 @@ class RankWatch:
             threads=self._threads,
             progress=None if probe is None or probe.reading is None else probe.reading.training,
             recording=self._recording,
+            recording_age_seconds=now - self._recorded_at,
             progressed_monotonic=self.progressed,
+            has_progressed=self._has_seen_change,
             typical_step_seconds=self.typical_seconds,
+            usual_step_seconds=self._usual_seconds,
             latest_step_seconds=self._latest_seconds,
             cpu_share=self._cpu_share,
             io_bytes_per_second=self._io_rate,
             functions_count=len({function for _, function in self._functions}) or None,
-            gpu_utilization_percent=gpu.utilization_percent,
-            power_watts=gpu.power_watts,
-            tensor_active_percent=gpu.tensor_active_percent,
+            core_wait_share=self._core_wait_share,
+            cpu_hertz=state.cpu_hertz,
+            gpu=gpu,
             ras_counts=self._ras_counts,
             evidence_age_seconds=age,
         )
@@ -224,9 +236,14 @@ class RankWatch:
         self._asked_at[kind] = now
         self._asked[kind] = ask(self._probe.pid, kind, **arguments), now
 
+    @property
+    def _silent_since(self) -> float | None:
+        """Since when the oldest open request is open; None if there is none."""
+        return min((at for _, at in self._asked.values()), default=None)
+
     def _silent_seconds(self, now: float) -> float:
         """How long the oldest open request is open."""
-        return max((now - at for _, at in self._asked.values()), default=0.0)
+        return 0.0 if self._silent_since is None else now - self._silent_since
 
     def _take_recording(self, recording: FlightRecording, now: float) -> None:
         entered = sum(group.last_enqueued or 0 for group in recording.groups)
@@ -242,7 +259,7 @@ class RankWatch:
                 self.typical_seconds = (now - before) / done
         self._counts, self._counted_at = counts, now
         if recording.collectives:
-            self._recording, self._is_recording_current = recording, True
+            self._recording, self._is_recording_current, self._recorded_at = recording, True, now
             self._date_first(now)
 
     def _date_first(self, now: float) -> None:
@@ -277,6 +294,8 @@ class RankWatch:
         seconds = now - self._state_at
         if seconds > 0 and self._state.state_code and state.state_code not in {"", "Z"}:
             self._cpu_share = max(0.0, state.cpu_seconds - self._state.cpu_seconds) / seconds
+            if state.core_wait_seconds is not None and self._state.core_wait_seconds is not None:
+                self._core_wait_share = max(0.0, state.core_wait_seconds - self._state.core_wait_seconds) / seconds
             if state.io_bytes is not None and self._state.io_bytes is not None:
                 self._io_rate = max(0, state.io_bytes - self._state.io_bytes) / seconds
         self._state, self._state_at = state, now

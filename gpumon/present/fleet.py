@@ -11,7 +11,8 @@ from gpumon.fleet.model import FleetSnapshot
 from gpumon.fleet.settings import FleetSource, HostsSettings
 from gpumon.operations.fleet.promql import FleetList
 from gpumon.operations.fleet.report import FleetReport
-from gpumon.present.fleet_tables import power_text, range_text
+from gpumon.present.fleet_tables import power_text
+from gpumon.present.fleet_usage import range_text
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, width_of
 from gpumon.session.fleet_registry import FleetState
 
@@ -26,24 +27,30 @@ _EMPTY: Final = {
 _EMPTY_OF_HOSTS: Final = {
     FleetList.FINDINGS: "Nothing stands out.",
     FleetList.USERS: "No process uses a GPU, or its user is not visible.",
-    FleetList.JOBS: "Through ssh, no jobs are known. gpumon job JOBID shows the GPUs of a job of Slurm.",
+    FleetList.JOBS: "Slurm on this host has no job with one of these GPUs, or is not installed.",
     FleetList.USAGE: "The usage needs the history of a Prometheus: gpumon fleet --prometheus URL.",
 }
 NO_PROMQL: Final = "Without Prometheus there is no PromQL: these hosts are read through ssh."
 _NO_FRAMES: Final = "No host has sent a frame yet. Findings has the reasons."
 
 
-def totals_text(report: FleetReport) -> str:
-    """The totals in one line."""
+def totals_text(report: FleetReport, width: int = 0) -> str:
+    """The totals in one line.
+
+    Args:
+        report: The fleet.
+        width: Cells for it, in which the last totals may be left out; 0 for no limit.
+    """
     totals, snapshot = report.totals, report.snapshot
-    hosts = len(report.by_host)
-    parts = [f"{counted(totals.gpus, 'GPU')} on {counted(hosts, 'host')}"]
+    parts = [f"{counted(totals.gpus, 'GPU')} on {counted(len(report.by_host), 'host')}"]
+    if snapshot.silent_hosts:
+        parts.append(f"{counted(len(snapshot.silent_hosts), 'host')} silent")
     parts.append(f"{MISSING if totals.busy is None else f'{totals.busy:,}'} busy")
     if totals.utilization_percent is not None:
         parts.append(f"util {totals.utilization_percent:.0f}%")
-    parts += [f"mem {bytes_text(totals.used_bytes)}/{bytes_text(totals.total_bytes)}", power_text(totals.power_watts)]
-    if snapshot.silent_hosts:
-        parts.append(f"{counted(len(snapshot.silent_hosts), 'host')} silent")
+    parts += [power_text(totals.power_watts), f"mem {bytes_text(totals.used_bytes)}/{bytes_text(totals.total_bytes)}"]
+    while width and len(parts) > 1 and width_of(_GAP.join(parts)) > width:
+        del parts[-1]
     return _GAP.join(parts)
 
 
@@ -58,7 +65,8 @@ def fleet_header(state: FleetState, width: int) -> list[Line]:
     else:
         is_late = problem is not None or state.age_seconds > _LATE_FACTOR * state.settings.interval_seconds + 5
         age = f"{'old values: ' if is_late else ''}{age_text(state.age_seconds)} "
-        left = clipped(f" {totals_text(report)}", max(0, width - width_of(age) - 1))
+        room = max(0, width - width_of(age) - 1)
+        left = clipped(f" {totals_text(report, max(1, room - 1))}", room)
         space = " " * (width - width_of(left) - width_of(age))
         lines.append(line(left, space, Span(age, Role.WARNING if is_late else Role.DIM)))
     if problem is not None:
@@ -77,7 +85,7 @@ def list_line(state: FleetState, front: FleetList, usage_seconds: float, width: 
     findings = 0 if state.report is None else len(state.report.findings)
     spans = [Span(" ")]
     for kind in FleetList:
-        count = f" {findings}" if kind is FleetList.FINDINGS and findings else ""
+        count = f" {findings:,}" if kind is FleetList.FINDINGS and findings else ""
         text = f"{kind.value} {range_text(usage_seconds)}" if kind is FleetList.USAGE else kind.value
         spans.append(Span(f" {text}{count} ", Role.BRAND if kind is front else Role.PLAIN))
     used = sum(width_of(span.text) for span in spans)
@@ -94,10 +102,23 @@ def query_line(query: str, width: int) -> Line:
     return line(Span(" y ", Role.ACCENT), Span(clipped(f"PromQL: {query}", max(0, width - 3)), Role.DIM))
 
 
-def lacks_line(snapshot: FleetSnapshot, width: int) -> Line:
-    """What the exporters do not report."""
-    text = _GAP.join(lacks(snapshot))
+def lacks_line(report: FleetReport, width: int) -> Line:
+    """What Slurm and the exporters report, and what they do not."""
+    text = _GAP.join((*slurm_texts(report), *lacks(report.snapshot)))
     return line(Span(clipped(f" {text}", width), Role.DIM)) if text else ()
+
+
+def slurm_texts(report: FleetReport) -> Iterator[str]:
+    """How many GPUs jobs of Slurm have, and why jobs are unknown; nothing where there is no Slurm."""
+    if report.slurm is None:
+        return
+    if report.slurm_jobs:
+        count = sum(len(report.by_job[name]) for name in report.slurm_jobs)
+        verb = "has" if len(report.slurm_jobs) == 1 else "have"
+        jobs = counted(len(report.slurm_jobs), "job")
+        yield f"Slurm: {jobs} {verb} {count:,} of {counted(report.totals.gpus, 'GPU')}."
+    if report.slurm.queue.problem is not None:
+        yield report.slurm.queue.problem.reason
 
 
 def lacks(snapshot: FleetSnapshot) -> Iterator[str]:
@@ -130,6 +151,7 @@ def summary_lines(report: FleetReport, max_findings: int = 5) -> Sequence[str]:
     snapshot = report.snapshot
     lines = [totals_text(report)]
     lines += [f"{name}: {counted(count, 'GPU')}" for name, count in snapshot.exporters.items()]
+    lines += slurm_texts(report)
     lines += lacks(snapshot)
     if not snapshot.gpus:
         lines.append(_NO_FRAMES if snapshot.host_problems else _NO_METRICS)

@@ -1,6 +1,6 @@
 """The columns of the tables of the fleet. A cell is made when its row becomes visible."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.model import short_product_name
@@ -8,8 +8,6 @@ from gpumon.core.units import (
     MISSING,
     age_text,
     bytes_text,
-    duration_text,
-    kilowatt_hours_text,
     megahertz_text,
     number_text,
 )
@@ -17,7 +15,6 @@ from gpumon.fleet.model import AGE, FleetGpu
 from gpumon.operations.fleet.findings import FindingKind, FleetFinding
 from gpumon.operations.fleet.report import FleetGroup, FleetReport, job_of
 from gpumon.operations.fleet.totals import CLOCK, POWER, TOTAL, USED, UTILIZATION
-from gpumon.operations.fleet.usage import UsageRow
 from gpumon.present.metric_style import load_role
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, merged
@@ -26,6 +23,8 @@ from gpumon.present.paint.table import Align, Column, Quantity, RowT
 _BAR: Final = 6
 _POWERS: Final[tuple[tuple[float, str], ...]] = ((1e6, "MW"), (1e3, "kW"), (1.0, "W"))
 _BYTES: Final = Quantity.BYTES
+_OF_SLURM: Final = frozenset({"name", "alloc", "req", "used"})
+"""Columns whose values come from Slurm, or are compared with them."""
 
 
 class GpuRow(NamedTuple):
@@ -125,7 +124,7 @@ def number_column(
         sort_key=value,
         descending_first=True,
         quantity=quantity,
-        text=_no_text,
+        text=no_text,
     )
 
 
@@ -142,11 +141,12 @@ def percent_column(value: Callable[[RowT], float | None], rank: int) -> Column[R
         id="util",
         sort_key=value,
         descending_first=True,
-        text=_no_text,
+        text=no_text,
     )
 
 
-def _no_text(_: object) -> str:
+def no_text(_: object) -> str:
+    """The text of a column that words of a filter do not search."""
     return ""
 
 
@@ -162,10 +162,6 @@ def _count_text(value: float | None) -> str:
     return MISSING if value is None else f"{value:,.0f}"
 
 
-def _hours_text(value: float | None) -> str:
-    return MISSING if value is None else f"{value:,.1f}"
-
-
 def _group_columns(heading: str, first: str) -> tuple[Column[FleetGroup], ...]:
     """The columns of hosts, jobs and users."""
 
@@ -178,21 +174,40 @@ def _group_columns(heading: str, first: str) -> tuple[Column[FleetGroup], ...]:
     def findings_role(row: FleetGroup) -> Role:
         return Role.WARNING if row.positions else Role.ERROR
 
+    requested = "Alloc" if first == "host" else "Req"
+    is_job = first == "job"
     columns: tuple[Column[FleetGroup], ...] = (
-        text_column(heading, 14, first, lambda row: row.name, max_width=40, role=name_role),
+        text_column(heading, 14, first, lambda row: row.name, max_width=40 if is_job else 28, role=name_role),
+        text_column("Name", 10, "name", lambda row: row.title, rank=6, max_width=30),
         number_column("GPUs", 5, "gpus", lambda row: len(row.positions), _count_text, rank=1),
-        number_column("Busy", 5, "busy", lambda row: row.totals.busy, _count_text, rank=5),
+        number_column(requested, 5, requested.lower(), lambda row: row.requested, _count_text, rank=2),
+        number_column("Used", 5, "used", lambda row: row.used, _count_text, rank=2),
+        number_column("Busy", 5, "busy", lambda row: row.totals.busy, _count_text, rank=5 if first == "host" else 7),
         percent_column(lambda row: row.totals.utilization_percent, 2),
         number_column("Memory", 9, "mem", lambda row: row.totals.used_bytes, bytes_text, rank=3, quantity=_BYTES),
         number_column("Power", 8, "power", lambda row: row.totals.power_watts, power_text, rank=4),
         number_column("Hosts", 5, "hosts", lambda row: row.hosts, _count_text, rank=6),
         text_column("Jobs", 10, "jobs", lambda row: " ".join(row.jobs), rank=8, max_width=40, aliases=("job",)),
-        text_column("Users", 8, "users", lambda row: " ".join(row.users), rank=9, max_width=20, aliases=("user",)),
+        text_column(
+            "Users",
+            8,
+            "users",
+            lambda row: " ".join(row.users),
+            rank=2 if is_job else 9,
+            max_width=20,
+            aliases=("user",),
+        ),
         text_column("Model", 14, "model", lambda row: short_product_name(row.model), rank=10, min_table_width=100),
         number_column("Age", 4, "age", lambda row: row.age_seconds, age_text, rank=7, quantity=Quantity.SECONDS),
         text_column("Found", 8, "found", findings_text, rank=4, role=findings_role),
     )
-    return tuple(column for column in columns if column.id != f"{first}s")
+    hidden = {f"{first}s"} | ({"name"} if first != "job" else set()) | ({"used"} if first == "host" else set())
+    return tuple(column for column in columns if column.id not in hidden)
+
+
+def without_slurm(columns: Sequence[Column[FleetGroup]]) -> Sequence[Column[FleetGroup]]:
+    """The columns that have values without Slurm."""
+    return tuple(column for column in columns if column.id not in _OF_SLURM)
 
 
 FLEET_HOST_COLUMNS: Final = _group_columns("Host", "host")
@@ -215,7 +230,7 @@ def _label_number(label: str) -> float | str:
 
 
 FLEET_GPU_COLUMNS: Final[tuple[Column[GpuRow], ...]] = (
-    text_column("Host", 14, "host", lambda row: row.gpu.host, max_width=40),
+    text_column("Host", 12, "host", lambda row: row.gpu.host, max_width=28),
     Column(
         "GPU",
         4,
@@ -225,18 +240,18 @@ FLEET_GPU_COLUMNS: Final[tuple[Column[GpuRow], ...]] = (
         text=lambda row: row.gpu.label,
     ),
     percent_column(lambda row: row.value(UTILIZATION), 1),
-    _gpu_column("Memory", 9, "mem", USED, bytes_text, rank=2),
-    _gpu_column("Total", 9, "total", TOTAL, bytes_text, rank=9),
+    _gpu_column("Memory", 8, "mem", USED, bytes_text, rank=2),
+    _gpu_column("Total", 8, "total", TOTAL, bytes_text, rank=9),
     _gpu_column("Power", 6, "power", POWER, power_text, rank=3),
     _gpu_column("Temp", 4, "temp", "temperature_celsius", number_text, rank=5),
     _gpu_column("MHz", 5, "clock", CLOCK, megahertz_text, rank=6),
     _gpu_column("SM%", 4, "sm", "sm_activity_percent", number_text, rank=11),
     _gpu_column("Tens%", 5, "tensor", "tensor_activity_percent", number_text, rank=10),
     _gpu_column("DRAM%", 5, "dram", "dram_activity_percent", number_text, rank=12),
-    text_column("User", 8, "user", lambda row: row.gpu.user, rank=7),
-    text_column("Job", 8, "job", lambda row: job_of(row.gpu), rank=4, max_width=30),
+    text_column("User", 8, "user", lambda row: row.gpu.user, rank=4),
+    text_column("Job", 8, "job", lambda row: job_of(row.gpu), rank=4, max_width=30, aliases=("pod", "namespace")),
     text_column("Model", 14, "model", lambda row: short_product_name(row.gpu.model), rank=13, min_table_width=130),
-    _gpu_column("Age", 4, "age", AGE, age_text, rank=8),
+    _gpu_column("Age", 4, "age", AGE, age_text, rank=5),
     text_column("Found", 8, "found", lambda row: row.finding, rank=4, max_width=24, role=lambda _: Role.WARNING),
 )
 
@@ -252,45 +267,9 @@ def _of_gpu(text: Callable[[FleetGpu], str]) -> Callable[[FindingRow], str]:
 
 FLEET_FINDING_COLUMNS: Final[tuple[Column[FindingRow], ...]] = (
     text_column("Finding", 17, "finding", lambda row: f"! {row.finding.kind.value}", role=_finding_role),
-    text_column("Host", 12, "host", lambda row: row.finding.host, rank=1, max_width=18),
+    text_column("Host", 12, "host", lambda row: row.finding.host, rank=1, max_width=16),
     text_column("GPU", 4, "gpu", _of_gpu(lambda gpu: gpu.label), rank=1),
-    text_column("Evidence", 36, "evidence", lambda row: row.finding.text, rank=1, max_width=90),
-    text_column("User", 8, "user", _of_gpu(lambda gpu: gpu.user), rank=4),
-    text_column("Job", 10, "job", _of_gpu(job_of), rank=3, max_width=14),
+    text_column("Evidence", 18, "evidence", lambda row: row.finding.text, rank=1, max_width=90),
+    text_column("User", 8, "user", _of_gpu(lambda gpu: gpu.user), rank=4, min_table_width=100),
+    text_column("Job", 10, "job", _of_gpu(job_of), rank=3, max_width=14, min_table_width=100),
 )
-
-
-def _split_bar(row: UsageRow, width: int) -> Line:
-    """Active, low and idle hours as parts of a bar."""
-    total = row.hours
-    active = round(row.active_hours / total * width) if total else 0
-    low = round((row.active_hours + row.low_hours) / total * width) - active if total else 0
-    idle = width - active - low
-    return merged((Span("█" * active, Role.LOAD_HIGH), Span("▒" * low, Role.LOAD_LOW), Span("░" * idle, Role.GRID)))
-
-
-FLEET_USAGE_COLUMNS: Final[tuple[Column[UsageRow], ...]] = (
-    text_column("User", 8, "user", lambda row: row.user, rank=1, max_width=20),
-    text_column("Job", 14, "job", lambda row: row.job or "no job", max_width=40),
-    number_column("GPU-hours", 10, "hours", lambda row: row.hours, _hours_text),
-    number_column("Active", 9, "active", lambda row: row.active_hours, _hours_text, rank=2),
-    number_column("Low", 9, "low", lambda row: row.low_hours, _hours_text, rank=4),
-    number_column("Idle", 9, "idle", lambda row: row.idle_hours, _hours_text, rank=1),
-    Column(
-        "█ active ▒ low ░ idle",
-        21,
-        _split_bar,
-        5,
-        Align.LEFT,
-        stretches=True,
-        max_width=50,
-        id="split",
-        text=_no_text,
-    ),
-    number_column("Energy", 14, "energy", lambda row: row.energy_joules, kilowatt_hours_text, rank=3),
-)
-
-
-def range_text(seconds: float) -> str:
-    """The range of the usage: ``24h``, ``7d``."""
-    return duration_text(seconds).replace("h00", "h").replace("d00h", "d") if seconds != 86_400 else "24h"

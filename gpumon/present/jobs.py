@@ -7,13 +7,14 @@ from gpumon.core.collectives import RecordedCollective
 from gpumon.core.text import ELLIPSIS
 from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text, short_time_text
 from gpumon.diagnosis.alerts import ranges_text
-from gpumon.operations.jobs.report import EXITED, RUNNING, WAITS, RankReport, TrainingJobReport, TrainingJobState
+from gpumon.operations.jobs.report import EXITED, RUNNING, SLOWS, WAITS, RankReport, TrainingJobReport, TrainingJobState
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped
 from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.session.view_state import ViewState
 
 _STATE_TEXTS: Final = {
     TrainingJobState.RUNNING: "● running",
+    TrainingJobState.SLOW: "! slow",
     TrainingJobState.WAITING_FOR_DATA: "… waits for data",
     TrainingJobState.HANGING: "x hangs",
     TrainingJobState.UNDECIDED: "? no progress",
@@ -23,6 +24,7 @@ _STATE_TEXTS: Final = {
 }
 _STATE_ROLES: Final = {
     TrainingJobState.RUNNING: Role.ACCENT,
+    TrainingJobState.SLOW: Role.WARNING,
     TrainingJobState.WAITING_FOR_DATA: Role.WARNING,
     TrainingJobState.HANGING: Role.ERROR,
     TrainingJobState.UNDECIDED: Role.WARNING,
@@ -30,6 +32,7 @@ _STATE_ROLES: Final = {
 _ATTENTION: Final = (
     TrainingJobState.HANGING,
     TrainingJobState.UNDECIDED,
+    TrainingJobState.SLOW,
     TrainingJobState.WAITING_FOR_DATA,
     TrainingJobState.RUNNING,
 )
@@ -283,11 +286,26 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
 
 
 def _rank_state_span(rank: RankReport) -> Span:
-    if rank.is_culprit:
+    if rank.is_culprit and rank.state != SLOWS:
         return Span(f"x {rank.state}", Role.ERROR)
-    marks = {RUNNING: "● ", WAITS: "… ", EXITED: "■ ", "stopped": "! "}
-    roles = {RUNNING: Role.ACCENT, "stopped": Role.WARNING, "no progress": Role.WARNING}
+    marks = {SLOWS: "! ", RUNNING: "● ", WAITS: "… ", EXITED: "■ ", "stopped": "! "}
+    roles = {RUNNING: Role.ACCENT, SLOWS: Role.WARNING, "stopped": Role.WARNING, "no progress": Role.WARNING}
     return Span(f"{marks.get(rank.state, '')}{rank.state or MISSING}", roles.get(rank.state, Role.DIM))
+
+
+def _group_text(rank: RankReport) -> str:
+    """The process group by its description, without the number that PyTorch gives it."""
+    if rank.collective is None:
+        return MISSING
+    number, _, rest = rank.collective.group.partition(" (")
+    description = rest.rstrip(")")
+    return "default" if description == "default_pg" else description or number
+
+
+def _place_text(rank: RankReport, width: int) -> str:
+    """The file and the line; where there is no room for both, the end, because the line is worth most."""
+    line_text = rank.line or MISSING
+    return line_text if len(line_text) <= width else ELLIPSIS + line_text[1 - width :]
 
 
 def _collective_text(rank: RankReport) -> str:
@@ -355,6 +373,17 @@ RANK_COLUMNS: Final[tuple[Column[RankReport], ...]] = (
         min_table_width=100,
     ),
     Column(
+        "Late",
+        7,
+        lambda rank, _: _dim(short_time_text(rank.late_seconds)),
+        rank=6,
+        id="late",
+        sort_key=lambda rank: rank.late_seconds,
+        descending_first=True,
+        quantity=Quantity.SECONDS,
+        min_table_width=100,
+    ),
+    Column(
         "Last collective",
         16,
         lambda rank, _: _dim(_collective_text(rank)),
@@ -376,7 +405,7 @@ RANK_COLUMNS: Final[tuple[Column[RankReport], ...]] = (
     Column(
         "Group",
         10,
-        lambda rank, _: _dim(MISSING if rank.collective is None else rank.collective.group),
+        lambda rank, _: _dim(_group_text(rank)),
         rank=8,
         align=Align.LEFT,
         id="group",
@@ -405,12 +434,13 @@ RANK_COLUMNS: Final[tuple[Column[RankReport], ...]] = (
     Column(
         "Stands at",
         14,
-        lambda rank, _: _dim(rank.line or MISSING),
+        lambda rank, width: _dim(_place_text(rank, width)),
         rank=2,
         align=Align.LEFT,
         stretches=True,
         max_width=40,
         id="line",
+        text=lambda rank: rank.line,
         sort_key=lambda rank: rank.line or None,
     ),
     Column(

@@ -3,58 +3,18 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gpumon.core.step_classes import (
-    COMMUNICATION,
-    COPIES,
-    CPU_MATMUL,
-    CPU_OPERATORS,
-    CPU_OUTSIDE,
-    DATA,
-    HOST,
-    IDLE,
-    LABELS,
-    MEMORY,
-    OTHER_COMPUTE,
-    SIMT,
-    SYNC,
-    TENSOR,
-)
+from gpumon.core.step_classes import LABELS
 from gpumon.core.units import bytes_text, counted, short_time_text
+from gpumon.present.account_rows import TIME_WIDTH, cause_rows, class_role, class_row, indented
 from gpumon.present.paint.bar import fine_bar
-from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, wrapped
+from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line
 from gpumon.traces.columns import TIMELINE_CLASSES
 from gpumon.traces.model import ClassTime, Contribution, Trace
 from gpumon.traces.ranks import RankComparison
 from gpumon.traces.verdict import StepVerdict
 
-_LABEL_WIDTH: Final = max(map(len, LABELS.values()))
-_TIME_WIDTH: Final = 8
-_MIN_BAR: Final = 8
-_MAX_BAR: Final = 40
 _RANGE_WIDTH: Final = 22
 _MIN_RANGE_WIDTH: Final = 90
-
-CLASS_ROLES: Final = {
-    TENSOR: Role.SERIES_1,
-    SIMT: Role.SERIES_6,
-    MEMORY: Role.SERIES_3,
-    OTHER_COMPUTE: Role.CLOCK,
-    COMMUNICATION: Role.SERIES_7,
-    COPIES: Role.SERIES_4,
-    DATA: Role.SERIES_2,
-    SYNC: Role.SERIES_5,
-    HOST: Role.LINK,
-    IDLE: Role.DIM,
-    CPU_MATMUL: Role.SERIES_1,
-    CPU_OPERATORS: Role.SERIES_3,
-    CPU_OUTSIDE: Role.CLOCK,
-}
-"""The role of each class of an account."""
-
-
-def class_role(name: str) -> Role:
-    """The role that a class is drawn with, always next to its name."""
-    return CLASS_ROLES.get(name, Role.MEMORY_HISTORY)
 
 
 def timeline_role(number: int) -> Role:
@@ -86,47 +46,38 @@ def summary_lines(trace: Trace, width: int) -> list[Line]:
     return [
         line(Span(clipped(f" {'  '.join(parts)}", width), Role.PLAIN)),
         line(Span(clipped(f" {steps}: {trace.step_source}", width), Role.DIM)),
-        *(line(Span(piece, Role.WARNING)) for text in trace.problems for piece in _indented(f"! {text}", width)),
-        *(line(Span(piece, Role.DIM)) for text in trace.notes for piece in _indented(text, width)),
+        *(line(Span(piece, Role.WARNING)) for text in trace.problems for piece in indented(f"! {text}", width)),
+        *(line(Span(piece, Role.DIM)) for text in trace.notes for piece in indented(text, width)),
     ]
 
 
 def verdict_lines(verdict: StepVerdict, width: int) -> list[Line]:
     """The verdict in a sentence."""
     role = Role.ACCENT if verdict.is_decided else Role.WARNING
-    return [line(Span(piece, role)) for piece in _indented(verdict.summary, width)]
+    return [line(Span(piece, role)) for piece in indented(verdict.summary, width)]
 
 
 def cause_lines(verdict: StepVerdict, width: int) -> Iterator[Line]:
     """Each cause with its evidence, its bound, an experiment, and the line of the program."""
     for number, cause in enumerate(verdict.causes, 1):
-        head = f"{number}. {LABELS[cause.name]}"
-        text = f"{head}: {cause.evidence} Without it: {ns_text(cause.bound_ns)} at best. {cause.experiment}"
+        text = f"{cause.evidence} Without it: {ns_text(cause.bound_ns)} at best. {cause.experiment}"
         if cause.line:
             text = f"{text} Line: {cause.line}"
-        first, *rest = wrapped(text, max(20, width - 4))
-        yield cut([Span(f" {first[: len(head)]}", class_role(cause.name)), Span(first[len(head) :])], width)
-        yield from (line(f"    {piece}") for piece in rest)
+        yield from cause_rows(number, cause.name, LABELS[cause.name], text, width)
 
 
 def class_line(item: ClassTime, trace: Trace, width: int) -> Line:
     """A class: its name, its time and share, a bar, and the range over all steps."""
-    step = trace.step_ns
-    share = item.time_ns / step if step else 0.0
-    role = class_role(item.name) if item.time_ns else Role.DIM
-    head = f"{LABELS[item.name]:<{_LABEL_WIDTH}} {ns_text(item.time_ns):>{_TIME_WIDTH}} {share:>6.1%} "
     spread = ""
     if width >= _MIN_RANGE_WIDTH and len(trace.steps) > 1:
         spread = f" {ns_text(item.min_ns)} to {ns_text(item.max_ns)}".ljust(_RANGE_WIDTH)
-    bar = max(_MIN_BAR, min(_MAX_BAR, width - len(head) - len(spread) - 1))
-    spans = [Span(head, Role.PLAIN if item.time_ns else Role.DIM), *fine_bar(share, bar, role)]
-    return cut([*spans, Span(spread, Role.DIM)], width)
+    return class_row(item.name, item.time_ns / 1e9, trace.step_ns / 1e9, spread, width)
 
 
 def contribution_line(part: Contribution, width: int) -> Line:
     """A part of a class: its time, count, size, name and line of the program."""
     size = "" if part.size_bytes is None else f"  {bytes_text(part.size_bytes)}"
-    head = f"  {ns_text(part.time_ns):>{_TIME_WIDTH}} {part.count:>6,}×{size}  "
+    head = f"  {ns_text(part.time_ns):>{TIME_WIDTH}} {part.count:>6,}×{size}  "
     spans = [Span(head, Role.DIM), Span(part.name, Role.PLAIN)]
     if part.line:
         spans = [Span(head, Role.DIM), Span(f"{part.line}  ", Role.ACCENT), Span(part.name, Role.PLAIN)]
@@ -139,7 +90,7 @@ def rank_lines(traces: Sequence[Trace], comparison: RankComparison, width: int) 
     for name, trace in zip(comparison.ranks, traces, strict=True):
         largest = sorted(trace.classes, key=lambda item: -item.time_ns)[:3]
         text = ", ".join(f"{LABELS[item.name]} {ns_text(item.time_ns)}" for item in largest)
-        head = f" {name:<8} {ns_text(trace.step_ns):>{_TIME_WIDTH}} "
+        head = f" {name:<8} {ns_text(trace.step_ns):>{TIME_WIDTH}} "
         share = trace.step_ns / longest if longest else 0.0
         role = Role.WARNING if name == comparison.slowest else Role.GPU_HISTORY
         yield cut([Span(head), *fine_bar(share, 16, role), Span(f"  {text}", Role.DIM)], width)
@@ -152,11 +103,6 @@ def rank_lines(traces: Sequence[Trace], comparison: RankComparison, width: int) 
             f" The others wait {ns_text(wait.wait_ns)} per step for {wait.rank}, which comes last in "
             f"{wait.last_count:,} of {counted(comparison.matched, 'collective')}, mostly {wait.collective}."
         )
-        yield from (line(piece) for piece in _indented(text.strip(), width))
+        yield from (line(piece) for piece in indented(text.strip(), width))
     if comparison.problem:
         yield line(Span(clipped(f" {comparison.problem}", width), Role.WARNING))
-
-
-def _indented(text: str, width: int) -> list[str]:
-    first, *rest = wrapped(text, max(20, width - 2))
-    return [f" {first}", *(f"   {piece}" for piece in rest)]

@@ -3,9 +3,10 @@
 from typing import Final
 
 from gpumon.core.step_classes import LABELS
+from gpumon.present.account_rows import class_role
 from gpumon.present.paint.line import Role, Span
 from gpumon.present.paint.table import Align, Column, Quantity
-from gpumon.present.trace_account import class_role, ns_text, work_label
+from gpumon.present.trace_account import ns_text, work_label
 from gpumon.traces.model import Gap, Total
 
 KERNEL_COLUMNS: Final[tuple[Column[Total], ...]] = (

@@ -4,8 +4,9 @@ from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
 from gpumon.core.step_classes import LABELS
+from gpumon.present.account_rows import class_role
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, merged
-from gpumon.present.trace_account import class_role, ns_text, timeline_role, work_label
+from gpumon.present.trace_account import ns_text, timeline_role, work_label
 from gpumon.traces.columns import BINS, FIRST_FRAME, TIMELINE_CLASSES
 from gpumon.traces.model import Trace
 from gpumon.traces.reader import OpenTrace

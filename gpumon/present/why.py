@@ -4,61 +4,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpumon.core.problems import Problem
-from gpumon.core.step_classes import (
-    BACKWARD,
-    CHECKPOINT,
-    COLLECTION,
-    COMPILATION,
-    CORE_WAIT,
-    EVALUATION,
-    FORWARD,
-    GIL_WAIT,
-    GPU_WORK,
-    LABELS,
-    LOCKS,
-    LOGGING,
-    OPTIMIZER,
-    PREPARATION,
-    PYTHON,
-    SLEEP,
-)
 from gpumon.core.units import MISSING, counted, rate_text, short_time_text
 from gpumon.diagnosis.bottlenecks.cause import Bottleneck
 from gpumon.diagnosis.bottlenecks.evidence import GpuEvidence, StepPart, StepShare
 from gpumon.operations.why.examination import TRACE, ExaminationProgress, WhyReport
-from gpumon.present.paint.bar import fine_bar
-from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, wrapped
-from gpumon.present.trace_account import CLASS_ROLES
+from gpumon.present.account_rows import TIME_WIDTH, cause_rows, class_row, indented
+from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line
 
-_LABEL_WIDTH: Final = max(map(len, LABELS.values()))
-_TIME_WIDTH: Final = 8
-_MIN_BAR: Final = 8
-_MAX_BAR: Final = 40
 _MAX_PARTS: Final = 3
 _MIN_PART: Final = 0.02
-_ROLES: Final = {
-    **CLASS_ROLES,
-    FORWARD: Role.SERIES_1,
-    BACKWARD: Role.SERIES_3,
-    OPTIMIZER: Role.SERIES_8,
-    GPU_WORK: Role.GPU_HISTORY,
-    PREPARATION: Role.SERIES_2,
-    COLLECTION: Role.SERIES_4,
-    CHECKPOINT: Role.SERIES_5,
-    LOGGING: Role.SERIES_5,
-    SLEEP: Role.SERIES_6,
-    LOCKS: Role.SERIES_6,
-    GIL_WAIT: Role.SERIES_6,
-    CORE_WAIT: Role.SERIES_7,
-    COMPILATION: Role.SERIES_4,
-    EVALUATION: Role.SERIES_8,
-    PYTHON: Role.CLOCK,
-}
-
-
-def why_class_role(name: str) -> Role:
-    """The role that a class is drawn with, always next to its name."""
-    return _ROLES.get(name, Role.MEMORY_HISTORY)
 
 
 def why_lines(report: WhyReport, width: int) -> Iterator[Line]:
@@ -76,7 +30,7 @@ def why_lines(report: WhyReport, width: int) -> Iterator[Line]:
     yield line(Span(clipped(_account_title(report), width), Role.HEADING))
     yield from account_lines(report, width)
     for problem in report.problems:
-        yield from (line(Span(piece, Role.WARNING)) for piece in _indented(f"! {problem}", width))
+        yield from (line(Span(piece, Role.WARNING)) for piece in indented(f"! {problem}", width))
 
 
 def run_lines(report: WhyReport, width: int) -> Iterator[Line]:
@@ -106,7 +60,7 @@ def why_verdict_lines(report: WhyReport, width: int) -> Iterator[Line]:
     """The verdict, and each cause with its evidence, its bound and an experiment."""
     verdict = report.verdict
     role = Role.ACCENT if verdict.is_decided else Role.WARNING
-    yield from (line(Span(piece, role)) for piece in _indented(verdict.summary, width))
+    yield from (line(Span(piece, role)) for piece in indented(verdict.summary, width))
     for number, cause in enumerate(verdict.causes, 1):
         yield from _cause_lines(number, cause, width)
 
@@ -124,9 +78,9 @@ def account_lines(report: WhyReport, width: int) -> Iterator[Line]:
 
 def problem_lines(problem: Problem, width: int) -> Iterator[Line]:
     """Why there is no report, and what to do."""
-    yield from (line(Span(piece, Role.WARNING)) for piece in _indented(problem.reason, width))
+    yield from (line(Span(piece, Role.WARNING)) for piece in indented(problem.reason, width))
     if problem.remedy:
-        yield from (line(piece) for piece in _indented(problem.remedy, width))
+        yield from (line(piece) for piece in indented(problem.remedy, width))
 
 
 def progress_text(progress: ExaminationProgress) -> str:
@@ -160,32 +114,19 @@ def _gpu_text(gpu: GpuEvidence) -> str:
 
 
 def _cause_lines(number: int, cause: Bottleneck, width: int) -> Iterator[Line]:
-    head = f"{number}. {cause.label[0].upper()}{cause.label[1:]}"
-    text = f"{head}: {cause.evidence} Without it: {short_time_text(cause.bound_seconds)} at best. {cause.experiment}"
-    first, *rest = wrapped(text, max(20, width - 4))
-    yield cut([Span(f" {first[: len(head)]}", why_class_role(cause.name)), Span(first[len(head) :])], width)
-    yield from (line(f"    {piece}") for piece in rest)
+    label = f"{cause.label[0].upper()}{cause.label[1:]}"
+    text = f"{cause.evidence} Without it: {short_time_text(cause.bound_seconds)} at best. {cause.experiment}"
+    return cause_rows(number, cause.name, label, text, width)
 
 
 def _share_line(share: StepShare, step_seconds: float, width: int) -> Line:
-    part = share.seconds / step_seconds if step_seconds else 0.0
-    head = f" {LABELS[share.name]:<{_LABEL_WIDTH}} {short_time_text(share.seconds):>{_TIME_WIDTH}} {part:>6.1%} "
     pause = ""
     if share.pause_seconds >= _MIN_PART * step_seconds:
         pause = f" + {short_time_text(share.pause_seconds)} on average in some steps"
-    bar = max(_MIN_BAR, min(_MAX_BAR, width - len(head) - len(pause) - 1))
-    return cut(
-        [Span(head), *fine_bar(part, bar, why_class_role(share.name)), Span(pause, Role.DIM)],
-        width,
-    )
+    return line(" ", *class_row(share.name, share.seconds, step_seconds, pause, width - 1))
 
 
 def _part_line(part: StepPart, width: int) -> Line:
-    head = f"   {short_time_text(part.seconds):>{_TIME_WIDTH}}  "
+    head = f"   {short_time_text(part.seconds):>{TIME_WIDTH}}  "
     where = [Span(f"{part.line}  ", Role.ACCENT)] if part.line and part.line != part.name else []
     return cut([Span(head, Role.DIM), *where, Span(part.name, Role.DIM)], width)
-
-
-def _indented(text: str, width: int) -> list[str]:
-    first, *rest = wrapped(text, max(20, width - 2))
-    return [f" {first}", *(f"   {piece}" for piece in rest)]

@@ -9,14 +9,20 @@ from gpumon.core.problems import Problem
 from gpumon.fleet.model import FleetSnapshot
 from gpumon.fleet.poller import FleetPoller
 from gpumon.fleet.settings import FleetSettings, FleetSource, HostsSettings
+from gpumon.fleet.slurm_queue import SlurmQueue, has_slurm, read_queue
 from gpumon.operations.fleet.history import HostHistoryStream
 from gpumon.operations.fleet.report import FleetReport
+from gpumon.operations.fleet.slurm_join import SlurmJoin
 from gpumon.operations.fleet.ssh import HostStream, SshFleet
 from gpumon.operations.fleet.usage import FleetUsage, read_usage
 from gpumon.session.background import RunInBackground
 
 _USAGE_SECONDS: Final = 300.0
 """The usage is read again when it is shown and older than this."""
+_QUEUE_SECONDS: Final = 30.0
+"""The queue of Slurm is read at most this often."""
+_QUEUE_PAUSE: Final = 20.0
+"""Pause after reading it, in multiples of the time that it took: for thousands of jobs, Slurm works for seconds."""
 
 
 class FleetState(NamedTuple):
@@ -54,10 +60,15 @@ class FleetRegistry:
         self._in_background = in_background
         self._poller: FleetPoller | SshFleet | None = None
         self._report: FleetReport | None = None
+        self._snapshot: FleetSnapshot | None = None
         self._problem: Problem | None = None
         self._usage: FleetUsage | None = None
         self._usage_at = 0.0
         self._reading_seconds = 0.0
+        self._slurm: SlurmJoin | None = None
+        self._is_reading_queue = self._is_other_queue = False
+        self._queue_at = 0.0
+        self._queue_due = 0.0
 
     def set_shown(self, shown: bool, usage_seconds: float = 0.0) -> None:
         """Read the fleet from now on, or no longer.
@@ -75,6 +86,8 @@ class FleetRegistry:
             self._poller, FleetPoller
         ):  # connections stay: what they saw cannot be read again
             self.close()
+        if shown:
+            self._read_queue()
         if not isinstance(self.settings, FleetSettings):
             return
         if usage_seconds and self._report is not None and not self._reading_seconds:
@@ -96,8 +109,9 @@ class FleetRegistry:
         poller = self._poller
         if poller is not None:
             snapshot = poller.snapshot
-            if snapshot is not None and (self._report is None or self._report.snapshot is not snapshot):
-                self._report = FleetReport(snapshot)
+            if snapshot is not None and (self._snapshot is not snapshot or self._is_other_queue):
+                self._snapshot, self._is_other_queue = snapshot, False
+                self._report = FleetReport(snapshot, self._slurm)
             self._problem = poller.problem
         age = 0.0 if self._report is None else max(0.0, time.time() - self._report.snapshot.time_seconds)
         usage, is_reading = self._usage, bool(self._reading_seconds)
@@ -122,6 +136,29 @@ class FleetRegistry:
         if self._poller is not None:
             self._poller.close()
             self._poller = None
+
+    def _read_queue(self) -> None:
+        """Read the queue of Slurm if it is old, and Slurm is installed here."""
+        now = time.monotonic()
+        if self._is_reading_queue or now < self._queue_due:
+            return
+        self._queue_at, self._queue_due = now, now + _QUEUE_SECONDS
+        if has_slurm():
+            self._is_reading_queue = True
+            needs_details = self._slurm is not None and self._slurm.queue.needs_details
+            self._in_background(partial(read_queue, needs_details=needs_details), self._keep_queue)
+
+    def _keep_queue(self, queue: SlurmQueue) -> None:
+        """Join with the queue from now on; jobs of the queue before stay if this one could not be read."""
+        now = time.monotonic()
+        self._is_reading_queue = False
+        self._queue_due = max(self._queue_due, now + _QUEUE_PAUSE * (now - self._queue_at))
+        before = None if self._slurm is None else self._slurm.queue
+        if queue.problem is not None and not queue.jobs and before is not None:
+            queue = before._replace(problem=queue.problem)
+        if queue != before:
+            self._slurm, self._is_other_queue = SlurmJoin(queue), True
+            self._ring()
 
     def _keep_usage(self, usage: FleetUsage) -> None:
         self._usage, self._usage_at, self._reading_seconds = usage, time.monotonic(), 0.0

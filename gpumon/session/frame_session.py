@@ -23,7 +23,7 @@ from gpumon.diagnosis.alerts import (
 )
 from gpumon.session.pace import source_text
 from gpumon.session.view_state import ViewState
-from gpumon.streams.base import Adjustable, Discontinuity, Seekable, Stream
+from gpumon.streams.base import MAX_WAITING_READINGS, Adjustable, Discontinuity, Seekable, Stream
 
 MIN_SILENCE_SECONDS: Final = 2.5
 """A shorter gap between frames is not reported, however short the interval: a slow sample or a lost packet."""
@@ -63,6 +63,8 @@ class FrameSession:
         thresholds: Thresholds = DEFAULT_THRESHOLDS,
     ) -> None:
         self.stream = stream
+        if self.is_this_host:  # the frames of a recording or a pipe, which fill histories, come at once
+            stream.inbox.max_readings = MAX_WAITING_READINGS
         self.store = Store(history_seconds=history_seconds)
         self.arrived_at = time.monotonic()
         self.on_frame: list[Callable[[Frame], None]] = []
@@ -81,6 +83,7 @@ class FrameSession:
         self._frozen: _Frozen | None = None
         self._has_frame = False
         self._is_paused_by_hiding = False
+        self._is_filling = False
 
     @property
     def is_paused(self) -> bool:
@@ -117,10 +120,10 @@ class FrameSession:
         arrivals = self.stream.inbox.drain()
         taken_before = self.frames_taken
         for arrival in arrivals:
-            if isinstance(arrival, Discontinuity):
+            if arrival is Discontinuity.REWOUND:
                 self.store.clear()
                 self.alert_history.clear()
-            else:
+            elif isinstance(arrival, Frame):
                 self.store.apply(arrival)
                 self._check_alerts(arrival)
                 for callback in tuple(self.on_frame):
@@ -130,6 +133,7 @@ class FrameSession:
         self.frames_merged += max(0, self.frames_taken - taken_before - 1)
         if arrivals:
             self.arrived_at = time.monotonic()
+            self._is_filling = arrivals[-1] is Discontinuity.CONTINUED
 
     @property
     def is_this_host(self) -> bool:
@@ -150,10 +154,10 @@ class FrameSession:
         """The state to draw, without workloads, probes and costs.
 
         Returns:
-            None while the screen keeps what it shows: after a jump in time, until the next frame arrives.
+            None while the screen keeps what it shows: after a jump in time, until the frame to show arrives.
         """
         frame = self.store.frame if self._frozen is None else self._frozen.frame
-        if frame is None and self._has_frame:
+        if self._has_frame and (frame is None or self._is_filling):
             return None
         self._has_frame = frame is not None
         silence = self.silence_seconds

@@ -1,5 +1,6 @@
 """The training jobs of this host: read again and again in a thread, with a verdict on each, and alerts about hangs."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,9 @@ SHOWN_SECONDS: Final = 1.0
 STALLED_SECONDS: Final = 1.0
 DEFAULT_SECONDS: Final = 5.0
 """Time between two readings while a screen shows the jobs, while a job makes no progress, and otherwise."""
+FRAMES_SECONDS: Final = 60.0
+_FRAME_SECONDS: Final = 1.0
+"""Frames that are kept for a report on a hang: those of this time, one per second at most."""
 _MAX_RUNG: Final = 1000
 
 
@@ -58,6 +62,7 @@ class JobRegistry:
         self._next_at = 0.0
         self._is_shown = False
         self._open_key = ""
+        self._frames: deque[Frame] = deque(maxlen=int(FRAMES_SECONDS / _FRAME_SECONDS))
         self._rung: dict[str, None] = {}
         """Jobs that hang and for which the bell was rung, oldest first."""
 
@@ -78,6 +83,7 @@ class JobRegistry:
 
     def observe(self, frame: Frame) -> None:
         """Read the jobs with a frame of this host, if it is time for that."""
+        self._keep_frame(frame)
         if self._is_reading or frame.monotonic_seconds < self._next_at:
             return
         self._is_reading = True
@@ -105,10 +111,17 @@ class JobRegistry:
 
     def _keep(self, reading: "JobsReading") -> None:
         self._is_reading, self._is_stalled = False, reading.is_stalled
-        self._state = JobsState(reading.reports, is_read=True)
+        self._state = JobsState(reading.reports, is_read=True, frames=tuple(self._frames))
         self._ring_for_hangs()
         if self._is_shown:
             self._bell()
+
+    def _keep_frame(self, frame: Frame) -> None:
+        """Keep what a report on a hang needs: the last minute, while there is a job that could hang."""
+        if not any(len(report.ranks) > 1 for report in self._state.reports):
+            self._frames.clear()
+        elif not self._frames or frame.monotonic_seconds >= self._frames[-1].monotonic_seconds + _FRAME_SECONDS:
+            self._frames.append(frame)
 
     def _ring_for_hangs(self) -> None:
         """Ring once for each job that hangs; one that has made progress in between is another hang."""

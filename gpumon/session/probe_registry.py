@@ -25,6 +25,8 @@ from gpumon.session.view_state import ProbeRequest, ProbesState
 SHOWN_INTERVAL_SECONDS: Final = 0.5
 DEFAULT_INTERVAL_SECONDS: Final = 1.0
 """Interval of the probes' statistics while a screen shows them, and otherwise."""
+PROBES_AT_FULL_RATE: Final = 32
+"""Twice as many have half the rate, and so on."""
 _MAX_HISTORIES: Final = 256
 _MAX_REQUESTS: Final = 32
 _ANSWER_TIMEOUT_SECONDS: Final = 40.0
@@ -96,6 +98,7 @@ class ProbeRegistry:
         self._is_draw_due = False
         """Whether something has changed that is not drawn with the next frame anyway."""
         self._interval = DEFAULT_INTERVAL_SECONDS
+        self._is_shown = False
 
     def start(self) -> None:
         """Start to search for probes, unless that has started already."""
@@ -120,7 +123,13 @@ class ProbeRegistry:
 
     def set_shown(self, is_shown: bool) -> None:
         """Set whether a screen shows the probes; only then are their statistics read often."""
-        interval = SHOWN_INTERVAL_SECONDS if is_shown else DEFAULT_INTERVAL_SECONDS
+        self._is_shown = is_shown
+        self._set_pace()
+
+    def _set_pace(self) -> None:
+        """Request statistics often while they are shown, and more rarely of many processes: each message costs time."""
+        interval = SHOWN_INTERVAL_SECONDS if self._is_shown else DEFAULT_INTERVAL_SECONDS
+        interval *= max(1, -(-len(self._probes) // PROBES_AT_FULL_RATE))
         if interval != self._interval:
             self._interval = interval
             if self._watcher is not None:
@@ -151,6 +160,7 @@ class ProbeRegistry:
             connected = self._watcher.probes
             for probe in [probe for pid, probe in self._probes.items() if pid not in connected]:
                 self._forget(probe)
+        self._set_pace()
         is_draw_due, self._is_draw_due = self._is_draw_due, False
         return is_draw_due
 

@@ -121,10 +121,12 @@ class JobsState(NamedTuple):
     Attributes:
         reports: The jobs, those with the most ranks first.
         is_read: Whether they were read at least once.
+        frames: The frames of the last minute, oldest first, while there is a job of several ranks.
     """
 
     reports: tuple[TrainingJobReport, ...] = ()
     is_read: bool = False
+    frames: tuple[Frame, ...] = ()
 
     def report(self, key: str) -> TrainingJobReport | None:
         """The job with a key; None if there is none."""

@@ -1,24 +1,73 @@
 """The interface of a source of frames, and its optional capabilities."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
-from gpumon.core.inbox import Inbox
+from gpumon.core.inbox import INBOX_SIZE, Inbox
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem
 
 
 class Discontinuity(Enum):
-    """An item of the inbox where time jumped: history from before it does not belong to what follows."""
+    """An item of the inbox that is not a frame."""
 
     REWOUND = "rewound"
+    """Time jumped: history from before it does not belong to what follows."""
+    CONTINUED = "continued"
+    """The frames before it only fill the history; the one to show follows."""
 
 
 Arrival = Frame | Discontinuity
-FrameInbox = Inbox[Arrival]
-"""Frames that have arrived and were not processed yet."""
+MAX_WAITING_READINGS: Final = 16_384
+"""Devices, each counted as eight processes, and processes of the frames that wait for a screen: some 20 MiB."""
+_DEVICE_WEIGHT: Final = 8
+
+
+class FrameInbox(Inbox[Arrival]):
+    """Frames that have arrived and were not processed yet.
+
+    Attributes:
+        max_readings: The readings that may wait, or None for as many as there are frames. A screen that cannot draw in
+            time needs the newest frame, not all of them; a recording needs all.
+
+    Args:
+        size: Maximum number of frames.
+    """
+
+    def __init__(self, size: int = INBOX_SIZE) -> None:
+        super().__init__(size)
+        self.max_readings: int | None = None
+
+    def put(self, *items: Arrival) -> None:
+        """Add frames and ring once. Where they are limited, the newest one has the events of those it pushes out."""
+        if self.max_readings is None or not items or not isinstance(items[-1], Frame):
+            super().put(*items)
+            return
+        events = tuple(event for frame in self._pushed_out(items) for event in frame.events)
+        super().put(*items[:-1], replace(items[-1], events=events + items[-1].events) if events else items[-1])
+
+    def _pushed_out(self, items: Sequence[Arrival]) -> Iterator[Frame]:
+        """Remove the oldest frames until others have room."""
+        assert self.max_readings is not None
+        excess = sum(map(_readings, (*tuple(self._items), *items))) - self.max_readings
+        while excess > 0:
+            try:
+                oldest = self._items.popleft()
+            except IndexError:  # none is left, or the reader was faster
+                return
+            excess -= _readings(oldest)
+            if isinstance(oldest, Frame):
+                self.lost += 1
+                yield oldest
+
+
+def _readings(arrival: Arrival) -> int:
+    """What a frame contains, as `MAX_WAITING_READINGS` counts it."""
+    if not isinstance(arrival, Frame):
+        return 0
+    return sum(_DEVICE_WEIGHT + len(device.processes or ()) for device in arrival.devices)
 
 
 @dataclass(frozen=True, slots=True)

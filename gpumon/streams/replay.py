@@ -35,6 +35,9 @@ _MIN_REPEAT_SECONDS: Final = 0.1
 _MAX_WAIT_SECONDS: Final = 60.0
 _HISTORY_STEP_SECONDS: Final = STRIP_SECONDS / (INBOX_SIZE - 64)
 """The frames of the history must fit into the inbox."""
+_PIECE_FRAMES: Final = 48
+_MAX_TAKING_SECONDS: Final = 0.25
+_TAKING_CHECK_SECONDS: Final = 0.002
 _START_SCAN_BYTES: Final = 4 << 20
 """A recording that is longer starts at `WATCHED_SECONDS`, without a search for its end."""
 
@@ -219,10 +222,13 @@ class ReplayStream:
             if self._last is not None:
                 arrivals.append(Discontinuity.REWOUND)
             self._last = None
-            arrivals += self._earlier_repetitions(target)
+            for frame in self._earlier_repetitions(target):
+                self._hand_over(arrivals)
+                arrivals.append(frame)
         reached = None
         for record in self._reader.window(start, target, _HISTORY_STEP_SECONDS, self._is_interrupted):
             if record.seconds >= start or not is_ahead:  # otherwise the frame is shown already
+                self._hand_over(arrivals)
                 arrivals += self._arrivals(record)
                 reached = record
         if reached is None and not is_ahead and not self._is_interrupted():
@@ -231,6 +237,19 @@ class ReplayStream:
                 arrivals += self._arrivals(reached)
         self.inbox.put(*arrivals)
         self._resume_at(target if reached is None else reached.seconds)
+
+    def _hand_over(self, arrivals: list[Arrival]) -> None:
+        """Hand over frames of a history once they are many, and wait until they are taken: decoded, they are large.
+
+        None is taken before the first screen, whose start must not wait.
+        """
+        if len(arrivals) < _PIECE_FRAMES or not self.inbox.has_bell:
+            return
+        self.inbox.put(*arrivals, Discontinuity.CONTINUED)
+        arrivals.clear()
+        deadline = time.monotonic() + _MAX_TAKING_SECONDS
+        while self.inbox.arrived.is_set() and not self._is_interrupted() and time.monotonic() < deadline:
+            time.sleep(_TAKING_CHECK_SECONDS)
 
     def _earlier_repetitions(self, target: float) -> Iterator[Frame]:
         """The frames of a repeated recording that an observer would have seen before the start of this repetition."""

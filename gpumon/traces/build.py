@@ -6,7 +6,7 @@ from statistics import median_low
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.source_file import UnreadableError
-from gpumon.core.step_classes import COMMUNICATION, CPU_CLASSES, GPU_CLASSES
+from gpumon.core.step_classes import COMMUNICATION, CPU_CLASSES, GPU_CLASSES, HOST
 from gpumon.core.text import safe_text
 from gpumon.core.units import counted
 from gpumon.traces.account import ClassNames, class_times, line_of, median_step
@@ -23,10 +23,12 @@ from gpumon.traces.steps import COMPLETE, StepRange, find_steps
 from gpumon.traces.table import EventTable
 
 _MAX_TOTALS: Final = 2_000
+_MAX_OPERATORS: Final = 500
 _MAX_GAPS: Final = 1_000
 _MAX_COLLECTIVES: Final = 20_000
 _BEHIND: Final = "No step is complete: the trace ends before the GPU has done the work of a step. Record a longer one."
 _NO_OPERATOR: Final = "Python and other code outside of operators"
+_HOST_KINDS: Final = frozenset((Kind.OPERATOR, Kind.ANNOTATION))
 _KIND_NAMES: Final = {kind: kind.name.lower() for kind in Kind}
 
 
@@ -104,6 +106,7 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
         problems=_problems(table, device, file.damage, steps[index], classes) + ((_BEHIND,) if is_behind else ()),
         notes=_notes(table, device),
         totals=totals,
+        operators=() if device is None else _host_operators(table, steps[0].begin, steps[-1].end),
         gaps=gaps,
         collectives=_collectives(table, work, begin),
         lanes=write_columns(table, begin, end - begin, columns),
@@ -183,6 +186,20 @@ def _operator_totals(table: EventTable, pieces: TimePieces, begin: int, end: int
             entry[1] += 1
     totals = [Total(table.texts[name], CPU_CLASSES[share], *entry) for (name, share), entry in sums.items()]
     return tuple(sorted(totals, key=lambda total: -total.time_ns)[:_MAX_TOTALS])
+
+
+def _host_operators(table: EventTable, begin: int, end: int) -> tuple[Total, ...]:
+    """The operators and annotations of the host that begin in a time range, each with the time of what it calls."""
+    sums: dict[int, list[int]] = {}
+    for index, kind in enumerate(table.kinds):
+        if kind in _HOST_KINDS and begin <= table.begins[index] < end:
+            duration = table.ends[index] - table.begins[index]
+            entry = sums.setdefault(table.names[index], [0, 0, 0])
+            entry[0] += duration
+            entry[1] += 1
+            entry[2] = max(entry[2], duration)
+    totals = [Total(table.texts[name], HOST, *entry) for name, entry in sums.items()]
+    return tuple(sorted(totals, key=lambda total: -total.time_ns)[:_MAX_OPERATORS])
 
 
 def _collectives(table: EventTable, work: list[int], begin: int) -> tuple[Collective, ...]:

@@ -141,6 +141,7 @@ class Trace:
         problems: Why there is no verdict, in sentences; empty if there is one.
         notes: What else the reader must know.
         totals: Kernels, or on a CPU operators, with the most time.
+        operators: Operators of the host in all steps, with the time of what they call; empty on a CPU.
         gaps: The longest times in which the GPU did nothing.
         collectives: Runs of communication kernels, in order.
         lanes: Threads and streams.
@@ -164,6 +165,7 @@ class Trace:
     problems: tuple[str, ...]
     notes: tuple[str, ...]
     totals: tuple[Total, ...]
+    operators: tuple[Total, ...]
     gaps: tuple[Gap, ...]
     collectives: tuple[Collective, ...]
     lanes: tuple[Lane, ...]
@@ -189,6 +191,7 @@ RecordT = TypeVar("RecordT")
 _NESTED: Final = {
     "steps": TracedStep,
     "totals": Total,
+    "operators": Total,
     "gaps": Gap,
     "collectives": Collective,
     "lanes": Lane,

@@ -14,7 +14,7 @@ _MIN_SHARES: Final = {
     HOST: 0.10,
     COMMUNICATION: 0.10,
     SIMT: 0.10,
-    MEMORY: 0.30,
+    MEMORY: 0.40,
 }
 """From which part of the step on a class is a cause; some memory-bound compute is part of every model."""
 _MAX_UNKNOWN_SHARE: Final = 0.20

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual import events, on
 from textual.binding import BindingType
 
+from gpumon.core.heap import ReleaseSchedule, release_unused
 from gpumon.core.problems import CommandError, Problem
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
 from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Thresholds
@@ -139,6 +140,7 @@ class GpumonApp(NotifyingApp):
         self._runs_drained_at = 0.0
         self._is_run_drain_due = False
         self._are_probes_due = False
+        self._release = ReleaseSchedule(time.monotonic())
         self._dialog: ConfirmStartDialog | None = None
 
     def on_mount(self) -> None:
@@ -150,6 +152,7 @@ class GpumonApp(NotifyingApp):
         if self._notice:
             self.notify(self._notice, severity="warning", timeout=_NOTICE_SECONDS, markup=False)
         self.set_interval(_SILENCE_TICK_SECONDS, self.check_silence)
+        self.screen_change_signal.subscribe(self, lambda _: self._release.note_closed(time.monotonic()))
         sys.setswitchinterval(_SWITCH_SECONDS)
         self.set_timer(_FREEZE_SECONDS, exclude_modules_from_collection)
         self.session.start()
@@ -211,9 +214,11 @@ class GpumonApp(NotifyingApp):
                 self.screen.draw(state, self._tab_keys)
 
     def check_silence(self) -> None:
-        """Draw while values grow old: no frame rings a bell for that."""
+        """Draw while values grow old: no frame rings a bell for that. Release the memory of closed screens."""
         if self.session.shown.silence_seconds:
             self.draw()
+        if self._release.is_due(time.monotonic()):
+            release_unused()
 
     def on_key(self, event: events.Key) -> None:
         """Count the keys after which the tour of the demo disappears."""
@@ -366,8 +371,11 @@ class GpumonApp(NotifyingApp):
             self.push_screen(QuitDialog(running_count), self._quit_if)
 
     async def action_quit(self) -> None:
-        """Quit at once; the collector is asked to end in the meantime, and not waited for."""
-        threading.Thread(target=self.session.close, name="gpumon-close", daemon=True).start()
+        """Quit at once: the collector is asked to end while the terminal is restored, and waited for briefly."""
+        closing = threading.Thread(target=self.session.close, name="gpumon-close", daemon=True)
+        closing.start()
+        if self.leave is not None:
+            self.leave(closing)
         self.exit()
 
     async def _quit_if(self, confirmed: bool | None) -> None:

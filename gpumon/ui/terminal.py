@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from gpumon.ui.terminal_app import TerminalApp
 
 ORDERLY_TIMEOUT_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 0.3
+"""Longer than a collector that is asked to end is waited for."""
 _WAKE_DELAY_SECONDS: Final = 0.02
 _MAX_TRIES: Final = 25
 _ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
@@ -83,6 +85,7 @@ def run(app: "TerminalApp", close: Callable[[], None], mouse: bool = True) -> in
     """
     app.driver_class = batching(app.driver_class)
     guard = Guard(app, close)
+    app.leave = guard.leave
     guard.install()
     try:
         app.run(mouse=mouse)
@@ -158,6 +161,26 @@ class Guard:
             self._ending.join()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
+
+    def leave(self, closing: threading.Thread) -> None:
+        """Restore the terminal, give what was started a moment to end, and end the process.
+
+        Textual would close every widget first, which takes a while on a busy host.
+
+        Args:
+            closing: The thread that ends children; it has been started.
+        """
+        driver = self._app._driver  # noqa: SLF001 - Textual has no public name for it
+        if driver is None or self.exit_code:
+            return
+        driver.close()  # what was drawn has been sent then, so that nothing follows the restoration
+        self._finished.set()
+        with suppress(OSError, termios.error):
+            os.write(self._descriptor, _RESTORE)
+            termios.tcsetattr(self._descriptor, termios.TCSANOW, self._attributes)
+            termios.tcflush(self._descriptor, termios.TCIFLUSH)
+        closing.join(_CLOSE_SECONDS)
+        os._exit(0)
 
     def _end(self, number: int, _: FrameType | None) -> None:
         """Request an orderly end; a thread ends the process even if the event loop is blocked."""

@@ -1,5 +1,6 @@
 """Common parts of gpumon's apps: themes, copying and saving the screen, and an end that restores the terminal."""
 
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -33,7 +34,10 @@ class TerminalApp(App[None]):
 
     Attributes:
         failure: The exception that ended it, if there was one.
+        leave: Restores the terminal and ends the process, once a thread has ended its children; None in tests.
     """
+
+    leave: Callable[[threading.Thread], None] | None = None
 
     def __init__(self, theme: str, user_palettes: Sequence[Palette] = ()) -> None:
         """Show a theme by its name, built-in or one of the user's."""

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import run
+from tests.cli.test_job import with_squeue
 from tests.fleet.canned import responding
 from tests.fleet.fake_prometheus import FakePrometheus, body, serving
 from tests.fleet.hosts import mixed_hosts
+from tests.fleet.slurm_jobs import jobs_of
 
 
 @pytest.fixture
@@ -76,3 +78,22 @@ def test_secrets_of_the_environment_and_of_files(env: dict[str, str], fake: Fake
         assert result.returncode == 0
         assert "32 GPUs on 4 hosts" in result.stdout
         assert "sesame" not in result.stdout + result.stderr
+
+
+def test_jobs_of_slurm_are_joined(env: dict[str, str], fake: FakePrometheus, tmp_path: Path) -> None:
+    entries = jobs_of(mixed_hosts(4))
+    env = env | {"PATH": with_squeue(tmp_path, *entries)["PATH"]}
+    result = run("fleet", "--prometheus", fake.url, "--json", "--usage", "6h", env=env)
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    (job,) = document["jobs"]
+    assert (job["job"], job["name"], job["users"]) == ("4700", "llama-70b-sft", ["ada"])
+    assert (job["requested_gpus"], job["gpus"], job["used_gpus"], job["hosts"]) == (32, 32, 24, 4)
+    assert {(gpu["user"], gpu["job"]) for gpu in document["gpus"]} == {("ada", "4700")}
+    assert {row["user"] for row in document["usage"]["rows"] if row["job"]} == {"ada"}
+    text = run("fleet", "--prometheus", fake.url, env=env).stdout
+    assert "Slurm: 1 job has 32 of 32 GPUs." in text
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho 'slurm_load_jobs error: no controller' >&2; exit 1\n")
+    failed = run("fleet", "--prometheus", fake.url, "--json", env=env)
+    assert failed.returncode == 0, "values without their jobs are better than none"
+    assert "no controller" in json.loads(failed.stdout)["slurm_problem"]["reason"]

@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+import weakref
 
 import pytest
+
+from gpumon.core.heap import ReleaseSchedule, release_unused
 
 FILL_HEAPS = """
 import ctypes, sys, threading
@@ -50,3 +53,39 @@ def heaps(how: str) -> int:
 def test_all_threads_share_one_heap() -> None:
     assert heaps("default") > 1
     assert heaps("limited") == 1
+
+
+def test_memory_is_released_soon_after_the_last_screen_was_closed() -> None:
+    schedule = ReleaseSchedule(0.0)
+    assert not schedule.is_due(30.0), "nothing was closed"
+    schedule.note_closed(30.0)
+    assert not schedule.is_due(31.0), "another screen may be closed"
+    assert schedule.is_due(32.5)
+    assert not schedule.is_due(60.0), "nothing was closed since"
+
+
+def test_memory_is_released_once_a_minute_while_screens_are_closed_all_the_time() -> None:
+    schedule = ReleaseSchedule(0.0)
+    due = []
+    for second in range(1, 200):
+        schedule.note_closed(second)
+        if schedule.is_due(second):
+            due.append(second)
+    assert due == [60, 120, 180]
+
+
+def test_releases_have_a_pause_between_them() -> None:
+    schedule = ReleaseSchedule(0.0)
+    schedule.note_closed(1.0)
+    assert not schedule.is_due(10.0)
+    assert schedule.is_due(15.0)
+
+
+def test_what_refers_to_itself_is_released() -> None:
+    class Node:
+        def __init__(self) -> None:
+            self.self = self
+
+    node = weakref.ref(Node())
+    release_unused()
+    assert node() is None

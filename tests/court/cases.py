@@ -45,6 +45,7 @@ class Case:
         causes: The classes that are right as the main cause; empty for a healthy case. Several are equally right.
         kinds: The finer causes that are right.
         is_cure_complete: Whether the cure removes the cause entirely, so that the predicted bound can be tested.
+        environment: Variables of the slow run.
         is_cpu_only: Whether it runs on the CPU even on a host with GPUs.
     """
 
@@ -55,6 +56,7 @@ class Case:
     causes: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     is_cure_complete: bool = False
+    environment: tuple[tuple[str, str], ...] = ()
     is_cpu_only: bool = False
 
     @property
@@ -115,6 +117,15 @@ CASES: Final = (
         "torch.cuda.synchronize() after every layer",
         (SYNC, HOST),
         ("synchronize", "item_per_step"),
+    ),
+    Case(
+        "launch_blocking",
+        KERNELS,
+        CUDA,
+        "CUDA_LAUNCH_BLOCKING is set",
+        (HOST, SYNC),
+        ("debugging",),
+        environment=(("CUDA_LAUNCH_BLOCKING", "1"),),
     ),
     Case("small_kernels", KERNELS, CUDA, "hundreds of kernels, shorter than their launch", (HOST,), ("small_kernels",)),
     Case("fp32_matmul", KERNELS, CUDA, "fp32 matrix products without TF32", (SIMT,), ("no_tf32",)),

@@ -52,7 +52,8 @@ class TrainingProcess:
         self._process = subprocess.Popen(
             [*watch, python, str(SCRIPT), case.module, case.name, *options],
             cwd=REPOSITORY,
-            env=_environment(device, is_one_thread=case.module != "contention"),
+            env=_environment(device, is_one_thread=case.module != "contention")
+            | ({} if is_cured else dict(case.environment)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

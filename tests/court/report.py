@@ -1,7 +1,7 @@
 """What a case showed, and the table of all cases."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from tests.court.cases import Case
@@ -33,6 +33,7 @@ class Outcome:
         cure_ratio: How many times faster the cure is, for a sample.
         account_ratio: The sum of the account as part of the step.
         why_seconds: How long `gpumon why` took.
+        answer: Its complete answer.
     """
 
     case: Case
@@ -51,6 +52,7 @@ class Outcome:
     cure_ratio: float | None = None
     account_ratio: float | None = None
     why_seconds: float | None = None
+    answer: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_bound_tested(self) -> bool:
@@ -106,6 +108,7 @@ def judged(case: Case, answer: dict[str, Any], sick: dict[str, Any], cured: dict
         cured_seconds=cured["step_seconds"] if cured else None,
         cure_ratio=ratio,
         account_ratio=total / step if step and total else None,
+        answer=answer,
     )
 
 

@@ -48,9 +48,9 @@ class CountingPattern:
         self._count(len(text) - start)
         return self._pattern.search(text, start)
 
-    def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        self._count(len(text))
-        return self._pattern.finditer(text)
+    def finditer(self, text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+        self._count(min(len(text), end) - start)
+        return self._pattern.finditer(text, start, end)
 
     def _count(self, characters: int) -> None:
         self._work.attempts += 1

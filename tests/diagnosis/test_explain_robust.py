@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpumon.diagnosis.catalogue import BY_ID
 from gpumon.diagnosis.explain import explain_text
 from tests.diagnosis.broken import CHANGES, Change, embedded, interleaved
 from tests.diagnosis.corpus import logs
@@ -51,10 +52,12 @@ def test_every_wording_is_its_own_error_only(error_id: str) -> None:
 @settings(max_examples=300, deadline=None)
 @given(wording=wordings, chosen=changes, chance=chances)
 def test_a_changed_message_is_recognized(wording: tuple[str, str], chosen: list[Change], chance: random.Random) -> None:
+    """The rest of a broken line may look like another exception, which is preferred to an echo."""
     error_id, text = wording
     for change in chosen:
         text = change(text, chance)
-    assert cause(embedded(text, chance, 40)) == error_id
+    log = embedded(text, chance, 40)
+    assert cause(log) == error_id or (BY_ID[error_id].is_echo and error_id in ids(log))
 
 
 @pytest.mark.parametrize(

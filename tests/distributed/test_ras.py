@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import struct
 import time
 from contextlib import suppress
@@ -236,6 +237,37 @@ def test_a_report_of_another_job_is_not_that_of_this_one(versions: dict[int, tup
         training = job(address)
         answer = RasPoller().poll([training], 1000.0, 0.0)[training.key]
     assert (answer.report, answer.problem is not None) == (None, True)
+
+
+def test_a_job_is_not_asked_about_while_another_one_on_its_port_starts(
+    versions: dict[int, tuple[int, int, int]],
+) -> None:
+    service = FakeService(report_json(RANKS))
+    with serving(service) as address:
+        old, young = job(address), job(address, age_seconds=5.0, id="y")
+        answer = RasPoller().poll([old, young], 1000.0, 0.0)[old.key]
+        assert (answer.report, service.connections) == (None, 0)
+        elsewhere = job("127.0.0.1:1", age_seconds=5.0, id="z")
+        assert RasPoller().poll([old, elsewhere], 1000.0, 0.0)[old.key].report is not None
+
+
+def test_the_services_of_several_jobs_on_one_port_take_turns(versions: dict[int, tuple[int, int, int]]) -> None:
+    versions[200] = (2, 28, 9)
+    service = FakeService(b"")
+    reports = [report_json([FakeRank(rank, first + rank) for rank in range(2)]) for first in (100, 200, 200, 100)]
+    serve = service.serve
+
+    def serve_next(connection: socket.socket) -> None:
+        service.report = reports[service.connections % len(reports)]
+        serve(connection)
+
+    service.serve = serve_next  # type: ignore[method-assign]
+    with serving(service) as address:
+        first = job(address)
+        second = job(address, id="y", ranks=tuple(rank._replace(pid=rank.pid + 100) for rank in first.ranks))
+        answers = RasPoller().poll([first, second], 1000.0, 0.0)
+    pids = [[rank.pid for rank in answer.report.communicators[0].ranks] for answer in answers.values() if answer.report]
+    assert pids == [[100, 101], [200, 201]]
 
 
 def test_a_process_alone_is_not_asked_about() -> None:

@@ -188,3 +188,12 @@ def test_scontrol_without_json_is_asked_for_text(program: Callable[[str, str], N
     program("scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
     with pytest.raises(FleetError, match="Invalid job id"):
         read_details("4711")
+
+
+@pytest.mark.parametrize(
+    "nodes", [{"list": "gpu[01-02]"}, {"allocation": [{"index": 0, "name": "gpu01"}, {"index": 1, "name": "gpu02"}]}]
+)
+def test_hosts_of_the_resources_of_a_job(nodes: Entry) -> None:
+    (job,) = parsed(new_entry(nodes="", job_resources={"nodes": nodes}))
+    assert job.hosts == ("gpu01", "gpu02")
+    assert len(job.gpus) == 6

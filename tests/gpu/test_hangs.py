@@ -47,6 +47,7 @@ SLEEPS = "time.sleep(600)"
 PIPE = "os.read(os.pipe()[0], 1)"
 GIL = "__import__('ctypes').PyDLL(None).sleep(600)"
 OTHER = "dist.broadcast(gradient, 0)"
+SHAPE = "gradient = torch.ones(1 << 22, device='cuda')"
 STOPPED = "os.kill(os.getpid(), 19)"
 
 
@@ -135,6 +136,21 @@ def test_a_hang_with_nccl_is_explained(
     assert verdict.waiting_ranks == (0,), verdict
     if has_line:
         assert verdict.line == job.line, verdict
+
+
+def test_different_shapes_with_nccl(torch_python: str, folder: Path) -> None:
+    job = NcclJob(torch_python, folder, SHAPE, steps=600)
+    try:
+        verdict = next((verdict for verdict in job.verdicts() if verdict.is_hang), None)
+        text = job.text()
+    finally:
+        job.close()
+    if verdict is None:
+        pytest.skip("NCCL has not waited")
+    print(json.dumps([verdict.summary, *verdict.evidence], indent=1))
+    assert verdict.kind is HangKind.MISMATCHED, (verdict, text)
+    assert "[4194304]" in verdict.summary, verdict
+    assert "[1048576]" in verdict.summary, verdict
 
 
 def test_different_collectives_with_nccl(torch_python: str, folder: Path) -> None:

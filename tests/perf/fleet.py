@@ -2,7 +2,8 @@
 
 A fake Prometheus on loopback, in a separate process, answers the query of the screen with the JSON that a real one
 sends for that many hosts with eight GPUs; a test compares the two. Utilization and power of most GPUs change with every
-answer. gpumon runs in a pseudo-terminal, started as users start it.
+answer. gpumon runs in a pseudo-terminal, started as users start it. With ``--real``, a real Prometheus has
+scraped the hosts.
 
 Measured are the time from the answer to the first complete screen, CPU time and memory of gpumon and of its reader at a
 refresh of 15 s, bytes to the terminal, and the time from a key to the end of its answer.
@@ -11,32 +12,51 @@ refresh of 15 s, bytes to the terminal, and the time from a key to the end of it
 import argparse
 import gzip
 import multiprocessing.connection
-import multiprocessing.sharedctypes
 import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.fleet.canned import answer
+from tests.fleet.canned import answer, responding
 from tests.fleet.fake_prometheus import body, serving
 from tests.fleet.hosts import mixed_hosts
 from tests.perf.fleet_hosts import measure_hosts
-from tests.perf.keys import answer_to_key
+from tests.perf.keys import Answer, answer_to_key
+from tests.perf.scraped_fleet import Server, Shared, scraped
 from tests.processes import cpu_seconds, tree
 from tests.terminal import Terminal
 
 _INTERVAL_SECONDS: Final = 15
 _MAX_WAIT_SECONDS: Final = 120.0
 _SETTLE_SECONDS: Final = 3.0
-_KEYS: Final = {"down": "\x1b[B", "page down": "\x1b[6~", "last row": "\x1b[F", "first row": "\x1b[H", "next list": "v"}
+_MOVES: Final = {"down": "\x1b[B", "page down": "\x1b[6~", "last row": "\x1b[F", "first row": "\x1b[H"}
 _ANSWERS: Final = 4
 """Different answers, which take turns."""
+
+
+class KeyTime(NamedTuple):
+    """The answers to one key.
+
+    Attributes:
+        name: What it does.
+        answers: The answers that changed the screen.
+    """
+
+    name: str
+    answers: Sequence[Answer]
+
+    def __str__(self) -> str:
+        times = [answer.last for answer in self.answers] or [0.0]
+        first = [answer.first for answer in self.answers] or [0.0]
+        cpu = [answer.cpu for answer in self.answers] or [0.0]
+        numbers = (statistics.median(times), max(times), statistics.median(first), max(first), statistics.median(cpu))
+        return f"| {self.name} | {' | '.join(f'{number:.0f} ms' for number in numbers)} | {len(self.answers)} |"
 
 
 class Cost(NamedTuple):
@@ -44,36 +64,41 @@ class Cost(NamedTuple):
 
     Attributes:
         hosts: Number of hosts.
-        first_seconds: From the last byte of the first answer to the screen.
+        answer_bytes: Size of an answer.
+        answer_seconds: How long Prometheus took for it; 0 for a fake one.
+        first_seconds: From the first byte of the first answer to the screen.
         cpu_percent: CPU time of gpumon, its reader and its collector, of one core.
         reader_percent: That of the reader alone.
         memory_bytes: Resident memory of gpumon.
         reader_bytes: That of the reader.
         sent_bytes: Bytes to the terminal per refresh.
-        key_milliseconds: Longest median of a key.
-        key_cpu_milliseconds: Longest median of the CPU time of a key.
-        filter_milliseconds: Median of a character of a filter on the list of all GPUs.
-        answer_bytes: Size of an answer.
+        keys: How long keys take.
     """
 
     hosts: int
+    answer_bytes: float
+    answer_seconds: float
     first_seconds: float
     cpu_percent: float
     reader_percent: float
     memory_bytes: int
     reader_bytes: int
     sent_bytes: float
-    key_milliseconds: float
-    key_cpu_milliseconds: float
-    filter_milliseconds: float
-    answer_bytes: int
+    keys: Sequence[KeyTime]
+
+    def __str__(self) -> str:
+        memory, reader = self.memory_bytes >> 20, self.reader_bytes >> 20
+        answer = f"{self.answer_bytes / 1e6:.2f} MB | {self.answer_seconds:.1f} s | {self.first_seconds:.2f} s"
+        cost = f"{self.cpu_percent:.1f} % | {self.reader_percent:.1f} % | {memory} MiB | {reader} MiB"
+        return f"| {8 * self.hosts:,} | {answer} | {cost} | {self.sent_bytes / 1e3:.1f} kB |"
 
 
 def main() -> None:
-    """Measure every size, and print a Markdown table."""
+    """Measure every size, and print Markdown tables."""
     parser = argparse.ArgumentParser(prog="python -m tests.perf.fleet", description=__doc__)
     parser.add_argument("--hosts", default="2048", help="numbers of hosts, separated by commas (%(default)s)")
     parser.add_argument("--refreshes", type=int, default=4, help="refreshes to measure (%(default)s)")
+    parser.add_argument("--real", action="store_true", help="let a real Prometheus scrape the hosts")
     parser.add_argument("--ssh-hosts", default="", help="measure these numbers of hosts through ssh instead")
     parser.add_argument("--seconds", type=float, default=30, help="time to measure through ssh (%(default)s)")
     options = parser.parse_args()
@@ -82,25 +107,33 @@ def main() -> None:
         for hosts in map(int, options.ssh_hosts.split(",")):
             print(measure_hosts(hosts, options.seconds), flush=True)
         return
-    print("| GPUs | answer | first screen | CPU | reader | memory | reader | per refresh | key | its CPU | filter |")
-    print("|--:" * 11 + "|", flush=True)
+    serve = scraped if options.real else _canned
+    costs = []
+    print("| GPUs | answer | Prometheus | first screen | CPU | reader | memory | reader | per refresh |")
+    print("|--:" * 9 + "|", flush=True)
     for hosts in map(int, options.hosts.split(",")):
-        cost = measure(hosts, options.refreshes)
-        memory, sent = (cost.memory_bytes >> 20, cost.reader_bytes >> 20), cost.sent_bytes / 1e3
-        print(f"| {8 * hosts:,} | {cost.answer_bytes / 1e6:.2f} MB | {cost.first_seconds:.2f} s ", end="")
-        print(f"| {cost.cpu_percent:.1f} % | {cost.reader_percent:.1f} % | {memory[0]} MiB | {memory[1]} MiB ", end="")
-        print(f"| {sent:.1f} kB | {cost.key_milliseconds:.0f} ms ", end="")
-        print(f"| {cost.key_cpu_milliseconds:.0f} ms | {cost.filter_milliseconds:.0f} ms |", flush=True)
+        costs.append(measure(hosts, options.refreshes, serve))
+        print(costs[-1], flush=True)
+    for cost in costs:
+        print(f"\n{8 * cost.hosts:,} GPUs, load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n")
+        print("| key | median | worst | first byte | worst | CPU | keys |\n|---|--:|--:|--:|--:|--:|--:|")
+        print("\n".join(map(str, cost.keys)), flush=True)
 
 
-def measure(hosts: int, refreshes: int) -> Cost:
-    """Run gpumon on a fleet."""
-    with _prometheus(hosts) as (url, served_at, size), tempfile.TemporaryDirectory() as home:
+def measure(hosts: int, refreshes: int, serve: Callable[[int], AbstractContextManager[Server]]) -> Cost:
+    """Run gpumon on a fleet.
+
+    Args:
+        hosts: Number of hosts with eight GPUs.
+        refreshes: How many refreshes are measured.
+        serve: Answers for that many hosts.
+    """
+    with serve(hosts) as server, tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "XDG_CONFIG_HOME": home, "XDG_STATE_HOME": home, "HOME": home}
-        command = [sys.executable, "-m", "gpumon", "fleet", "--prometheus", url, "--interval", str(_INTERVAL_SECONDS)]
-        with Terminal(command, environment, 50, 160) as terminal:
+        options = ["--prometheus", server.url, "--interval", str(_INTERVAL_SECONDS)]
+        with Terminal([sys.executable, "-m", "gpumon", "fleet", *options], environment, 50, 160) as terminal:
             _wait(lambda: f"{8 * hosts:,} GPU" in terminal.screen())
-            first = time.monotonic() - served_at.value
+            first = time.monotonic() - server.first_at.value
             time.sleep(_SETTLE_SECONDS)
             reader = _reader(terminal.pid)
             pids = tree(terminal.pid)
@@ -113,44 +146,54 @@ def measure(hosts: int, refreshes: int) -> Cost:
             keys = _keys(terminal)
             terminal.send("\x03")
             terminal.wait_exit()
-    return Cost(hosts, first, 100 * cpu / seconds, 100 * reader_cpu / seconds, *memory, sent, *keys, size)
+        answer_bytes, answer_seconds = server.size.value, server.seconds.value
+    shares = 100 * cpu / seconds, 100 * reader_cpu / seconds
+    return Cost(hosts, answer_bytes, answer_seconds, first, *shares, *memory, sent, keys)
 
 
-def _keys(terminal: Terminal) -> tuple[float, float, float]:
-    """The longest median of a key, of its CPU time, and the median of a character of a filter on the list of GPUs."""
+def _keys(terminal: Terminal) -> Sequence[KeyTime]:
+    """The answers to the keys of the map, and of the list of all GPUs."""
     answer_to_key(terminal, " ")  # paused, so that every byte after a key belongs to its answer
-    medians, cpu = [], []
-    for key in _KEYS.values():
-        count = 6 if key != "v" else 7
-        answers = [answer_to_key(terminal, key) for _ in range(count)]
-        medians.append(statistics.median(answer.last for answer in answers))
-        cpu.append(statistics.median(answer.cpu for answer in answers))
-    for key in ("v", "v", "/"):
+    times = [_key_time(terminal, f"{name}, map", [key] * 8) for name, key in _MOVES.items()]
+    times.append(_key_time(terminal, "next list", ["v"] * 7))
+    for key in ("v", "v"):
         answer_to_key(terminal, key)
-    filtered = statistics.median(answer_to_key(terminal, character).last for character in "node1 util>60")
-    return max(medians), max(cpu), filtered
+    times += [_key_time(terminal, f"{name}, GPUs", [key] * 8) for name, key in _MOVES.items()]
+    times.append(_key_time(terminal, "sort, GPUs", ["s"] * 8))
+    answer_to_key(terminal, "/")
+    times.append(_key_time(terminal, "filter, GPUs", list("node0 util>60")))
+    answer_to_key(terminal, "\r")
+    answer_to_key(terminal, " ")
+    opened = []
+    for _ in range(3):
+        opened.append(answer_to_key(terminal, "\r"))
+        time.sleep(_SETTLE_SECONDS)
+        opened.append(answer_to_key(terminal, "\x1b"))
+        time.sleep(_SETTLE_SECONDS)
+    return [*times, KeyTime("open a GPU", opened[::2]), KeyTime("back", opened[1::2])]
+
+
+def _key_time(terminal: Terminal, name: str, keys: Sequence[str]) -> KeyTime:
+    answers = [answer_to_key(terminal, key) for key in keys]
+    return KeyTime(name, [answer for answer in answers if answer.sent_bytes])
 
 
 @contextmanager
-def _prometheus(hosts: int) -> Iterator[tuple[str, "multiprocessing.sharedctypes.Synchronized[float]", int]]:
-    """The URL of a fake Prometheus, when its last answer was sent, and the size of an answer."""
+def _canned(hosts: int) -> Iterator[Server]:
+    """A fake Prometheus."""
     context = multiprocessing.get_context("fork")
-    served_at = context.Value("d", 0.0)
+    first_at = context.Value("d", 0.0)
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_serve, args=(hosts, served_at, sender), daemon=True)
+    process = context.Process(target=_serve, args=(hosts, first_at, sender), daemon=True)
     process.start()
     try:
         url, size = receiver.recv()
-        yield url, served_at, size
+        yield Server(url, first_at, context.Value("d", 0.0), context.Value("d", float(size)))
     finally:
         process.kill()
 
 
-def _serve(
-    hosts: int,
-    served_at: "multiprocessing.sharedctypes.Synchronized[float]",
-    sender: "multiprocessing.connection.Connection",
-) -> None:
+def _serve(hosts: int, first_at: Shared, sender: "multiprocessing.connection.Connection") -> None:
     fleet = mixed_hosts(hosts)
     moment = f"{1e9:.3f}"
     answers = []
@@ -164,11 +207,14 @@ def _serve(
 
     def respond(handler: BaseHTTPRequestHandler, fields: Mapping[str, str]) -> None:
         nonlocal count
+        if handler.path.endswith("/query_range"):
+            responding(fleet)(handler, fields)
+            return
         content = answers[count % _ANSWERS].replace(b"1000000000.0", f"{time.time():.1f}".encode())
+        content = gzip.compress(content, 1)
         count += 1
-        body(gzip.compress(content, 1), Content_Encoding="gzip")(handler, fields)
-        if count == 1:
-            served_at.value = time.monotonic()
+        first_at.value = first_at.value or time.monotonic()
+        body(content, Content_Encoding="gzip")(handler, fields)
 
     with serving(respond) as fake:
         sender.send((fake.url, len(answers[0])))

@@ -1,29 +1,44 @@
-"""Measures the cost of counting steps: ``python -m tests.perf.training_hooks [--blocks N] [--device cuda]``.
+"""Measures what stage 1 of `gpumon why` costs: ``python -m tests.perf.training_hooks [--seconds S] [--device cuda]``.
 
-One process trains a small model on data of a DataLoader. Blocks of steps alternate between the hooks of the probe and
-none, in pairs whose order alternates; the differences between blocks without them show the noise. It also measures the
-CPU time of a probe that samples the main thread.
+One process trains a small model on data of a DataLoader, in pairs of short blocks: one block with what is measured, one
+without, in random order. What else the host does is mostly the same in both blocks of a pair. The trimmed mean of the
+differences has a 95 % confidence interval by bootstrap. Measured are the hooks that count the steps, and what an
+observation adds to them: a thread that samples the main thread, as that of the probe does. The last line of a part is
+the CPU time of that thread, which may be on another core than the training thread.
 """
 
 import argparse
-import itertools
 import json
+import os
+import random
 import statistics
 import subprocess
 import sys
-import time
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 REPOSITORY: Final = Path(__file__).parents[2]
+HOOKS, OBSERVATION = "hooks", "observation"
+HERTZ: Final = 64
+"""As `gpumon why` samples."""
+_TRIMMED: Final = 0.25
+_RESAMPLES: Final = 1000
+_CONFIDENCE: Final = 0.95
+_WINDOW_SECONDS: Final = {HOOKS: 0.03, OBSERVATION: 0.15}
+"""Length of a block: of an observation it must contain several samples."""
 _PROGRAM: Final = """
-import json, statistics, sys, time
+import json, random, sys, threading, time
 sys.path.insert(0, sys.argv[1])
 import torch
 from gpumon.probe.agent.hooks import Hooks
+from gpumon.probe.agent import observation
 from gpumon.probe.agent.training import Training
-device, blocks, seconds, width = sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5])
+observation._SERVE_SECONDS = 0.0  # it can be stopped after each sample
+part, device, seconds, window, width, hertz = *sys.argv[2:4], *map(float, sys.argv[4:])
 torch.set_num_threads(1)
+width = int(width)
 model = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, width)).to(device)
 optimizer = torch.optim.AdamW(model.parameters())
 class Batches(torch.utils.data.IterableDataset):
@@ -33,79 +48,137 @@ class Batches(torch.utils.data.IterableDataset):
             yield batch
 batches = iter(torch.utils.data.DataLoader(Batches(), batch_size=None))
 training = Training()
-def train(seconds):
-    steps, until = 0, time.perf_counter() + seconds
-    cpu = time.thread_time()
-    started = time.perf_counter()
-    while time.perf_counter() < until:
+hooks = Hooks(training)
+hooks.install()
+functions = list(hooks._functions)
+assert functions
+def train(steps):
+    cpu, started = time.thread_time(), time.perf_counter()
+    for _ in range(steps):
         loss = model(next(batches).to(device)).square().mean()
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         if device != "cpu":
             loss.item()
-        steps += 1
     return (time.thread_time() - cpu) / steps, (time.perf_counter() - started) / steps
-train(3 * seconds)
-for number in range(blocks):
-    pair = {}
-    for has_hooks in ((False, True) if number % 2 else (True, False)):
-        hooks = Hooks(training)
-        if has_hooks:
-            hooks.install()
-        pair[has_hooks] = train(seconds)
+class Sampler(threading.Thread):
+    # Goes on with an observation, as the probe's thread does, while `wanted` is set.
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.wanted, self.is_idle, self.cpu, self.active = threading.Event(), threading.Event(), 0.0, 0.0
+        self.is_idle.set()
+    def run(self):
+        samples = None
+        while True:
+            self.wanted.wait()
+            self.is_idle.clear()
+            before, since = time.thread_time(), time.monotonic()
+            while self.wanted.is_set():
+                samples = samples or observation.observe(training, {"milliseconds": 30000, "hertz": int(hertz)})
+                wait = next(samples, None)
+                if wait is None:
+                    samples = None
+                else:
+                    time.sleep(max(0.0, wait))
+            self.cpu += time.thread_time() - before
+            self.active += time.monotonic() - since
+            self.is_idle.set()
+sampler = Sampler()
+if part == "observation":
+    sampler.start()
+def switch(is_on):
+    if part == "hooks" and is_on:
+        hooks.add_step_hook()
+        training.collections.start()
+        for function in functions:  # the same code as before: Python specializes new code in its first calls
+            function._function.__code__ = function._code
+    elif part == "hooks":
         hooks.remove()
-    print(json.dumps([pair[False], pair[True]]), flush=True)
+    elif is_on:
+        sampler.wanted.set()
+    else:
+        sampler.wanted.clear()
+        while not sampler.is_idle.is_set():
+            train(1)
+    train(5)
+train(50)
+steps = max(5, round(window / min(train(20)[1] for _ in range(5))))
+until = time.monotonic() + seconds
+while time.monotonic() < until:
+    pair = {}
+    for is_on in random.sample((False, True), 2):
+        switch(is_on)
+        pair[is_on] = train(steps)
+    print(json.dumps([pair[False], pair[True]]))
+print(json.dumps({"steps": steps, "share": sampler.cpu / sampler.active if sampler.active else None}), flush=True)
 """
 
 
-def measure(name: str, chosen: argparse.Namespace, width: int) -> None:
-    """Train, and print the differences of steps with and without the hooks."""
-    command = [chosen.python, "-c", _PROGRAM, REPOSITORY, chosen.device, chosen.blocks, chosen.seconds, width]
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True)
-    pairs = [json.loads(line) for line in done.stdout.splitlines()]
-    for kind, index in (("CPU time", 0), ("duration", 1)):
-        without = [pair[0][index] for pair in pairs]
-        differences = [1e6 * (pair[1][index] - pair[0][index]) for pair in pairs]
-        noise = [1e6 * abs(b - a) for a, b in itertools.pairwise(without)]
-        step = statistics.median(without)
-        difference = statistics.median(differences)
-        print(
-            f"{name}: {kind} of a step {1e6 * step:.1f} us, with the hooks {difference:+.2f} us "
-            f"({difference / step / 1e4:+.3f} %), noise between blocks {statistics.median(noise):.2f} us"
+class Interval(NamedTuple):
+    """An estimate with its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def trimmed_mean(values: Sequence[float]) -> float:
+    """The mean of the middle half: a few blocks in which another process had the core do not count."""
+    ordered = sorted(values)
+    cut = int(_TRIMMED * len(ordered))
+    return statistics.fmean(ordered[cut : len(ordered) - cut])
+
+
+def interval(values: Sequence[float], seed: int = 1) -> Interval:
+    """The trimmed mean, with its 95 % confidence interval by bootstrap."""
+    chance = random.Random(seed)
+    means = sorted(trimmed_mean(chance.choices(values, k=len(values))) for _ in range(_RESAMPLES))
+    outside = int((1 - _CONFIDENCE) / 2 * _RESAMPLES)
+    return Interval(trimmed_mean(values), means[outside], means[-1 - outside])
+
+
+def measure(part: str, name: str, width: int, chosen: argparse.Namespace) -> None:
+    """Train, and print the differences between steps with and without what is measured."""
+    arguments = [part, chosen.device, chosen.seconds, _WINDOW_SECONDS[part], width, chosen.hertz]
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [chosen.python, "-c", _PROGRAM, str(REPOSITORY), *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            cwd=folder,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
-
-
-def measure_observation(hertz: int, seconds: float) -> None:
-    """Print the CPU time that sampling the main thread takes, without that of the probe's thread around it."""
-    from gpumon.probe.agent.observation import observe
-    from gpumon.probe.agent.training import Training
-
-    samples = observe(Training(), {"milliseconds": int(1000 * seconds), "hertz": hertz})
-    cpu, started = 0.0, time.monotonic()
-    while True:
-        before = time.thread_time()
-        try:
-            wait = next(samples)
-        except StopIteration:
-            break
-        cpu += time.thread_time() - before
-        time.sleep(max(0.0, wait))
-    share = 100 * cpu / (time.monotonic() - started)
-    print(f"sampling at {hertz} Hz: {share:.3f} % of a core")
+    *pairs, end = [json.loads(line) for line in done.stdout.splitlines()]
+    for kind, index in (("CPU time", 0), ("duration", 1)):
+        step = statistics.median(without[index] for without, _ in pairs)
+        difference = interval([(with_it[index] - without[index]) / step for without, with_it in pairs])
+        percent = [100 * value for value in difference]
+        print(
+            f"{part}, {name}: {kind} of a step {1e6 * step:.1f} us, {difference.value * step * 1e6:+.2f} us = "
+            f"{percent[0]:+.3f} % (95 % interval {percent[1]:+.3f} to {percent[2]:+.3f} %), "
+            f"{len(pairs)} pairs of {end['steps']} steps",
+            flush=True,
+        )
+    if end["share"] is not None:
+        print(
+            f"{part}, {name}: the thread that samples at {chosen.hertz} Hz needs {100 * end['share']:.3f} % of a core"
+        )
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--blocks", type=int, default=20, help="pairs of blocks, one with the hooks and one without")
-    parser.add_argument("--seconds", type=float, default=0.5, help="length of a block")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0, help="time for each part and model")
+    parser.add_argument("--parts", default=f"{HOOKS},{OBSERVATION}", help="what is measured")
+    parser.add_argument("--hertz", type=int, default=HERTZ, help="rate of the samples")
     parser.add_argument("--device", default="cpu", help="where the model is: cpu or cuda")
     parser.add_argument("--python", default=sys.executable, help="the one that has torch")
     chosen = parser.parse_args()
-    for name, width in (("small model", 32), ("larger model", 1024)):
-        measure(name, chosen, width)
-    measure_observation(100, 5.0)
+    for part in chosen.parts.split(","):
+        for name, width in (("small model", 256), ("larger model", 512)):
+            measure(part, name, width, chosen)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from gpumon.probe.agent.instrument import InstrumentedFunction
+from gpumon.probe.agent.training import BackwardCounter, GraphReplay, Training
 from tests.probe.children import Probe, Program, complaints, environment, sockets, waited
 from tests.workloads.conftest import TORCH_PYTHON, needs_torch
 
@@ -390,3 +392,40 @@ INVISIBLE = {
 def test_programs_behave_as_without_it(tmp_path: Path) -> None:
     assert outputs(tmp_path, INVISIBLE) == outputs(tmp_path, INVISIBLE, "0")
     assert complaints(tmp_path) == ""
+
+
+class Base:
+    def replay(self) -> str:
+        return "base"
+
+
+class Graph(Base):
+    def replay(self) -> str:
+        """Like `torch.cuda.CUDAGraph.replay`, which calls C++ code through ``super()``."""
+        return f"graph and {super().replay()}"
+
+
+def test_a_method_that_calls_super_can_be_observed() -> None:
+    training = Training()
+    method: Any = Graph.replay
+    function = InstrumentedFunction(method, GraphReplay(training, BackwardCounter(training)))
+    assert [Graph().replay() for _ in range(200)][-1] == "graph and base"
+    function.restore()
+    Graph().replay()
+    progress = training.progress()
+    assert progress is not None
+    assert progress["steps_count"] == 200 - 65 + 1
+
+
+def test_graphs_that_are_a_part_of_a_step_are_not_steps() -> None:
+    training = Training()
+    backwards = BackwardCounter(training)
+    replay = GraphReplay(training, backwards)
+    for _ in range(100):
+        with replay:
+            """The forward pass."""
+        with backwards, replay:
+            """The backward pass."""
+    progress = training.progress()
+    assert progress is not None
+    assert progress["steps_count"] == 1 + 100 - 64, "one for each backward pass, and one before the first of these"

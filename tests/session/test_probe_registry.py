@@ -125,3 +125,19 @@ def test_a_request_that_changes_the_process_is_refused_for_another_users_process
     assert watcher.asked == []
     registry.request(8, registry.state().probes[1], RequestKind.SEGMENTS)
     assert [kind for _, kind, _ in watcher.asked] == [RequestKind.SEGMENTS]
+
+
+def test_many_probes_send_more_rarely() -> None:
+    watcher = FakeWatcher()
+    registry = ProbeRegistry(lambda: watcher, lambda: None, lambda work, then: then(work()))
+    registry.start()
+    for number in range(64):
+        watcher.inbox.put(probe(4000 + number))
+    registry.drain()
+    assert watcher.paces == [1.0, 2.0]
+    registry.set_shown(True)
+    assert watcher.paces[-1] == 1.0
+    for number in range(40):
+        watcher.inbox.put(silent(probe(4000 + number)))
+    registry.drain()
+    assert watcher.paces[-1] == 0.5

@@ -16,6 +16,7 @@ from gpumon.core.inbox import INBOX_SIZE
 from gpumon.core.model import DeviceEvent, Frame
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.store import HISTORY_BUCKETS, Store
+from gpumon.session.frame_session import FrameSession
 from gpumon.streams import replay
 from gpumon.streams.base import Arrival, Discontinuity, Seekable, Stream
 from gpumon.streams.pipe import PipeStream
@@ -135,6 +136,29 @@ def test_a_move_shows_the_history_before_its_target_and_goes_on_from_there(play:
     stream.set_speed(100.0)
     stream.set_paused(False)
     assert times(take(stream, bool))[0] == 1601.0
+
+
+def test_a_screen_takes_the_history_in_pieces_and_draws_the_frame_that_it_moved_to(play: Start) -> None:
+    stream = play(series(3000), speed=0.001, paused=True)
+    session = FrameSession(stream)
+    bell = threading.Event()
+    stream.inbox.on_arrival(bell.set)
+    most = 0
+    for target in (2000.0, 10.0, 1500.0):
+        stream.seek(target)
+        drawn: list[float] = []
+        while not drawn or drawn[-1] != 100.0 + target:
+            assert bell.wait(10.0)
+            bell.clear()
+            before = session.frames_taken
+            session.drain()
+            most = max(most, session.frames_taken - before)
+            state = session.view_state()
+            drawn += [] if state is None else [state.frame.monotonic_seconds]
+        assert set(drawn[-1:]) == {100.0 + target}
+        assert len(set(drawn)) <= 2, "the frame before the move, and the one that it moved to"
+    assert most <= 2 * replay._PIECE_FRAMES
+    assert stream.inbox.lost == 0
 
 
 def wait_until(true: Callable[[], bool]) -> None:

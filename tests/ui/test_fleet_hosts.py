@@ -63,7 +63,7 @@ async def test_hosts_lists_and_a_host_live(size: tuple[int, int]) -> None:
             assert app.screen.text_to_copy == ""
             sentences = {
                 FleetList.FINDINGS: "! silent ",
-                FleetList.JOBS: "Through ssh, no jobs are known",
+                FleetList.JOBS: "Slurm on this host has no job with one of these GPUs",
                 FleetList.USAGE: "The usage needs the history of a Prometheus",
             }
             for kind in FleetList:

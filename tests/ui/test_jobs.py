@@ -1,6 +1,6 @@
 """The screens of training jobs: a row per job with its verdict, and a row per rank."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpumon.core.model import Frame
+from gpumon.operations.jobs import dump
 from gpumon.operations.jobs.report import TrainingJobReport, TrainingJobState
 from gpumon.operations.jobs.watcher import JobsReading
 from gpumon.probe.messages import Probe
@@ -217,3 +218,29 @@ async def test_a_hang_rings_the_bell_once_and_is_an_alert(monkeypatch: pytest.Mo
         watcher.reports = (RUNS, HANGING)
         await tick(pilot, stream, 132.0)
         assert len(rung) == 2
+
+
+async def test_what_is_known_of_a_job_is_saved_with_the_last_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[tuple[Path, int]] = []
+
+    def write(folder: Path, *, frames: Sequence[Frame]) -> dump.DumpResult:
+        saved.append((folder, len(frames)))
+        return dump.DumpResult(folder, ("jobs.json",), "Nothing was replaced.")
+
+    monkeypatch.setattr(dump, "dump_jobs", write)
+    stream = FakeLive()
+    async with app_on(stream).run_test(size=(120, 30)) as pilot:
+        await shown(pilot, stream, *JOBS)
+        for second in range(1, 6):
+            await tick(pilot, stream, 100.0 + second)
+        await pilot.press("enter", "S")
+        for _ in range(100):
+            if saved:
+                break
+            await pilot.pause(0.02)
+        await pilot.pause(0.1)
+        assert [count for _, count in saved] == [5]
+        assert saved[0][0].name.startswith("gpumon-jobs-")
+        assert any("jobs.json" in str(notice.message) for notice in pilot.app._notifications)

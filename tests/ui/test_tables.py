@@ -16,9 +16,9 @@ from gpumon.present.fleet_tables import (
     FLEET_GPU_COLUMNS,
     FLEET_HOST_COLUMNS,
     FLEET_JOB_COLUMNS,
-    FLEET_USAGE_COLUMNS,
     FLEET_USER_COLUMNS,
 )
+from gpumon.present.fleet_usage import FLEET_USAGE_COLUMNS
 from gpumon.present.jobs import JOB_COLUMNS, RANK_COLUMNS
 from gpumon.present.overview_table import OVERVIEW_COLUMNS
 from gpumon.present.paint.table import Column

@@ -165,6 +165,27 @@ def test_quit_key_works_whatever_the_driver_does(
         assert seconds < QUIT_GUARD_SECONDS
 
 
+SLOW_CLOSE = """
+import asyncio, sys
+from textual.app import App
+async def slow(self):
+    await asyncio.sleep(60)
+App._close_all = slow
+from gpumon.cli import main
+main()
+"""
+
+
+def test_quit_does_not_wait_until_every_widget_is_closed(environment: dict[str, str]) -> None:
+    with Terminal([sys.executable, "-c", SLOW_CLOSE], environment) as terminal:
+        pids = tree(opened(terminal).pid)
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        assert_given_back(terminal)
+        assert LEAVING.fullmatch(terminal.raw.rpartition(b"\x1b[?1049l")[2]), terminal.raw[-300:]
+        assert_all_gone(pids)
+
+
 @pytest.mark.parametrize("key", ["q", "\x03"])
 def test_ctrl_c_and_q_in_the_help(environment: dict[str, str], key: str) -> None:
     with Terminal(GPUMON, environment, rows=50) as terminal:

@@ -19,7 +19,7 @@ def hang_finding(job: str, subject: str, verdict: HangVerdict) -> AlertFinding:
         subject: Identifies the job.
         verdict: Why it hangs.
     """
-    action = "The ranks and their evidence: screen Jobs, or gpumon jobs. For a bug report: gpumon jobs --dump FOLDER."
+    action = "Ranks and evidence: screen Jobs, or gpumon jobs. For a bug report: S there, or gpumon jobs --dump FOLDER."
     return AlertFinding(
         JOB_HANGS,
         Severity.CRITICAL,

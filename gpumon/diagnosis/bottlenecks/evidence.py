@@ -172,6 +172,21 @@ class GpuEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorUse:
+    """An operator on the host, with everything that it calls.
+
+    Attributes:
+        seconds: Its time per step.
+        count: Calls per step.
+        max_seconds: Its longest call.
+    """
+
+    seconds: float
+    count: float
+    max_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class TraceEvidence:
     """What a trace of some steps shows in addition to its account.
 
@@ -181,10 +196,14 @@ class TraceEvidence:
         pageable_copy_seconds: Time of copies from or to pageable memory.
         copied_bytes: What was copied between host and GPU.
         copies_count: Number of these copies.
+        sent_bytes: What of it went to the GPU.
+        sent_count: Number of these copies.
         free_seconds: Time in cudaFree and cudaMalloc.
         simt_share: Part of the step in matrix products without tensor cores.
         tf32_share: Part of the step in matrix products in TF32.
-        calls: Time by name of what takes the most time on the host.
+        elementwise_seconds: Time of the largest elementwise kernels and copies within the GPU.
+        calls: Time by name of what the GPU waits for on the host.
+        operators: Operators on the host by name, whether the GPU waits for them or not.
     """
 
     kernels_count: int = 0
@@ -192,10 +211,14 @@ class TraceEvidence:
     pageable_copy_seconds: float = 0.0
     copied_bytes: int = 0
     copies_count: int = 0
+    sent_bytes: int = 0
+    sent_count: int = 0
     free_seconds: float = 0.0
     simt_share: float = 0.0
     tf32_share: float = 0.0
+    elementwise_seconds: float = 0.0
     calls: Mapping[str, float] = field(default_factory=dict)
+    operators: Mapping[str, OperatorUse] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def with_waits(
     step = account.step_seconds
     computing = [share.name for share in account.shares if _is_computing(share)]
     queued = host.main_run_queue_share or 0.0
-    account = moved(account, computing, CORE_WAIT, queued * step)
+    account = _with_long_waits(moved(account, computing, CORE_WAIT, queued * step), queued)
     seconds = observation.samples.seconds
     if not seconds:
         return account
@@ -70,6 +70,22 @@ def with_waits(
     if not has_gpu and world_size is not None and world_size > 1:
         return moved(account, [BACKWARD, FORWARD], COMMUNICATION, unexplained * step)
     return account
+
+
+def _with_long_waits(account: StepAccount, queued: float) -> StepAccount:
+    """The account with the waits for a core that make some steps longer than the median one.
+
+    Args:
+        account: The account of the median step.
+        queued: Part of the whole time in which the main thread waited for a core.
+    """
+    waiting = account.share_of(CORE_WAIT)
+    excess = account.mean_seconds - account.step_seconds - sum(share.pause_seconds for share in account.shares)
+    pause = min(queued * account.mean_seconds - waiting.seconds, excess)
+    if pause <= 0:
+        return account
+    others = tuple(share for share in account.shares if share.name != CORE_WAIT)
+    return replace(account, shares=_ordered([*others, replace(waiting, pause_seconds=pause)]))
 
 
 def with_gpu(account: StepAccount, gpu: GpuEvidence) -> StepAccount:

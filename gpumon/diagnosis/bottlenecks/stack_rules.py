@@ -21,6 +21,7 @@ from gpumon.core.step_classes import (
 from gpumon.diagnosis.bottlenecks.places import line_text, place_of, program_frame
 from gpumon.diagnosis.bottlenecks.stack_tables import (
     ANYWHERE,
+    ARITHMETIC,
     AROUND,
     AROUND_FUNCTIONS,
     AUTOGRAD,
@@ -139,6 +140,8 @@ def _work(stack: tuple[StackFrame, ...], source: str) -> tuple[str, str]:
     if not is_in_module and _is_preparing(stack):
         return PREPARATION, "main_process"
     if places[0].kind in {"torch", "generated"} or TENSOR_HINT.search(source):
+        return FORWARD, kind
+    if is_in_module and ARITHMETIC.fullmatch(source.partition("#")[0].strip()):
         return FORWARD, kind
     return PYTHON, "python"
 

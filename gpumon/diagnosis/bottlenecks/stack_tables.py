@@ -63,6 +63,11 @@ def _anywhere(name: str, kind: str, module: str, function: str = "") -> StackRul
 _COMPILERS: Final = (
     r"torch/_dynamo/(?:convert_frame|symbolic_convert|output_graph|guards|bytecode_transformation)\.py|triton/compiler/"
 )
+_TRACERS: Final = (
+    r"torch/(?:_subclasses|_prims|_prims_common|_refs|_decomp|_higher_order_ops|utils/_sympy|fx/(?!graph_module|traceback)\w+)"
+    r"[/\w]*\.py|torch/_meta_registrations\.py|^sympy/"
+)
+"""What the compiler runs deep in its stacks, whose outer frames a sample may lack."""
 _PICTURES: Final = (
     r"(?:PIL|cv2|imageio|skimage|torchvision/(?:io|transforms|datasets)|albumentations|kornia/augmentation|torchaudio"
     r"|librosa|soundfile|scipy/io|decord|av|h5py|zarr|pandas|pyarrow|polars|webdataset|datasets|litdata|streaming"
@@ -72,6 +77,7 @@ _PICTURES: Final = (
 ANYWHERE: Final = (
     _anywhere(COMPILATION, "recompiles", _COMPILERS),
     _anywhere(COMPILATION, "recompiles", r"torch/_(?:inductor|functorch)/", r"compile|codegen|lowering"),
+    _anywhere(COMPILATION, "recompiles", _TRACERS),
     _anywhere(ANOMALY, "anomaly_mode", r"traceback\.py|torch/autograd/anomaly_mode\.py", r"format_|extract|walk_"),
     _anywhere(DATA, "worker_start", r"torch/utils/data/dataloader\.py", r"__iter__|_get_iterator|__init__|_shutdown"),
     _anywhere(DATA, "main_process", r"torch/utils/data/_utils/fetch\.py|torch/utils/data/_utils/collate\.py"),
@@ -106,6 +112,11 @@ ANYWHERE: Final = (
         r"^_?(?:run_|do_)?(?:eval|evaluate|evaluation|validate|validation)(?:_|$)|^validation_step",
     ),
     _anywhere(PROFILER, "profiler", r"torch/profiler/|^(?:cProfile|profile|trace|bdb|pdb)\.py"),
+    _anywhere(
+        COMMUNICATION,
+        "data_parallel",
+        r"torch/nn/parallel/(?:data_parallel|replicate|scatter_gather|parallel_apply|comm|_functions)\.py",
+    ),
     _anywhere(PREPARATION, "main_process", rf"^{_PICTURES}"),
 )
 """Tried for all frames, the first rule first."""
@@ -181,6 +192,8 @@ TENSOR_HINT: Final = re.compile(
     r"@|\b(?:torch|F|nn|functional|einops)\.|\bself\.\w+\(|\bmodel\(|\bcriterion\(|\bloss_?f(?:n|unc)?\("
     r"|\.(?:matmul|mm|bmm|einsum|view|reshape|transpose|permute|mean|sum|pow|exp|log|sqrt|softmax|relu|sigmoid|tanh|masked_fill|norm|flatten|chunk|split)\("
 )
+ARITHMETIC: Final = re.compile(r"(?:return\b|[\w.]+\s*[-+*/@]?=)(?!.*\w\()[\w\s.+\-*/@()]+")
+"""A line of operators on names and numbers only; in the forward pass of a module, these are tensors."""
 AUTOGRAD: Final = ("torch/autograd/", "torch/_tensor.py")
 BACKWARD_FUNCTION: Final = re.compile(r"backward|^grad$")
 OPTIMIZER_MODULE: Final = re.compile(

@@ -12,12 +12,14 @@ from gpumon.diagnosis.bottlenecks.evidence import SlownessEvidence
 MIN_STEPS: Final = 3
 MIN_SAMPLES: Final = 50
 _MAX_UNKNOWN: Final = 0.25
-_HOST_WEIGHT: Final = 0.4
+_HOST_WEIGHT: Final = 0.6
 """What the program itself does comes before the load of the host, unless that costs much more: the waits for a core in
 a cause of the program are part of both."""
 _GENERAL_WEIGHT: Final = 0.6
 """A cause with a line of the program comes before launches in general, which it may have made slow."""
 _GENERAL: Final = frozenset({"small_kernels", "host"})
+_REASONS_TO_LAUNCH: Final = frozenset({"tiny_copies", "small_buckets", "unused_parameters"})
+"""Their time is part of the launches, and a change of one line removes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ def judge_run(evidence: SlownessEvidence) -> WhyVerdict:
             key=lambda cause: -cause.share * _weight(cause),
         )
     )
+    if any(cause.kind in _REASONS_TO_LAUNCH for cause in causes):
+        causes = tuple(sorted(causes, key=lambda cause: cause.kind in _GENERAL))
     unknown = account.share_of(IDLE).seconds
     if evidence.gpu is not None and not account.is_traced and evidence.gpu.utilization_share is None:
         unknown += account.share_of(SYNC).seconds

@@ -37,6 +37,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             literal("have different metadata than during the forward pass"),
             literal("A different number of tensors was saved during the original forward and recomputation"),
+            Pattern("is incompatible with .grad()", r"torch\.utils\.checkpoint is incompatible with \.grad\(\)"),
+            Pattern(
+                "trying to save more tensors during recomputation", r"trying to save more tensors during recomputation"
+            ),
         ),
         causes=(
             "The forward pass depends on something that changed: a cache, a counter, random numbers, autocast.",

@@ -205,4 +205,46 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=(sources.TORCHRUN,),
         said_by="torch 1.13-2.13",
     ),
+    KnownError(
+        id="ray-start",
+        section=SECTION,
+        title="Ray could not start or lost a node",
+        summary="Ray's processes on this host did not start, ended, or do not reach each other.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Failed to register worker to Raylet", r"Failed to register worker to Raylet"),
+            Pattern("Unable to register worker with raylet", r"Unable to register worker with raylet"),
+            Pattern(
+                "has been marked dead because the detector",
+                r"The node with node id: \w{1,80} and address: (?P<address>[\d.]{7,15}) [^\n]{0,80}has been"
+                r" marked dead because"
+                r" the detector",
+            ),
+            Pattern(
+                "ray.exceptions.", r"ray\.exceptions\.(?P<error>NodeDiedError|RaySystemError|LocalRayletDiedError)"
+            ),
+        ),
+        causes=(
+            (
+                "Too many workers start at once, so that threads, open files or memory run out: Ray counts all cores"
+                " of the host."
+            ),
+            "Another Ray runs on this host, or one that was left behind, in another version.",
+            "A node was ended for lack of host memory, or its network stopped.",
+        ),
+        fixes=(
+            Fix("End what is left of an earlier Ray, and start again.", "ray stop --force"),
+            Fix(
+                "Limit the number of processes to the cores of the job.", "ray start --head --num-cpus 16 --num-gpus 8"
+            ),
+            Fix("Raise the limits.", "ulimit -n 65536; ulimit -u 65536"),
+            Fix(
+                "Read the log of the raylet.",
+                "cat /tmp/ray/session_latest/logs/raylet.err",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.ray.io/en/latest/ray-observability/user-guides/debug-apps/debug-failures.html",),
+        said_by="Ray 2.9-2.52",
+    ),
 )

@@ -229,7 +229,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         title="Container runs without GPUs",
         summary="NVIDIA's image found no driver inside the container: it was started without GPUs.",
         context=ContextState.NOT_APPLICABLE,
-        patterns=(literal("The NVIDIA Driver was not detected."),),
+        patterns=(literal("NVIDIA Driver was not detected."),),
         causes=(
             "The container was started without --gpus, or the toolkit is not installed.",
             "In Kubernetes, the pod requests no nvidia.com/gpu, or its runtime class is not nvidia.",

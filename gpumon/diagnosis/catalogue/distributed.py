@@ -120,6 +120,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("invalid usage", r"\binvalid usage(?: \(run with NCCL_DEBUG|, NCCL version)"),
             literal("NCCL error: invalid usage"),
+            Pattern("NCCL Error 5: invalid usage", r"NCCL Error 5: invalid usage"),
+            Pattern("invalid argument", r"\binvalid argument(?: \(run with NCCL_DEBUG|, NCCL version)"),
         ),
         causes=(
             "No process set its device, so all of them use cuda:0.",
@@ -194,6 +196,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("RendezvousTimeoutError", r"\bRendezvousTimeoutError\b"),
             Pattern("RendezvousClosedError", r"\bRendezvousClosedError\b"),
             literal("The connection to the C10d store has failed"),
+            Pattern(
+                "Timed out initializing process group in store based barrier",
+                r"Timed out initializing process group in store based barrier on rank:?"
+                r" (?P<rank>\d{1,6})[^\n]{0,160}?(?:worker_count=(?P<joined>\d{1,6}))?",
+            ),
+            literal("Stop_waiting response is expected"),
+            Pattern("RuntimeError: Socket Timeout", r"RuntimeError: Socket Timeout"),
+            Pattern("RuntimeError: Connection reset by peer", r"RuntimeError: Connection reset by peer"),
+            Pattern("RuntimeError: Broken pipe", r"RuntimeError: Broken pipe"),
+            Pattern("Failed to recv, got ", r"DistNetworkError: Failed to recv, got (?P<bytes>[1-9]\d{0,9}) bytes"),
         ),
         causes=(
             "Rank 0 failed first; its log contains the cause.",
@@ -340,6 +352,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             Pattern("onnection closed by remote peer", r"(?:socketProgress|Net ?): Connection closed by remote peer"),
             Pattern("Call to recv from", r"Call to recv from (?P<peer>[\w.:%\[\]-]{1,80}<\d{1,5}>) failed : "),
             Pattern("Call to send to", r"Call to send to (?P<peer>[\w.:%\[\]-]{1,80}<\d{1,5}>) failed : "),
+            Pattern("NCCL communicator was aborted", r"NCCL communicator was aborted(?: on rank (?P<rank>\d{1,6}))?"),
         ),
         causes=(
             "Another rank failed first: out of memory, an assert, the host's out-of-memory killer.",
@@ -366,7 +379,10 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             "destroys it."
         ),
         context=ContextState.ALIVE,
-        patterns=(literal("destroy_process_group() was not called before program exit"),),
+        patterns=(
+            literal("destroy_process_group() was not called before program exit"),
+            Pattern("process group has NOT been destroyed", r"process group has NOT been destroyed before"),
+        ),
         causes=(
             "The rank exited with an exception, which is printed above.",
             "The program does not destroy the process group at its end, which is usually harmless.",

@@ -38,6 +38,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("KeyError: 'LOCAL_RANK'", r"KeyError: '(?P<variable>LOCAL_RANK)'"),
             literal("KeyError: 'WORLD_SIZE'"),
+            Pattern("DCP needs MASTER_", r"DCP needs MASTER_(?P<variable>ADDR|PORT)"),
         ),
         causes=(
             "The program was started with python, or from a notebook.",
@@ -76,6 +77,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "server socket has failed to listen on any local",
                 r"server socket has failed to listen on any local network address\.(?: port: (?P<port>\d{1,5}))?",
             ),
+            Pattern("RuntimeError: Address already in use", r"RuntimeError: Address already in use"),
+            Pattern("name: EADDRINUSE", r"(?:port: (?P<port>\d{1,5})[^\n]{0,60}?)?name: EADDRINUSE"),
         ),
         causes=(
             "Two jobs on this host use the default port 29500.",
@@ -335,6 +338,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"ProcessGroup\w{1,20}::\w{1,30}: invalid tensor size at index (?P<index>\d{1,6})",
             ),
             literal("All tensor operands to scatter/gather must have the same"),
+            Pattern(
+                "is all-gathering parameters for",
+                r"rank (?P<rank>\d{1,6}) is all-gathering parameters for [^\n]{1,200}? while rank",
+            ),
         ),
         causes=(
             "A branch that only some ranks take contains a collective: logging, evaluating or saving on rank 0.",
@@ -382,6 +389,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?P<operation>\w{1,10}) operation to complete",
             ),
             Pattern("Gloo connectFullMesh failed", r"Gloo connectFullMesh failed with (?P<reason>[^\n]{1,120})"),
+            literal("Detected at least one rank that was not able to complete the barrier"),
         ),
         causes=(
             "The other rank raised an exception or was killed; its log has the cause.",

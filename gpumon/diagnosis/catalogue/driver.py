@@ -98,6 +98,7 @@ docker run --device nvidia.com/gpu=all IMAGE""",
             name("NVMLError_DriverNotLoaded"),
             name("NVML_ERROR_DRIVER_NOT_LOADED"),
             name("NVML_ERROR_LIBRARY_NOT_FOUND"),
+            Pattern("Can't initialize NVML", r"Can't initialize NVML"),
         ),
         causes=(
             "The Linux kernel was upgraded, and the driver's module was not built for the new one.",

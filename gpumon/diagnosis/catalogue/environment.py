@@ -21,6 +21,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "unable to open shared memory object </torch_",
                 r"unable to open shared memory object </torch_\w{1,40}>[^\n]{0,60}Too many open files",
             ),
+            literal("Too many open files. Communication with the workers is no longer possible"),
         ),
         causes=(
             "Tensors from workers are kept in a list; each holds a file.",
@@ -129,6 +130,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"device type at start of device string: (?P<device>[\w:-]{1,30})",
             ),
             Pattern("Invalid device string: ", r"Invalid device string: '(?P<device>[^'\n]{0,40})'"),
+            Pattern(
+                "Expected a cuda device with a specified index",
+                r"Expected a cuda device with a specified index or an integer, but got: ?(?P<device>\S{0,20})",
+            ),
+            Pattern("Invalid device, must be ", r"Error: Invalid device, must be (?:cuda|possible CUDA) device"),
         ),
         causes=(
             "The index is None or empty, as in cuda:None: LOCAL_RANK or an argument is not set.",

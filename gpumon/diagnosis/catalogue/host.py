@@ -125,6 +125,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"\(core dumped\)",
             ),
             Pattern("returned non-zero exit status 139", r"returned non-zero exit status 139\b"),
+            Pattern(
+                "Fatal Python error: ",
+                r"Fatal Python error: (?P<reason>none_dealloc[^\n]{0,60}|PyThreadState_Get[^\n]{0,80})",
+            ),
         ),
         causes=(
             "Signal 11: an extension, a driver library or a data library accessed invalid memory.",

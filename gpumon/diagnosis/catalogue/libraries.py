@@ -70,6 +70,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Cannot load symbol cu", r"Cannot load symbol (?P<symbol>cu(?:dnn|blas)\w{1,60})"),
             Pattern("DLL load failed while importing _C", r"DLL load failed while importing (?P<module>_C): "),
             Pattern("CUDA_PATH is set but CUDA was", r"CUDA_PATH is set but CUDA wasn'?t able to be loaded"),
+            Pattern(
+                "Error in dlopen",
+                r"Error in dlopen(?: for library)?:? ?(?P<library>lib(?:nvrtc|cu|caffe2_nvrtc)[\w.-]{0,40})",
+            ),
         ),
         causes=(
             "LD_LIBRARY_PATH points to the system's CUDA, which is found before the libraries of the wheels.",
@@ -217,6 +221,10 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "libbitsandbytes_cpu.so: undefined symbol",
                 r"libbitsandbytes_cpu\.so: undefined symbol: (?P<symbol>\w{1,60})",
             ),
+            Pattern(
+                "Blockwise quantization only supports",
+                r"Blockwise quantization only supports 16/32-bit floats, but got (?P<type>torch\.\w{1,20})",
+            ),
         ),
         causes=(
             "bitsandbytes is older than PyTorch's CUDA version.",
@@ -347,6 +355,8 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "FlashAttention is only supported on CUDA",
                 r"FlashAttention is only supported on CUDA (?P<required>[\d.]{1,6}) and above",
             ),
+            Pattern("ailed to find nvcc", r"[Ff]ailed to find nvcc"),
+            Pattern("in _get_cuda_arch_flags", r"line \d{1,6}, in _get_cuda_arch_flags"),
         ),
         causes=(
             "pip found no prebuilt wheel and builds the package from source.",

@@ -374,6 +374,11 @@ if too_big:
             literal("dataloader's workers are out of shared memory"),
             literal("Unexpected bus error encountered in worker"),
             Pattern("unable to write to file </torch_", r"unable to write to file </torch_(?P<file>\w{1,80})"),
+            Pattern("unable to mmap ", r"unable to mmap (?P<bytes>\d{1,19}) bytes from file </torch_"),
+            Pattern(
+                "unable to allocate shared memory(shm) for file </torch_",
+                r"unable to allocate shared memory\(shm\) for file </torch_(?P<file>\w{1,80})",
+            ),
         ),
         causes=(
             "Bus error: /dev/shm is full; a container has 64 MB of it by default.",

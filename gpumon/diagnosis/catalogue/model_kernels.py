@@ -72,6 +72,10 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             literal("assert quant_state is not None"),
             literal("assert module.weight.shape[1] == 1"),
             Pattern("quantization state not initialized", r"FP4 quantization state not initialized"),
+            Pattern(
+                "' object has no attribute 'quant_state'",
+                r"'(?:Parameter|Params4bit|Tensor)' object has no attribute 'quant_state'",
+            ),
         ),
         causes=(
             "The 4-bit layer was computed before its weight was on the GPU, which is when it is quantized.",
@@ -206,6 +210,10 @@ model = AutoModelForCausalLM.from_pretrained(
                 "No CUDA support",
                 r"No CUDA support\) The (?:library|called functionality) is (?:compiled|disabled)[^\n]{0,60}CUDA supp"
                 r"ort",
+            ),
+            Pattern(
+                "implementation for device cuda",
+                r"(?P<package>\w{1,60}): implementation for device cuda(?::\d{1,3})? not found",
             ),
         ),
         causes=(

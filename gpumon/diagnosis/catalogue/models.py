@@ -44,6 +44,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("flash_attn seems to be not installed"),
             literal("DLL load failed while importing flash_attn_2_cuda"),
+            Pattern("Attention is not installed", r"Flash ?Attention is not installed"),
+            Pattern("requires the flash-attn package", r"requires the flash-attn package"),
         ),
         causes=(
             "The package must be compiled for this PyTorch, and was not installed.",
@@ -103,6 +105,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "You are attempting to use Flash Attention 2",
                 r"You are attempting to use Flash Attention 2(?:\.0)? without specifying a torch dtype",
             ),
+            Pattern("must have dtype fp16 or bf16", r"(?:q|query|k|v) must have dtype fp16 or bf16"),
+            Pattern("cu_seqlens_", r"cu_seqlens_[qk] must have (?:shape|dtype) [^\n]{1,40}"),
         ),
         causes=("The model was loaded in float32, or part of it was converted to float32.", "The model is on the CPU."),
         fixes=(
@@ -206,6 +210,7 @@ model = AutoModelForCausalLM.from_pretrained(name, quantization_config=config, d
             Pattern("No bitsandbytes", r"ImportError: No bitsandbytes\b"),
             literal("No GPU found. A GPU is needed for quantization"),
             literal("Failed to import transformers.integrations.bitsandbytes"),
+            Pattern("Please install bitsandbytes>=", r"Please install bitsandbytes>=[\d.]{1,8}"),
         ),
         causes=(
             "The package is not installed in this environment, or a notebook was not restarted after the installation.",

@@ -1,4 +1,4 @@
-"""Errors of operators: incompatible tensors, missing kernels, and failures of cuBLAS, cuDNN and cuFFT."""
+"""Errors of operators: checkpoints of other devices, attention kernels, and failures of cuBLAS, cuDNN and cuFFT."""
 
 from typing import Final
 
@@ -14,234 +14,6 @@ _WHICH_LIBRARIES: Final = Fix(
 )
 
 ERRORS: Final[tuple[KnownError, ...]] = (
-    KnownError(
-        id="device-mismatch",
-        section=SECTION,
-        title="Tensors on different devices",
-        summary="An operator received tensors that are not all on the same device.",
-        context=ContextState.ALIVE,
-        patterns=(
-            Pattern(
-                "Expected all tensors to be on the same device",
-                r"Expected all tensors to be on the same device"
-                r"(?:, but found at least two devices, (?P<device>\w{1,20}(?::\d{1,4})?)"
-                r" and (?P<other_device>\w{1,20}(?::\d{1,4})?))?",
-            ),
-            Pattern(
-                "type (torch.",
-                r"Input type \(torch\.(?:cuda\.\w{1,40}\) and (?:weight|bias) type \(torch\.(?!cuda\.)"
-                r"|(?!cuda\.)\w{1,40}\) and (?:weight|bias) type \(torch\.cuda\.)\w{1,40}\) should be the same",
-            ),
-            Pattern(
-                "to be on GPU (while checking", r"but expected (?:it|them) to be on GPU \(while checking arguments for"
-            ),
-            literal("or on the same device as the indexed tensor"),
-            Pattern(
-                "for generator but found",
-                r"Expected an? '?(?P<device>\w{1,20})'? device type for generator but found"
-                r" '?(?P<other_device>\w{1,20})",
-            ),
-            Pattern(
-                "tensor from a generator of type",
-                r"Cannot generate a (?P<device>\w{1,20}) tensor from a generator of type (?P<other_device>\w{1,20})",
-            ),
-            literal("cannot be accessed from Triton (cpu tensor?)"),
-            Pattern(
-                "tensors are not at the same device",
-                r"Input and (?:hidden|parameter|bias) tensors are not at the same device",
-            ),
-            Pattern(
-                "Type) should be the same",
-                r"Input type \((?:CUDA\w{1,30}\) and (?:weight|bias) type \(CPU|CPU\w{1,30}\) and (?:weight|bias) type"
-                r" \(CUDA)\w{1,30}Type\) should be the same",
-            ),
-            Pattern(
-                "(device_ids[0]) but found one of them on device",
-                r"its parameters and buffers on device (?P<device>\w{1,20}(?::\d{1,4})?) \(device_ids\[0\]\) but found"
-                r" one of them on device: (?P<other_device>\w{1,20}(?::\d{1,4})?)",
-            ),
-        ),
-        causes=(
-            "The model was moved to the GPU and a batch was not, or the reverse.",
-            "A tensor is created inside forward without a device.",
-            "A constant is a plain attribute of the module, which .to() does not move.",
-            "The optimizer's state was loaded on the CPU.",
-            "A random generator was created for another device than the tensor.",
-        ),
-        fixes=(
-            Fix("Move the batch to the model's device.", "batch = batch.to(next(model.parameters()).device)"),
-            Fix(
-                "Create new tensors on the device of an existing tensor.",
-                "steps = torch.arange(length, device=hidden.device)",
-            ),
-            Fix(
-                "Register constants as buffers, so that they move with the module.",
-                'self.register_buffer("mask", mask)',
-            ),
-            Fix(
-                "Load a checkpoint to the device on which it is used.",
-                "state = torch.load(path, map_location=device, weights_only=True)",
-            ),
-            Fix(
-                "Create random generators on the tensor's device.",
-                "generator = torch.Generator(device=device).manual_seed(0)",
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(sources.CUDA_NOTES, "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/TensorIterator.cpp"),
-        said_by="torch 1.13-2.13, vLLM 0.10-0.19, Triton 2.0-3.6, xFormers 0.0.22-0.0.33",
-    ),
-    KnownError(
-        id="dtype-mismatch",
-        section=SECTION,
-        title="Tensors of different types",
-        summary="An operator received tensors of different types, such as half and float.",
-        context=ContextState.ALIVE,
-        patterns=(
-            Pattern(
-                "but got dtype ",
-                r"expected dtype (?P<type>[\w:]{1,20}) for `\w{1,30}` but got dtype (?P<other_type>[\w:]{1,20})",
-            ),
-            Pattern(
-                "mat2 must have the same dtype",
-                r"(?:mat1|self) and mat2 must have the same dtype"
-                r"(?:, but got (?P<type>\w{1,20}) and (?P<other_type>\w{1,20}))?",
-            ),
-            Pattern(
-                "Found dtype ",
-                r"Found dtype (?P<other_type>\w{1,20}) but expected (?P<type>\w{1,20})",
-            ),
-            Pattern(
-                "to have the same dtype, but got",
-                r"(?:expected m1 and m2|expected mat1 and mat2|Expected query, key, and value)"
-                r" to have the same dtype, but got",
-            ),
-            Pattern(
-                "should be the same",
-                r"Input type \((?P<type>(?:c10::)?\w{1,20})\) and (?:bias|weight) type"
-                r" \((?P<other_type>(?:c10::)?\w{1,20})\) should be the same",
-            ),
-            Pattern(
-                "type (torch.",
-                r"Input type \(torch\.(?:cuda\.\w{1,40}\) and (?:weight|bias) type \(torch\.cuda\."
-                r"|(?!cuda\.)\w{1,40}\) and (?:weight|bias) type \(torch\.(?!cuda\.))\w{1,40}\) should be the same",
-            ),
-            Pattern(
-                "expected scalar type",
-                r"expected scalar type (?P<type>\w{1,20}) but found (?P<other_type>\w{1,20})",
-            ),
-            Pattern(
-                "mixed dtype (CPU): expect",
-                r"mixed dtype \(CPU\): expect (?:parameter|input) to have scalar type of (?P<type>\w{1,20})",
-            ),
-            Pattern(
-                "source and destination dtypes match",
-                r"Index put requires the source and destination dtypes match, got (?P<type>\w{1,20}) for the"
-                r" destination and (?P<other_type>\w{1,20})",
-            ),
-        ),
-        causes=(
-            "The model was converted to half, and its inputs are float32.",
-            "Part of a model, an adapter or a quantized layer has another type than the rest.",
-            "A custom function runs under autocast and does not convert its inputs.",
-        ),
-        fixes=(
-            Fix(
-                "Keep the model in float32 and let autocast choose the types.",
-                'with torch.autocast("cuda", dtype=torch.bfloat16):\n    output = model(batch)',
-            ),
-            Fix("Or convert the inputs to the model's type.", "batch = batch.to(next(model.parameters()).dtype)"),
-            Fix(
-                "In a custom function, declare the input type.",
-                """\
-@staticmethod
-@torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
-def forward(ctx, value):
-    return launch(value)""",
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(sources.AMP,),
-        said_by="torch 1.13-2.13, vLLM 0.19, Triton 3.0, transformers 4.36-5.0",
-    ),
-    KnownError(
-        id="shape",
-        section=SECTION,
-        title="Incompatible shapes",
-        summary="An operator received tensors whose shapes do not fit together.",
-        context=ContextState.ALIVE,
-        patterns=(
-            Pattern(
-                "mat1 and mat2 shapes cannot be multiplied",
-                r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d{1,19})x(?P<columns>\d{1,19})"
-                r" and (?P<other_rows>\d{1,19})x(?P<other_columns>\d{1,19})\)",
-            ),
-            Pattern(
-                "is invalid for input of size",
-                r"shape '(?P<shape>\[[\d, -]{1,120}\])' is invalid for input of size (?P<elements>\d{1,19})",
-            ),
-            Pattern(
-                "to match target batch_size",
-                r"Expected input batch_size \((?P<rows>\d{1,19})\) to match target batch_size"
-                r" \((?P<other_rows>\d{1,19})\)",
-            ),
-            Pattern(
-                "must match the size of tensor",
-                r"The size of tensor \w \((?P<size>\d{1,19})\) must match the size of tensor \w"
-                r" \((?P<other_size>\d{1,19})\)(?: at non-singleton dimension (?P<dimension>\d{1,3}))?",
-            ),
-            Pattern(
-                "weight of size [",
-                r"Given groups=\d{1,6}, weight of size \[[\d, ]{1,80}\], expected input\[[\d, ]{1,80}\]"
-                r" to have (?P<expected_channels>\d{1,9}) channels, but got (?P<channels>\d{1,9}) channels",
-            ),
-            Pattern(
-                "Sizes of tensors must match except in dimension",
-                r"Sizes of tensors must match except in dimension (?P<dimension>\d{1,3})\. Expected size"
-                r" (?P<size>\d{1,19}) but got size (?P<other_size>\d{1,19})",
-            ),
-            Pattern(
-                "must match the existing size",
-                r"The expanded size of the tensor \((?P<size>\d{1,19})\) must match the existing size"
-                r" \((?P<other_size>\d{1,19})\)(?: at non-singleton dimension (?P<dimension>\d{1,3}))?",
-            ),
-            Pattern("batch1 must be a 3D tensor", r"batch1 must be a 3D tensor"),
-            literal("view size is not compatible with input tensor's size and stride"),
-            literal("Trying to resize storage that is not resizable"),
-        ),
-        causes=(
-            "A linear layer's in_features is not the last dimension of its input.",
-            "The output of a convolution was not flattened, or the images have another size than expected.",
-            "A view or reshape with a fixed size mixes the batch into other dimensions: the batch sizes then differ.",
-            "The data has another number of channels than the first layer, such as gray images for an RGB model.",
-        ),
-        fixes=(
-            Fix("Print the shape before the layer.", "print(hidden.shape, layer)"),
-            Fix("Flatten all dimensions except the batch.", "hidden = hidden.flatten(1)"),
-            Fix("Infer the layer's size from the first batch.", "layer = torch.nn.LazyLinear(out_features)"),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.Linear.html",),
-        said_by="torch 1.13-2.13, Triton 2.0-3.6",
-    ),
-    KnownError(
-        id="to-numpy",
-        section=SECTION,
-        title="NumPy conversion of a CUDA tensor",
-        summary="NumPy works on host memory and cannot read a tensor on the GPU.",
-        context=ContextState.ALIVE,
-        patterns=(
-            Pattern(
-                "device type tensor to numpy",
-                r"can't convert (?P<device>[\w:]{1,20}) device type tensor to numpy",
-            ),
-        ),
-        causes=("NumPy, matplotlib, scikit-learn or pandas was given a tensor that is on the GPU.",),
-        fixes=(Fix("Copy the tensor to the host first.", "values = tensor.detach().cpu().numpy()"),),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=("https://docs.pytorch.org/docs/stable/generated/torch.Tensor.numpy.html",),
-        said_by="torch 1.13-2.13",
-    ),
     KnownError(
         id="load-map",
         section=SECTION,
@@ -529,6 +301,10 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
             name("CUFFT_INVALID_PLAN"),
             name("CUFFT_NOT_SUPPORTED"),
             name("CUFFT_NVRTC_FAILURE"),
+            Pattern(
+                "half precision",
+                r"cuFFT (?:only supports|doesn't support) [^\n]{1,120}? half precision",
+            ),
         ),
         causes=(
             "The build of PyTorch is older than the GPU.",
@@ -543,5 +319,34 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         empty_cache="Does not clear cuFFT's plans; torch.backends.cuda.cufft_plan_cache.clear() does.",
         see_more=(fixes.LAUNCH_BLOCKING, fixes.SHOW_VERSIONS),
         sources=(sources.CUDA_NOTES, "https://docs.nvidia.com/cuda/cufft/index.html"),
+    ),
+    KnownError(
+        id="sdpa-not-compiled",
+        section=SECTION,
+        title="Attention without its fastest kernel",
+        summary="This build of PyTorch, or this input, cannot use the flash kernel; another kernel computes the same.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("Torch was not compiled with flash attention", r"Torch was not compiled with flash attention"),
+            Pattern(
+                "kernel not used because",
+                r"(?P<kernel>Memory efficient|Flash attention|cuDNN attention|CuDNN attention) kernel not used because",
+            ),
+        ),
+        causes=(
+            "Builds of PyTorch for Windows contain no flash kernel before version 2.7.",
+            "The type is float32, there is a mask, or the head size is not supported.",
+        ),
+        fixes=(
+            Fix("Ignore the warning if the speed is sufficient: the result is right."),
+            Fix(
+                "Compute in bfloat16, without a mask where is_causal is enough.",
+                "output = attention(query, key, value, is_causal=True)",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.ATTENTION,),
+        said_by="torch 2.0-2.13",
+        is_warning=True,
     ),
 )

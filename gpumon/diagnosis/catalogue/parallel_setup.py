@@ -103,6 +103,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("`clip_grad_norm_()` should only be called on the root FSDP instance"),
             Pattern("FSDP2 mapping failed", r"FSDP2 mapping failed \(missing: (?P<name>[^)\n]{1,160})\)"),
             literal("Parameters missing after FSDP2 wrapping"),
+            Pattern("requires even sharding", r"Shard\(\d{1,2}\) requires even sharding"),
         ),
         causes=(
             "The class of layers to wrap is not spelled as in the model.",

@@ -49,6 +49,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "DeepGEMM requires",
                 r"DeepGEMM requires (?P<required>[^;\n]{1,60}); current device is (?P<gpu>SM\d{2,3})",
             ),
+            Pattern(
+                "data type is not supported on CUDA arch",
+                r"(?P<type>fp8e\w{1,8}) data type is not supported on CUDA arch",
+            ),
         ),
         causes=(
             "FP8 needs Ada (8.9), Hopper (9.0) or newer; Ampere and Turing have none.",

@@ -34,6 +34,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern("pickle local object '", r"(?:Can't|[Cc]annot) pickle local object '(?P<object>[^'\n]{1,120})'"),
             Pattern("annot pickle '", r"TypeError: cannot pickle '(?P<object>[\w.]{1,60})' object"),
+            Pattern(
+                "Can't pickle <function ", r"PicklingError: Can't pickle <function (?P<object>[^\n]{1,100}?) at 0x"
+            ),
+            Pattern("cannot pickle '_thread.", r"cannot pickle '(?P<object>_thread\.\w{1,20})' object"),
         ),
         causes=(
             (
@@ -224,6 +228,7 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
                 r"Expected (?P<argument>[\w.]{1,60})\.is_cuda\(\) to be true, but got false",
             ),
             Pattern("assert ", r"^ {0,40}assert (?P<argument>\w{1,40})\.is_cuda\b"),
+            Pattern("Assertion failed: ", r"Assertion failed: [^\n]{0,80}?(?P<argument>\w{1,60})(?:\.|->)is_cuda\(\)"),
         ),
         causes=(
             "The model or the batch was not moved to the GPU, or the program chose the CPU.",
@@ -243,5 +248,31 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CPP_EXTENSIONS,),
         said_by="torch 1.13-2.13",
+    ),
+    KnownError(
+        id="background-workers",
+        section=SECTION,
+        title="Background worker of the data pipeline ended",
+        summary="A process that prepares batches ended; its own error stands above, or the kernel ended it for lack of"
+        " memory.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("background workers are no longer alive", r"background workers are no longer alive"),
+            Pattern("Exception in background worker", r"Exception in background worker (?P<worker>\d{1,5})"),
+        ),
+        causes=(
+            "Host memory ran out: each worker holds volumes; there is then no error above.",
+            "An exception in the worker, printed above: a damaged file, a label that is not expected.",
+            "A failure of the GPU process, such as out of memory, ended the workers: the first error counts.",
+        ),
+        fixes=(
+            Fix("Start fewer workers.", "export nnUNet_n_proc_DA=4"),
+            Fix("Check whether the kernel ended one.", "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'"),
+            Fix("Run without compilation, to exclude its processes.", "export nnUNet_compile=f"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/MIC-DKFZ/nnUNet/issues/1898",),
+        said_by="nnU-Net 2.1-2.6, batchgenerators 0.25",
+        is_echo=True,
     ),
 )

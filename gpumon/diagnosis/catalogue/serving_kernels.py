@@ -152,4 +152,30 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="vLLM 0.6-0.19, SGLang 0.4-0.5",
         is_warning=True,
     ),
+    KnownError(
+        id="vllm-config",
+        section=SECTION,
+        title="vLLM rejected its settings",
+        summary="A setting contradicts the model, the GPU or another setting; the next line names the reason.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "validation error",
+                r"validation errors? for (?P<setting>(?:Model|Vllm|Speculative|Parallel|Cache|Scheduler|Engine|Lo"
+                r"RA|Load)\w{0,12}Config)",
+            ),
+        ),
+        causes=(
+            "The text after `Value error,` is the cause: the type, the length, the quantization or the number of GPUs.",
+            "The model is newer than this vLLM or its transformers.",
+        ),
+        fixes=(
+            Fix("Read the line below this message, and change the setting that it names."),
+            Fix("Upgrade vLLM, which brings the transformers that it needs.", "pip install --upgrade vllm"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.vllm.ai/en/latest/usage/troubleshooting.html",),
+        said_by="vLLM 0.6-0.19",
+        is_echo=True,
+    ),
 )

@@ -101,6 +101,10 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
                 r"Checkpoint background process is dead(?:\. Exit code: (?P<exit_code>-?\d{1,5}))?",
             ),
             Pattern("_deepcopy_dispatch[", r"self\._deepcopy_dispatch\[\w{1,30}\]\(x, memo\)"),
+            Pattern(
+                "waiting for response from checkpointer process",
+                r"Timed out after \d{1,6}s while waiting for response from checkpointer process",
+            ),
         ),
         causes=(
             "The state contains a class, a function or another object that is no tensor, number, text or container.",
@@ -166,6 +170,12 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
             ),
             Pattern("tracing error at step", r"tracing error at step (?P<step>\d{1,12}):"),
             literal("assert len(set(t.device for t in tensors)) == 1"),
+            literal("assert param.ds_id not in self.params_in_ipg_bucket"),
+            Pattern(
+                "backward pass is invalid for module in evaluation mode",
+                r"backward pass is invalid for module in evaluation mode",
+            ),
+            Pattern("ds_status ==", r"assert (?:not )?param\.ds_status == ZeroParamStatus\.\w{4,20}"),
         ),
         causes=(
             "The control flow depends on the data, as in a mixture of experts, so that other modules run.",
@@ -236,6 +246,11 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
             Pattern(
                 "using DeepSpeed", r"When using DeepSpeed,? `accelerate\.prepare\(\)` requires you to pass at least one"
             ),
+            Pattern(
+                "DeepSpeed Zero-3 is not compatible with",
+                r"DeepSpeed Zero-3 is not compatible with (?P<setting>[^\n]{1,60})",
+            ),
+            literal("no_sync context manager is incompatible with gradient partitioning logic of ZeRO"),
         ),
         causes=(
             "The configuration was written for another trainer or batch size.",

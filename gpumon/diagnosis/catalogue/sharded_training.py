@@ -35,6 +35,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("Cannot flatten integer dtype tensors"),
             Pattern("FSDP expects uniform original parameter dtype", r"FSDP expects uniform original parameter dtype"),
             Pattern("FlatParameter requires uniform", r"FlatParameter requires uniform (?P<property>\w{1,20})"),
+            Pattern("FSDP expects uniform reduce dtype", r"FSDP expects uniform reduce dtype but got"),
         ),
         causes=(
             "An adapter (LoRA) is float32 and the frozen model bfloat16, or quantized layers are uint8.",
@@ -120,6 +121,11 @@ set_model_state_dict(model, state, options=options)""",
             Pattern("'status': 'INFLIGHT'", r"'id': (?P<parameter>\d{1,9}), 'status': 'INFLIGHT'"),
             Pattern("still have inflight params", r"RuntimeError: still have inflight params"),
             Pattern("has already been reduced.", r"The parameter \S{1,120} has already been reduced\."),
+            Pattern(
+                "are out of bounds for storage of size 0",
+                r"setStorage: sizes [^\n]{1,200}? are out of bounds for storage of size 0",
+            ),
+            literal("Cannot writeback when the parameter shape changes"),
         ),
         causes=(
             "A weight is used directly, such as embedding.weight, instead of calling its module.",
@@ -184,7 +190,8 @@ set_model_state_dict(model, state, options=options)""",
             literal("CUDA_HOME does not exist, unable to compile CUDA op(s)"),
             Pattern(
                 ".so: cannot open shared object file",
-                r"/(?P<operator>cpu_adam|fused_adam|cpu_adagrad|cpu_lion|async_io|utils|transformer_inference)/\w{1,30}\.so:"
+                r"/(?P<operator>cpu_adam|fused_adam|cpu_adagrad|cpu_lion|async_io|utils|transformer_inference)/\w"
+                r"{1,30}\.so:"
                 r" cannot open shared object file",
             ),
             Pattern(

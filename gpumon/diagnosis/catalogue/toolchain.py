@@ -1,4 +1,4 @@
-"""Errors of compilers and of packages that were built for another PyTorch or GPU.
+"""Errors of compilers and of builds of extensions.
 
 The wordings are from the sources of PyTorch 2.13 and Triton 3.9, and from reports of older versions.
 """
@@ -13,13 +13,6 @@ SECTION: Final = "Compilers and packages"
 
 _NVCC_MANUAL: Final = "https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/index.html"
 _HOST_COMPILERS: Final = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/index.html"
-_VISION_VERSIONS: Final = "https://github.com/pytorch/vision#installation"
-
-_MATCHING: Final = Fix(
-    "Install the three packages together, so that their versions match.",
-    "pip install --force-reinstall torch torchvision torchaudio --index-url https://download.pytorch.org/whl/cu130",
-)
-
 ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="toolkit-old",
@@ -44,6 +37,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 '"computeCapability not supported"', r"Assertion failed: false && \"computeCapability not supported\""
+            ),
+            Pattern(
+                "Unsupported .version ",
+                r"Unsupported \.version (?P<required>\d{1,2}\.\d); current version is '(?P<version>\d{1,2}\.\d)'",
             ),
         ),
         causes=(
@@ -207,11 +204,27 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "Failed building wheel for ",
                 r"Failed building wheel for (?P<extension>flash[-_]attn|xformers|mamba[-_]ssm|causal[-_]conv1d|apex"
-                r"|deepspeed|bitsandbytes|auto[-_]gptq|vllm|torch[-_](?:scatter|sparse|cluster|spline[-_]conv)|detectron2|gptqmodel"
-                r"|diff[-_]gaussian[-_]rasterization|simple[-_]knn|nvdiffrast|tinycudann|pytorch3d|kaolin|gsplat|natten|MinkowskiEngine|mmcv"
-                r"|sageattention|transformer[-_]engine\w{0,8}|deep[-_]gemm|deep[-_]ep|grouped[-_]gemm|spconv|pycuda|llama[-_]cpp[-_]python|fairseq|pointnet2\w{0,8})",
+                r"|deepspeed|bitsandbytes|auto[-_]gptq|vllm|torch[-_](?:scatter|sparse|cluster|spline[-_]conv)|de"
+                r"tectron2|gptqmodel"
+                r"|diff[-_]gaussian[-_]rasterization|simple[-_]knn|nvdiffrast|tinycudann|pytorch3d|kaolin|gsplat|"
+                r"natten|MinkowskiEngine|mmcv"
+                r"|sageattention|transformer[-_]engine\w{0,8}|deep[-_]gemm|deep[-_]ep|grouped[-_]gemm|spconv|pycu"
+                r"da|llama[-_]cpp[-_]python|fairseq|pointnet2\w{0,8})",
             ),
             literal("A single input file is required for a non-link phase"),
+            Pattern(
+                "ould not build wheels for ",
+                r"[Cc]ould not build wheels for (?P<extension>(?:flash[-_]attn|xformers|mamba[-_]ssm|causal[-_]co"
+                r"nv1d|apex|deepspeed|bitsandbytes|auto[-_]gptq|vllm|torch[-_](?:scatter|sparse|cluster)|detectro"
+                r"n2|gptqmodel|llama[-_]cpp[-_]python)\b)",
+            ),
+            Pattern("You need C++", r"#error .?You need C\+\+(?P<standard>\d\d) to compile PyTorch"),
+            Pattern(
+                "parameter packs not expanded with",
+                r"std_function\.h:\d{1,5}:\d{1,5}: error: parameter packs not expanded with",
+            ),
+            Pattern("fatal error C", r"torch[\\/]include[^\n]{1,200}fatal error C\d{4}"),
+            Pattern("in _run_ninja_build", r"cpp_extension\.py\", line \d{1,6}, in _run_ninja_build"),
         ),
         causes=(
             "The build ran out of host memory: the kernel then kills nvcc, which prints no reason.",
@@ -232,232 +245,5 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=(sources.CPP_EXTENSIONS, "https://github.com/Dao-AILab/flash-attention#installation-and-features"),
         said_by="torch 1.13-2.13",
         is_echo=True,
-    ),
-    KnownError(
-        id="torchvision-mismatch",
-        section=SECTION,
-        title="torchvision or torchaudio does not match PyTorch",
-        summary="The package was built for another version of PyTorch or without CUDA, so its operators are missing.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            literal("operator torchvision::nms does not exist"),
-            Pattern(
-                "Could not run 'torchvision::",
-                r"Could not run 'torchvision::(?P<operator>\w{1,40})' with arguments from the"
-                r" '(?P<backend>\w{1,20})' backend",
-            ),
-            literal("partially initialized module 'torchvision' has no attribute 'extension'"),
-            Pattern(
-                "Detected that PyTorch and ",
-                r"Detected that PyTorch and (?P<package>torchvision|TorchAudio|torchaudio) were compiled with"
-                r" different CUDA"
-                r" (?:major )?versions",
-            ),
-            literal(
-                "Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision versions are"
-                " incompatible"
-            ),
-        ),
-        causes=(
-            "PyTorch was upgraded without torchvision, or the reverse.",
-            "One of them comes from the CPU index and the other from a CUDA index.",
-        ),
-        fixes=(
-            _MATCHING,
-            Fix(
-                "Check the versions; both must end in the same suffix.",
-                "pip list | grep -i -E '^(torch|torchvision|torchaudio) '",
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(_VISION_VERSIONS, sources.PYTORCH_INSTALL),
-        said_by="torchvision 0.14-0.24",
-    ),
-    KnownError(
-        id="xformers-mismatch",
-        section=SECTION,
-        title="xFormers does not match PyTorch",
-        summary="The compiled part of xFormers was built for another PyTorch, Python or CUDA, and was not loaded.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            literal("xFormers can't load C++/CUDA extensions"),
-            Pattern("xFormers was built for:", r"xFormers was built for:"),
-            Pattern(
-                "memory_efficient_attention() got an unexpected",
-                r"memory_efficient_attention\(\) got an unexpected keyword argument '(?P<argument>\w{1,40})'",
-            ),
-        ),
-        causes=("PyTorch was upgraded after xFormers was installed, or the wheel belongs to another CUDA version.",),
-        fixes=(
-            Fix(
-                "Install both together from the same index.",
-                "pip install --upgrade torch xformers --index-url https://download.pytorch.org/whl/cu130",
-            ),
-            Fix("Or remove it: most programs then use PyTorch's own attention.", "pip uninstall -y xformers"),
-            Fix("Show what is missing.", "python -m xformers.info"),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=("https://github.com/facebookresearch/xformers#installing-xformers",),
-        said_by="xFormers 0.0.22-0.0.33",
-    ),
-    KnownError(
-        id="xformers-operator",
-        section=SECTION,
-        title="xFormers: no attention kernel for these inputs",
-        summary="None of xFormers' kernels supports the device, type, shape or bias of these tensors.",
-        context=ContextState.ALIVE,
-        patterns=(
-            Pattern(
-                "No operator found for `memory_efficient_attention",
-                r"No operator found for `(?P<operator>memory_efficient_attention\w{0,30})` with inputs",
-            ),
-            Pattern(
-                "requires device with capability > (",
-                r"requires device with capability > \((?P<required>\d{1,2}, \d)\) but your GPU has capability"
-                r" \((?P<capability>\d{1,2}, \d)\)",
-            ),
-        ),
-        causes=(
-            "This build has no kernels for the GPU or none for CUDA at all; the lines below state the reason.",
-            "The tensors are on the CPU or in float32, or the head size is not supported.",
-        ),
-        fixes=(
-            Fix("Read the reasons below: one for each kernel."),
-            Fix(
-                "Install a build for this PyTorch and GPU.",
-                "pip install --upgrade torch xformers --index-url https://download.pytorch.org/whl/cu130",
-            ),
-            Fix(
-                "Or use PyTorch's attention instead.",
-                "output = torch.nn.functional.scaled_dot_product_attention(query, key, value)",
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        see_more=(Fix("Show which kernels are available.", "python -m xformers.info"),),
-        sources=("https://github.com/facebookresearch/xformers/blob/main/xformers/ops/fmha/dispatch.py",),
-    ),
-    KnownError(
-        id="triton-missing",
-        section=SECTION,
-        title="Triton is not installed or finds no GPU",
-        summary="The program needs Triton, which is missing, does not match, or sees no GPU driver.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            literal("No module named 'triton'"),
-            Pattern(
-                "active drivers (",
-                r"(?P<drivers>\d) active drivers \(\[[^\n]{0,80}\]\)\. There should only be one",
-            ),
-            Pattern(
-                "compatible backends for target (",
-                r"(?P<drivers>\d) compatible backends for target \((?P<target>\w{1,12})\)",
-            ),
-            literal("Could not find an active GPU backend"),
-            Pattern(
-                "' from 'triton.compiler.compiler'",
-                r"cannot import name '(?P<name>triton_key|AttrsDescriptor)' from 'triton\.compiler\.compiler'",
-            ),
-            literal("DLL load failed while importing libtriton"),
-        ),
-        causes=(
-            "On Windows and macOS, PyTorch installs no Triton.",
-            "0 active drivers: the process sees no GPU, such as in a container without GPUs.",
-            "Triton was upgraded independently of PyTorch, or the GPU is too old for its kernels.",
-        ),
-        fixes=(
-            Fix("On Windows, install its build of Triton.", "pip install --upgrade triton-windows"),
-            Fix("On Linux, install the Triton that belongs to PyTorch.", "pip install --force-reinstall torch"),
-            Fix("Check that the process sees a GPU.", "python -c 'import torch; print(torch.cuda.is_available())'"),
-            Fix("Or do without compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(sources.TRITON, "https://github.com/woct0rdho/triton-windows"),
-        said_by="torch 2.6-2.13, Triton 2.0-3.6",
-    ),
-    KnownError(
-        id="triton-compile",
-        section=SECTION,
-        title="Triton kernel could not be compiled",
-        summary="Triton rejected the source of a kernel; the lines after this one show the place and the reason.",
-        context=ContextState.ALIVE,
-        patterns=(
-            Pattern(
-                "triton.compiler.errors.CompilationError",
-                r"triton\.compiler\.errors\.CompilationError: at (?P<line>\d{1,6}):(?P<column>\d{1,4})",
-            ),
-            Pattern("Triton compilation failed", r"Triton compilation failed: (?P<kernel>\w{1,120})"),
-            Pattern(
-                "Cannot select: intrinsic %llvm.nvvm",
-                r"Cannot select: intrinsic %llvm\.nvvm\.(?P<instruction>[\w.]{1,60})",
-            ),
-            Pattern(
-                "' not supported on .target 'sm_",
-                r"Instruction '(?P<instruction>[\w.:]{1,60})' not supported on \.target"
-                r" '(?P<capability>sm_\d{2,3}[af]?)'",
-            ),
-            literal("Failures have been detected while processing an MLIR pass pipeline"),
-            literal("PassManager::run failed"),
-            Pattern("`ptxas` failed with error code", r"`ptxas` failed with error code (?P<code>\d{1,10})"),
-            Pattern("Failed to compile. cc_cmd:", r"Failed to compile\. cc_cmd: \['(?P<compiler>[^'\n]{1,200})'"),
-        ),
-        causes=(
-            "The kernel was written for another version of Triton.",
-            "The GPU does not support a type of the kernel: bfloat16 before Ampere, float8 before Ada.",
-            "The GPU is newer than this Triton.",
-        ),
-        fixes=(
-            Fix("Read the lines around this message: the first one with `error:` is the reason."),
-            Fix(
-                "On a GPU before Ampere, use float16 instead of bfloat16 or float8.",
-                "model = model.to(torch.float16)",
-            ),
-            Fix("On a new GPU, upgrade PyTorch, which brings a newer Triton.", "pip install --upgrade torch"),
-            Fix(
-                "Install the package with the kernel in the version that fits this Triton.",
-                "pip list | grep -i -E 'torch|triton'",
-            ),
-            Fix(
-                "Or use an implementation without Triton, if the package has one.",
-                "TORCHDYNAMO_DISABLE=1 python train.py",
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(sources.TRITON,),
-        said_by="torch 2.6-2.13, Triton 2.0-3.6, jaxlib 0.4-0.7",
-        is_echo=True,
-    ),
-    KnownError(
-        id="numpy-missing",
-        section=SECTION,
-        title="NumPy is missing or incompatible",
-        summary="PyTorch finds no NumPy, or was built for NumPy 1 while NumPy 2 is installed.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            Pattern("Numpy is not available", r"RuntimeError: Numpy is not available"),
-            literal("A module that was compiled using NumPy 1.x cannot be run in"),
-            Pattern(
-                "numpy.dtype size changed, may indicate",
-                r"numpy\.dtype size changed, may indicate binary incompatibility",
-            ),
-            literal("Failed to initialize NumPy: "),
-            Pattern(
-                "module was compiled against NumPy C-API",
-                r"module was compiled against NumPy C-API version (?P<required>0x[\da-f]{1,4})",
-            ),
-        ),
-        causes=("PyTorch before 2.3 and other compiled packages do not support NumPy 2.", "NumPy is not installed."),
-        fixes=(
-            Fix("For PyTorch before 2.3, install NumPy 1.", "pip install 'numpy<2'"),
-            Fix(
-                "Otherwise upgrade the package that the traceback names, or install NumPy.",
-                "pip install --upgrade numpy torch",
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(
-            "https://numpy.org/doc/stable/numpy_2_0_migration_guide.html",
-            "https://github.com/pytorch/pytorch/issues/107302",
-        ),
-        said_by="torch 1.13-2.13, ONNX Runtime 1.23, NumPy 2.0",
     ),
 )

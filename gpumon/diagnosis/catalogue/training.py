@@ -89,6 +89,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("None of the inputs have requires_grad=True. Gradients will be None"),
             literal("optimizer got an empty parameter list"),
+            Pattern(
+                "variables does not require grad and does not have a grad_fn",
+                r"element (?P<element>\d{1,6}) of variables does not require grad and does not have a grad_fn",
+            ),
         ),
         causes=(
             "All parameters are frozen; with LoRA and gradient checkpointing, the inputs do not require gradients.",
@@ -219,6 +223,13 @@ optimizer.zero_grad()""",
                 '" not implemented for ',
                 r"\"(?P<operator>[\w: ]{1,80})\" not implemented for '(?P<type>\w{1,30})'",
             ),
+            Pattern(
+                "Pipelines loaded with `",
+                r"Pipelines loaded with `(?:torch_)?dtype=torch\.(?P<type>\w{4,10})` cannot run with `cpu` device",
+            ),
+            Pattern(
+                "not supported on C", r"(?P<operator>\w{1,60}) not supported on (?:CPU|CUDA)Type for (?P<type>\w{1,20})"
+            ),
         ),
         causes=(
             (
@@ -250,6 +261,10 @@ optimizer.zero_grad()""",
                 r"Could not run '(?P<operator>(?!torchvision::)[\w:.]{1,80})' with arguments from the"
                 r" '(?P<backend>\w{1,40})'"
                 r" backend",
+            ),
+            Pattern(
+                "Didn't find engine for operation",
+                r"Didn't find engine for operation (?P<operator>quantized::\w{1,60}) (?P<backend>NoQEngine)",
             ),
         ),
         causes=(

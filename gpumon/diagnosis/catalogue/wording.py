@@ -14,10 +14,10 @@ _ERROR_PREFIX: Final = (
     r"or \d{1,4}): "
     r"|CUDA failed with error |Failed: CUDA error [^\s:]{1,160}:\d{1,6} '|Cuda Runtime \(|cuda runtime error(?: \(\d{"
     r"1,4}\))? : |THCudaCheck FAIL file=\S{1,"
-    r"160} line=\d{1,6} error=\d{1,4} : )"
+    r"160} line=\d{1,6} error=\d{1,4} : |status: Internal: )"
 )
 """What precedes CUDA's error text: PyTorch, llama.cpp, the driver API, TensorRT-LLM, Triton, ONNX Runtime,
-cudaGetDeviceCount(), CTranslate2, DeepEP and TensorRT."""
+cudaGetDeviceCount(), CTranslate2, DeepEP, TensorRT and TensorFlow."""
 
 NOT_ABOUT_MEMORY: Final = "No effect: this error is not about memory."
 CONTEXT_IS_DEAD: Final = (

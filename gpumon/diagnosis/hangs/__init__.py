@@ -4,7 +4,29 @@ Every source is one vote: the flight recorders say who has entered which collect
 stand, ``/proc`` whether a process runs, sleeps, is stopped or is gone. No module here reads anything.
 """
 
-from gpumon.diagnosis.hangs.standing import is_working, line_of
-from gpumon.diagnosis.hangs.verdict import BUSY_FACTOR, MIN_SECONDS, STEPS, judge_hang
+from gpumon.diagnosis.hangs.standing import collective_function, description, is_working, kind_of, line_of, standing_of
+from gpumon.diagnosis.hangs.stragglers import lateness
+from gpumon.diagnosis.hangs.verdict import (
+    BUSY_FACTOR,
+    MAKES_PROGRESS,
+    MIN_COUNTED_SECONDS,
+    MIN_SECONDS,
+    STEPS,
+    judge_hang,
+)
 
-__all__ = ["BUSY_FACTOR", "MIN_SECONDS", "STEPS", "is_working", "judge_hang", "line_of"]
+__all__ = [
+    "BUSY_FACTOR",
+    "MAKES_PROGRESS",
+    "MIN_COUNTED_SECONDS",
+    "MIN_SECONDS",
+    "STEPS",
+    "collective_function",
+    "description",
+    "is_working",
+    "judge_hang",
+    "kind_of",
+    "lateness",
+    "line_of",
+    "standing_of",
+]

@@ -113,7 +113,12 @@ def is_waiting_for_data(rank: RankEvidence) -> bool:
 
 def waiting_function(rank: RankEvidence) -> str:
     """The function of `torch.distributed` in which the main thread is; empty if it is in none."""
-    names = [frame.function for frame in rank.stack if frame.file.endswith(_C10D)]
+    return collective_function(rank.stack)
+
+
+def collective_function(stack: tuple[StackFrame, ...]) -> str:
+    """The function of `torch.distributed` in a stack; empty if there is none."""
+    names = [frame.function for frame in stack if frame.file.endswith(_C10D)]
     return next((name for name in reversed(names) if name not in _LAUNCHING_FUNCTIONS), "")
 
 

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
-from gpumon.core.units import duration_text
+from gpumon.core.units import duration_text, short_time_text
 from gpumon.diagnosis.hangs.evidence import sentences
 from gpumon.diagnosis.hangs.standing import (
     Standing,
@@ -16,12 +17,18 @@ from gpumon.diagnosis.hangs.standing import (
     line_of,
     standing_of,
 )
+from gpumon.diagnosis.hangs.stragglers import judge_stragglers
 from gpumon.diagnosis.hangs.waits import Mismatch, Wait, first_mismatch, group_clause, waits_of
 
 MIN_SECONDS: Final = 10.0
 """A job that makes progress within this time never hangs."""
 STEPS: Final = 10.0
 """A job hangs after this many of its usual steps at the earliest."""
+MIN_COUNTED_SECONDS: Final = 20.0
+"""Likewise where NCCL's counts alone show progress, which are read every ten seconds."""
+_MIN_SLOW_SECONDS: Final = 1.0
+"""A step that takes less is not called slow; where the usual step time is not sure yet, `MIN_SECONDS`."""
+MAKES_PROGRESS: Final = "The job makes progress."
 BUSY_FACTOR: Final = 3.0
 """A rank that computes may take this many times longer: it may be in one long call."""
 _MAX_NAMED: Final = 4
@@ -43,21 +50,13 @@ def judge_hang(ranks: Sequence[RankEvidence], now_monotonic: float) -> HangVerdi
         return HangVerdict(
             HangKind.UNDECIDED, False, "No source shows whether the ranks make progress.", evidence=evidence
         )
-    limit = max(MIN_SECONDS, STEPS * max((rank.typical_step_seconds or 0.0 for rank in running), default=0.0))
+    is_counted = any(rank.ras_counts for rank in running) and not any(rank.has_probe for rank in running)
+    least = MIN_COUNTED_SECONDS if is_counted else MIN_SECONDS
+    limit = max(least, STEPS * max((rank.typical_step_seconds or 0.0 for rank in running), default=0.0))
     if since < limit:
         return _running(running, evidence)
     verdict = _stalled(ranks, running, since, limit, now_monotonic)
-    return HangVerdict(
-        verdict.kind,
-        verdict.is_hang,
-        verdict.summary,
-        verdict.rank,
-        verdict.collective,
-        verdict.line,
-        since,
-        evidence,
-        verdict.waiting_ranks,
-    )
+    return replace(verdict, since_seconds=since, evidence=sentences(ranks, verdict.rank))
 
 
 def _since(running: Sequence[RankEvidence], now: float) -> float | None:
@@ -76,13 +75,15 @@ def _ended(ranks: Sequence[RankEvidence], evidence: tuple[str, ...]) -> HangVerd
 
 
 def _running(running: Sequence[RankEvidence], evidence: tuple[str, ...]) -> HangVerdict:
-    slow = [rank for rank in running if rank.typical_step_seconds and rank.latest_step_seconds]
-    latest = max((rank.latest_step_seconds or 0.0 for rank in slow), default=0.0)
-    usual = max((rank.typical_step_seconds or 0.0 for rank in slow), default=0.0)
-    if usual and latest >= max(MIN_SECONDS, STEPS * usual):
-        text = f"Slow, not hung: the latest step took {duration_text(latest)}, a usual one {duration_text(usual)}."
+    """The verdict on a job that makes progress: slower than it was, slowed by a rank, or neither."""
+    known = [rank for rank in running if rank.latest_step_seconds and rank.typical_step_seconds]
+    latest = max((rank.latest_step_seconds or 0.0 for rank in known), default=0.0)
+    usual = max((rank.usual_step_seconds or rank.typical_step_seconds or 0.0 for rank in known), default=0.0)
+    is_sure = all(rank.usual_step_seconds for rank in known)
+    if usual and latest >= max(_MIN_SLOW_SECONDS if is_sure else MIN_SECONDS, STEPS * usual):
+        text = f"Slow, not hung: the latest step took {short_time_text(latest)}, a usual one {short_time_text(usual)}."
         return HangVerdict(HangKind.SLOW, False, text, evidence=evidence)
-    return HangVerdict(HangKind.RUNNING, False, "The job makes progress.")
+    return judge_stragglers(running) or HangVerdict(HangKind.RUNNING, False, MAKES_PROGRESS)
 
 
 def _stalled(

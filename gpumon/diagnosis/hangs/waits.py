@@ -8,7 +8,17 @@ from gpumon.core.collectives import CollectiveState, RecordedCollective
 from gpumon.core.ranks import RankEvidence
 from gpumon.diagnosis.hangs.standing import is_elsewhere, waiting_function
 
-_SAME_SIZES: Final = frozenset({"all_reduce", "broadcast", "reduce", "allreduce", "all_reduce_coalesced"})
+_SAME_SIZES: Final = frozenset(
+    {
+        "all_reduce",
+        "allreduce",
+        "all_reduce_coalesced",
+        "broadcast",
+        "reduce",
+        "_all_gather_base",
+        "_reduce_scatter_base",
+    }
+)
 """Collectives whose tensors have the same shape on every rank."""
 _DEFAULT: Final = "default_pg"
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.fleet.exporters import SHOWN_METRICS
 from gpumon.fleet.model import AGE, LAST_XID, FleetSnapshot
-from gpumon.operations.fleet.report import FleetReport
+from gpumon.operations.fleet.report import FleetGroup, FleetReport
 from gpumon.operations.fleet.usage import FleetUsage
 
 SCHEMA: Final = 1
@@ -33,6 +33,8 @@ def fleet_document(report: FleetReport) -> Mapping[str, Any]:
             }
             for row in report.hosts
         ],
+        "jobs": [_job_document(row) for row in report.jobs],
+        "slurm_problem": None if report.slurm is None else _problem_document(report.slurm.queue.problem),
         "gpus": [_gpu_document(snapshot, position) for position in range(len(snapshot.gpus))],
         "findings": [
             {
@@ -44,6 +46,19 @@ def fleet_document(report: FleetReport) -> Mapping[str, Any]:
             }
             for finding in report.findings
         ],
+    }
+
+
+def _job_document(row: FleetGroup) -> Mapping[str, Any]:
+    return {
+        "job": row.name,
+        "name": row.title or None,
+        "users": list(row.users),
+        "hosts": row.hosts,
+        "requested_gpus": row.requested,
+        "gpus": len(row.positions),
+        "used_gpus": row.used,
+        "totals": row.totals._asdict(),
     }
 
 

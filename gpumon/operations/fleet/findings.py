@@ -1,15 +1,17 @@
 """Hosts and GPUs of a fleet that stand out."""
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import Enum
-from math import isnan
+from math import isnan, nan
 from statistics import median
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gpumon.core.units import age_text, bytes_text, counted
 from gpumon.core.xids import xid_text
-from gpumon.fleet.model import AGE, BUSIEST, IDLE_PERCENT, LAST_XID, FleetSnapshot
+from gpumon.fleet.model import AGE, BUSIEST, IDLE_PERCENT, IDLE_SECONDS, LAST_XID, FleetSnapshot
+from gpumon.fleet.slurm import SlurmJob
 from gpumon.operations.fleet.totals import CLOCK, POWER, USED, UTILIZATION, known_values
 
 HELD_BYTES: Final = float(1 << 30)
@@ -22,7 +24,7 @@ SLOW_SHARE: Final = 0.5
 MIN_COMPARED: Final = 4
 """GPUs of one model or job below which a median means nothing."""
 LAGGING_SECONDS: Final = 120.0
-_SILENT: Final = "reported GPUs within the last hour, or its exporter is down"
+_SILENT: Final = "the target is down, or its GPUs are gone"
 
 
 class FindingKind(Enum):
@@ -54,7 +56,10 @@ class FleetFinding(NamedTuple):
 
 
 def fleet_findings(
-    snapshot: FleetSnapshot, by_host: Mapping[str, Sequence[int]], by_job: Mapping[str, Sequence[int]]
+    snapshot: FleetSnapshot,
+    by_host: Mapping[str, Sequence[int]],
+    by_job: Mapping[str, Sequence[int]],
+    slurm_jobs: Mapping[str, SlurmJob] = MappingProxyType({}),
 ) -> Sequence[FleetFinding]:
     """Everything that stands out, the most urgent first, then by host.
 
@@ -62,6 +67,7 @@ def fleet_findings(
         snapshot: The GPUs.
         by_host: Positions of the GPUs by host.
         by_job: Positions of the GPUs by job.
+        slurm_jobs: Jobs of Slurm by their ids.
     """
     problems, silent = snapshot.host_problems, frozenset(snapshot.silent_hosts)
     findings = [
@@ -77,8 +83,9 @@ def fleet_findings(
         findings.append(FleetFinding(FindingKind.LOST, host, text))
     findings += _xid_findings(snapshot)
     findings += _clock_findings(snapshot)
-    findings += _job_findings(snapshot, by_job)
-    findings += _idle_findings(snapshot)
+    idle = list(_idle_findings(snapshot, slurm_jobs))
+    findings += idle
+    findings += _job_findings(snapshot, by_job, {finding.position for finding in idle})
     findings += _lagging_findings(snapshot, by_host)
     order = {kind: number for number, kind in enumerate(FindingKind)}
     return sorted(findings, key=lambda finding: (order[finding.kind], finding.host, finding.position or 0))
@@ -90,13 +97,21 @@ def _xid_findings(snapshot: FleetSnapshot) -> Iterable[FleetFinding]:
             yield _finding(FindingKind.XID, snapshot, position, xid_text(int(value)))
 
 
-def _idle_findings(snapshot: FleetSnapshot) -> Iterable[FleetFinding]:
-    """GPUs that hold memory, and whose busiest moment of the last half hour was idle."""
+def _idle_findings(snapshot: FleetSnapshot, slurm_jobs: Mapping[str, SlurmJob]) -> Iterable[FleetFinding]:
+    """GPUs that hold memory or that a job has, and whose busiest moment of the last half hour was idle."""
     used = snapshot.values.get(USED)
     for position, value in _values(snapshot, BUSIEST):
-        if used is not None and value < IDLE_PERCENT and used[position] >= HELD_BYTES:
-            text = f"holds {bytes_text(used[position])} and was idle for 30 minutes"
-            yield _finding(FindingKind.IDLE, snapshot, position, text)
+        if value >= IDLE_PERCENT:
+            continue
+        held = nan if used is None else used[position]
+        job = slurm_jobs.get(snapshot.gpus[position].job)
+        seconds = 0.0 if job is None else snapshot.time_seconds - (job.start_seconds or 0.0)
+        if job is not None and seconds >= IDLE_SECONDS:
+            text = f"idle for 30 min; job {job.id}{job.user and f' of {job.user}'}"
+            memory = f"; {bytes_text(held)}" if held >= HELD_BYTES else ""
+            yield _finding(FindingKind.IDLE, snapshot, position, text + memory)
+        elif held >= HELD_BYTES:
+            yield _finding(FindingKind.IDLE, snapshot, position, f"idle for 30 min; holds {bytes_text(held)}")
 
 
 def _clock_findings(snapshot: FleetSnapshot) -> Iterable[FleetFinding]:
@@ -114,12 +129,14 @@ def _clock_findings(snapshot: FleetSnapshot) -> Iterable[FleetFinding]:
         usual = median([clocks[position] for position in positions])
         for position in positions:
             if clocks[position] < SLOW_CLOCK_SHARE * usual:
-                text = f"SM clock {clocks[position] / 1e6:.0f} MHz; median of its model {usual / 1e6:.0f} MHz"
+                text = f"{clocks[position] / 1e6:.0f} MHz; median of its model {usual / 1e6:.0f} MHz"
                 yield _finding(FindingKind.SLOW_CLOCK, snapshot, position, text)
 
 
-def _job_findings(snapshot: FleetSnapshot, by_job: Mapping[str, Sequence[int]]) -> Iterable[FleetFinding]:
-    """GPUs that do much less than the others of their job."""
+def _job_findings(
+    snapshot: FleetSnapshot, by_job: Mapping[str, Sequence[int]], idle: Container[int | None]
+) -> Iterable[FleetFinding]:
+    """GPUs that do much less than the others of their job, without those that are listed as idle."""
     metrics = ((UTILIZATION, "utilization", "%"), (POWER, "power", " W"))
     for positions in by_job.values():
         median_utilization = _median(snapshot, UTILIZATION, positions)
@@ -130,7 +147,8 @@ def _job_findings(snapshot: FleetSnapshot, by_job: Mapping[str, Sequence[int]]) 
             column = snapshot.values.get(metric_id)
             if usual is None or column is None:
                 continue
-            slow = [position for position in positions if column[position] < SLOW_SHARE * usual]
+            limit = SLOW_SHARE * usual
+            slow = [position for position in positions if column[position] < limit and position not in idle]
             for position in slow:
                 text = f"{name} {column[position]:.0f}{unit}; median of its job {usual:.0f}{unit}"
                 yield _finding(FindingKind.SLOW_IN_JOB, snapshot, position, text)

@@ -5,9 +5,12 @@ from functools import cached_property
 from math import isnan
 from typing import NamedTuple
 
-from gpumon.fleet.model import AGE, FleetGpu, FleetSnapshot
+from gpumon.fleet.model import AGE, BUSIEST, IDLE_PERCENT, FleetGpu, FleetSnapshot
+from gpumon.fleet.slurm import SlurmJob
 from gpumon.operations.fleet.findings import FleetFinding, fleet_findings
-from gpumon.operations.fleet.totals import FleetTotals, fleet_totals
+from gpumon.operations.fleet.frames import SSH
+from gpumon.operations.fleet.slurm_join import SlurmJoin
+from gpumon.operations.fleet.totals import UTILIZATION, FleetTotals, fleet_totals
 
 
 class FleetGroup(NamedTuple):
@@ -24,6 +27,10 @@ class FleetGroup(NamedTuple):
         age_seconds: Age of the oldest value, or None.
         findings: How many findings concern the host or these GPUs.
         problem: Why a host reports nothing, or empty if that is not known.
+        used: How many were used within the last half hour; None if that is unknown.
+        requested: How many GPUs the jobs of Slurm requested that have these; None without such a job. Of a host, how
+            many of the host's GPUs they have.
+        title: Name of the job in Slurm, or empty.
     """
 
     name: str
@@ -36,6 +43,9 @@ class FleetGroup(NamedTuple):
     age_seconds: float | None = None
     findings: int = 0
     problem: str = ""
+    used: int | None = None
+    requested: int | None = None
+    title: str = ""
 
 
 class FleetReport:
@@ -43,10 +53,12 @@ class FleetReport:
 
     Args:
         snapshot: The GPUs.
+        slurm: The jobs of Slurm, or None where there is no Slurm.
     """
 
-    def __init__(self, snapshot: FleetSnapshot) -> None:
-        self.snapshot = snapshot
+    def __init__(self, snapshot: FleetSnapshot, slurm: SlurmJoin | None = None) -> None:
+        self.snapshot = snapshot if slurm is None else slurm.joined(snapshot)
+        self.slurm = slurm
 
     @cached_property
     def totals(self) -> FleetTotals:
@@ -66,7 +78,13 @@ class FleetReport:
     @cached_property
     def findings(self) -> Sequence[FleetFinding]:
         """Everything that stands out, the most urgent first."""
-        return fleet_findings(self.snapshot, self.by_host, self.by_job)
+        return fleet_findings(self.snapshot, self.by_host, self.by_job, self.slurm_jobs)
+
+    @cached_property
+    def slurm_jobs(self) -> Mapping[str, SlurmJob]:
+        """The jobs of Slurm that have GPUs of this fleet, by their ids."""
+        jobs = {} if self.slurm is None else self.slurm.jobs
+        return {name: jobs[name] for name in self.by_job if name in jobs}
 
     @cached_property
     def findings_by_gpu(self) -> Mapping[int, Sequence[FleetFinding]]:
@@ -84,6 +102,8 @@ class FleetReport:
         for finding in self.findings:
             by_host[finding.host] = by_host.get(finding.host, 0) + 1
         rows = [self._group(name, positions, by_host.get(name, 0)) for name, positions in self.by_host.items()]
+        if self.slurm_jobs:
+            rows = [row._replace(requested=self._allocated(row.positions)) for row in rows]
         for name in self.snapshot.silent_hosts:
             problem = self.snapshot.host_problems.get(name)
             reason = "" if problem is None else problem.reason
@@ -93,12 +113,44 @@ class FleetReport:
     @cached_property
     def jobs(self) -> Sequence[FleetGroup]:
         """A row for each job, the largest first."""
-        return self._groups(self.by_job)
+        rows = self._groups(self.by_job)
+        if not self.slurm_jobs:
+            return rows
+        return [
+            row if job is None else row._replace(requested=job.requested_gpus, title=job.name)
+            for row, job in ((row, self.slurm_jobs.get(row.name)) for row in rows)
+        ]
 
     @cached_property
     def users(self) -> Sequence[FleetGroup]:
         """A row for each user, the one with the most GPUs first."""
-        return self._groups(_grouped(gpu.user for gpu in self.snapshot.gpus))
+        rows = self._groups(_grouped(gpu.user for gpu in self.snapshot.gpus))
+        requested: dict[str, int] = {}
+        for job in self.slurm_jobs.values():
+            requested[job.user] = requested.get(job.user, 0) + (job.requested_gpus or len(job.gpus))
+        return [row._replace(requested=requested.get(row.name)) for row in rows]
+
+    def _allocated(self, positions: Sequence[int]) -> int:
+        """How many GPUs a job of Slurm has."""
+        gpus, jobs = self.snapshot.gpus, self.slurm_jobs
+        return sum(gpus[position].job in jobs for position in positions)
+
+    def _used(self, positions: Sequence[int]) -> int | None:
+        """How many GPUs were used within the last half hour, as far as that is known."""
+        gpus = self.snapshot.gpus
+        busiest, utilization = self.snapshot.values.get(BUSIEST), self.snapshot.values.get(UTILIZATION)
+        if utilization is None:
+            return None
+        known = [position for position in positions if not isnan(utilization[position])]
+        if busiest is None:
+            busiest = utilization
+        # Prometheus reports the busiest moment only of GPUs that were idle all the time.
+        idle = sum(
+            busiest[position] < IDLE_PERCENT
+            or (isnan(busiest[position]) and gpus[position].exporter == SSH and utilization[position] < IDLE_PERCENT)
+            for position in known
+        )
+        return len(known) - idle if known else None
 
     def _groups(self, groups: Mapping[str, Sequence[int]]) -> list[FleetGroup]:
         by_gpu = self.findings_by_gpu
@@ -125,6 +177,7 @@ class FleetReport:
             max(models, key=models.__getitem__, default=""),
             max(known, default=None),
             findings,
+            used=self._used(positions),
         )
 
 

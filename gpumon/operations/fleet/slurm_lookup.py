@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.fleet.model import FleetError
-from gpumon.fleet.slurm import SlurmJob, read_details, read_jobs
+from gpumon.fleet.slurm import SlurmJob, lacks_indexes, read_details, read_jobs, with_indexes
 from gpumon.fleet.slurm_accounting import JobAccount, read_accounts
 
 FoundT = TypeVar("FoundT")
@@ -39,11 +39,11 @@ def look_up(job_id: str) -> JobsById:
     if refusal is not None and refusal.code in _FINAL:
         raise CommandError(refusal, ExitCode.MISSING_PREREQUISITE)
     problem = None
-    if _lacks_indexes(jobs) or (refusal is not None and not _is_unknown_job(refusal)):
+    if lacks_indexes(jobs) or (refusal is not None and not _is_unknown_job(refusal)):
         details, problem = _asked(read_details, job_id)
-        jobs = _with_indexes(jobs, details)
+        jobs = with_indexes(jobs, details)
     if jobs:
-        return JobsById(jobs, problem=problem if _lacks_indexes(jobs) else None)
+        return JobsById(jobs, problem=problem if lacks_indexes(jobs) else None)
     accounts, account_refusal = _asked(read_accounts, job_id)
     if accounts:
         return JobsById(accounts=accounts)
@@ -66,14 +66,3 @@ def _asked(read: Callable[[str], list[FoundT]], job_id: str) -> tuple[list[Found
 
 def _is_unknown_job(refusal: Problem) -> bool:
     return _NO_SUCH_JOB in refusal.reason.lower()
-
-
-def _lacks_indexes(jobs: Sequence[SlurmJob]) -> bool:
-    """Whether the GPUs of a job that has hosts are unknown."""
-    return any(job.hosts and job.requested_gpus and not job.gpus for job in jobs)
-
-
-def _with_indexes(jobs: Sequence[SlurmJob], details: Sequence[SlurmJob]) -> list[SlurmJob]:
-    """The jobs of squeue with the GPUs of scontrol, or the jobs of scontrol if squeue has none."""
-    gpus = {job.id: job.gpus for job in details}
-    return [job._replace(gpus=job.gpus or gpus.get(job.id, ())) for job in jobs] or list(details)

@@ -1,6 +1,6 @@
 """GPU-hours and energy of users and jobs over a time range, added up by Prometheus."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -10,6 +10,7 @@ from gpumon.fleet.exporters import GPUMON, PODS, Exporter, pod_of
 from gpumon.fleet.model import IDLE_PERCENT, FleetError
 from gpumon.fleet.query import PART, selector
 from gpumon.fleet.settings import FleetSettings
+from gpumon.fleet.slurm import SlurmJob
 from gpumon.operations.fleet.promql import PROCESSES, job_labels, used_exporters
 from gpumon.operations.fleet.totals import POWER, UTILIZATION
 
@@ -119,6 +120,13 @@ def read_usage(settings: FleetSettings, exporters: Iterable[str], seconds: float
     except FleetError as error:
         return FleetUsage(seconds, problem=error.problem)
     return FleetUsage(seconds, tuple(sorted(rows.values(), key=lambda row: (-row.hours, row.user, row.job))))
+
+
+def with_users(rows: Sequence[UsageRow], jobs: Mapping[str, SlurmJob]) -> Sequence[UsageRow]:
+    """The rows with the users of jobs that run, where Slurm knows them and the exporter does not."""
+    if not jobs:
+        return rows
+    return [row._replace(user=jobs[row.job].user) if not row.user and row.job in jobs else row for row in rows]
 
 
 def _add(rows: dict[tuple[str, str], UsageRow], labels: Mapping[str, str], value: float) -> None:

@@ -61,6 +61,7 @@ def _rank(rank: RankReport, host: str) -> Mapping[str, Any]:
         "gpus": gpus,
         "steps_count": rank.steps_count,
         "step_seconds": _rounded(rank.step_seconds),
+        "late_seconds": _rounded(rank.late_seconds),
         "last_collective": None if rank.collective is None else _collective(rank.collective),
         "state": rank.state or None,
         "line": rank.line or None,

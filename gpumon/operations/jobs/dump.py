@@ -5,7 +5,7 @@ import os
 import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -24,6 +24,7 @@ from gpumon.operations.record import Anonymizer
 from gpumon.streams.recording import RecordingWriter
 
 FRAMES_SECONDS: Final = 30.0
+FRAMES_FILE: Final = "frames.jsonl.gz"
 _INTERVAL_SECONDS: Final = 1.0
 _LIBRARY_ROOTS: Final = ("/site-packages/", "/dist-packages/")
 _USER_VARIABLES: Final = ("USER", "LOGNAME", "SUDO_USER")
@@ -33,20 +34,25 @@ class DumpResult(NamedTuple):
     """What was written.
 
     Attributes:
+        folder: Where the files are.
         files: The names of the files.
         removed: What was replaced, in a sentence.
     """
 
+    folder: Path
     files: tuple[str, ...]
     removed: str
 
 
-def dump_jobs(folder: Path, frames_seconds: float = FRAMES_SECONDS) -> DumpResult:
-    """Write the jobs, their stacks, flight recorders and RAS reports, and frames of the next seconds.
+def dump_jobs(
+    folder: Path, frames_seconds: float = FRAMES_SECONDS, frames: Sequence[Frame] | None = None
+) -> DumpResult:
+    """Write the jobs, their stacks, flight recorders and RAS reports, and frames.
 
     Args:
         folder: The folder to create.
-        frames_seconds: For how long frames are recorded; Ctrl-C ends that sooner.
+        frames_seconds: For how long frames are recorded after that; Ctrl-C ends it sooner.
+        frames: The frames up to now, which a gpumon that runs has; they are written instead.
 
     Raises:
         CommandError: The folder exists or cannot be written.
@@ -67,13 +73,28 @@ def dump_jobs(folder: Path, frames_seconds: float = FRAMES_SECONDS) -> DumpResul
     for name, text in texts.items():
         (folder / name).write_text(redactor.text(text) + "\n", errors="replace")
     files = [*texts]
+    path = folder / FRAMES_FILE
     with suppress(KeyboardInterrupt):
-        files += _write_frames(folder / "frames.jsonl.gz", frames_seconds)
+        files += _record_frames(path, frames_seconds) if frames is None else _write_frames(path, frames)
     kinds = [f"{count} x {kind}" for kind, count in sorted(redactor.removed.items())]
-    return DumpResult(tuple(files), f"Replaced: {', '.join(kinds)}." if kinds else "Nothing was replaced.")
+    return DumpResult(
+        folder.absolute(), tuple(files), f"Replaced: {', '.join(kinds)}." if kinds else "Nothing was replaced."
+    )
 
 
-def _write_frames(path: Path, seconds: float) -> list[str]:
+def _write_frames(path: Path, frames: Iterable[Frame]) -> list[str]:
+    """Write frames without names; returns the names of the files, none without a driver."""
+    known = [frame for frame in frames if "driver" not in frame.problems]
+    if not known:
+        return []
+    anonymizer = Anonymizer()
+    with closing(RecordingWriter(path)) as writer:
+        for frame in known:
+            writer.write(anonymizer.apply(frame))
+    return [path.name]
+
+
+def _record_frames(path: Path, seconds: float) -> list[str]:
     """Record this host without names; returns the names of the files, none without a driver."""
     anonymizer = Anonymizer()
     deadline = time.monotonic() + seconds

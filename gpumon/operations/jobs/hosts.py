@@ -34,10 +34,11 @@ from gpumon.operations.jobs.report import EXITED, RankGpu, RankReport, TrainingJ
 from gpumon.streams.remote.stream import SSH
 
 READ_SECONDS: Final = 45.0
-"""How long a host may take: ssh gives up after 10 s, and the command looks for up to 10 s."""
+"""How long a host may take: ssh gives up after 10 s, and the command looks for up to 25 s."""
 _COMMAND: Final = "exec gpumon jobs --json"
 _MAX_BYTES: Final = 32 << 20
 _MAX_RANKS: Final = 1 << 14
+_SLOW: Final = (HangKind.SLOW, HangKind.STRAGGLER)
 _NOT_INSTALLED: Final = 127
 _SSH_FAILED: Final = 255
 _EXIT_CODES: Final = (0, 1, 3)
@@ -156,6 +157,7 @@ def _merged(parts: Sequence[TrainingJobReport]) -> TrainingJobReport:
     is_hang = verdict is not None and verdict.is_hang
     states = [part.state for part in parts]
     calm = next((state for state in states if state is not TrainingJobState.HANGING), states[0])
+    calm = TrainingJobState.SLOW if verdict is not None and verdict.kind in _SLOW else calm
     return replace(
         first,
         state=TrainingJobState.HANGING if is_hang else calm,
@@ -182,7 +184,7 @@ def _verdict(parts: Sequence[TrainingJobReport], ranks: Sequence[RankReport]) ->
     known = [part.verdict for part in parts if part.verdict is not None]
     moving = [verdict for verdict in known if not verdict.since_seconds]
     if moving or not known:
-        return next(iter(moving), None)
+        return min(moving, key=lambda verdict: verdict.kind is HangKind.RUNNING, default=None)
     judged = judge_hang([_evidence(rank) for rank in ranks if rank.rank is not None], 0.0)
     certain = [verdict for verdict in (judged, *known) if verdict.is_hang and verdict.rank is not None]
     verdict = next(iter(certain), judged)
@@ -244,6 +246,7 @@ def _rank(raw: Json, host: str) -> RankReport:
         since_seconds=as_number(raw.get("since_seconds")),
         steps_count=as_count(raw.get("steps_count")),
         step_seconds=as_number(raw.get("step_seconds")),
+        late_seconds=as_number(raw.get("late_seconds")),
         collective=None if collective is None else _collective(as_object(collective)),
         line=as_text(raw.get("line")) or "",
         memory_bytes=as_count(raw.get("memory_bytes")),

@@ -8,15 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from gpumon.core.ranks import HangKind, HangVerdict
+from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.units import duration_text
 from gpumon.diagnosis.alerts import ranges_text
+from gpumon.diagnosis.hangs import MIN_COUNTED_SECONDS, description, kind_of, standing_of
 from gpumon.distributed.model import TrainingJob
 from gpumon.distributed.ras_report import RasCommunicator, RasReport
 from gpumon.operations.jobs.report import EXITED, RankGpu, RankReport
 
-MIN_SECONDS: Final = 20.0
-"""Two reports, ten seconds apart, show the same counts."""
 _UNDECIDED: Final = frozenset({HangKind.UNDECIDED, HangKind.TRANSPORT})
 _NAMES: Final = {
     "AllReduce": "all_reduce",
@@ -70,7 +69,13 @@ def remote_ranks(job: TrainingJob, report: RasReport) -> tuple[RankReport, ...]:
     return tuple(ranks)
 
 
-def with_ras(job: TrainingJob, verdict: HangVerdict, report: RasReport | None, stalled_seconds: float) -> HangVerdict:
+def with_ras(
+    job: TrainingJob,
+    verdict: HangVerdict,
+    report: RasReport | None,
+    stalled_seconds: float,
+    evidence: Sequence[RankEvidence] = (),
+) -> HangVerdict:
     """The verdict, decided by NCCL's counts where the ranks of this host do not show why there is no progress.
 
     Args:
@@ -78,8 +83,9 @@ def with_ras(job: TrainingJob, verdict: HangVerdict, report: RasReport | None, s
         verdict: The verdict by the evidence of this host.
         report: NCCL's report, if there is one.
         stalled_seconds: For how long no rank of this host has made progress.
+        evidence: What is known of the ranks of this host.
     """
-    if verdict.kind not in _UNDECIDED or stalled_seconds < MIN_SECONDS:
+    if verdict.kind not in _UNDECIDED or stalled_seconds < MIN_COUNTED_SECONDS:
         return verdict
     world = None if report is None else _world(job, report)
     since = duration_text(stalled_seconds)
@@ -98,7 +104,8 @@ def with_ras(job: TrainingJob, verdict: HangVerdict, report: RasReport | None, s
             )
         behind = next(_behind(world), None)
         if behind is not None:
-            return _not_entered(verdict, world, behind, stalled_seconds)
+            local = next((rank for rank in evidence if rank.rank == behind.ranks[0] and not rank.exited), None)
+            return _not_entered(verdict, world, behind, stalled_seconds, local)
     elsewhere = job.total_ranks - len(job.ranks) - len(job.exited)
     if verdict.kind is HangKind.TRANSPORT and elsewhere > 0:
         text = (
@@ -109,19 +116,24 @@ def with_ras(job: TrainingJob, verdict: HangVerdict, report: RasReport | None, s
     return verdict
 
 
-def _not_entered(verdict: HangVerdict, world: RasCommunicator, behind: _Behind, seconds: float) -> HangVerdict:
+def _not_entered(
+    verdict: HangVerdict, world: RasCommunicator, behind: _Behind, seconds: float, local: RankEvidence | None
+) -> HangVerdict:
+    """The verdict on ranks that are behind; of one on this host, /proc may show what it does instead."""
     hosts = {rank.rank: rank.host for rank in world.ranks}
     number = behind.ranks[0]
     is_one = len(behind.ranks) == 1
-    who = f"Rank {number} on {hosts[number]} has" if is_one else f"Ranks {ranges_text(behind.ranks)} have"
+    place = f" on {hosts[number]}" if local is None else ""
+    who = f"Rank {number}{place} has" if is_one else f"Ranks {ranges_text(behind.ranks)} have"
     waiting = "1 rank waits" if len(behind.waiting) == 1 else f"{len(behind.waiting)} ranks wait"
+    does = f": {description(local)}" if local is not None and is_one else ","
     collective = f"{_NAMES.get(behind.name, behind.name)} #{behind.ahead}"
     entered = f"NCCL's RAS service: {behind.name} entered {behind.ahead} times by ranks {ranges_text(behind.waiting)}"
     return replace(
         verdict,
-        kind=HangKind.NOT_ENTERED,
+        kind=HangKind.NOT_ENTERED if local is None or not is_one else kind_of(standing_of(local)),
         is_hang=True,
-        summary=f"{who} not entered {collective}, as NCCL counts, for {duration_text(seconds)}; {waiting}.",
+        summary=f"{who} not entered {collective}, as NCCL counts{does} for {duration_text(seconds)}; {waiting}.",
         rank=number if is_one else None,
         collective=collective,
         since_seconds=seconds,

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gpumon.core.collectives import FlightRecording, RecordedCollective
@@ -12,7 +13,7 @@ from gpumon.core.model import Device, Frame, Process, ProcessKind
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.units import counted
-from gpumon.diagnosis.hangs import line_of
+from gpumon.diagnosis.hangs import lateness, line_of
 from gpumon.distributed.environment import RankVariables
 from gpumon.distributed.model import JobRank, TrainingJob, Workers
 from gpumon.operations.program_name import program_name
@@ -37,6 +38,8 @@ class TrainingJobState(str, Enum):
     """What a job does. The values are those of ``gpumon jobs --json``."""
 
     RUNNING = "running"
+    SLOW = "slow"
+    """It makes progress, and a rank slows the others, or a step takes ten times as long as before."""
     WAITING_FOR_DATA = "waiting_for_data"
     HANGING = "hanging"
     UNDECIDED = "undecided"
@@ -72,6 +75,7 @@ class RankReport:
         since_seconds: For how long it has made no progress; None while it does, or if that is unknown.
         steps_count: Number of steps that its probe has seen.
         step_seconds: Median duration of its latest steps.
+        late_seconds: How long after the first rank it calls the same collective (median); None if unknown.
         collective: The last collective that it has entered.
         line: Where its main thread stands in the user's code, such as ``train.py:214``.
         memory_bytes: Device memory that it uses.
@@ -88,6 +92,7 @@ class RankReport:
     since_seconds: float | None = None
     steps_count: int | None = None
     step_seconds: float | None = None
+    late_seconds: float | None = None
     collective: RecordedCollective | None = None
     line: str = ""
     memory_bytes: int | None = None
@@ -155,7 +160,7 @@ class TrainingJobReport:
     @property
     def steps_per_second(self) -> float | None:
         """The inverse of the step time, while the job makes progress."""
-        is_moving = self.state in {TrainingJobState.RUNNING, TrainingJobState.WAITING_FOR_DATA}
+        is_moving = self.state in {TrainingJobState.RUNNING, TrainingJobState.SLOW, TrainingJobState.WAITING_FOR_DATA}
         return 1 / self.step_seconds if self.step_seconds and is_moving else None
 
     @property
@@ -173,7 +178,10 @@ class TrainingJobReport:
 
 EXITED: Final = "exited"
 RUNNING: Final = "running"
+SLOWS: Final = "slows others"
 WAITS: Final = "waits"
+_CALM: Final = frozenset({HangKind.STRAGGLER, HangKind.RUNNING, HangKind.SLOW, HangKind.FINISHED})
+"""Kinds of verdicts on jobs without a rank that the others wait for."""
 
 
 def workers_of(frame: Frame | None, probes: Mapping[int, Probe]) -> Workers:
@@ -205,6 +213,7 @@ class JobInputs(NamedTuple):
         evidence: What is known of its ranks.
         verdict: The verdict on it.
         age_seconds: Its age.
+        lateness: How late the ranks call their collectives, by rank.
     """
 
     frame: Frame | None
@@ -212,6 +221,7 @@ class JobInputs(NamedTuple):
     evidence: Sequence[RankEvidence]
     verdict: HangVerdict | None = None
     age_seconds: float | None = None
+    lateness: Mapping[int, float] = MappingProxyType({})
 
 
 def job_report(job: TrainingJob, inputs: JobInputs, now_monotonic: float) -> TrainingJobReport:
@@ -226,7 +236,7 @@ def job_report(job: TrainingJob, inputs: JobInputs, now_monotonic: float) -> Tra
     evidence = {item.pid: item for item in inputs.evidence}
     is_watched = any(item.progressed_monotonic is not None for item in inputs.evidence if not item.exited)
     verdict = inputs.verdict if is_watched else None
-    inputs = inputs._replace(verdict=verdict)
+    inputs = inputs._replace(verdict=verdict, lateness=lateness(inputs.evidence))
     ranks = [
         _rank_report(rank, inputs, evidence.get(rank.pid), uses.get(rank.pid, []), now_monotonic) for rank in job.ranks
     ]
@@ -283,7 +293,7 @@ def _rank_report(
     activity = [process.sm_percent for _, process in uses if process.sm_percent is not None]
     progressed = None if evidence is None else evidence.progressed_monotonic
     state = _rank_state(rank, evidence, inputs.verdict)
-    is_moving = state == RUNNING or progressed is None
+    is_moving = state in {RUNNING, SLOWS} or progressed is None
     return RankReport(
         rank=rank.rank,
         host=THIS_HOST,
@@ -293,6 +303,7 @@ def _rank_report(
         since_seconds=None if is_moving or progressed is None else max(0.0, now_monotonic - progressed),
         steps_count=None if progress is None else progress.steps_count,
         step_seconds=None if progress is None else progress.step_seconds,
+        late_seconds=None if rank.rank is None else inputs.lateness.get(rank.rank),
         collective=None if evidence is None else last_collective(evidence.recording),
         line="" if evidence is None else line_of(evidence),
         memory_bytes=sum(memory) if memory else None,
@@ -303,16 +314,17 @@ def _rank_report(
 
 
 def _is_culprit(rank: JobRank, verdict: HangVerdict | None) -> bool:
-    return verdict is not None and verdict.is_hang and rank.rank is not None and verdict.rank == rank.rank
+    names = verdict is not None and (verdict.is_hang or verdict.kind is HangKind.STRAGGLER)
+    return names and verdict is not None and rank.rank is not None and verdict.rank == rank.rank
 
 
 def _rank_state(rank: JobRank, evidence: RankEvidence | None, verdict: HangVerdict | None) -> str:
     """What a rank does, in a few words."""
     if evidence is not None and evidence.state_code in {"T", "t"}:
         return "stopped"
-    if verdict is not None and verdict.kind not in {HangKind.RUNNING, HangKind.SLOW, HangKind.FINISHED}:
-        if _is_culprit(rank, verdict):
-            return str(verdict.kind.value).replace("_", " ")
+    if verdict is not None and _is_culprit(rank, verdict):
+        return SLOWS if verdict.kind is HangKind.STRAGGLER else str(verdict.kind.value).replace("_", " ")
+    if verdict is not None and verdict.kind not in _CALM:
         if rank.rank in verdict.waiting_ranks:
             return WAITS
         if verdict.is_hang or verdict.kind is HangKind.UNDECIDED:
@@ -335,6 +347,8 @@ def _state(job: TrainingJob, inputs: JobInputs) -> TrainingJobState:
             HangKind.WAITING_FOR_DATA: TrainingJobState.WAITING_FOR_DATA,
             HangKind.UNDECIDED: TrainingJobState.UNDECIDED,
             HangKind.FINISHED: TrainingJobState.FINISHED,
+            HangKind.SLOW: TrainingJobState.SLOW,
+            HangKind.STRAGGLER: TrainingJobState.SLOW,
         }
         return by_kind.get(verdict.kind, TrainingJobState.RUNNING)
     if inputs.age_seconds is not None and inputs.age_seconds < _STARTING_SECONDS:

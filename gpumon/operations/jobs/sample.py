@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, Problem
 from gpumon.core.stacks import ThreadStack
+from gpumon.diagnosis.hangs import MIN_COUNTED_SECONDS
 from gpumon.operations.jobs.watcher import JobsReading, JobWatcher
 from gpumon.operations.one_shot import PROBE_TIMEOUT_SECONDS, sample_frame
 from gpumon.operations.rank_watch import QUIET_SECONDS
@@ -21,6 +22,10 @@ _RECORDING_SECONDS: Final = 4.0
 """For a flight recorder that was not read at once."""
 _SILENT_SECONDS: Final = 7.0
 """A probe whose process cannot run Python is known to be silent after six seconds."""
+_RAS_SECONDS: Final = 3.0
+"""Time between two questions to NCCL: the counts of a job that makes progress have changed in between."""
+_COUNTED_SECONDS: Final = MIN_COUNTED_SECONDS + 2.0
+"""For a job whose progress NCCL's counts alone show, as long as they stand still."""
 _READ_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.02
 _MAX_READS: Final = 1 << 20
@@ -49,7 +54,7 @@ def sample_jobs(*, wants_stacks: bool = False) -> JobsSample:
         wants_stacks: Whether to read the stacks of all ranks, also of those that make progress.
     """
     probes = ProbeWatcher()
-    jobs = JobWatcher(probes.ask)
+    jobs = JobWatcher(probes.ask, ras_seconds=_RAS_SECONDS)
     deadline = time.monotonic() + PROBE_TIMEOUT_SECONDS
     probes.start()
     try:
@@ -75,6 +80,10 @@ def sample_jobs(*, wants_stacks: bool = False) -> JobsSample:
 
 def _needed_seconds(reading: JobsReading) -> float:
     """For how long the jobs have to be looked at: longer if one makes no progress, and longest if a probe is silent."""
+    running = [[rank for rank in ranks if not rank.exited] for ranks in reading.evidence.values()]
+    counted = [ranks for ranks in running if any(rank.ras_counts is not None for rank in ranks)]
+    if any(not any(rank.has_probe or rank.has_progressed for rank in ranks) for ranks in counted):
+        return _COUNTED_SECONDS
     if not reading.is_stalled:
         return _SECONDS
     quiet = time.monotonic() - QUIET_SECONDS

@@ -3,25 +3,26 @@
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpumon.core.model import Frame
-from gpumon.core.ranks import RankEvidence
+from gpumon.core.model import Device, Frame
+from gpumon.core.ranks import GpuSignature, RankEvidence
 from gpumon.distributed.grouping import JobScanner
 from gpumon.distributed.model import TrainingJob
 from gpumon.distributed.process_facts import MAX_READS
-from gpumon.distributed.ras_poller import MIN_LISTENING_SECONDS, RasAnswer, RasPoller
+from gpumon.distributed.ras_poller import MIN_LISTENING_SECONDS, POLL_SECONDS, RasAnswer, RasPoller
 from gpumon.operations.hangs import HangWatch
 from gpumon.operations.jobs.ras_ranks import remote_ranks, with_ras
 from gpumon.operations.jobs.report import JobInputs, TrainingJobReport, boot_age_seconds, job_report, workers_of
-from gpumon.operations.rank_watch import QUIET_SECONDS, Ask, GpuSignature
+from gpumon.operations.rank_watch import QUIET_SECONDS, Ask
 from gpumon.probe.messages import Answer, Probe
 
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _MAX_ANSWERS: Final = 4096
+_ECC: Final = "ecc_uncorrected_volatile_count"
 
 
 class JobsReading(NamedTuple):
@@ -46,11 +47,12 @@ class JobWatcher:
     Args:
         ask: `gpumon.probe.client.ProbeWatcher.ask`.
         proc: Root of the proc file system.
+        ras_seconds: Time between two questions to NCCL.
     """
 
-    def __init__(self, ask: Ask, proc: Path = Path("/proc")) -> None:
+    def __init__(self, ask: Ask, proc: Path = Path("/proc"), ras_seconds: float = POLL_SECONDS) -> None:
         self._scanner = JobScanner(proc)
-        self._ras = RasPoller(proc)
+        self._ras = RasPoller(proc, ras_seconds)
         self._hangs = HangWatch(ask, proc)
         self._answers: deque[tuple[Answer, float]] = deque(maxlen=_MAX_ANSWERS)
 
@@ -89,7 +91,7 @@ class JobWatcher:
             jobs,
             probes,
             now,
-            gpus=_signatures(frame),
+            gpus=_signatures(frame, jobs, self._scanner),
             ras_counts=_ras_counts(jobs, ras),
             is_open=lambda job: opens_all or job.key == open_key,
             wants_stacks=wants_stacks,
@@ -100,7 +102,7 @@ class JobWatcher:
             age = boot_age_seconds(job.start_ticks, _TICKS_PER_SECOND) if job.ranks else None
             answer = ras.get(job.key)
             nccl = None if answer is None else answer.report
-            verdict = with_ras(job, verdicts[job.key], nccl, _stalled_seconds(known, now))
+            verdict = with_ras(job, verdicts[job.key], nccl, _stalled_seconds(known, now), known)
             report = job_report(job, JobInputs(frame, probes, known, verdict, age), now)
             remote = () if nccl is None else remote_ranks(job, nccl)
             reports.append(replace(report, ranks=(*report.ranks, *remote)) if remote else report)
@@ -125,13 +127,36 @@ def _ras_counts(jobs: Iterable[TrainingJob], ras: Mapping[str, RasAnswer]) -> Ma
     return counts
 
 
-def _signatures(frame: Frame | None) -> Mapping[int, GpuSignature]:
-    """What the first GPU of each process does, by PID."""
+def _signatures(frame: Frame | None, jobs: Iterable[TrainingJob], scanner: JobScanner) -> Mapping[int, GpuSignature]:
+    """What the first GPU of each rank does, by PID."""
     result: dict[int, GpuSignature] = {}
-    for device in () if frame is None else frame.devices:
-        signature = GpuSignature(
-            device.get("utilization_gpu_percent"), device.get("power_watts"), device.get("tensor_activity_percent")
-        )
-        for process in device.processes or ():
-            result.setdefault(process.pid, signature)
+    for job in jobs:
+        pids = {rank.pid for rank in job.ranks}
+        for device in () if frame is None else frame.devices:
+            for process in device.processes or ():
+                if process.pid in pids and process.pid not in result:
+                    result[process.pid] = _signature(device, scanner, pids)
     return result
+
+
+def _signature(device: Device, scanner: JobScanner, pids: Collection[int]) -> GpuSignature:
+    """What a GPU does; processes of other jobs are foreign, and helpers of the ranks are not."""
+    foreign = [
+        process
+        for process in device.processes or ()
+        if process.sm_percent and process.pid not in pids and not scanner.descends(process.pid, pids)
+    ]
+    busiest = max(foreign, key=lambda process: process.sm_percent or 0.0, default=None)
+    return GpuSignature(
+        label=device.label,
+        utilization_percent=device.get("utilization_gpu_percent"),
+        power_watts=device.get("power_watts"),
+        tensor_active_percent=device.get("tensor_activity_percent"),
+        clock_sm_hertz=device.get("clock_sm_hertz"),
+        throttle_reasons=device.throttle_reasons or (),
+        pcie_generation=device.get("pcie_generation"),
+        pcie_width=device.get("pcie_width"),
+        foreign_pid=None if busiest is None else busiest.pid,
+        foreign_sm_percent=None if busiest is None else busiest.sm_percent,
+        ecc_uncorrected_count=device.get(_ECC),
+    )

@@ -12,7 +12,7 @@ from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.stacks import ThreadStack
 from gpumon.core.steps import StepObservation
 from gpumon.diagnosis.bottlenecks.account import sampled_account
-from gpumon.diagnosis.bottlenecks.evidence import HostEvidence, SlownessEvidence
+from gpumon.diagnosis.bottlenecks.evidence import GpuEvidence, HostEvidence, SlownessEvidence
 from gpumon.diagnosis.bottlenecks.overlays import with_gpu, with_waits
 from gpumon.diagnosis.bottlenecks.places import line_text, program_frame
 from gpumon.diagnosis.bottlenecks.verdict import WhyVerdict, judge_run
@@ -24,7 +24,7 @@ from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
 DEFAULT_SECONDS: Final = 5.0
 MAX_SECONDS: Final = 30.0
 MIN_SECONDS: Final = 1.0
-_HERTZ: Final = 100
+_HERTZ: Final = 64
 _STEPS: Final = 8
 """A slow training run is observed for this many steps, within `MAX_SECONDS`."""
 _SETTLE_SECONDS: Final = 3.0
@@ -133,7 +133,6 @@ def examine(
     """
     probe = find_probe(pid, watcher)
     observer = DeviceObserver(pid) if probe.reading is not None and probe.reading.devices else None
-    problems: list[str] = []
     if observer is not None:
         observer.start()
     try:
@@ -143,39 +142,22 @@ def examine(
     finally:
         if observer is not None:
             observer.close()
-    observation = observed.observation
-    if not observation.steps:
-        raise _no_steps(probe, observation)
+    if not observed.observation.steps:
+        raise _no_steps(probe, observed.observation)
     has_gpu = observer is not None
+    problems = []
     if has_gpu and gpu is None:
         problems.append("No frame of the collector shows the GPU of this process, so its utilization is unknown.")
-    lines = SourceLines(pid)
-    account = sampled_account(observation, lines.line, has_gpu=has_gpu)
-    world_size = probe.process.world_size
-    account = with_waits(account, observation, observed.host, world_size, has_gpu=has_gpu)
-    thread_account = account
-    if gpu is not None:
-        account = with_gpu(account, gpu)
-    evidence = SlownessEvidence(
-        observation=observation,
-        account=account,
-        host=observed.host,
-        gpu=gpu,
-        rank=probe.process.rank,
-        world_size=world_size,
-        torch_version=None if probe.reading is None else probe.reading.torch_version,
-        thread_account=thread_account,
-        hints=lines.settings(),
-    )
+    evidence = _evidence(probe, observed, gpu, has_gpu=has_gpu)
     return WhyReport(
         pid=pid,
         command=probe.process.command,
         rank=evidence.rank,
-        world_size=world_size,
+        world_size=evidence.world_size,
         torch_version=evidence.torch_version,
         device=device,
         stages=(PASSIVE,),
-        seconds=observation.samples.seconds,
+        seconds=observed.observation.samples.seconds,
         evidence=evidence,
         verdict=judge_run(evidence),
         problems=tuple(problems),
@@ -258,6 +240,30 @@ def _observe(
     raise CommandError(
         Problem(ProblemCode.UNRESPONSIVE, f"The probe of process {pid} has not answered."),
         ExitCode.MISSING_PREREQUISITE,
+    )
+
+
+def _evidence(probe: Probe, observed: _Observed, gpu: GpuEvidence | None, *, has_gpu: bool) -> SlownessEvidence:
+    """What was observed, with the account of the median step."""
+    observation, world_size = observed.observation, probe.process.world_size
+    lines = SourceLines(probe.pid)
+    thread_account = with_waits(
+        sampled_account(observation, lines.line, has_gpu=has_gpu),
+        observation,
+        observed.host,
+        world_size,
+        has_gpu=has_gpu,
+    )
+    return SlownessEvidence(
+        observation=observation,
+        account=thread_account if gpu is None else with_gpu(thread_account, gpu),
+        host=observed.host,
+        gpu=gpu,
+        rank=probe.process.rank,
+        world_size=world_size,
+        torch_version=None if probe.reading is None else probe.reading.torch_version,
+        thread_account=thread_account,
+        hints=lines.settings(),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from gpumon.core.stacks import StackFrame, ThreadStack
 from gpumon.core.text import safe_bytes
+from gpumon.diagnosis.bottlenecks.causes.settings import DEBUG_SETTINGS
 from gpumon.diagnosis.bottlenecks.evidence import HostEvidence
 from gpumon.diagnosis.bottlenecks.places import line_text, place_of, program_frame
 from gpumon.distributed.environment import read_environment
@@ -27,7 +28,7 @@ from gpumon.operations.why.proc_times import (
     read_threads,
 )
 
-_SETTINGS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_LAUNCH_BLOCKING", "NCCL_DEBUG")
+_SETTINGS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", *(setting.name for setting in DEBUG_SETTINGS))
 _MIN_CORES: Final = 0.1
 _MIN_PYTHON_CORES: Final = 0.1
 _MAX_OTHERS: Final = 5

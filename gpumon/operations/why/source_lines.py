@@ -14,6 +14,7 @@ _MAX_LINE: Final = 200
 _SETTINGS: Final = {
     "find_unused_parameters": re.compile(r"\bfind_unused_parameters\s*=\s*True"),
     "bucket_cap_mb": re.compile(r"\bbucket_cap_mb\s*=\s*(?:0?\.\d+|[0-4](?:\.\d+)?)\s*[,)]"),
+    "CUDA_LAUNCH_BLOCKING": re.compile(r"""environ\b.*["']CUDA_LAUNCH_BLOCKING["']\]?\s*[=,]\s*["']1["']"""),
 }
 
 

@@ -1,9 +1,10 @@
 """The second stage: a trace of a few steps makes the times of the GPU exact; the samples keep their lines."""
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpumon.core.problems import CommandError
 from gpumon.core.step_classes import (
@@ -13,12 +14,13 @@ from gpumon.core.step_classes import (
     GPU_WORK,
     HOST,
     IDLE,
+    MEMORY,
     SAMPLED_CLASSES,
     SIMT,
     SYNC,
     TENSOR,
 )
-from gpumon.diagnosis.bottlenecks.evidence import StepAccount, StepPart, StepShare, TraceEvidence
+from gpumon.diagnosis.bottlenecks.evidence import OperatorUse, StepAccount, StepPart, StepShare, TraceEvidence
 from gpumon.diagnosis.bottlenecks.overlays import LAUNCHING
 from gpumon.operations.record_trace import record_traces
 from gpumon.operations.why.examination import TRACE, ExaminationProgress, Listener, WhyReport, renewed
@@ -30,6 +32,9 @@ _STEPS: Final = 8
 _MIN_MILLISECONDS: Final = 500
 _MAX_MILLISECONDS: Final = 5000
 _MIN_STEPS: Final = 2
+_LONG_STEPS: Final = 4.5
+"""A window of this many long steps has two that are complete, although recording makes them longer."""
+_LIMIT_MILLISECONDS: Final = 10_000
 _NANOSECONDS: Final = 1e9
 _MAX_TOP: Final = 5
 _OF_TRACE: Final = frozenset({GPU_WORK, HOST, SYNC, IDLE, COPIES, COMMUNICATION})
@@ -37,6 +42,8 @@ _OF_TRACE: Final = frozenset({GPU_WORK, HOST, SYNC, IDLE, COPIES, COMMUNICATION}
 _AFTERWARDS: Final = (
     "After a trace, launches take longer in this process until it ends: CUPTI stays attached. --no-trace avoids it."
 )
+_ELEMENTWISE: Final = re.compile(r"elementwise_kernel|Memcpy DtoD|CatArray|copy_kernel", re.IGNORECASE)
+"""Kernels that torch.compile fuses with other kernels."""
 _FREEING: Final = ("cudaFree", "cudaMalloc", "cuMemUnmap", "cuMemRelease", "cuMemCreate", "cuMemMap", "cuMemSetAccess")
 
 
@@ -49,7 +56,7 @@ def with_trace(report: WhyReport, watcher: ProbeWatcher, listener: Listener) -> 
         listener: Follows the examination.
     """
     account = report.evidence.account
-    milliseconds = round(min(max(1000 * _STEPS * account.step_seconds, _MIN_MILLISECONDS), _MAX_MILLISECONDS))
+    milliseconds = window_milliseconds(account.step_seconds)
     listener.on_progress(ExaminationProgress("recording a trace", 0.0, None))
     recorded = record_traces(watcher, [report.pid], milliseconds)[0]
     if recorded.path is None:
@@ -75,6 +82,12 @@ def with_trace(report: WhyReport, watcher: ProbeWatcher, listener: Listener) -> 
     return renewed(report, evidence, TRACE, (*recorded.notes, _AFTERWARDS))
 
 
+def window_milliseconds(step_seconds: float) -> int:
+    """How long to record steps of a duration."""
+    preferred = min(max(1000 * _STEPS * step_seconds, _MIN_MILLISECONDS), _MAX_MILLISECONDS)
+    return round(min(max(preferred, 1000 * _LONG_STEPS * step_seconds), _LIMIT_MILLISECONDS))
+
+
 def _unusable(trace: Trace) -> tuple[str, ...]:
     """Why a trace gives no account, in sentences; empty if it does."""
     if trace.device is None or not trace.kernels:
@@ -89,6 +102,7 @@ def _unusable(trace: Trace) -> tuple[str, ...]:
 def traced_account(sampled: StepAccount, trace: Trace, thread: StepAccount) -> StepAccount:
     """The account of a trace, for the median step that was observed, with the lines and the reasons of the samples.
 
+    What an observed step takes longer than the traced one belongs to the classes of the samples that explain it.
     Recording makes each launch longer, so what the median step of the trace takes longer than the observed one is taken
     from its host-bound time, and the rest is scaled to the duration of the latter. What the samples know of the time in
     which the GPU waits for the host is taken from that time.
@@ -98,13 +112,12 @@ def traced_account(sampled: StepAccount, trace: Trace, thread: StepAccount) -> S
         trace: The trace, which has kernels.
         thread: The account of the main thread alone, which has the lines.
     """
-    step = sampled.step_seconds
-    longer_ns = max(0, trace.step_ns - round(step * _NANOSECONDS))
-    host_ns = trace.class_time(HOST).time_ns
-    recording_ns = min(host_ns, longer_ns)
-    scale = step / (trace.step_ns - recording_ns) if trace.step_ns > recording_ns else 0.0
-    host_scale = scale * (host_ns - recording_ns) / host_ns if host_ns else 0.0
+    granted = _longer_than_traced(sampled, trace)
+    scale, host_scale = _scales(trace, sampled.step_seconds - sum(granted.values()))
     shares = {item.name: _share(item, host_scale if item.name == HOST else scale, thread) for item in trace.classes}
+    for name, seconds in granted.items():
+        old = shares.get(name, StepShare(name, 0.0))
+        shares[name] = replace(old, seconds=old.seconds + seconds)
     for share in sampled.shares:
         if share.name in _OF_TRACE:
             continue
@@ -121,6 +134,41 @@ def traced_account(sampled: StepAccount, trace: Trace, thread: StepAccount) -> S
     return replace(sampled, shares=tuple(sorted(kept, key=lambda share: _position(share.name))), is_traced=True)
 
 
+def _longer_than_traced(sampled: StepAccount, trace: Trace) -> dict[str, float]:
+    """What the observed step takes longer than the traced one, by the classes of the samples that explain it.
+
+    The time that a step waits for data, or computes on the host, varies between steps; that of the work on the GPU does
+    not.
+    """
+    longer = sampled.step_seconds - trace.step_ns / _NANOSECONDS
+    if longer <= 0:
+        return {}
+    needs = {
+        share.name: share.seconds - trace.class_time(share.name).time_ns / _NANOSECONDS
+        for share in sampled.shares
+        if share.name not in _OF_TRACE
+    }
+    needs = {name: seconds for name, seconds in needs.items() if seconds > 0}
+    total = sum(needs.values())
+    return {name: seconds * min(1.0, longer / total) for name, seconds in needs.items()}
+
+
+class _Scales(NamedTuple):
+    """Factors from nanoseconds of a trace to seconds of the step that was observed."""
+
+    device: float
+    host: float
+
+
+def _scales(trace: Trace, step_seconds: float) -> _Scales:
+    """What a step takes longer because it is recorded belongs to its host-bound time."""
+    longer_ns = max(0, trace.step_ns - round(step_seconds * _NANOSECONDS))
+    host_ns = trace.class_time(HOST).time_ns
+    recording_ns = min(host_ns, longer_ns)
+    device = step_seconds / (trace.step_ns - recording_ns) if trace.step_ns > recording_ns else 0.0
+    return _Scales(device, device * (host_ns - recording_ns) / host_ns if host_ns else 0.0)
+
+
 def trace_evidence(trace: Trace, step_seconds: float) -> TraceEvidence:
     """What a trace shows in addition to its account, scaled to the median step that was observed.
 
@@ -128,26 +176,36 @@ def trace_evidence(trace: Trace, step_seconds: float) -> TraceEvidence:
         trace: The trace.
         step_seconds: Duration of that step.
     """
-    scale = step_seconds / trace.step_ns if trace.step_ns else 0.0
+    scales = _scales(trace, step_seconds)
     copies = trace.class_time(COPIES).top
+    sent = [part for part in copies if "HtoD" in part.name]
     waits = (*trace.class_time(SYNC).top, *trace.class_time(HOST).top)
     tensor = trace.class_time(TENSOR).top
     step = trace.step_ns or 1
     return TraceEvidence(
         kernels_count=trace.kernels,
         median_kernel_seconds=None if trace.median_kernel_ns is None else trace.median_kernel_ns / _NANOSECONDS,
-        pageable_copy_seconds=scale * sum(part.time_ns for part in copies if "Pageable" in part.name),
+        pageable_copy_seconds=scales.device * sum(part.time_ns for part in copies if "Pageable" in part.name),
         copied_bytes=sum(part.size_bytes or 0 for part in copies),
         copies_count=sum(part.count for part in copies),
-        free_seconds=scale * sum(part.time_ns for part in waits if part.name.startswith(_FREEING)),
+        sent_bytes=sum(part.size_bytes or 0 for part in sent),
+        sent_count=sum(part.count for part in sent),
+        free_seconds=scales.device * sum(part.time_ns for part in waits if part.name.startswith(_FREEING)),
         simt_share=trace.class_time(SIMT).time_ns / step,
         tf32_share=sum(part.time_ns for part in tensor if "tf32" in part.name.lower()) / step,
-        calls=_calls(trace, scale),
+        elementwise_seconds=scales.device
+        * sum(part.time_ns for part in trace.class_time(MEMORY).top if _ELEMENTWISE.search(part.name)),
+        calls={part.name: part.time_ns * scales.host for part in trace.class_time(HOST).top},
+        operators=_operators(trace, scales.host),
     )
 
 
-def _calls(trace: Trace, scale: float) -> Mapping[str, float]:
-    return {part.name: part.time_ns * scale for part in trace.class_time(HOST).top[:_MAX_TOP]}
+def _operators(trace: Trace, scale: float) -> Mapping[str, OperatorUse]:
+    steps = len(trace.steps)
+    return {
+        total.name: OperatorUse(total.time_ns * scale / steps, total.count / steps, total.max_ns * scale)
+        for total in trace.operators
+    }
 
 
 def _share(item: ClassTime, scale: float, thread: StepAccount) -> StepShare:

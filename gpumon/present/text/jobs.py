@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from gpumon.core.problems import Problem
+from gpumon.core.ranks import HangKind
 from gpumon.operations.jobs.report import TrainingJobReport
 from gpumon.present.jobs import JOB_COLUMNS, RANK_COLUMNS, job_title
 from gpumon.present.paint.line import plain, wrapped
@@ -31,7 +32,7 @@ def jobs_lines(reports: Sequence[TrainingJobReport], problems: Sequence[Problem]
 
 def _sentences(report: TrainingJobReport, width: int) -> Iterator[str]:
     yield from wrapped(report.headline, width)
-    if report.verdict is not None and (report.verdict.is_hang or report.verdict.since_seconds):
+    if report.verdict is not None and report.verdict.kind is not HangKind.RUNNING:
         for sentence in report.verdict.evidence:
             yield from wrapped(f"  - {sentence}", width)
     for problem in report.problems:

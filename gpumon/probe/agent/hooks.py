@@ -6,6 +6,7 @@
 | a wait for a batch | `_BaseDataLoaderIter.__next__` |
 | a step that GradScaler leaves out | `GradScaler.update` |
 | a backward pass | `torch.autograd.backward` |
+| a replay of a CUDA graph, which may be a complete step | `CUDAGraph.replay` |
 | a garbage collection | `gc.callbacks` |
 
 Nothing is imported for it: what the program has not imported yet is looked for again with the next sample.
@@ -18,7 +19,7 @@ import sys
 from .collections_log import CollectionsLog
 from .debug import log_exception
 from .instrument import InstrumentedFunction
-from .training import BackwardCounter, DataTimer, ScalerUpdate, Training
+from .training import BackwardCounter, DataTimer, GraphReplay, ScalerUpdate, Training
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,10 +42,12 @@ class Hooks:
     def __init__(self, training: Training) -> None:
         self._training = training
         self._functions: list[InstrumentedFunction] = []
+        backwards = BackwardCounter(training)
         self._wanted: list[tuple[str, str, Any]] = [
             ("torch.utils.data.dataloader", "_BaseDataLoaderIter.__next__", DataTimer(training)),
             ("torch.amp.grad_scaler", "GradScaler.update", ScalerUpdate(training)),
-            ("torch.autograd", "backward", BackwardCounter(training)),
+            ("torch.autograd", "backward", backwards),
+            ("torch.cuda.graphs", "CUDAGraph.replay", GraphReplay(training, backwards)),
         ]
 
     def add_step_hook(self) -> None:
@@ -54,7 +57,7 @@ class Hooks:
     def install(self) -> None:
         """Put in the hooks that are missing and whose modules the program has imported completely."""
         if not self._functions:
-            _hide_from_dynamo(_ignore, Training, CollectionsLog, DataTimer, BackwardCounter, ScalerUpdate)
+            _hide_from_dynamo(_ignore, Training, CollectionsLog, DataTimer, BackwardCounter, GraphReplay, ScalerUpdate)
         if _STEP_CALLS not in vars(sys):
             _register_step_hook()
         self.add_step_hook()

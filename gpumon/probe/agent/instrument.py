@@ -24,7 +24,7 @@ class InstrumentedFunction:
     """A function with a context manager around its body, until `restore`.
 
     Args:
-        function: The function; it has no free variables.
+        function: The function; its only free variable may be the class that ``super()`` needs.
         manager: The context manager; it returns nothing from ``__exit__``.
 
     Raises:
@@ -54,7 +54,7 @@ def _with_manager(code: CodeType, name: str, manager: Any) -> CodeType:
     tree, definition = _parse(code, name)
     flags = code.co_flags & _FUTURE_FLAGS
     unchanged = _compile(tree, code, flags)
-    if _traits(unchanged) != _traits(code) or code.co_freevars:
+    if _traits(unchanged) != _traits(code) or code.co_freevars not in {(), ("__class__",)}:
         raise ValueError("the source is not that of the code")
     has_docstring = ast.get_docstring(definition, clean=False) is not None
     head, body = definition.body[:has_docstring], definition.body[has_docstring:]
@@ -88,7 +88,8 @@ def _traits(code: CodeType) -> tuple[Any, ...]:
 
     constants = [constant for constant in code.co_consts if not isinstance(constant, type(code))]
     lines = sorted({line for _, line in dis.findlinestarts(code) if line is not None})
-    return code.co_name, code.co_names, code.co_varnames, code.co_argcount, code.co_flags, constants, lines
+    names = code.co_names, code.co_varnames, code.co_freevars
+    return code.co_name, names, code.co_argcount, code.co_flags, constants, lines
 
 
 def _compile(tree: ast.Module, code: CodeType, flags: int) -> CodeType:

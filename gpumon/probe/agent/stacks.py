@@ -29,7 +29,7 @@ _MIN_DESCRIPTOR = 500
 
 def all_stacks() -> dict[str, Any]:
     """The stacks of all threads but this one: the fields of the answer to ``stacks``."""
-    threads = _known_threads()
+    threads = known_threads()
     main = _main_identifier(threads)
     frames = sys._current_frames()
     frames.pop(_thread.get_ident(), None)
@@ -59,7 +59,7 @@ def stack_of(frame: FrameType | None) -> list[list[object]]:
     return frames
 
 
-def _known_threads() -> dict[int, Any]:
+def known_threads() -> dict[int, Any]:
     """The threads of `threading`, by identifier, without its lock, which the main thread may hold forever."""
     threading = sys.modules.get("threading")
     return dict(getattr(threading, "_active", {}))
@@ -99,7 +99,7 @@ class StackTimer:
         """Where a client finds the stacks, for the message ``hello``; None if there are none."""
         if self._has_failed or not self._open():
             return None
-        return {"descriptor": self._descriptor, "main_thread": _main_identifier(_known_threads())}
+        return {"descriptor": self._descriptor, "main_thread": _main_identifier(known_threads())}
 
     def keep(self, now: float) -> float:
         """Set the timer again if that is due and the program is distributed.

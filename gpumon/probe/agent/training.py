@@ -58,6 +58,7 @@ class Training:
         """Of each other optimizer, by its `id`: its steps, the steps of the leading one at the last of them, and its
         steps since then."""
         self._backwards = 0
+        self._is_eager = False
         self._max_backwards = 0
         self._steps_at_scaler_update = 0
 
@@ -83,6 +84,16 @@ class Training:
 
     def on_backward(self) -> None:
         """Count a backward pass as a step, if optimizers report none."""
+        self._is_eager = True
+        self._on_pass()
+
+    def on_graph_replay(self) -> None:
+        """Count the replay of a CUDA graph as a step, if neither optimizers nor backward passes report any."""
+        if not self._is_eager:
+            self._on_pass()
+        self._is_eager = False
+
+    def _on_pass(self) -> None:
         if self.wake is not None:
             self._wake_once()
         self._backwards += 1
@@ -184,20 +195,39 @@ class DataTimer:
 
 
 class BackwardCounter:
-    """A context manager around the calls that run a backward pass; those of a pass within a pass do not count."""
+    """A context manager around the calls that run a backward pass; those of a pass within a pass do not count.
+
+    Attributes:
+        depth: How many of them run at the moment, one within the other.
+    """
 
     def __init__(self, training: Training) -> None:
         self._training = training
-        self._depth = 0
+        self.depth = 0
 
     def __enter__(self) -> None:
-        self._depth += 1
+        self.depth += 1
 
     def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if self._depth <= 0:
-            self._depth = 0
+        self.depth -= 1
+        if self.depth <= 0:
+            self.depth = 0
             self._training.on_backward()
+
+
+class GraphReplay:
+    """A context manager around the call that replays a CUDA graph; replays within a backward pass do not count."""
+
+    def __init__(self, training: Training, backwards: BackwardCounter) -> None:
+        self._training = training
+        self._backwards = backwards
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, *_: object) -> None:
+        if not self._backwards.depth:
+            self._training.on_graph_replay()
 
 
 class ScalerUpdate:

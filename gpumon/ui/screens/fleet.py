@@ -11,7 +11,7 @@ from gpumon.fleet.settings import FleetSettings
 from gpumon.operations.fleet.history import device_key
 from gpumon.operations.fleet.promql import FleetList, finding_query, list_query
 from gpumon.operations.fleet.report import FleetGroup, FleetReport
-from gpumon.operations.fleet.usage import DEFAULT_SECONDS, RANGES, UsageRow, usage_query
+from gpumon.operations.fleet.usage import DEFAULT_SECONDS, RANGES, UsageRow, usage_query, with_users
 from gpumon.present.fleet import empty_text, fleet_header, lacks_line, list_line, query_line
 from gpumon.present.fleet_map import FleetMetric, MapRow, map_columns, map_rows
 from gpumon.present.fleet_tables import (
@@ -19,11 +19,12 @@ from gpumon.present.fleet_tables import (
     FLEET_GPU_COLUMNS,
     FLEET_HOST_COLUMNS,
     FLEET_JOB_COLUMNS,
-    FLEET_USAGE_COLUMNS,
     FLEET_USER_COLUMNS,
     FindingRow,
     GpuRow,
+    without_slurm,
 )
+from gpumon.present.fleet_usage import FLEET_USAGE_COLUMNS
 from gpumon.present.paint.table import Column
 from gpumon.session.app_session import Demand
 from gpumon.session.fleet_registry import FleetState
@@ -148,9 +149,7 @@ class FleetScreen(ViewScreen[None]):
         width, height = self.size
         self._lines("fleet-header").show(fleet_header(fleet, width))
         self._lines("fleet-lists").show([list_line(fleet, self.front, self.usage_seconds, width)])
-        lacks = (
-            () if fleet.report is None or height < _MIN_HEIGHT_FOR_LACKS else lacks_line(fleet.report.snapshot, width)
-        )
+        lacks = () if fleet.report is None or height < _MIN_HEIGHT_FOR_LACKS else lacks_line(fleet.report, width)
         self._lines("fleet-lacks").show([lacks] if lacks else [])
         shown = (self.front, fleet.report, fleet.usage, fleet.is_reading_usage, self._map.metric, self.usage_seconds)
         if shown != self._drawn:
@@ -201,7 +200,7 @@ class FleetScreen(ViewScreen[None]):
         with self.app.batch_update():  # filled before it is painted, so that it is painted once
             for other, table in self._tables.items():
                 table.display = other is kind
-            self._tables[kind].table.focus()
+            self.set_focus(self._tables[kind].table)  # at once: the next key may already wait
             self.refresh_bindings()
             if self._state is not None:
                 self._draw(self._state)
@@ -219,9 +218,12 @@ class FleetScreen(ViewScreen[None]):
             self._map.show(map_columns(report, self._map.metric), rows, empty)
         elif self.front is FleetList.USAGE:
             usage = None if fleet.usage is None or fleet.usage.seconds != self.usage_seconds else fleet.usage
-            self._usage.show(FLEET_USAGE_COLUMNS, () if usage is None else usage.rows, empty)
+            rows = () if usage is None or report is None else with_users(usage.rows, report.slurm_jobs)
+            self._usage.show(FLEET_USAGE_COLUMNS, rows, empty)
         else:
             columns, rows_of = _CONTENT[self.front]
+            if report is None or not report.slurm_jobs:
+                columns = _WITHOUT_SLURM.get(self.front, columns)
             self._tables[self.front].show(columns, self._rows(report, rows_of), empty)
 
     def _rows(self, report: FleetReport | None, rows_of: Callable[[FleetReport], Sequence[Any]]) -> Sequence[Any]:
@@ -286,3 +288,6 @@ _CONTENT: Final[dict[FleetList, tuple[Sequence[Column[Any]], Callable[[FleetRepo
     ),
 }
 """Columns and rows of the lists that are made of a report alone."""
+_WITHOUT_SLURM: Final[dict[FleetList, Sequence[Column[Any]]]] = {
+    kind: without_slurm(_CONTENT[kind][0]) for kind in (FleetList.HOSTS, FleetList.JOBS, FleetList.USERS)
+}

@@ -1,11 +1,17 @@
 """One training job: the verdict in a sentence, a row for each rank, and what speaks for the verdict."""
 
-from typing import ClassVar, Final
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from gpumon.core.model import Frame
+from gpumon.core.problems import CommandError
 from gpumon.operations.jobs.report import THIS_HOST, RankReport, TrainingJobReport
 from gpumon.present.jobs import RANK_COLUMNS, evidence_lines, headline_lines, job_title, rank_key
 from gpumon.present.top_line import title_line
@@ -18,6 +24,9 @@ from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.table_view import TableView
 from gpumon.ui.widgets.text_lines import TextLines
+
+if TYPE_CHECKING:
+    from gpumon.operations.jobs.dump import DumpResult
 
 _HEADLINE_LINES: Final = 3
 _LOW_HEADLINE_LINES: Final = 2
@@ -37,6 +46,7 @@ class JobScreen(ViewScreen[None]):
     AUTO_FOCUS: ClassVar[str] = "#ranks"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("w", "why", "Why slow", id="job.why", tooltip="Why the rank under the cursor is slow"),
+        Binding("S", "save", "Save", id="job.save", tooltip="Save what is known of the jobs for a bug report"),
         Binding("escape", "app.pop_screen", "Back", id="job.back", tooltip="Back to the training jobs"),
     ]
 
@@ -82,7 +92,7 @@ class JobScreen(ViewScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the key for what only this host can observe."""
-        if action == "why":
+        if action in {"why", "save"}:
             return self._state is None or self._state.is_this_host
         return super().check_action(action, parameters)
 
@@ -92,6 +102,20 @@ class JobScreen(ViewScreen[None]):
             self.notify("gpumon observes the ranks of this host only.", severity="warning", markup=False)
         else:
             self.app.push_screen(WhyScreen(rank.pid))
+
+    def action_save(self) -> None:
+        """Write the files for a bug report in the background: the ranks are asked for their stacks."""
+        frames = () if self._state is None else self._state.jobs.frames
+        folder = Path(f"gpumon-jobs-{time.strftime('%Y%m%d-%H%M%S')}")
+        self.notify("Reading the stacks of all ranks ...")
+        self.in_background(partial(_save, folder, frames), self._report_saved)
+
+    def _report_saved(self, result: "DumpResult | CommandError") -> None:
+        """Show what was written, or why it could not be."""
+        if isinstance(result, CommandError):
+            self.notify(str(result), severity="error", markup=False)
+        else:
+            self.notify(f"Saved {result.folder}: {', '.join(result.files)}. {result.removed}", markup=False)
 
     @on(LineTable.RowChosen)
     def open_process(self, chosen: LineTable.RowChosen) -> None:
@@ -104,3 +128,13 @@ class JobScreen(ViewScreen[None]):
         device = next((device for device in self._state.frame.devices if device.label in labels), None)
         if device is not None:
             self.app.push_screen(ProcessScreen(device.key, rank.process.pid))
+
+
+def _save(folder: Path, frames: Sequence[Frame]) -> "DumpResult | CommandError":
+    """Write the files, in a thread."""
+    from gpumon.operations.jobs.dump import dump_jobs  # late: few sessions save a job
+
+    try:
+        return dump_jobs(folder, frames=frames)
+    except CommandError as error:
+        return error

@@ -43,6 +43,14 @@ def synchronize(run: Run) -> None:
         optimizer.step()
 
 
+def launch_blocking(run: Run) -> None:
+    """Kernels that take about as long as their launches."""
+    model, batch = mlp(run, 1024, 64), frames(run, batch=8)
+    optimizer = sgd(model)
+    for _ in run.steps():
+        train(model, optimizer, batch)
+
+
 def small_kernels(run: Run) -> None:
     model, batch = mlp(run, 64, 60), frames(run, batch=2, length=16)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, foreach=False)

@@ -95,6 +95,6 @@ def unbalanced_fsdp(run: Run) -> None:
         network.to(run.device, torch.bfloat16), auto_wrap_policy=policy, device_id=run.device, use_orig_params=True
     )
     optimizer = sgd(model)
-    batch = frames(run, batch=4)
+    batch = frames(run, batch=6)
     for _ in run.steps():
         train(model, optimizer, batch)

@@ -1,5 +1,7 @@
 """Each cause is named where it costs time, and healthy training runs are not accused."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpumon.core.step_classes import (
@@ -31,18 +33,21 @@ from gpumon.core.step_classes import (
     SYNC,
     TENSOR,
 )
+from gpumon.diagnosis.bottlenecks.account import sampled_account
 from gpumon.diagnosis.bottlenecks.causes import CAUSES
 from gpumon.diagnosis.bottlenecks.evidence import (
     GpuEvidence,
     HostEvidence,
+    OperatorUse,
     SlownessEvidence,
     StepAccount,
     StepShare,
     Straggler,
     TraceEvidence,
 )
+from gpumon.diagnosis.bottlenecks.overlays import with_waits
 from gpumon.diagnosis.bottlenecks.verdict import judge_run
-from tests.diagnosis.bottlenecks.makers import evidence, part
+from tests.diagnosis.bottlenecks.makers import WORK, evidence, observed, part, sources
 
 GPU = GpuEvidence("0", "H100", utilization_share=0.6, sm_share=0.5, tensor_share=0.2, dram_share=0.2)
 QUIET = HostEvidence(5.0, cpu_count=16, allowed_cores=16, host_cpu_cores=2.0, process_cpu_cores=1.0)
@@ -99,7 +104,13 @@ SICK = {
     "no_overlap": evidence({COPIES: 0.2}, QUIET, GPU, TraceEvidence(copied_bytes=1 << 28, copies_count=2)),
     "no_tf32": evidence({SIMT: 0.7}, QUIET, GPU, TraceEvidence()),
     "no_bf16": evidence({TENSOR: 0.9}, QUIET, GPU, TraceEvidence(tf32_share=0.8)),
-    "elementwise": evidence({MEMORY: 0.6}, QUIET, GPU, TraceEvidence()),
+    "elementwise": evidence({MEMORY: 0.6}, QUIET, GPU, TraceEvidence(elementwise_seconds=0.055)),
+    "tiny_copies": evidence(
+        {COPIES: 0.03, SYNC: 0.25, HOST: 0.4},
+        QUIET,
+        GPU,
+        TraceEvidence(sent_bytes=2400, sent_count=600, median_kernel_seconds=1e-6, calls={"aten::to": 0.03}),
+    ),
     "gpu_shared": evidence(
         {}, QUIET, GpuEvidence("0", utilization_share=0.99, others=(("other", 0.5),), own_sm_share=0.4)
     ),
@@ -114,6 +125,8 @@ SICK = {
         {COMMUNICATION: 0.4}, QUIET, world_size=2, hints={"find_unused_parameters": "train.py:7"}
     ),
     "small_buckets": evidence({COMMUNICATION: 0.4}, QUIET, world_size=2, hints={"bucket_cap_mb": "train.py:7"}),
+    "data_parallel": evidence({COMMUNICATION: share(COMMUNICATION, 0.04, "data_parallel")}, QUIET, GPU),
+    "debugging": evidence({HOST: 0.5}, busy_host(settings={"CUDA_LAUNCH_BLOCKING": "1"}), GPU),
     "straggler": evidence(
         {COMMUNICATION: 0.4}, QUIET, world_size=2, rank=0, straggler=Straggler(1, 0.04, "it has more data")
     ),
@@ -153,6 +166,9 @@ HEALTHY = {
         QUIET,
     ),
     "an evaluation now and then": evidence({EVALUATION: share(EVALUATION, 0.0, pause=0.3)}, QUIET),
+    "settings without effect": evidence(
+        {}, busy_host(settings={"CUDA_LAUNCH_BLOCKING": "0", "TORCH_DISTRIBUTED_DEBUG": "INFO"}), GPU
+    ),
     "a busy GPU": evidence({GPU_WORK: 0.97, HOST: 0.02, SYNC: 0.01}, QUIET, GPU),
     "a GPU at its power limit": evidence(
         {}, QUIET, GpuEvidence("0", utilization_share=0.99, clock_share=0.85, throttle_reasons=("sw_power_cap",))
@@ -162,6 +178,9 @@ HEALTHY = {
         QUIET,
         GPU,
         TraceEvidence(kernels_count=500, median_kernel_seconds=5e-5),
+    ),
+    "convolutions with normalization": evidence(
+        {TENSOR: 0.55, MEMORY: 0.45}, QUIET, GPU, TraceEvidence(elementwise_seconds=0.03)
     ),
     "communication that overlaps": evidence({COMMUNICATION: 0.05}, QUIET, world_size=8),
 }
@@ -192,6 +211,48 @@ def test_causes_are_ranked_by_their_cost() -> None:
     verdict = judge_run(evidence({SLEEP: 0.2, LOGGING: share(LOGGING, 0.03), COLLECTION: 0.1}, QUIET))
 
     assert [cause.kind for cause in verdict.causes] == ["disk", "sleep", "gc"]
+
+
+def test_settings_of_ddp_come_before_the_launches_that_they_cause() -> None:
+    search = "torch.distributed.ddp.reducer::search_unused_parameters"
+    hook = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+    launches = TraceEvidence(
+        kernels_count=900,
+        median_kernel_seconds=1e-6,
+        operators={search: OperatorUse(1e-4, 1, 1e-4), hook: OperatorUse(0.04, 500, 0.025)},
+    )
+    unused = judge_run(evidence({HOST: 0.8, COMMUNICATION: 0.01}, QUIET, GPU, launches, world_size=2, rank=0))
+    assert [cause.kind for cause in unused.causes] == ["unused_parameters", "small_kernels"]
+    assert unused.causes[0].bound_seconds == pytest.approx(0.1 - 0.0251)
+
+    collectives = replace(launches, operators={"c10d::allreduce_": OperatorUse(0.02, 62, 1e-3)})
+    hints = {"bucket_cap_mb": "train.py:7"}
+    run = evidence({HOST: 0.8, COMMUNICATION: 0.04}, QUIET, GPU, collectives, world_size=2, rank=0, hints=hints)
+    assert [cause.kind for cause in judge_run(run).causes] == ["small_buckets", "small_kernels"]
+    assert judge_run(run).causes[0].line == "train.py:7"
+    assert judge_run(run).causes[0].bound_seconds == pytest.approx(0.1 - 0.024)
+
+
+def test_the_bound_of_a_shared_gpu_is_the_part_of_the_others() -> None:
+    part_of_all = 0.5 / 0.9
+    bound = 0.1 * (1 - (0.5 + part_of_all) / 2)
+    assert judge_run(SICK["gpu_shared"]).causes[0].bound_seconds == pytest.approx(bound)
+
+
+def test_waits_for_a_core_in_long_steps_are_part_of_the_cost() -> None:
+    """The main thread waits in half of the time, and most of that in some steps."""
+    steps = ((0.1, 0.0, 0.0),) * 12 + ((0.4, 0.0, 0.0),) * 8
+    observation = observed(WORK, steps, cpu_seconds=2.2)
+    host = busy_host(host_cpu_cores=16.0, process_cpu_cores=0.5, main_run_queue_share=0.5)
+
+    account = with_waits(
+        sampled_account(observation, sources({}), has_gpu=False), observation, host, None, has_gpu=False
+    )
+
+    waiting = account.share_of(CORE_WAIT)
+    assert waiting.seconds == pytest.approx(0.05)
+    assert waiting.cost_seconds == pytest.approx(0.11)
+    assert sum(share.seconds for share in account.shares) == pytest.approx(0.1)
 
 
 def test_the_bound_of_a_cause_in_some_steps_is_the_median_step() -> None:

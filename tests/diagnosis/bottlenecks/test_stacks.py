@@ -72,6 +72,20 @@ BY_STACK = [
     (stack(("torch/_inductor/compile_fx.py", "compile_fx_inner")), COMPILATION, "recompiles"),
     (stack(("torch/cuda/memory.py", "empty_cache")), EMPTY_CACHE, "empty_cache"),
     (stack(("std:traceback.py", "format_stack"), ("torch/nn/functional.py", "linear")), ANOMALY, "anomaly_mode"),
+    (
+        stack(
+            ("std:traceback.py", "walk_stack"),
+            ("torch/fx/traceback.py", "format_stack"),
+            ("torch/nn/modules/linear.py", "forward"),
+        ),
+        ANOMALY,
+        "anomaly_mode",
+    ),
+    (
+        stack(("std:functools.py", "wrapper"), ("torch/_subclasses/fake_tensor.py", "_make_cache_entry")),
+        COMPILATION,
+        "recompiles",
+    ),
     (stack(("PIL/Image.py", "resize"), ("program:feed.py", "crop")), PREPARATION, "main_process"),
     (stack(("program:feed.py", "load_batch")), PREPARATION, "main_process"),
     (stack(("torch/nn/functional.py", "linear"), MODULE, ("program:train.py", "evaluate")), EVALUATION, "evaluation"),
@@ -144,6 +158,21 @@ def test_the_forward_pass_within_a_closure_of_the_optimizer_is_forward() -> None
     frames = stack(("torch/nn/modules/linear.py", "forward"), MODULE, ("torch/optim/lbfgs.py", "step"))
 
     assert classify(frames, sources({}), has_gpu=False).name == FORWARD
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("cubic = values + 0.044715 * values * values", FORWARD),
+        ("return self.scale * (values - mean)", FORWARD),
+        ("mask = [index < length for index in range(size)]", PYTHON),
+        ("rows = list(range(size)) + rows", PYTHON),
+    ],
+)
+def test_arithmetic_in_a_module_is_forward(source: str, name: str) -> None:
+    frames = (StackFrame(PROGRAM, 20, "forward"), *stack(MODULE))
+
+    assert classify(frames, sources({20: source}), has_gpu=False).name == name
 
 
 def test_a_compiled_model_that_runs_does_not_compile() -> None:

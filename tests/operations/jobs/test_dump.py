@@ -1,5 +1,6 @@
 """The files for a bug report: what they contain, and what they do not."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gpumon.distributed.ras_report import parse_report
 from gpumon.operations.jobs import dump
 from gpumon.operations.jobs.sample import JobsSample
 from gpumon.operations.jobs.watcher import JobsReading
+from tests import builders
 from tests.distributed.ras_server import FakeRank, report_json
 from tests.training_jobs import HANGING, collective
 
@@ -37,7 +39,7 @@ def sample(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_dump_has_everything_but_names(tmp_path: Path, sample: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dump, "_write_frames", lambda path, seconds: [])
+    monkeypatch.setattr(dump, "_record_frames", lambda path, seconds: [])
     result = dump.dump_jobs(tmp_path / "dump")
     texts = {name: (tmp_path / "dump" / name).read_text() for name in result.files}
     assert set(texts) == {"jobs.json", "stacks.txt", "flight_recorder.json", "ras.json"}
@@ -61,3 +63,18 @@ def test_nothing_is_overwritten(tmp_path: Path, sample: None) -> None:
 def test_frames_are_recorded_where_there_is_a_driver(tmp_path: Path, sample: None) -> None:
     result = dump.dump_jobs(tmp_path / "dump", frames_seconds=1.0)
     assert set(result.files) >= {"jobs.json", "stacks.txt"}  # this host may have no driver
+
+
+def test_frames_that_a_running_gpumon_has_are_written_without_names(tmp_path: Path, sample: None) -> None:
+    moments = [builders.frame(monotonic_seconds=100.0 + second) for second in range(60)]
+    result = dump.dump_jobs(tmp_path / "dump", frames=moments)
+    assert dump.FRAMES_FILE in result.files
+    text = gzip.decompress((result.folder / dump.FRAMES_FILE).read_bytes()).decode()
+    assert len([line for line in text.splitlines() if '"devices"' in line]) == 60
+    assert "ada" not in text
+    assert "node7" not in text
+
+
+def test_a_host_without_a_driver_has_no_frames(tmp_path: Path, sample: None) -> None:
+    result = dump.dump_jobs(tmp_path / "dump", frames=())
+    assert dump.FRAMES_FILE not in result.files

@@ -48,7 +48,7 @@ def _contention(evidence: SlownessEvidence) -> Finding | None:
     waiting = evidence.account.share_of(CORE_WAIT)
     starved = evidence.account.share_of(DATA).seconds * (evidence.host.workers_queued_share or 0.0)
     if (
-        not waiting.seconds + starved
+        not waiting.cost_seconds + starved
         or _own_threads(evidence)
         or (evidence.host.quota_throttled_share or 0.0) >= _MIN_QUOTA
     ):
@@ -61,8 +61,8 @@ def _contention(evidence: SlownessEvidence) -> Finding | None:
         experiment = "Give the process more cores: taskset, the cpuset of the container, or the job's request."
     if starved:
         text += ", also while it waited for workers of the DataLoader, which were ready to run"
-    seconds = waiting.seconds + starved
-    return Finding(seconds, text, experiment, bound_seconds=evidence.account.step_seconds - seconds)
+    bound = evidence.account.step_seconds - waiting.seconds - starved
+    return Finding(waiting.cost_seconds + starved, text, experiment, bound_seconds=bound)
 
 
 def _threads(evidence: SlownessEvidence) -> Finding | None:

@@ -27,8 +27,15 @@ _TENSOR_RATIO: Final = 4.0
 """Matrix products on tensor cores are at least this much faster than in fp32 without them."""
 _BF16_RATIO: Final = 2.0
 """A product in bf16 takes half the time of one in TF32, by the data sheets."""
-_FREE_PART: Final = 0.3
+_MIN_ELEMENTWISE: Final = 0.4
+"""Healthy models have less of it."""
 _OTHER_MIN: Final = 0.1
+_MAX_OTHERS: Final = 0.95
+"""Processes take turns on a GPU: what others have of its time, a step takes longer. NVML's shares do not add up to
+100 %, so the part of the others is between their share and their part of all shares."""
+_MIN_TINY_COPIES: Final = 30
+_TINY_BYTES: Final = 64 << 10
+_COPYING: Final = frozenset(("aten::to", "aten::_to_copy", "aten::copy_"))
 _LOW_CLOCK: Final = 0.75
 """Below this, clocks are low even for a GPU at its power cap."""
 _FAULT_CLOCK: Final = 0.95
@@ -75,6 +82,8 @@ def _synchronization(evidence: SlownessEvidence) -> Finding | None:
     share = evidence.account.share_of(SYNC)
     is_known = evidence.account.is_traced or (evidence.gpu is not None and evidence.gpu.utilization_share is not None)
     if evidence.gpu is None or not is_known or not share.cost_seconds or _is_freeing(evidence):
+        return None
+    if _tiny_copies(evidence) is not None:
         return None
     text = f"the GPU is idle after calls that wait for it{where_text(share)}"
     experiment = _SYNC_EXPERIMENTS.get(main_kind(share), _SYNC_EXPERIMENTS["item_per_step"])
@@ -136,12 +145,27 @@ def _host(evidence: SlownessEvidence) -> Finding | None:
     return Finding(share.cost_seconds, text, experiment, line)
 
 
+def _tiny_copies(evidence: SlownessEvidence) -> Finding | None:
+    """Numbers that are sent to the GPU one at a time: each copy from pageable memory waits for the GPU."""
+    account, trace = evidence.account, evidence.trace
+    if trace is None or trace.sent_count < _MIN_TINY_COPIES or trace.sent_bytes > trace.sent_count * _TINY_BYTES:
+        return None
+    seconds = sum(account.share_of(name).cost_seconds for name in (COPIES, SYNC))
+    seconds += sum(time for name, time in trace.calls.items() if name in _COPYING)
+    mean = bytes_text(round(trace.sent_bytes / trace.sent_count))
+    lines = (main_line(account.share_of(name)) for name in (COPIES, SYNC, HOST))
+    text = f"{counted(trace.sent_count, 'copy')} of {mean} on average to the GPU"
+    experiment = "Build the tensor on the host and copy it once, or create it on the GPU before the loop."
+    bound = max(account.step_seconds - seconds, _work_seconds(evidence))
+    return Finding(seconds, text, experiment, next((line for line in lines if line), ""), bound_seconds=bound)
+
+
 def _copies(evidence: SlownessEvidence) -> Finding | None:
     share, trace = evidence.account.share_of(COPIES), evidence.trace
     if not share.cost_seconds or (trace is not None and trace.pageable_copy_seconds >= 0.5 * share.cost_seconds):
         return None
     size = "" if trace is None or not trace.copied_bytes else f" {bytes_text(trace.copied_bytes)} in"
-    count = "" if trace is None else f" {counted(trace.copies_count, 'copy').replace('copys', 'copies')}"
+    count = "" if trace is None else f" {counted(trace.copies_count, 'copy')}"
     text = f"the GPU only copies{size}{count}{where_text(share)}"
     experiment = "Copy the next batch on a second stream with non_blocking=True while the model works on this one."
     return Finding(share.cost_seconds, text, experiment, main_line(share))
@@ -190,9 +214,11 @@ def _memory_bound(evidence: SlownessEvidence) -> Finding | None:
     share = account.share_of(MEMORY)
     experiment = "Wrap the model in torch.compile, which fuses such kernels."
     if account.is_traced:
-        if not share.cost_seconds:
+        seconds = 0.0 if evidence.trace is None else min(share.cost_seconds, evidence.trace.elementwise_seconds)
+        if not seconds:
             return None
-        return Finding(share.cost_seconds, f"kernels that only move memory{where_text(share)}", experiment)
+        text = f"elementwise kernels, which only move memory{where_text(share)}"
+        return Finding(seconds, text, experiment, bound_seconds=account.step_seconds - seconds)
     if gpu is None or (gpu.dram_share or 0.0) < _HIGH_DRAM or gpu.tensor_share is None or gpu.tensor_share > 0.1:
         return None
     text = f"the memory bandwidth is {gpu.dram_share:.0%} in use, and tensor cores are active in {gpu.tensor_share:.0%}"
@@ -205,11 +231,13 @@ def _shared(evidence: SlownessEvidence) -> Finding | None:
     others = 0.0 if gpu is None else sum(share for _, share in gpu.others)
     if gpu is None or others < _OTHER_MIN:
         return None
-    part = others / max(others + (gpu.own_sm_share or 0.0), others)
-    seconds = min(1.0, part) * evidence.account.step_seconds
+    step = evidence.account.step_seconds
+    accounted = others + (gpu.own_sm_share or 0.0)
+    seconds = min((others + others / max(accounted, others)) / 2, _MAX_OTHERS) * step
     names = ", ".join(f"{command} {share:.0%}" for command, share in gpu.others[:2])
     text = f"other processes use GPU {gpu.label}: {names}; this one {gpu.own_sm_share or 0.0:.0%}"
-    return Finding(seconds, text, "Stop the other process, or move this one to a free GPU, and compare the step times.")
+    experiment = "Stop the other process, or move this one to a free GPU, and compare the step times."
+    return Finding(seconds, text, experiment, bound_seconds=step - seconds)
 
 
 def _clocks(evidence: SlownessEvidence) -> Finding | None:
@@ -238,6 +266,7 @@ DEVICE: Final = (
     CauseRule("gpu_shared", "GPU shared with other processes", IDLE, 0.10, _shared),
     CauseRule("allocator_retries", "device memory nearly full", SYNC, 0.05, _retries),
     CauseRule("empty_cache", "freeing device memory in every step", SYNC, 0.05, _freeing),
+    CauseRule("tiny_copies", "many small copies", COPIES, 0.05, _tiny_copies),
     CauseRule("item_per_step", "synchronization", SYNC, 0.05, _synchronization),
     CauseRule("cudnn_benchmark", "measuring convolutions", HOST, _BENCHMARK_SHARE, _benchmarking),
     CauseRule("small_kernels", "launch-bound", HOST, 0.10, _small_kernels),
@@ -246,6 +275,6 @@ DEVICE: Final = (
     CauseRule("no_overlap", "copies without overlap", COPIES, 0.05, _copies),
     CauseRule("no_tf32", "fp32 without tensor cores", SIMT, 0.10, _no_tf32),
     CauseRule("no_bf16", "TF32 where bf16 may fit", TENSOR, 0.15, _no_bf16),
-    CauseRule("elementwise", "memory-bound kernels", MEMORY, _FREE_PART, _memory_bound),
+    CauseRule("elementwise", "memory-bound kernels", MEMORY, _MIN_ELEMENTWISE, _memory_bound),
     CauseRule("clocks", "low clocks", GPU_WORK, 0.05, _clocks),
 )

@@ -1,0 +1,139 @@
+"""Errors of builds without code for the GPU's architecture."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.kernels import SECTION
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, cuda_error, name, not_hip
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+_COMPARE_ARCHITECTURES: Final = Fix(
+    "Compare the architectures that PyTorch was built for with the GPU's compute capability.",
+    """\
+import torch
+
+print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability())""",
+)
+
+_NEWER_BUILD: Final = Fix(
+    "For Blackwell (compute capability 10.0 and 12.0), install a build for CUDA 12.8 or later.",
+    "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+)
+_OLDER_BUILD: Final = Fix(
+    "For Volta, Pascal and Maxwell, install a build for CUDA 12.6, the last one that supports them.",
+    "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126",
+)
+
+_DRIVER_OF_BUILD: Final = Fix(
+    "Check the driver before: a build for CUDA 13 needs branch 580, one for CUDA 12 needs 525; upgrade an older one.",
+    "nvidia-smi --query-gpu=driver_version --format=csv,noheader",
+)
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="no-kernel-image",
+        section=SECTION,
+        title="No kernel for this GPU",
+        summary="The binary contains no code for the architecture of this GPU.",
+        context=ContextState.ALIVE,
+        patterns=(
+            not_hip("no kernel image is available for execution on the device"),
+            cuda_error("invalid device function"),
+            name("cudaErrorNoKernelImageForDevice"),
+            name("cudaErrorInvalidDeviceFunction"),
+            name("CUDA_ERROR_NO_BINARY_FOR_GPU"),
+        ),
+        causes=(
+            "The GPU is newer than PyTorch, or older than this build supports.",
+            "An extension was built on a host with another GPU.",
+        ),
+        fixes=(
+            _COMPARE_ARCHITECTURES,
+            _NEWER_BUILD,
+            _OLDER_BUILD,
+            Fix(
+                "Build the extension for your GPU, for example compute capability 8.6.",
+                "TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation --no-cache-dir --force-reinstall PACKAGE",
+            ),
+            _DRIVER_OF_BUILD,
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=(sources.CUDA_ERRORS, sources.PYTORCH_INSTALL),
+        said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 2.0-3.6",
+    ),
+    KnownError(
+        id="arch-warning",
+        section=SECTION,
+        title="PyTorch build does not support the GPU",
+        summary=(
+            "PyTorch warns that it has no kernels for a GPU of this host; operations on that GPU then fail with `no "
+            "kernel image is available`."
+        ),
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "which is of compute capability (CC)",
+                r"Found GPU(?P<gpu>\d{1,4})(?! NVIDIA GB10\b) (?P<name>[^\n]{1,100}?) which is of compute capability"
+                r" \(CC\) (?P<capability>\d{1,3}\.\d)",
+            ),
+            Pattern(
+                "which is of cuda capability",
+                r"Found GPU(?P<gpu>\d{1,4})(?! NVIDIA GB10\b) (?P<name>[^\n]{1,100}?) which is of cuda capability"
+                r" (?P<capability>\d{1,3}\.\d)",
+            ),
+            Pattern(
+                "not compatible with the current PyTorch",
+                r"with CUDA capabilit(?:y|ies) sm_(?P<capability>\d{1,4}\w?) (?:is )?not compatible"
+                r" with the current PyTorch [Ii]nstal",
+            ),
+        ),
+        causes=(
+            "The GPU is newer than this PyTorch.",
+            "The GPU is older than this build supports: CUDA 13 requires Turing (compute capability 7.5) or newer.",
+        ),
+        fixes=(
+            Fix("Install the build that the warning names, if any."),
+            _NEWER_BUILD,
+            _OLDER_BUILD,
+            _COMPARE_ARCHITECTURES,
+            _DRIVER_OF_BUILD,
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=(sources.PYTORCH_INSTALL, "https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py"),
+        said_by="torch 1.13-2.13",
+    ),
+    KnownError(
+        id="arch-compatible",
+        section=SECTION,
+        title="GPU newer than this build, but compatible",
+        summary=(
+            "PyTorch warns about the GB10 of a DGX Spark, which runs the build's kernels for compute capability 12.0."
+        ),
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Found GPU",
+                r"Found GPU(?P<gpu>\d{1,4}) (?P<name>NVIDIA GB10) which is of (?:cuda|compute) capability(?: \(CC\))?"
+                r" (?P<capability>\d{1,3}\.\d)",
+            ),
+        ),
+        causes=("The GPU has compute capability 12.1, and the warning compares only with the maximum of the build.",),
+        fixes=(
+            Fix("Ignore the warning if the program works: code for 12.0 also runs on 12.1."),
+            Fix(
+                "To avoid the warning, install a build for CUDA 13.",
+                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+            ),
+            Fix(
+                "Build extensions that report `no kernel image` for this GPU.",
+                "TORCH_CUDA_ARCH_LIST=12.1 pip install --no-build-isolation --no-cache-dir --force-reinstall PACKAGE",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(_COMPARE_ARCHITECTURES,),
+        sources=(sources.PYTORCH_INSTALL, "https://github.com/pytorch/pytorch/blob/main/torch/cuda/__init__.py"),
+        is_echo=True,
+    ),
+)

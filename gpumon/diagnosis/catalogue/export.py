@@ -1,0 +1,169 @@
+"""Errors of exporting a model: ONNX, TorchScript, and torch.export."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "Export"
+
+_ONNX: Final = "https://docs.pytorch.org/docs/stable/onnx.html"
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="onnx-export",
+        section=SECTION,
+        title="Model cannot be exported to ONNX",
+        summary="An operation of the model has no form in this version of ONNX, or could not be traced.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Exporting the operator ",
+                r"Exporting the operator '?(?P<operator>[\w:.]{1,80})'? to ONNX opset version (?P<opset>\d{1,2})"
+                r" is not supported",
+            ),
+            Pattern(
+                "Unsupported: ONNX export of operator",
+                r"Unsupported: ONNX export of operator (?P<operator>[^\n,]{1,60})",
+            ),
+            literal("Failed to export the model with torch.export"),
+            literal("Failed to export the model to ONNX"),
+            Pattern(
+                "torch.onnx.errors.",
+                r"torch\.onnx\.errors\.(?P<error>(?!UnsupportedOperatorError|SymbolicValueError)\w{4,40}Error)",
+            ),
+            Pattern(
+                "Failed to convert the exported program to an ONNX model",
+                r"Failed to convert the exported program to an ONNX model",
+            ),
+            Pattern("No ONNX function found for", r"No ONNX function found for (?P<operator>[^\n]{1,80})"),
+        ),
+        causes=(
+            "The opset is too old for the operation.",
+            "The model depends on values of tensors: branches, loops, sizes that are not constant.",
+            "A custom kernel or a quantized layer has no form in ONNX.",
+        ),
+        fixes=(
+            Fix(
+                "Use a newer opset and the exporter that is based on torch.export.",
+                'torch.onnx.export(model, inputs, "model.onnx", dynamo=True, opset_version=18)',
+            ),
+            Fix(
+                "Write a report that names the operations.",
+                'torch.onnx.export(model, inputs, "model.onnx", dynamo=True, report=True)',
+            ),
+            Fix(
+                "Export with the attention that ONNX knows.",
+                'model = AutoModel.from_pretrained(name, attn_implementation="eager")',
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_ONNX,),
+        said_by="torch 1.13-2.13",
+    ),
+    KnownError(
+        id="torchscript",
+        section=SECTION,
+        title="TorchScript could not compile or run the model",
+        summary="The model uses Python that TorchScript does not know, or failed while it ran in TorchScript.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("The following operation failed in the TorchScript interpreter"),
+            Pattern("torch.jit.frontend.", r"torch\.jit\.frontend\.(?P<error>NotSupportedError|UnsupportedNodeError)"),
+            Pattern("Tracer cannot infer type of", r"Tracer cannot infer type of (?P<value>[^\n]{1,60})"),
+            Pattern("Unknown builtin op:", r"Unknown builtin op: (?P<operator>[\w:]{1,80})"),
+        ),
+        causes=(
+            "The last lines below the message name the real error: shapes, devices or types in the saved model.",
+            "Unknown builtin op: the library that registers it, such as torchvision, was not imported or linked.",
+            "The traced model returns a dictionary or an object.",
+        ),
+        fixes=(
+            Fix("Run the same input without TorchScript, to read the plain error.", "PYTORCH_JIT=0 python train.py"),
+            Fix(
+                "Use torch.compile or torch.export: TorchScript is no longer developed.",
+                "program = torch.export.export(model, (example,))",
+            ),
+            Fix("Let the tracer accept dictionaries.", "traced = torch.jit.trace(model, example, strict=False)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/jit.html",),
+        said_by="torch 1.13-2.13",
+    ),
+    KnownError(
+        id="export-dynamic",
+        section=SECTION,
+        title="Shape or branch depends on data",
+        summary="The compiler or exporter must decide about a size that only the values of a tensor give.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Could not guard on data-dependent expression",
+                r"Could not guard on data-dependent expression (?P<expression>[^\n]{1,80})",
+            ),
+            Pattern(
+                "Could not extract specialized integer from data-dependent",
+                r"Could not extract specialized integer from data-dependent expression (?P<expression>[^\n]{1,80})",
+            ),
+            Pattern("Constraints violated (", r"Constraints violated \((?P<dimensions>[^)\n]{1,120})\)"),
+        ),
+        causes=(
+            "The code uses item(), tolist(), nonzero() or a mask as a size or in an if.",
+            "A dimension that was declared dynamic is fixed by the code, or the reverse.",
+        ),
+        fixes=(
+            Fix("State what holds for the value.", "length = lengths.item()\ntorch._check(length >= 1)"),
+            Fix("Replace the if with torch.where or torch.cond.", "output = torch.where(mask, first, second)"),
+            Fix(
+                "Keep this function outside of the graph.",
+                "@torch.compiler.disable\ndef select(values, mask):\n    return values[mask]",
+            ),
+        ),
+        see_more=(Fix("Log how the sizes were decided.", 'TORCH_LOGS="+dynamic" python train.py'),),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/export.html",),
+        said_by="torch 2.1-2.13",
+    ),
+    KnownError(
+        id="tensorrt-parse",
+        section=SECTION,
+        title="TensorRT cannot read the ONNX model",
+        summary="TensorRT's parser does not know an operation of the model, or how it is used here.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "UNSUPPORTED_NODE",
+                r"In node -?\d{1,6}[^\n]{0,120}?UNSUPPORTED_NODE",
+            ),
+            Pattern("Failed to parse the ONNX file", r"Failed to parse the ONNX file"),
+            Pattern("In function importFallbackPluginImporter", r"In function importFallbackPluginImporter"),
+            Pattern("--- Begin node ---", r"ModelImporter\.cpp:\d{1,5}: --- Begin node ---"),
+        ),
+        causes=(
+            (
+                "The operation is newer than this TensorRT, or has no implementation: sequences, strings, NonZero,"
+                " custom ones."
+            ),
+            "The operation needs a plugin that was not loaded.",
+            (
+                "The model was exported with dynamic shapes or a type (int64, double) that TensorRT does not support"
+                " there."
+            ),
+        ),
+        fixes=(
+            Fix(
+                "Simplify the model: constants are folded, and many shapes become fixed.",
+                "python -m onnxsim model.onnx simple.onnx",
+            ),
+            Fix("Upgrade TensorRT.", "pip install --upgrade tensorrt"),
+            Fix(
+                "Let ONNX Runtime run what TensorRT does not know.",
+                "session = onnxruntime.InferenceSession(path, providers=['TensorrtExecutionProvider',"
+                " 'CUDAExecutionProvider'])",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/onnx/onnx-tensorrt",),
+        said_by="TensorRT 7-10",
+    ),
+)

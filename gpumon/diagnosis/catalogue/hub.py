@@ -1,0 +1,200 @@
+"""Errors of loading a model by name: the Hugging Face Hub, files that are missing, and classes that do not exist."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "Loading models by name"
+
+_HUB_VARIABLES: Final = "https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables"
+_TRANSFORMERS: Final = "https://huggingface.co/docs/transformers/main_classes/model"
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="hub-unreachable",
+        section=SECTION,
+        title="Hugging Face Hub cannot be reached",
+        summary="The model is not in the local cache, and this host could not download it.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "We couldn't connect to '",
+                r"We couldn't connect to '(?P<address>[^'\n]{1,80})' to load (?:this file|the files)",
+            ),
+            Pattern(
+                "HTTPSConnectionPool(host='",
+                r"HTTPSConnectionPool\(host='(?P<host>(?:cdn-lfs[\w.-]{0,30}|cas-bridge[\w.-]{0,30}|[\w.-]{0,20})"
+                r"huggingface\.co|hf-mirror\.com)'",
+            ),
+            Pattern(
+                "trying to locate the file",
+                r"An error happened while trying to locate the files? on the Hub and we cannot find",
+            ),
+            literal("outgoing traffic has been disabled. To enable repo look-ups and downloads online"),
+        ),
+        causes=(
+            "Compute nodes of a cluster have no way to the internet, or only through a proxy.",
+            "HF_HUB_OFFLINE is set, and the files were never downloaded, or to another HF_HOME.",
+            "A firewall, or the Hub or its mirror was down at that moment.",
+        ),
+        fixes=(
+            Fix(
+                "Download on a host with internet to a folder that all nodes see.",
+                "HF_HOME=/data/hf hf download NAME/MODEL",
+            ),
+            Fix("Then run offline with the same folder.", "HF_HOME=/data/hf HF_HUB_OFFLINE=1 python train.py"),
+            Fix("Check the way from this host.", "curl -sSI https://huggingface.co"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_HUB_VARIABLES,),
+        said_by="transformers 4.30-5.0, huggingface_hub 0.20-1.0",
+    ),
+    KnownError(
+        id="hub-access",
+        section=SECTION,
+        title="Hugging Face Hub refused the download",
+        summary="The name of the model is wrong, or the account has no access to it.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("You are trying to access a gated repo"),
+            Pattern(
+                "is not a local folder and is not a valid model identifier",
+                r"(?P<model>[\w./-]{1,120}) is not a local folder and is not a valid model identifier",
+            ),
+            Pattern("RepositoryNotFoundError: 401 Client Error", r"RepositoryNotFoundError: 401 Client Error"),
+            Pattern(
+                "429 Client Error: Too Many Requests",
+                r"429 Client Error: Too Many Requests for url: https://huggingface\.co",
+            ),
+            Pattern("Repo id must ", r"HFValidationError: Repo id must (?:be in the form|use alphanumeric)[^\n]{0,80}"),
+        ),
+        causes=(
+            "The model is gated: its license was not accepted with this account, or no token was given.",
+            "The name has a typing error, or is a path that does not exist on this host.",
+            "Too many requests from one address: many ranks or jobs download at once.",
+        ),
+        fixes=(
+            Fix("Accept the license on the page of the model, then log in.", "hf auth login"),
+            Fix("For a local model, check that the folder exists on every node.", "ls -l MODEL/config.json"),
+            Fix("Download once before the job, and run offline.", "hf download NAME/MODEL"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://huggingface.co/docs/hub/models-gated",),
+        said_by="transformers 4.30-5.0, huggingface_hub 0.20-1.0",
+    ),
+    KnownError(
+        id="model-file-missing",
+        section=SECTION,
+        title="Folder of the model has no weights",
+        summary="The folder was found, but not the file with the weights, the configuration or the tokenizer.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Error no file named ", r"Error no file named (?P<file>[\w.-]{1,60})[^\n]{0,200}?found in directory"
+            ),
+            Pattern(
+                "does not appear to have ",
+                r"(?P<model>[\w./-]{1,120}) does not appear to have (?:a file|files) named (?P<file>\S{1,80})",
+            ),
+            Pattern(
+                "Can't load ",
+                r"Can't load (?:the (?:configuration|model)|tokenizer|feature extractor|image processor|config)"
+                r" (?:of|for) '(?P<model>[^'\n]{1,120})'",
+            ),
+            Pattern(
+                "Cannot find any model weights with",
+                r"Cannot find any model weights with [`'](?P<model>[^`'\n]{1,120})",
+            ),
+        ),
+        causes=(
+            "Saving or downloading was interrupted, or only the adapter (LoRA) was saved.",
+            "The folder is one level above or below the checkpoint, or a sharded checkpoint was not consolidated.",
+        ),
+        fixes=(
+            Fix("List the folder: config.json and a .safetensors file must be there.", "ls -l MODEL"),
+            Fix(
+                "Load an adapter with its base model.",
+                "from peft import AutoPeftModelForCausalLM\n\nmodel = AutoPeftModelForCausalLM.from_pretrained(folder)",
+            ),
+            Fix("Download again.", "hf download NAME/MODEL --force-download"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_TRANSFORMERS,),
+        said_by="transformers 4.30-5.0, vLLM 0.4-0.19, diffusers 0.25-0.36",
+    ),
+    KnownError(
+        id="model-class",
+        section=SECTION,
+        title="Class or model type is not known to this version",
+        summary="The installed transformers does not know this kind of model or tokenizer.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "does not exist or is not currently imported",
+                r"Tokenizer class (?P<model>\w{1,60}) does not exist or is not currently imported",
+            ),
+            Pattern(
+                "Unrecognized configuration class",
+                r"Unrecognized configuration class <class '(?P<model>[\w.]{1,160})'> (?:for this kind of|to"
+                r" build an) AutoModel\w{0,40}",
+            ),
+            Pattern(
+                "Unrecognized model in ",
+                r"Unrecognized model in (?P<model>[^\n]{1,120}?)\. Should have a `model_type` key",
+            ),
+            Pattern(
+                "KeyError: '",
+                r"^KeyError: '(?P<model>qwen[\w.]{0,20}|llama[\w.]{1,20}|mistral[\w.]{0,20}|mixtral|gemma[\w.]{0,"
+                r"20}|phi[\w.-]{0,12}|deepseek\w{0,12}|glm\w{0,12}|gpt_oss|smollm3)'$",
+            ),
+            Pattern(
+                "does not support ",
+                r"(?P<model>\w{3,60}) does not support (?:Flash Attention (?P<version>\d(?:\.\d)?) yet|an"
+                r" attention implementation through)",
+            ),
+            Pattern(
+                "The current architecture does not support Flash Attention",
+                r"The current architecture does not support Flash Attention",
+            ),
+            Pattern(
+                "requires you to execute the ",
+                r"[^\n]{1,160}? requires you to execute the (?:configuration|configuration"
+                r" file|model|tokenizer|modeling) file in that repo",
+            ),
+            Pattern(
+                "contains custom code which must be executed",
+                r"contains custom code which must be executed to correctly load the model",
+            ),
+            Pattern("Could not find module ", r"Could not find module (?P<model>\w{1,80}) in `transformers`"),
+        ),
+        causes=(
+            "The model is newer than the installed transformers.",
+            "The model is of another kind than the class that loads it: multimodal models are no AutoModelForCausalLM.",
+            "The class of the model does not support this attn_implementation.",
+            "The repository brings its own code, which runs only if it is allowed.",
+        ),
+        fixes=(
+            Fix(
+                "Upgrade transformers; serving programs pin a version, so upgrade them instead.",
+                "pip install --upgrade transformers",
+            ),
+            Fix(
+                "Load with the class that the page of the model names.",
+                "from transformers import AutoModelForImageTextToText\n\nmodel ="
+                " AutoModelForImageTextToText.from_pretrained(name)",
+            ),
+            Fix(
+                "Use another attention.",
+                'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="eager")',
+            ),
+            Fix(
+                "After reading its code, allow the repository's own code.",
+                "model = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=True)",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_TRANSFORMERS,),
+        said_by="transformers 4.30-5.0",
+    ),
+)

@@ -1,0 +1,216 @@
+"""Errors of operators whose tensors are on different devices or of different types."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import sources
+from gpumon.diagnosis.catalogue.operators import SECTION
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="device-mismatch",
+        section=SECTION,
+        title="Tensors on different devices",
+        summary="An operator received tensors that are not all on the same device.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Expected all tensors to be on the same device",
+                r"Expected all tensors to be on the same device"
+                r"(?:, but found at least two devices, (?P<device>\w{1,20}(?::\d{1,4})?)"
+                r" and (?P<other_device>\w{1,20}(?::\d{1,4})?))?",
+            ),
+            Pattern(
+                "type (torch.",
+                r"Input type \(torch\.(?:cuda\.\w{1,40}\) and (?:weight|bias) type \(torch\.(?!cuda\.)"
+                r"|(?!cuda\.)\w{1,40}\) and (?:weight|bias) type \(torch\.cuda\.)\w{1,40}\) should be the same",
+            ),
+            Pattern(
+                "to be on GPU (while checking", r"but expected (?:it|them) to be on GPU \(while checking arguments for"
+            ),
+            literal("or on the same device as the indexed tensor"),
+            Pattern(
+                "for generator but found",
+                r"Expected an? '?(?P<device>\w{1,20})'? device type for generator but found"
+                r" '?(?P<other_device>\w{1,20})",
+            ),
+            Pattern(
+                "tensor from a generator of type",
+                r"Cannot generate a (?P<device>\w{1,20}) tensor from a generator of type (?P<other_device>\w{1,20})",
+            ),
+            literal("cannot be accessed from Triton (cpu tensor?)"),
+            Pattern(
+                "tensors are not at the same device",
+                r"Input and (?:hidden|parameter|bias) tensors are not at the same device",
+            ),
+            Pattern(
+                "Type) should be the same",
+                r"Input type \((?:CUDA\w{1,30}\) and (?:weight|bias) type \(CPU|CPU\w{1,30}\) and (?:weight|bias) type"
+                r" \(CUDA)\w{1,30}Type\) should be the same",
+            ),
+            Pattern(
+                "(device_ids[0]) but found one of them on device",
+                r"its parameters and buffers on device (?P<device>\w{1,20}(?::\d{1,4})?) \(device_ids\[0\]\) but found"
+                r" one of them on device: (?P<other_device>\w{1,20}(?::\d{1,4})?)",
+            ),
+            Pattern("to be on the same device", r"[Ee]xpected? [^\n]{0,120}? to be on the same device, but"),
+            Pattern("same device type, but got", r"have (?:the )?same device type, but got"),
+            Pattern(
+                "Expected object of ",
+                r"Expected object of (?:device type|backend) (?P<device>\w{1,10}) but got (?:device"
+                r" type|backend) (?P<other_device>\w{1,10})",
+            ),
+            Pattern(
+                "generator device but found",
+                r"Expected an? '?(?P<device>\w{1,20}(?::\d{1,3})?)'? generator device but found"
+                r" '?(?P<other_device>\w{1,20}(?::\d{1,3})?)",
+            ),
+            Pattern("need to be on the same GPU, but found", r"tensors need to be on the same GPU, but found"),
+            Pattern("located on different GPUs", r"(?:arguments are|tensors are) located on different GPUs"),
+        ),
+        causes=(
+            "The model was moved to the GPU and a batch was not, or the reverse.",
+            "A tensor is created inside forward without a device.",
+            "A constant is a plain attribute of the module, which .to() does not move.",
+            "The optimizer's state was loaded on the CPU.",
+            "A random generator was created for another device than the tensor.",
+        ),
+        fixes=(
+            Fix("Move the batch to the model's device.", "batch = batch.to(next(model.parameters()).device)"),
+            Fix(
+                "Create new tensors on the device of an existing tensor.",
+                "steps = torch.arange(length, device=hidden.device)",
+            ),
+            Fix(
+                "Register constants as buffers, so that they move with the module.",
+                'self.register_buffer("mask", mask)',
+            ),
+            Fix(
+                "Load a checkpoint to the device on which it is used.",
+                "state = torch.load(path, map_location=device, weights_only=True)",
+            ),
+            Fix(
+                "Create random generators on the tensor's device.",
+                "generator = torch.Generator(device=device).manual_seed(0)",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.CUDA_NOTES, "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/TensorIterator.cpp"),
+        said_by="torch 1.13-2.13, vLLM 0.10-0.19, Triton 2.0-3.6, xFormers 0.0.22-0.0.33",
+    ),
+    KnownError(
+        id="dtype-mismatch",
+        section=SECTION,
+        title="Tensors of different types",
+        summary="An operator received tensors of different types, such as half and float.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "but got dtype ",
+                r"expected dtype (?P<type>[\w:]{1,20}) for `\w{1,30}` but got dtype (?P<other_type>[\w:]{1,20})",
+            ),
+            Pattern(
+                "mat2 must have the same dtype",
+                r"(?:mat1|self) and mat2 must have the same dtype"
+                r"(?:, but got (?P<type>\w{1,20}) and (?P<other_type>\w{1,20}))?",
+            ),
+            Pattern(
+                "Found dtype ",
+                r"Found dtype (?P<other_type>\w{1,20}) but expected (?P<type>\w{1,20})",
+            ),
+            Pattern(
+                "to have the same dtype, but got",
+                r"(?:expected m1 and m2|expected mat1 and mat2|Expected query, key, and value)"
+                r" to have the same dtype, but got",
+            ),
+            Pattern(
+                "should be the same",
+                r"Input type \((?P<type>(?:c10::)?\w{1,20})\) and (?:bias|weight) type"
+                r" \((?P<other_type>(?:c10::)?\w{1,20})\) should be the same",
+            ),
+            Pattern(
+                "type (torch.",
+                r"Input type \(torch\.(?:cuda\.\w{1,40}\) and (?:weight|bias) type \(torch\.cuda\."
+                r"|(?!cuda\.)\w{1,40}\) and (?:weight|bias) type \(torch\.(?!cuda\.))\w{1,40}\) should be the same",
+            ),
+            Pattern(
+                "expected scalar type",
+                r"expected scalar type (?P<type>\w{1,20}) but found (?P<other_type>\w{1,20})",
+            ),
+            Pattern(
+                "mixed dtype (CPU): expect",
+                r"mixed dtype \(CPU\): expect (?:parameter|input) to have scalar type of (?P<type>\w{1,20})",
+            ),
+            Pattern(
+                "source and destination dtypes match",
+                r"Index put requires the source and destination dtypes match, got (?P<type>\w{1,20}) for the"
+                r" destination and (?P<other_type>\w{1,20})",
+            ),
+            Pattern(
+                "the same dtype",
+                r"(?:expected|must|should|Expected) [^\n]{0,60}?(?:have|be of|all have) the same dtype",
+            ),
+            Pattern(
+                "Expected attn_mask dtype to be ",
+                r"Expected attn_mask dtype to be bool or (?:float or )?to match query dtype, but got"
+                r" attn_mask\.dtype: (?P<other_type>[\w:]{1,20})(?: and (?: ?query\.dtype:)"
+                r" (?P<type>[\w:]{1,20}))?",
+            ),
+            Pattern(
+                "Expected tensor for argument #",
+                r"Expected tensor for argument #\d{1,3} '\w{1,40}' to have (?:one of the following scalar types:"
+                r" (?P<type>[\w, ]{1,60})|scalar type (?P<scalar>\w{1,20})); but got"
+                r" (?:torch\.)?(?P<other_type>[\w.]{1,40})",
+            ),
+            Pattern(
+                "Expected object of scalar type",
+                r"Expected object of scalar type (?P<type>\w{1,20}) but got scalar type (?P<other_type>\w{1,20})",
+            ),
+            Pattern(
+                "Expected self.dtype to be equal to", r"Expected self\.dtype to be equal to (?:src|source|value)\.dtype"
+            ),
+            Pattern(
+                "can't be cast to the desired o",
+                r"result type (?P<other_type>\w{1,20}) can't be cast to the desired (?:output|out=) type"
+                r" (?P<type>\w{1,20})",
+            ),
+            Pattern(
+                "for target with class probabilities",
+                r"Expected floating point type for target with class probabilities, got (?P<other_type>\w{1,20})",
+            ),
+            Pattern(
+                "Expected out tensor to have dtype",
+                r"Expected out tensor to have dtype (?P<type>[\w:]{1,20}), but got (?P<other_type>[\w:]{1,20})",
+            ),
+            Pattern(
+                "to have the same type as tensor for argument",
+                r"to have the same type as tensor for argument #\d{1,3} '\w{1,40}'; but type"
+                r" (?P<other_type>[\w.]{1,40}) does not equal (?P<type>[\w.]{1,40})",
+            ),
+        ),
+        causes=(
+            "The model was converted to half, and its inputs are float32.",
+            "Part of a model, an adapter or a quantized layer has another type than the rest.",
+            "A custom function runs under autocast and does not convert its inputs.",
+        ),
+        fixes=(
+            Fix(
+                "Keep the model in float32 and let autocast choose the types.",
+                'with torch.autocast("cuda", dtype=torch.bfloat16):\n    output = model(batch)',
+            ),
+            Fix("Or convert the inputs to the model's type.", "batch = batch.to(next(model.parameters()).dtype)"),
+            Fix(
+                "In a custom function, declare the input type.",
+                """\
+@staticmethod
+@torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
+def forward(ctx, value):
+    return launch(value)""",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.AMP,),
+        said_by="torch 1.13-2.13, vLLM 0.19, Triton 3.0, transformers 4.36-5.0",
+    ),
+)

@@ -1,0 +1,91 @@
+"""Errors of settings of the trainers: adapters, versions of Accelerate, and options that need a GPU."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue.models import SECTION
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+_TRAINER: Final = "https://huggingface.co/docs/transformers/main_classes/trainer"
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="peft-modules",
+        section=SECTION,
+        title="Adapter does not fit the model",
+        summary="The names of the modules that get an adapter do not exist in this model, or cannot carry one.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "not found in the base model",
+                r"Target modules (?P<modules>[^\n]{1,200}?) not found in the base model",
+            ),
+            literal("Please specify `target_modules` in `peft_config`"),
+            Pattern(
+                "is not supported. Currently, only the following modules",
+                r"Target module (?P<module>[^\n]{1,120}) is not supported\. Currently, only the following modules",
+            ),
+            Pattern("No modules were targeted for adaptation", r"No modules were targeted for adaptation"),
+        ),
+        causes=(
+            "The names are of another architecture: q_proj and v_proj, query_key_value, c_attn.",
+            "The model was wrapped or renamed, so that its names have another beginning.",
+        ),
+        fixes=(
+            Fix(
+                "List the linear layers of the model.",
+                "print([name for name, part in model.named_modules() if isinstance(part, torch.nn.Linear)])",
+            ),
+            Fix("Let PEFT choose all linear layers.", 'config = LoraConfig(target_modules="all-linear")'),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://huggingface.co/docs/peft/developer_guides/troubleshooting",),
+        said_by="PEFT 0.4-0.18",
+    ),
+    KnownError(
+        id="trainer-setting",
+        section=SECTION,
+        title="Setting of the trainer does not fit this host",
+        summary="An option needs a newer GPU, a launcher or a package that this run does not have.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "requires Ampere or a newer GPU arch",
+                r"--?(?P<option>tf32|bf16)\w{0,12} requires Ampere or a newer GPU arch",
+            ),
+            Pattern(" only works in distributed training", r"Using fsdp only works in distributed training"),
+            Pattern(
+                "with `PyTorch` requires `accelerate>=",
+                r"Using the `(?P<class>\w{1,40})` with `PyTorch` requires `accelerate>=(?P<required>[\d.]{1,8})`",
+            ),
+            Pattern(
+                "as a kwarg when passing `quantization_config`",
+                r"You can't pass `load_in_4bit` ?or `load_in_8bit` as a kwarg when passing `quantization_config`",
+            ),
+            Pattern("zero stage ", r"zero stage (?P<stage>\d) requires an optimizer"),
+            Pattern(
+                "You selected an invalid ",
+                r"You selected an invalid (?:strategy|accelerator) name: (?P<option>[^\n]{1,60})",
+            ),
+        ),
+        causes=(
+            "The types tf32 and bf16 need compute capability 8.0 or newer.",
+            "FSDP needs several processes: the program was started with python instead of a launcher.",
+            "The package accelerate is missing, or was installed after the notebook's kernel started.",
+        ),
+        fixes=(
+            Fix("Start with a launcher.", "torchrun --nproc-per-node=gpu train.py"),
+            Fix(
+                "Install a current Accelerate and restart the notebook's kernel.",
+                'pip install --upgrade "accelerate>=1.0"',
+            ),
+            Fix(
+                "On an older GPU use fp16.",
+                "arguments = TrainingArguments(output_dir, fp16=True, bf16=False, tf32=False)",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_TRAINER,),
+        said_by="transformers 4.30-5.0, DeepSpeed 0.10-0.18",
+    ),
+)

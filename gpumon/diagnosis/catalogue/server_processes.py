@@ -1,0 +1,219 @@
+"""Errors of the processes of inference servers."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import fixes
+from gpumon.diagnosis.catalogue.serving import SECTION, SEPARATE_PROCESS
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="vllm-extension",
+        section=SECTION,
+        title="vLLM: compiled kernels are missing",
+        summary="The compiled extension of vLLM was not loaded, so its GPU kernels do not exist in this process.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("No module named 'vllm._C'"),
+            Pattern(
+                "'_OpNamespace' '_C' object has no attribute",
+                r"'_OpNamespace' '_C' object has no attribute '(?P<kernel>\w{1,60})'",
+            ),
+        ),
+        causes=(
+            "Python runs inside vLLM's source folder, and imports that folder instead of the installed package.",
+            "PyTorch was up- or downgraded after vLLM was installed, so the extension cannot be loaded.",
+            "The extension was built for another device or is older than the Python code.",
+        ),
+        fixes=(
+            Fix(
+                "Install vLLM in a new environment, which brings the PyTorch that it was built for.",
+                "python3 -m venv fresh && fresh/bin/pip install vllm",
+            ),
+            Fix("Show why the extension is not loaded.", "python -c 'import torch, vllm._C'"),
+            Fix("Start Python outside vLLM's source folder."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.vllm.ai/en/latest/getting_started/installation/gpu/",),
+    ),
+    KnownError(
+        id="vllm-worker-hangs",
+        section=SECTION,
+        title="vLLM: a worker does not answer",
+        summary="A worker has not read its work for a minute: it compiles or loads, or it hangs in a collective.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "No available shared memory broadcast block found",
+                r"No available shared memory broadcast block found in (?P<seconds>\d{1,6}) ?s",
+            ),
+            literal("RPC call to execute_model timed out"),
+        ),
+        causes=(
+            "During the start, a worker compiles kernels or quantizes weights: then the message is harmless.",
+            "GPUs at 100 % without progress: a collective hangs because direct transfers between the GPUs do not work.",
+            "A worker died; its log has the reason.",
+        ),
+        fixes=(
+            Fix(
+                "Wait some minutes during the start; if the message repeats, look at each worker.",
+                "py-spy dump --pid PID",
+            ),
+            Fix(
+                "If all GPUs show 100 %, test without direct transfers.",
+                "NCCL_P2P_DISABLE=1 vllm serve MODEL --tensor-parallel-size 2 --disable-custom-all-reduce",
+            ),
+            Fix(
+                "As a root user, disable the IOMMU or PCIe ACS, which break direct transfers.",
+                "sudo dmesg | grep -i -E 'iommu|acs'",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(Fix("Let NCCL report what it does.", "NCCL_DEBUG=INFO VLLM_LOGGING_LEVEL=DEBUG vllm serve MODEL"),),
+        sources=("https://docs.vllm.ai/en/latest/usage/troubleshooting/",),
+        said_by="vLLM 0.10-0.19",
+        is_echo=True,
+    ),
+    KnownError(
+        id="vllm-engine-dead",
+        section=SECTION,
+        title="vLLM: the engine died",
+        summary="The process that owns the GPU ended with an error, which stands earlier in the log.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "please check the stack trace above",
+                r"Worker failed with error '(?P<reason>[^\n]{1,160}?)', please check the stack trace above",
+            ),
+            Pattern("ngine core initialization failed", r"[Ee]ngine core initialization failed\. See root cause above"),
+            literal("EngineCore encountered an issue"),
+            literal("EngineCore failed to start"),
+            literal("EngineCore encountered a fatal error"),
+            literal("EngineCore hit an exception"),
+            Pattern("Invocation of ", r"\[core\.py:\d{1,5}\] Invocation of (?P<method>\w{1,60}) method failed"),
+            literal("WorkerProc initialization failed due to"),
+            literal("WorkerProc failed to start"),
+            literal("Background loop has errored already"),
+            Pattern("Engine process failed to start", r"Engine process failed to start\. See stack trace"),
+            Pattern("Engine core proc ", r"Engine core proc \S{1,60} died unexpectedly"),
+            Pattern("Engine process (pid ", r"Engine process \(pid (?P<pid>\d{1,10})\) died"),
+            literal("MQLLMEngine is already dead"),
+            Pattern("AsyncEngineDeadError", r"\bAsyncEngineDeadError\b"),
+            Pattern(
+                "Worker VllmWorkerProcess pid",
+                r"Worker VllmWorkerProcess pid (?P<pid>\d{1,10}) died, exit code: (?P<exit_code>-?\d{1,3})",
+            ),
+            Pattern("EngineDeadError", r"(?<!Async)EngineDeadError: (?P<reason>EngineCore)"),
+        ),
+        causes=(
+            "The engine raised an exception: out of memory, an unsupported model, a CUDA error.",
+            "Its process was killed: host memory or the container's limit.",
+        ),
+        fixes=(
+            Fix(
+                "Find the first error of the engine or of a worker in the log.",
+                "grep -n -m 5 -E '(EngineCore|Worker).*(Error|Exception):' vllm.log",
+            ),
+            Fix(
+                "Run the engine in the same process, so that its exception is the last one.",
+                "VLLM_ENABLE_V1_MULTIPROCESSING=0 python serve.py",
+            ),
+            Fix("Check whether the kernel killed a process.", "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'"),
+        ),
+        empty_cache=SEPARATE_PROCESS,
+        sources=("https://docs.vllm.ai/en/latest/usage/troubleshooting/",),
+        said_by="vLLM 0.4-0.19",
+        is_echo=True,
+    ),
+    KnownError(
+        id="sglang-memory",
+        section=SECTION,
+        title="SGLang: no memory for the key-value cache",
+        summary="The part of the GPU's memory that SGLang may use does not hold the weights and a key-value cache.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "ut of memory. Try to lower your batch size",
+                r"(?P<phase>Prefill|Decode) out of memory\. Try to lower your batch size",
+            ),
+            literal("Not enough memory. Please try to increase --mem-fraction-static"),
+            literal("The memory capacity is unbalanced. Some GPUs may be occupied by other processes"),
+        ),
+        causes=(
+            "The weights fill the permitted part of the GPU.",
+            "Other processes use one of the GPUs.",
+        ),
+        fixes=(
+            fixes.LIST_PROCESSES,
+            Fix(
+                "Give the weights and the cache a larger part of the memory.",
+                "python -m sglang.launch_server --model-path MODEL --mem-fraction-static 0.9",
+            ),
+            Fix(
+                "Or split the model over several GPUs.",
+                "python -m sglang.launch_server --model-path MODEL --tp 2",
+            ),
+        ),
+        empty_cache=SEPARATE_PROCESS,
+        sources=("https://docs.sglang.ai/advanced_features/hyperparameter_tuning.html",),
+        said_by="SGLang 0.4-0.5",
+    ),
+    KnownError(
+        id="sglang-capture",
+        section=SECTION,
+        title="SGLang: CUDA graph capture failed",
+        summary="SGLang records its decoding as CUDA graphs, and that failed; the text after the colon is the reason.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern("apture cuda graph failed", r"Capture cuda graph failed: ?(?P<reason>[^\n]{0,200})"),
+            Pattern("apture CUDA graph failed", r"Capture CUDA graph failed: ?(?P<reason>[^\n]{0,200})"),
+        ),
+        causes=("Most often the GPU has no memory left for the graphs.",),
+        fixes=(
+            Fix(
+                "Leave more memory for the graphs, and record fewer batch sizes.",
+                "python -m sglang.launch_server --model-path MODEL --mem-fraction-static 0.8 --cuda-graph-max-bs 16",
+            ),
+            Fix(
+                "Or disable the graphs, which is slower.",
+                "python -m sglang.launch_server --model-path MODEL --disable-cuda-graph",
+            ),
+        ),
+        empty_cache=SEPARATE_PROCESS,
+        sources=("https://docs.sglang.ai/advanced_features/hyperparameter_tuning.html",),
+        said_by="SGLang 0.4-0.5",
+        is_echo=True,
+    ),
+    KnownError(
+        id="tensorrt-engine",
+        section=SECTION,
+        title="TensorRT engine built for another GPU or version",
+        summary="A TensorRT engine runs only on the GPU type and with the TensorRT version for which it was built.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "engine plan file is generated on an incompatible device",
+                r"engine plan file is generated on an incompatible device, expecting compute (?P<expected>[\d.]{1,6})"
+                r" got compute (?P<got>[\d.]{1,6})",
+            ),
+            Pattern(
+                "engine plan file is not compatible with this version of TensorRT",
+                r"engine plan file is not compatible with this version of TensorRT"
+                r"(?:, expecting library version (?P<expected>[\d.]{1,16}) got (?P<got>[\d.]{1,16}))?",
+            ),
+            literal("Serialization assertion stdVersionRead == serializationVersion failed"),
+            literal("Failed to deserialize cuda engine"),
+        ),
+        causes=("The engine was copied from another host, or TensorRT was upgraded after it was built.",),
+        fixes=(
+            Fix(
+                "Delete the cached engine, and build it again on this GPU.",
+                "trtexec --onnx=model.onnx --saveEngine=model.plan",
+            ),
+            Fix("Check the installed version.", "python -c 'import tensorrt; print(tensorrt.__version__)'"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.nvidia.com/deeplearning/tensorrt/latest/reference/troubleshooting.html",),
+    ),
+)

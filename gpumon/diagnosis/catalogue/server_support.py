@@ -1,0 +1,209 @@
+"""Errors of models, types and numbers of GPUs that an inference server does not support."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import fixes
+from gpumon.diagnosis.catalogue.serving import SECTION
+from gpumon.diagnosis.catalogue.wording import NO_CONTEXT_YET, NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="model-unsupported",
+        section=SECTION,
+        title="Model is not supported by this version",
+        summary="The installed vLLM or transformers does not know this model; usually it is older than the model.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "] are not supported for now",
+                r"Model architectures \[(?P<model>[^\]\n]{1,120})\] are not supported for now",
+            ),
+            Pattern("Unknown RoPE scaling type", r"Error: Unknown RoPE scaling type (?P<rope>[\w-]{1,40})"),
+            Pattern(
+                "must be a dictionary with",
+                r"`rope_scaling` must be a dictionary with (?:two|a maximum of two|three) fields",
+            ),
+            Pattern(
+                "Error in inspecting model architecture",
+                r"Error in inspecting model architecture '(?P<model>\w{1,80})'",
+            ),
+            Pattern(
+                "but Transformers does not recognize this architecture",
+                r"has model type `(?P<model>[\w.-]{1,60})` but Transformers does not recognize this architecture",
+            ),
+            Pattern(
+                "] failed to be inspected", r"Model architectures \[(?P<model>[^\]\n]{1,120})\] failed to be inspected"
+            ),
+        ),
+        causes=("The model is newer than the package, or it needs code from its own repository.",),
+        fixes=(
+            Fix("Upgrade the packages.", "pip install --upgrade vllm transformers"),
+            Fix(
+                "If the model brings its own code and you trust it, permit it.", "vllm serve MODEL --trust-remote-code"
+            ),
+            Fix("Or use the generic implementation of transformers.", "vllm serve MODEL --model-impl transformers"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.vllm.ai/en/latest/models/supported_models/",),
+        said_by="transformers 4.57-5.0",
+    ),
+    KnownError(
+        id="bf16-unsupported",
+        section=SECTION,
+        title="bfloat16 is not supported by the GPU",
+        summary=(
+            "The model or the trainer is set to bfloat16, which needs an Ampere GPU (compute capability 8.0) or newer."
+        ),
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Bfloat16 is only supported on GPUs with compute capability",
+                r"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\."
+                r"(?: Your (?P<name>[^\n]{1,60}?) GPU has compute capability (?P<capability>\d{1,3}\.\d))?",
+            ),
+            Pattern("Your setup doesn't support bf16", r"Your setup doesn't support bf16(?:/gpu)?\b"),
+            literal("bf16 mixed precision requires PyTorch >= 1.10 and a supported device"),
+            Pattern("CUDA Device does not support bfloat16", r"Current CUDA Device does not support bfloat16"),
+        ),
+        causes=(
+            "The GPU is older than Ampere: a T4, V100, RTX 20 or GTX card.",
+            "The process sees no GPU, or PyTorch is a CPU-only build.",
+        ),
+        fixes=(
+            Fix("In vLLM, use float16.", "vllm serve MODEL --dtype half"),
+            Fix(
+                "For training, use float16 with gradient scaling.",
+                "arguments = TrainingArguments(fp16=True, bf16=False)",
+            ),
+            Fix(
+                "Check that the GPU is visible.",
+                "python -c 'import torch; print(torch.cuda.is_available(), torch.cuda.is_bf16_supported(False))'",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/vllm-project/vllm/blob/main/vllm/platforms/cuda.py",
+            "https://github.com/huggingface/transformers/blob/main/src/transformers/training_args.py",
+        ),
+        said_by="vLLM 0.4-0.10, transformers 4.36-5.0, accelerate 1.12",
+    ),
+    KnownError(
+        id="quantization-unsupported",
+        section=SECTION,
+        title="Quantization not supported by the GPU",
+        summary="The kernels of this quantization need a newer GPU than this one.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "is not supported for the current GPU. Min",
+                r"uantization (?:method (?P<method>[\w-]{1,40})|scheme) is not supported for the current GPU\."
+                r" Min(?:imum)? capability: (?P<needed>\d{1,4})\. Current capability: (?P<capability>\d{1,4})",
+            ),
+            Pattern(
+                "scheme is not supported for ', 'the current GPU",
+                r"uantization scheme is not supported for ', 'the current GPU\. Min capability:"
+                r" (?P<needed>\d{1,4})\. ',"
+                r" 'Current capability: (?P<capability>\d{1,4})",
+            ),
+            Pattern(
+                "quantized models is only supported on GPUs with compute capability",
+                r"FP\d quantized models is only supported on GPUs with compute capability >= (?P<needed>[\d.]{1,5})",
+            ),
+            Pattern("Marlin does not support", r"Marlin does not support weight_bits ?= ?(?P<type>\w{1,20})"),
+            Pattern("marlin_gemm only supports", r"gpt(?:q)?_marlin_gemm only supports bfloat16 and float16"),
+        ),
+        causes=(
+            "FP8 in hardware needs compute capability 8.9 (Ada) or 9.0 (Hopper); AWQ needs 7.5; FP4 needs Blackwell.",
+        ),
+        fixes=(
+            Fix("Check what the GPU supports.", "nvidia-smi --query-gpu=name,compute_cap --format=csv"),
+            Fix("Use a checkpoint in a format that this GPU supports, such as GPTQ, AWQ or bitsandbytes in 4 bits."),
+            Fix("Or use the weights in float16 or bfloat16, on more GPUs if they do not fit."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.vllm.ai/en/latest/features/quantization/supported_hardware.html",),
+        said_by="vLLM 0.6-0.19, transformers 4.57-5.0",
+    ),
+    KnownError(
+        id="vllm-no-device",
+        section=SECTION,
+        title="vLLM: no GPU detected",
+        summary="The server found no GPU that it can use when it started.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(Pattern("Failed to infer device type", r"Error: Failed to infer device type"),),
+        causes=(
+            "The container was started without GPUs, or the host has none.",
+            "NVML does not work in this process, although CUDA may.",
+            "This build of vLLM is for another device: CPU, ROCm, or CUDA on a host without an NVIDIA GPU.",
+        ),
+        fixes=(
+            Fix(
+                "Check that the process sees the GPU.",
+                "nvidia-smi -L; python -c 'import torch; print(torch.cuda.is_available())'",
+            ),
+            Fix(
+                "Start the container with GPUs.",
+                "docker run --gpus all --ipc=host -p 8000:8000 vllm/vllm-openai --model MODEL",
+            ),
+            Fix("Show why vLLM rejects each platform.", "VLLM_LOGGING_LEVEL=DEBUG vllm serve MODEL"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=("https://docs.vllm.ai/en/latest/usage/troubleshooting/",),
+        said_by="vLLM 0.6-0.19",
+    ),
+    KnownError(
+        id="tensor-parallel-size",
+        section=SECTION,
+        title="Model cannot be split over this number of GPUs",
+        summary="Tensor parallelism gives each GPU the same number of attention heads; here they do not divide evenly.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "must be divisible by tensor parallel size",
+                r"otal number of attention heads \((?P<heads>\d{1,6})\) must be divisible by tensor parallel size"
+                r" \((?P<gpus>\d{1,5})\)",
+            ),
+        ),
+        causes=("The size is 3, 5, 6 or 7, or is larger than the number of heads allows.",),
+        fixes=(
+            Fix("Use a power of two that divides the number of heads.", "vllm serve MODEL --tensor-parallel-size 2"),
+            Fix(
+                "Use the remaining GPUs for pipeline parallelism.",
+                "vllm serve MODEL --tensor-parallel-size 1 --pipeline-parallel-size 3",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.vllm.ai/en/latest/serving/parallelism_scaling/",),
+        said_by="vLLM 0.4-0.19, transformers 4.57-5.0, Transformer Engine 2.10",
+    ),
+    KnownError(
+        id="serving-too-few-gpus",
+        section=SECTION,
+        title="Server needs more GPUs than it sees",
+        summary="The tensor and pipeline parallel sizes need more GPUs than this process or this Ray cluster has.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "is larger than the number of available GPUs",
+                r"World size \((?P<wanted>\d{1,5})\) is larger than the number of available GPUs"
+                r"(?: \((?P<gpus>\d{1,5})\))?",
+            ),
+            literal("The number of required GPUs exceeds the total number of available GPUs"),
+        ),
+        causes=(
+            "CUDA_VISIBLE_DEVICES, the container or the scheduler gives the process fewer GPUs.",
+            "On several hosts, vLLM started its own Ray instead of joining the cluster.",
+        ),
+        fixes=(
+            fixes.DEVICE_COUNT,
+            Fix("Set the size to the number of GPUs.", "vllm serve MODEL --tensor-parallel-size 1"),
+            Fix(
+                "On several hosts, use the Ray cluster.",
+                "RAY_ADDRESS=auto vllm serve MODEL --tensor-parallel-size 16 --distributed-executor-backend ray",
+            ),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=("https://docs.vllm.ai/en/latest/serving/parallelism_scaling/",),
+    ),
+)

@@ -1,0 +1,219 @@
+"""Errors of operators whose tensors do not fit together in shape, or cannot become NumPy arrays."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue.operators import SECTION
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="shape",
+        section=SECTION,
+        title="Incompatible shapes",
+        summary="An operator received tensors whose shapes do not fit together.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "mat1 and mat2 shapes cannot be multiplied",
+                r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d{1,19})x(?P<columns>\d{1,19})"
+                r" and (?P<other_rows>\d{1,19})x(?P<other_columns>\d{1,19})\)",
+            ),
+            Pattern(
+                "is invalid for input of size",
+                r"shape '(?P<shape>\[[\d, -]{1,120}\])' is invalid for input of size (?P<elements>\d{1,19})",
+            ),
+            Pattern(
+                "to match target batch_size",
+                r"Expected input batch_size \((?P<rows>\d{1,19})\) to match target batch_size"
+                r" \((?P<other_rows>\d{1,19})\)",
+            ),
+            Pattern(
+                "must match the size of tensor",
+                r"The size of tensor \w \((?P<size>\d{1,19})\) must match the size of tensor \w"
+                r" \((?P<other_size>\d{1,19})\)(?: at non-singleton dimension (?P<dimension>\d{1,3}))?",
+            ),
+            Pattern(
+                "weight of size [",
+                r"Given groups=\d{1,6}, weight of size \[[\d, ]{1,80}\], expected input\[[\d, ]{1,80}\]"
+                r" to have (?P<expected_channels>\d{1,9}) channels, but got (?P<channels>\d{1,9}) channels",
+            ),
+            Pattern(
+                "Sizes of tensors must match except in dimension",
+                r"Sizes of tensors must match except in dimension (?P<dimension>\d{1,3})\. Expected size"
+                r" (?P<size>\d{1,19}) but got size (?P<other_size>\d{1,19})",
+            ),
+            Pattern(
+                "must match the existing size",
+                r"The expanded size of the tensor \((?P<size>\d{1,19})\) must match the existing size"
+                r" \((?P<other_size>\d{1,19})\)(?: at non-singleton dimension (?P<dimension>\d{1,3}))?",
+            ),
+            Pattern("batch1 must be a 3D tensor", r"batch1 must be a 3D tensor"),
+            literal("view size is not compatible with input tensor's size and stride"),
+            literal("Trying to resize storage that is not resizable"),
+            Pattern("Output size is too small", r"Calculated output size: [^\n]{1,60}?\. Output size is too small"),
+            Pattern(
+                "Kernel size can't be greater than actual input size",
+                r"Kernel size: \([\d x]{1,40}\)\. Kernel size can't be greater than actual input size",
+            ),
+            Pattern(
+                "input to conv",
+                r"Expected \dD \(unbatched\) or \dD \(batched\) input to (?P<operation>conv\w{1,24}), but got input"
+                r" of size: \[[\d, -]{0,80}\]",
+            ),
+            Pattern(
+                "-dimensional input for ",
+                r"Expected \d-dimensional input for \d-dimensional weight \[[\d, -]{0,80}\], but got"
+                r" (?P<rank>\d)-dimensional input of size \[[\d, -]{0,80}\]",
+            ),
+            Pattern("mat1 dim 1 must match mat2 dim 0", r"mat1 dim 1 must match mat2 dim 0"),
+            Pattern(
+                "size mismatch, ", r"size mismatch, (?:m1: \[(?P<rows>\d{1,19}) x (?P<columns>\d{1,19})\]|get |got )"
+            ),
+            Pattern(
+                "should contain ",
+                r"(?P<buffer>running_mean|running_var|weight|bias) should contain (?P<size>\d{1,19}) elements"
+                r" not (?P<other_size>\d{1,19})",
+            ),
+            Pattern(
+                "input.size(-1) must be equal to input_size",
+                r"input\.size\(-1\) must be equal to input_size\. Expected (?P<size>\d{1,19}), got"
+                r" (?P<other_size>\d{1,19})",
+            ),
+            Pattern("Expected hidden", r"Expected hidden(?:\[\d\])? size \([\d, ]{1,40}\), got \[[\d, -]{0,80}\]"),
+            Pattern("Expected target size ", r"Expected target size \[[\d, -]{0,80}\], got \[[\d, -]{0,80}\]"),
+            Pattern("multi-target not supported", r"0D or 1D target tensor expected, multi-target not supported"),
+            Pattern(
+                "normalized_shape=",
+                r"Given normalized_shape=\[[\d, -]{0,80}\], expected input with shape [^\n]{1,40}, but got input"
+                r" of size ?\[[\d, -]{0,80}\]",
+            ),
+            Pattern(
+                "cannot be broadcast to indexing result of shape",
+                r"shape mismatch: value tensor of shape \[[\d, -]{0,80}\] cannot be broadcast to indexing result"
+                r" of shape \[[\d, -]{0,80}\]",
+            ),
+            Pattern(
+                "indexing tensors could not be broadcast together",
+                r"shape mismatch: indexing tensors could not be broadcast together with shapes",
+            ),
+            Pattern(
+                "doesn't match the broadcast shape",
+                r"output with shape \[[\d, -]{0,80}\] doesn't match the broadcast shape \[[\d, -]{0,80}\]",
+            ),
+            Pattern(
+                "which does not broadcast with previously seen",
+                r"which does not broadcast with previously seen (?:size (?P<size>\d{1,19})|ellipsis)",
+            ),
+            Pattern(
+                "because the unspecified dimension size -1 can be any value",
+                r"cannot reshape tensor of 0 elements into shape \[[\d, -]{0,80}\] because the unspecified"
+                r" dimension size -1 can be any value",
+            ),
+            Pattern(
+                "same number of dimensions: got",
+                r"Tensors must have (?:the )?same number of dimensions: got (?P<size>\d{1,3}) and"
+                r" (?P<other_size>\d{1,3})",
+            ),
+            Pattern(
+                "elements cannot be converted to Scalar",
+                r"a Tensor with (?P<elements>\d{1,19}) elements cannot be converted to Scalar",
+            ),
+            Pattern(
+                "Boolean value of Tensor with ",
+                r"Boolean value of Tensor with (?:more than one value|no values) is ambiguous",
+            ),
+            Pattern(
+                "Using a target size (",
+                r"Using a target size \(torch\.Size\((?P<other_shape>\[[\d, -]{0,80}\])\)\) that is different to"
+                r" the input size \(torch\.Size\((?P<shape>\[[\d, -]{0,80}\])\)\) is deprecated",
+            ),
+            Pattern(
+                "must match except in dimension",
+                r"Sizes of tensors must match except in dimension (?P<dimension>\d{1,3})\. Got"
+                r" (?P<size>\d{1,19}) and (?P<other_size>\d{1,19})",
+            ),
+            Pattern(
+                "must be greater or equal to the number of dimensions in the tensor",
+                r"the number of sizes provided \(\d{1,3}\) must be greater or equal to the number of dimensions"
+                r" in the tensor",
+            ),
+            Pattern(
+                "ttention mask should be of size",
+                r"Attention mask should be of size \([\d, ]{1,60}\), but is torch\.Size\(\[[\d, -]{0,80}\]\)",
+            ),
+            Pattern(
+                "split_with_sizes expects split_sizes to sum exactly to",
+                r"split_with_sizes expects split_sizes to sum exactly to (?P<size>\d{1,19})",
+            ),
+            Pattern(
+                "to have batch size ",
+                r"Expected [\w. ]{1,40}to have batch size (?P<size>\d{1,19}), but got (?P<other_size>\d{1,19})",
+            ),
+            Pattern(
+                "Image features and image tokens do not match",
+                r"Image features and image tokens do not match: tokens: (?P<size>\d{1,9}),? features:?"
+                r" (?P<other_size>\d{1,9})",
+            ),
+            Pattern(
+                "Trying to create tensor with negative dimension",
+                r"Trying to create tensor with negative dimension (?P<size>-\d{1,19})",
+            ),
+            Pattern(
+                "D attn_mask is torch.Size(",
+                r"The shape of the \dD attn_mask is torch\.Size\(\[[\d, -]{0,80}\]\), but should be",
+            ),
+            Pattern(
+                "D input (got ", r"[Ee]xpected (?P<ranks>\dD(?:,? (?:or )?\dD){0,2}) input \(got (?P<rank>\dD) input\)"
+            ),
+            Pattern(
+                "(batch mode) tensor", r"Expected \dD or \dD \(batch mode\) tensor [^\n]{0,80}?for input,? but got: ?\["
+            ),
+            Pattern(
+                "Expected size for first two dimensions of batch2",
+                r"Expected size for first two dimensions of batch2 tensor to be: \[[\d, ]{1,40}\] but got",
+            ),
+            Pattern(
+                "Mask shape should match input",
+                r"Mask shape should match input\. mask: \[[\d, ]{0,60}\] input: \[[\d, ]{0,60}\]",
+            ),
+            Pattern(
+                "sizes do not match at",
+                r"invalid argument \d{1,2}: sizes do not match at \S{1,160}",
+            ),
+        ),
+        causes=(
+            "A linear layer's in_features is not the last dimension of its input.",
+            "The output of a convolution was not flattened, or the images have another size than expected.",
+            "A view or reshape with a fixed size mixes the batch into other dimensions: the batch sizes then differ.",
+            "The data has another number of channels than the first layer, such as gray images for an RGB model.",
+            "A size of 0: ZeRO-3 or FSDP has sharded the parameter, which was used without being gathered.",
+        ),
+        fixes=(
+            Fix("Print the shape before the layer.", "print(hidden.shape, layer)"),
+            Fix("Flatten all dimensions except the batch.", "hidden = hidden.flatten(1)"),
+            Fix("Infer the layer's size from the first batch.", "layer = torch.nn.LazyLinear(out_features)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.Linear.html",),
+        said_by="torch 1.13-2.13, Triton 2.0-3.6",
+    ),
+    KnownError(
+        id="to-numpy",
+        section=SECTION,
+        title="NumPy conversion of a CUDA tensor",
+        summary="NumPy works on host memory and cannot read a tensor on the GPU.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "device type tensor to numpy",
+                r"can't convert (?P<device>[\w:]{1,20}) device type tensor to numpy",
+            ),
+        ),
+        causes=("NumPy, matplotlib, scikit-learn or pandas was given a tensor that is on the GPU.",),
+        fixes=(Fix("Copy the tensor to the host first.", "values = tensor.detach().cpu().numpy()"),),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/generated/torch.Tensor.numpy.html",),
+        said_by="torch 1.13-2.13",
+    ),
+)

@@ -1,0 +1,120 @@
+"""The rows that accounts of a step share, whether they come from a trace or from samples: a class, a cause."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpumon.core.step_classes import (
+    BACKWARD,
+    CHECKPOINT,
+    COLLECTION,
+    COMMUNICATION,
+    COMPILATION,
+    COPIES,
+    CORE_WAIT,
+    CPU_MATMUL,
+    CPU_OPERATORS,
+    CPU_OUTSIDE,
+    DATA,
+    EVALUATION,
+    FORWARD,
+    GIL_WAIT,
+    GPU_WORK,
+    HOST,
+    IDLE,
+    LABELS,
+    LOCKS,
+    LOGGING,
+    MEMORY,
+    OPTIMIZER,
+    OTHER_COMPUTE,
+    PREPARATION,
+    PYTHON,
+    SIMT,
+    SLEEP,
+    SYNC,
+    TENSOR,
+)
+from gpumon.core.units import short_time_text
+from gpumon.present.paint.bar import fine_bar
+from gpumon.present.paint.line import Line, Role, Span, cut, line, wrapped
+
+TIME_WIDTH: Final = 8
+_LABEL_WIDTH: Final = max(map(len, LABELS.values()))
+_MIN_BAR: Final = 8
+_MAX_BAR: Final = 40
+_ROLES: Final = {
+    TENSOR: Role.SERIES_1,
+    SIMT: Role.SERIES_6,
+    MEMORY: Role.SERIES_3,
+    OTHER_COMPUTE: Role.CLOCK,
+    COMMUNICATION: Role.SERIES_7,
+    COPIES: Role.SERIES_4,
+    DATA: Role.SERIES_2,
+    SYNC: Role.SERIES_5,
+    HOST: Role.LINK,
+    IDLE: Role.DIM,
+    CPU_MATMUL: Role.SERIES_1,
+    CPU_OPERATORS: Role.SERIES_3,
+    CPU_OUTSIDE: Role.CLOCK,
+    FORWARD: Role.SERIES_1,
+    BACKWARD: Role.SERIES_3,
+    OPTIMIZER: Role.SERIES_8,
+    GPU_WORK: Role.GPU_HISTORY,
+    PREPARATION: Role.SERIES_2,
+    COLLECTION: Role.SERIES_4,
+    CHECKPOINT: Role.SERIES_5,
+    LOGGING: Role.SERIES_5,
+    SLEEP: Role.SERIES_6,
+    LOCKS: Role.SERIES_6,
+    GIL_WAIT: Role.SERIES_6,
+    CORE_WAIT: Role.SERIES_7,
+    COMPILATION: Role.SERIES_4,
+    EVALUATION: Role.SERIES_8,
+    PYTHON: Role.CLOCK,
+}
+
+
+def class_role(name: str) -> Role:
+    """The role that a class is drawn with, always next to its name."""
+    return _ROLES.get(name, Role.MEMORY_HISTORY)
+
+
+def class_row(name: str, seconds: float, step_seconds: float, note: str, width: int) -> Line:
+    """A class: its name, its time, its share of the step, a bar, and a note.
+
+    Args:
+        name: The class.
+        seconds: Its time.
+        step_seconds: Duration of the step.
+        note: What follows the bar; may be empty.
+        width: Cells of the line.
+    """
+    share = seconds / step_seconds if step_seconds else 0.0
+    head = f"{LABELS[name]:<{_LABEL_WIDTH}} {short_time_text(seconds):>{TIME_WIDTH}} {share:>6.1%} "
+    bar = max(_MIN_BAR, min(_MAX_BAR, width - len(head) - len(note) - 1))
+    role = class_role(name) if seconds else Role.DIM
+    return cut(
+        [Span(head, Role.PLAIN if seconds else Role.DIM), *fine_bar(share, bar, role), Span(note, Role.DIM)], width
+    )
+
+
+def cause_rows(number: int, name: str, label: str, text: str, width: int) -> Iterator[Line]:
+    """A cause: its number and label in the color of its class, and what is known of it.
+
+    Args:
+        number: Its place in the list.
+        name: The class that its time belongs to.
+        label: Its name for people.
+        text: The evidence, the bound and the experiment.
+        width: Cells of a line.
+    """
+    head = f"{number}. {label}"
+    first, *rest = wrapped(f"{head}: {text}", max(20, width - 4))
+    yield cut([Span(f" {first[: len(head)]}", class_role(name)), Span(first[len(head) :])], width)
+    yield from (line(f"    {piece}") for piece in rest)
+
+
+def indented(text: str, width: int) -> list[str]:
+    """A text in lines, the first one indented less than the others."""
+    first, *rest = wrapped(text, max(20, width - 2))
+    return [f" {first}", *(f"   {piece}" for piece in rest)]
