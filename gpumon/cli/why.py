@@ -27,7 +27,7 @@ _MAX_WIDTH: Final = 140
     "--seconds",
     type=NumberRange(1, 30),
     metavar="SECONDS",
-    help="How long to observe the process.  [default: 5, longer for slow steps]",
+    help="How long to observe the process.  [default: 12, longer for slow steps]",
 )
 @click.option("--job", is_flag=True, help="Compare all ranks on this host of the job that PID belongs to.")
 @click.option("--no-trace", is_flag=True, help="Only observe; after a trace, launches stay slower.")

@@ -21,10 +21,13 @@ from gpumon.operations.why.host import HostObserver
 from gpumon.operations.why.source_lines import SourceLines
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
 
-DEFAULT_SECONDS: Final = 5.0
+DEFAULT_SECONDS: Final = 12.0
 MAX_SECONDS: Final = 30.0
 MIN_SECONDS: Final = 1.0
-_HERTZ: Final = 64
+_SAMPLES: Final = 240
+_MIN_HERTZ: Final = 20
+_MAX_HERTZ: Final = 64
+"""A sample takes the GIL for about 0.2 ms, so a training run that is limited by Python pays 0.4 % for 20 per second."""
 _STEPS: Final = 8
 """A slow training run is observed for this many steps, within `MAX_SECONDS`."""
 _SETTLE_SECONDS: Final = 3.0
@@ -125,7 +128,7 @@ def examine(
     Args:
         pid: The process.
         watcher: The connection to the probes; started. Its inbox is drained.
-        seconds: How long to observe it; None for 5 seconds, or longer where steps take long.
+        seconds: How long to observe it; None for 12 seconds, or longer where steps take long.
         listener: Follows the examination.
 
     Raises:
@@ -217,7 +220,8 @@ def _observe(
         device.begin()
     host = HostObserver(pid)
     begin = time.monotonic()
-    number = watcher.ask(pid, RequestKind.OBSERVE, milliseconds=round(1000 * seconds), hertz=_HERTZ)
+    hertz = round(min(max(_SAMPLES / seconds, _MIN_HERTZ), _MAX_HERTZ))
+    number = watcher.ask(pid, RequestKind.OBSERVE, milliseconds=round(1000 * seconds), hertz=hertz)
     next_stacks = begin + _STACKS_SECONDS
     while (now := time.monotonic()) < begin + seconds + _GRACE_SECONDS:
         if listener.is_cancelled():

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from .identity import MAX_TEXT_LENGTH
 from .late_samples import LATE_SECONDS, Sample, correct
+from .no_collections import NoCollections
 from .stacks import known_threads
 from .training import main_thread
 
@@ -62,10 +63,11 @@ def _observation(training: Training, seconds: float, hertz: int) -> Generator[fl
         reached = int((now - start) * hertz) + 1
         if reached > number:
             # The GIL may have been held for longer than an interval: the stack counts for all of that time.
-            if now - due < LATE_SECONDS:
-                stacks.add(stacks.stack_of(sys._current_frames().get(thread)), reached - number)
-            else:
-                late.append(_late_sample(now, due, reached - number, waits, stacks))
+            with NoCollections():
+                if now - due < LATE_SECONDS:
+                    stacks.add(stacks.stack_of(sys._current_frames().get(thread)), reached - number)
+                else:
+                    late.append(_late_sample(now, due, reached - number, waits, stacks))
             number = reached
         if now >= serve_at:
             serve_at = now + _SERVE_SECONDS

@@ -15,6 +15,7 @@ import time
 from .folders import make_folders, oom_folders
 from .identity import MAX_TEXT_LENGTH, process_facts
 from .messages import SCHEMA
+from .no_collections import NoCollections
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,7 +115,10 @@ def _stack() -> list[list[Any]]:
     A thread of the backward pass has no Python stack; then this is the deepest stack of all threads.
     """
     own = _frames(sys._getframe())
-    return own or max(map(_frames, sys._current_frames().values()), key=len, default=[])
+    if own:
+        return own
+    with NoCollections():
+        return max(map(_frames, sys._current_frames().values()), key=len, default=[])
 
 
 def _frames(frame: FrameType | None) -> list[list[Any]]:

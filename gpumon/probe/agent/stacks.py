@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 
 from .debug import log_exception
+from .no_collections import NoCollections
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,10 +32,11 @@ def all_stacks() -> dict[str, Any]:
     """The stacks of all threads but this one: the fields of the answer to ``stacks``."""
     threads = known_threads()
     main = _main_identifier(threads)
-    frames = sys._current_frames()
-    frames.pop(_thread.get_ident(), None)
-    identifiers = sorted(frames, key=lambda identifier: identifier != main)[:MAX_THREADS]
-    return {"threads": [_stack(identifier, frames[identifier], threads, main) for identifier in identifiers]}
+    with NoCollections():
+        frames = sys._current_frames()
+        frames.pop(_thread.get_ident(), None)
+        identifiers = sorted(frames, key=lambda identifier: identifier != main)[:MAX_THREADS]
+        return {"threads": [_stack(identifier, frames[identifier], threads, main) for identifier in identifiers]}
 
 
 def _stack(identifier: int, frame: FrameType, threads: dict[int, Any], main: int) -> dict[str, Any]:

@@ -1,0 +1,76 @@
+"""Reading the frames of a thread that runs, while garbage collections run Python code."""
+
+import gc
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from gpumon.probe.agent.no_collections import NoCollections
+
+PROGRAM = """
+import gc, random, sys, threading, time
+from gpumon.probe.agent.no_collections import NoCollections
+from gpumon.probe.agent.stacks import stack_of
+
+def callback(phase, info):
+    for _ in range(50):
+        pass
+
+sys.setswitchinterval(1e-6)
+gc.callbacks.append(callback)
+gc.set_threshold(50, 5, 5)
+kept = [[number] for number in range(2000)]
+functions = []
+for size in range(1, 12):  # frames of different sizes take the place of each other
+    names = ", ".join(f"v{number}" for number in range(size)) + ","
+    body = f"{names} = [((number,), [number]) for number in range({size})]"
+    last = f"return [depth] if depth == 0 else functions[(7 * depth + {size}) % 11](depth - 1)"
+    exec(f"def call(depth):\\n    {body}\\n    {last}")
+    functions.append(call)
+main, samples = threading.get_ident(), []
+
+def sample():
+    while True:
+        with NoCollections():
+            samples.append(len(stack_of(sys._current_frames().get(main))))
+        time.sleep(0.00005)
+
+threading.Thread(target=sample, daemon=True).start()
+until = time.monotonic() + 2.5
+while time.monotonic() < until:
+    random.choice(functions)(random.randrange(1, 20))
+assert gc.isenabled()
+print(len(samples))
+sys.stdout.flush()
+import os
+os._exit(0)
+"""
+
+
+def test_frames_of_a_thread_that_runs_are_read_safely() -> None:
+    """Without it, Python 3.11 crashes here within a second."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=Path(__file__).parents[2],
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 100
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_the_setting_of_the_program_is_kept(is_enabled: bool) -> None:
+    gc.enable() if is_enabled else gc.disable()
+    try:
+        with NoCollections():
+            assert not (gc.isenabled() and sys.version_info[:2] == (3, 11))
+        assert gc.isenabled() is is_enabled
+    finally:
+        gc.enable()
