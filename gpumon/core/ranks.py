@@ -106,7 +106,7 @@ class RankEvidence:
             watching), in seconds of the monotonic clock of gpumon; None if it is not watched.
         has_progressed: Whether it was seen to make progress since the watch began.
         typical_step_seconds: Its typical step time, or the typical time between two collectives where no step is known.
-        usual_step_seconds: The shortest typical step time of the watch, which a job that becomes slow keeps.
+        shortest_step_seconds: The shortest of its typical step times so far, which stays when the job becomes slow.
         latest_step_seconds: The time between the latest two signs of progress.
         cpu_share: CPU time of its main thread per second, lately.
         io_bytes_per_second: Bytes that its process read and wrote, lately; those of pipes and sockets included.
@@ -140,7 +140,7 @@ class RankEvidence:
     progressed_monotonic: float | None = None
     has_progressed: bool = False
     typical_step_seconds: float | None = None
-    usual_step_seconds: float | None = None
+    shortest_step_seconds: float | None = None
     latest_step_seconds: float | None = None
     cpu_share: float | None = None
     io_bytes_per_second: float | None = None

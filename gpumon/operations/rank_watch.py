@@ -59,7 +59,7 @@ class RankWatch:
         self.job_rank = rank
         self.progressed: float | None = None
         self.typical_seconds: float | None = None
-        self._usual_seconds: float | None = None
+        self._shortest_seconds: float | None = None
         self._latest_seconds: float | None = None
         self._started = now
         self._proc = proc
@@ -109,7 +109,7 @@ class RankWatch:
         self._steps = steps
         self.typical_seconds = training.step_seconds or self.typical_seconds
         if training.step_seconds and training.steps_count >= _MIN_USUAL_STEPS:
-            self._usual_seconds = min(self._usual_seconds or training.step_seconds, training.step_seconds)
+            self._shortest_seconds = min(self._shortest_seconds or training.step_seconds, training.step_seconds)
 
     def quiet_seconds(self, now: float) -> float:
         """How long there was no progress, since the start of the watch at most."""
@@ -202,7 +202,7 @@ class RankWatch:
             progressed_monotonic=self.progressed,
             has_progressed=self._has_seen_change,
             typical_step_seconds=self.typical_seconds,
-            usual_step_seconds=self._usual_seconds,
+            shortest_step_seconds=self._shortest_seconds,
             latest_step_seconds=self._latest_seconds,
             cpu_share=self._cpu_share,
             io_bytes_per_second=self._io_rate,

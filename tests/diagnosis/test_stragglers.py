@@ -30,7 +30,7 @@ def rank(number: int, late: float = 0.0, backend: str = "gloo", **gpu: object) -
         progressed_monotonic=NOW - 0.3,
         progress=StepProgress(500, 500, NOW - 0.3, 0.4, 0.001, 0.0),
         typical_step_seconds=0.4,
-        usual_step_seconds=0.4,
+        shortest_step_seconds=0.4,
         latest_step_seconds=0.4,
         recording=recorded(late, backend),
         recording_age_seconds=0.5,

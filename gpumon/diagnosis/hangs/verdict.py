@@ -78,8 +78,8 @@ def _running(running: Sequence[RankEvidence], evidence: tuple[str, ...]) -> Hang
     """The verdict on a job that makes progress: slower than it was, slowed by a rank, or neither."""
     known = [rank for rank in running if rank.latest_step_seconds and rank.typical_step_seconds]
     latest = max((rank.latest_step_seconds or 0.0 for rank in known), default=0.0)
-    usual = max((rank.usual_step_seconds or rank.typical_step_seconds or 0.0 for rank in known), default=0.0)
-    is_sure = all(rank.usual_step_seconds for rank in known)
+    usual = max((rank.shortest_step_seconds or rank.typical_step_seconds or 0.0 for rank in known), default=0.0)
+    is_sure = all(rank.shortest_step_seconds for rank in known)
     if usual and latest >= max(_MIN_SLOW_SECONDS if is_sure else MIN_SECONDS, STEPS * usual):
         text = f"Slow, not hung: the latest step took {short_time_text(latest)}, a usual one {short_time_text(usual)}."
         return HangVerdict(HangKind.SLOW, False, text, evidence=evidence)
