@@ -125,16 +125,18 @@ _INSTALL: Final = {
 _LINK_CONTINUES: Final = Fix("Let programs continue, unless an Xid 154 requires an action.")
 
 
-def case_fixes(error_id: str, values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """The fixes of an error, the best one for these values first.
+def case_fixes(error_id: str, values: Values, fixes: Sequence[Fix], text: str) -> tuple[Fix, ...]:
+    """The fixes of an error, the best one for this message first.
 
     Args:
         error_id: The entry of the catalogue.
         values: The values in the message, by name.
         fixes: The fixes of the entry.
+        text: The line with the error.
     """
+    ranked = tuple(sorted(fixes, key=lambda fix: not any(part in text for part in fix.first_for)))
     rank = _CASES.get(error_id)
-    return tuple(fixes) if rank is None else rank(values, fixes)
+    return ranked if rank is None else rank(values, ranked)
 
 
 def wheel_index(capability: str) -> str | None:
@@ -207,6 +209,23 @@ def _nccl_reason(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     marker = next((marker for word, marker in _NCCL_REASONS.items() if word in reason), "")
     read, *others = fixes
     return *sorted(others, key=lambda fix: not (marker and marker in fix.code)), read
+
+
+def _legacy_driver(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The branch that the driver names, if this GPU needs an older one."""
+    branch = str(values.get("legacy", ""))[:3]
+    if not branch.isdigit():
+        return tuple(fixes)
+    install = f"sudo apt-get install nvidia-driver-{branch}-server && sudo reboot"
+    first = Fix(f"Install the last branch of the driver that supports this GPU, {branch}.", install)
+    return (first, *(fix for fix in fixes if "nvidia-driver-" not in fix.code))
+
+
+def _host_compiler(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The newest compiler that the message allows."""
+    newest, limit = str(values.get("newest", "")), str(values.get("limit", ""))
+    version = newest if newest.isdigit() else str(int(limit) - 1) if limit.isdigit() else ""
+    return tuple(Fix(fix.text, fix.code.replace("-13", f"-{version}")) if version else fix for fix in fixes)
 
 
 def _recovery(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -330,6 +349,8 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "driver-old": _driver_build,
     "no-kernel-image": _fitting_build,
     "flash-attn-abi": _same_library,
+    "gpu-unsupported": _legacy_driver,
+    "host-compiler": _host_compiler,
     "inductor-old-gpu": _old_gpu,
     "lib-missing": _missing_library,
     "nccl-system": _nccl_reason,

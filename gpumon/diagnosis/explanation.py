@@ -79,7 +79,7 @@ class Match:
         if self.oom_report is not None:
             return self.oom_report.fixes
         cause = self.memory_cause
-        fixes = case_fixes(self.error.id, self.values, self.error.fixes)
+        fixes = case_fixes(self.error.id, self.values, self.error.fixes, self.text)
         return fixes if cause is None else ranked_fixes(cause, fixes)
 
 

@@ -25,10 +25,12 @@ class Fix:
     Attributes:
         text: What to do, in one imperative sentence.
         code: The shell command or the lines of Python to copy; empty if there is nothing to type.
+        first_for: Parts of a message for which this fix is the best one, wherever it stands in the entry.
     """
 
     text: str
     code: str = ""
+    first_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,11 @@ _ANY_EXCEPTION: Final = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$
 _THROWN: Final = re.compile(
     r"terminate called after throwing an instance of '([^']{1,200})'|(Fatal Python error|panic|fatal error): "
 )
+_REPORTED: Final = re.compile(
+    r"(?:(Error) occurred when executing [^:]{1,120}:|(?:- )?(?:\*\*)?Exception Message:(?:\*\*)? "
+    r"|!!! (Exception) during processing !!! )(?:([\w.]{1,120}(?:Error|Exception)): )?"
+)
+"""How ComfyUI prints the exception of a node."""
 _CRASH: Final = re.compile(
     r"(?:\S+: line \d+: +)?(?:\d+ +)?(Segmentation fault|Bus error|Killed|Aborted|Illegal instruction)\b(?! process)"
 )
@@ -151,6 +156,9 @@ def _read(block: LogBlock, position: int) -> _Candidate | None:
     match = _THROWN.match(text)
     if match is not None:
         return _Candidate(position, ErrorForm.EXCEPTION, match[1] or match[2])
+    match = _REPORTED.match(text)
+    if match is not None:
+        return _Candidate(position, ErrorForm.EXCEPTION, match[3] or match[2] or match[1] or "Exception")
     match = _CRASH.match(text)
     if match is not None:
         return _Candidate(position, ErrorForm.CRASH, match[1])
@@ -205,8 +213,9 @@ def _unknown_error(block: LogBlock, candidate: _Candidate, timestamp: Timestamp 
     after = list(_of_rank(block, position, 1, _LINES_AFTER))
     before = list(_of_rank(block, position, -1, _LINES_BEFORE))[::-1]
     text = block.texts[position].strip()
-    if after and text.endswith((":", f"'{candidate.name}'")) and block.texts[after[0]].strip():
-        text = f"{text} {block.texts[after[0]].strip()}"
+    following = next((block.texts[other].strip() for other in after[:2] if block.texts[other].strip()), "")
+    if following and text.endswith((":", f"'{candidate.name}'")):
+        text = f"{text} {following}"
     frame = _frame(block, candidate)
     return UnknownError(
         candidate.form,

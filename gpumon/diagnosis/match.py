@@ -55,7 +55,6 @@ class ErrorFinder:
                 prepared = PreparedPattern(order, error, pattern)
                 patterns[prepared.letters].append(prepared)
         self._patterns = {needle: NeedlePatterns(some) for needle, some in patterns.items()}
-        self._ignoring_digits = {needle for needle, some in self._patterns.items() if some.ignore_digits}
         self._index = NeedleIndex(self._patterns)
 
     def hits(self, block: LogBlock) -> list[PatternHit]:
@@ -109,7 +108,7 @@ class ErrorFinder:
             results: The errors in other lines, by their texts and lines.
             wrapped: Says for which needles unmatched patterns are not needed.
         """
-        ignore_digits = self._ignoring_digits.issuperset(needles)
+        ignore_digits = all(self._patterns[needle].ignore_digits for needle in needles)
         key = text.translate(_ZEROS) if ignore_digits else text
         result = results.get((key, ""))
         if result is None:

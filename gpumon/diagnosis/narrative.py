@@ -114,7 +114,8 @@ def _remedies(error: KnownError, fixes: Sequence[Fix]) -> Iterator[Section]:
         yield Section("Effect of torch.cuda.empty_cache()", (paragraph(error.empty_cache),))
     if error.see_more:
         yield Section("More information", tuple(fix_blocks(error.see_more)))
-    yield Section("Found in", (paragraph(f"{error.said_by or 'Unknown versions'}."),))
+    if error.said_by:
+        yield Section("Found in", (paragraph(f"{error.said_by}."),))
     if error.sources:
         yield Section("Sources", tuple(TextBlock(BlockKind.CODE, source) for source in error.sources))
 

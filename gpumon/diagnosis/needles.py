@@ -33,7 +33,7 @@ class _Place(NamedTuple):
 
     needle: bytes
     offset: int
-    more: frozenset[int]
+    more: tuple[int, ...]
 
 
 class NeedleIndex:
@@ -47,12 +47,12 @@ class NeedleIndex:
         distinct = list(dict.fromkeys(needles))
         self._short = [needle for needle in distinct if len(needle) < _MIN_LETTERS]
         self._by_piece: dict[int, list[_Place]] = defaultdict(list)
-        long = (needle for needle in distinct if len(needle) >= _MIN_LETTERS)
-        cuts = [(needle, _cut(needle, start)) for needle in long for start in range(_STRIDE)]
-        frequency = Counter(piece for _, pieces in cuts for piece, _ in pieces)
-        for needle, pieces in cuts:
-            (piece, offset), *more = sorted(pieces, key=lambda piece: frequency[piece[0]])[:_MAX_PIECES]
-            self._by_piece[piece].append(_Place(needle, offset, frozenset(other for other, _ in more)))
+        starts = [(needle, start) for needle in distinct if len(needle) >= _MIN_LETTERS for start in range(_STRIDE)]
+        frequency = Counter(piece for needle, start in starts for piece, _ in _cut(needle, start))
+        for needle, start in starts:  # cut again: to keep all pieces would need megabytes
+            pieces = sorted(_cut(needle, start), key=lambda piece: frequency[piece[0]])
+            (piece, offset), *more = pieces[:_MAX_PIECES]
+            self._by_piece[piece].append(_Place(needle, offset, tuple(other for other, _ in more)))
         places = [place for places in self._by_piece.values() for place in places]
         self._pieces = frozenset(self._by_piece).union(*(place.more for place in places))
 
@@ -65,7 +65,7 @@ class NeedleIndex:
         places = {
             piece: some
             for piece in present & self._by_piece.keys()
-            if (some := [place for place in self._by_piece[piece] if place.more <= present])
+            if (some := [place for place in self._by_piece[piece] if present.issuperset(place.more)])
         }
         possible = dict.fromkeys(place.needle for some in places.values() for place in some)
         if len(possible) > _MAX_SEARCHES:

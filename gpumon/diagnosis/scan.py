@@ -17,7 +17,7 @@ from typing import Final
 from gpumon.diagnosis.patterns import squeezed
 from gpumon.diagnosis.prefixes import split_prefixes
 
-BLOCK_BYTES: Final = 1 << 21
+BLOCK_BYTES: Final = 3 << 19
 MAX_BLOCK_LINES: Final = 1 << 16
 """Line ends per block: the memory that a line needs is many times its characters if it has few of them."""
 MAX_LINE: Final = 4096
@@ -29,8 +29,11 @@ OVERLAP_CHARACTERS: Final = 1 << 17
 MAX_BLANK_LINES: Final = 64
 """Consecutive blank lines that are kept."""
 
-_ESCAPED_LINE_END: Final = re.compile(r"\\n(?!\")")
-"""A line end within a string of a JSON log; at the end of the string, the record ends anyway."""
+_ESCAPED_LINE_END: Final = re.compile(r"\\n(?!\"|vcc\b|umpy\b|vidia|inja\b)")
+"""A line end within a string of a JSON log; at the end of the string, the record ends anyway.
+
+A path of Windows has a name that starts with n instead, such as nvcc.
+"""
 _MANY_LINE_ENDS: Final = "\n" * (MAX_BLANK_LINES + 2)
 _BLANK_LINES: Final = re.compile(rf"\n{{{len(_MANY_LINE_ENDS)},}}")
 _RECORD_START: Final = re.compile(r'\{ ?"log" ?: ?"')

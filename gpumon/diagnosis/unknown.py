@@ -130,6 +130,10 @@ NEXT_STEPS: Final = {
     ErrorKind.PYTHON: (
         Fix("Stop at the error, and examine the values there.", "python -m pdb -c continue train.py"),
         Fix("If the values come from a worker or a compiled function, first run without them."),
+        Fix(
+            "If a name, an attribute or an argument of an installed package is missing, versions do not fit together.",
+            "python -m pip check",
+        ),
     ),
     ErrorKind.CUDA: (
         Fix(

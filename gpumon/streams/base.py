@@ -20,8 +20,8 @@ class Discontinuity(Enum):
 
 
 Arrival = Frame | Discontinuity
-MAX_WAITING_READINGS: Final = 16_384
-"""Devices, each counted as eight processes, and processes of the frames that wait for a screen: some 20 MiB."""
+MAX_WAITING_READINGS: Final = 8_192
+"""Devices, each counted as eight processes, and processes of the frames that wait for a screen: some 10 MiB."""
 _DEVICE_WEIGHT: Final = 8
 
 

@@ -17,7 +17,6 @@ from gpumon.core.heap import ReleaseSchedule, release_unused
 from gpumon.core.problems import CommandError, Problem
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
 from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Thresholds
-from gpumon.operations.workload import WorkloadRun
 from gpumon.present.palette import Palette
 from gpumon.present.top_line import TABS
 from gpumon.session.alert_notifier import NO_NOTICES, NotifySettings
@@ -34,30 +33,23 @@ from gpumon.ui.messages import (
     FramesArrived,
     ProbeRequested,
     ProbesChanged,
-    RestartRequested,
     RunsChanged,
-    StartRequested,
-    StopRequested,
     ViewStateRequested,
-    WorkloadsRefreshRequested,
 )
-from gpumon.ui.notifying import NotifyingApp
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.confirm import QuitDialog
-from gpumon.ui.screens.confirm_start import ConfirmStartDialog
 from gpumon.ui.screens.help import key_text
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.signalling import READ_ONLY
 from gpumon.ui.terminal import sent_bytes
 from gpumon.ui.terminal_notice import notice_sequence
 from gpumon.ui.widgets.table_view import TableView
+from gpumon.ui.workload_running import WorkloadRunningApp
 
 if TYPE_CHECKING:
     from gpumon.fleet.settings import FleetSource
 
 SEEK_SECONDS: Final = 10.0
-MIN_RUN_DRAIN_SECONDS: Final = 0.25
-"""Workloads send metrics ten times a second; they are drawn less often."""
 _SILENCE_TICK_SECONDS: Final = 0.5
 _NOTICE_SECONDS: Final = 10.0
 _SWITCH_SECONDS: Final = 0.001
@@ -68,7 +60,7 @@ _PROBES_DELAY_SECONDS: Final = 0.3
 """gpumon starts to search for probes this long after the first frame was drawn."""
 
 
-class GpumonApp(NotifyingApp):
+class GpumonApp(WorkloadRunningApp):
     """Draws the frames of a stream, and everything else that belongs to a session.
 
     Args:
@@ -137,11 +129,8 @@ class GpumonApp(NotifyingApp):
         self.session.signals.report = self.report_signal
         self.session.waits.report = self.report_true
         self.session.jobs.ring = self.report_hang
-        self._runs_drained_at = 0.0
-        self._is_run_drain_due = False
         self._are_probes_due = False
         self._release = ReleaseSchedule(time.monotonic())
-        self._dialog: ConfirmStartDialog | None = None
 
     def on_mount(self) -> None:
         """Open the overview, and drain frames from now on."""
@@ -185,16 +174,6 @@ class GpumonApp(NotifyingApp):
         self.session.drain_frames()
         self.draw()
 
-    @on(RunsChanged)
-    def drain_runs_soon(self) -> None:
-        """Apply the events of all runs now, or as soon as the last time is long enough ago."""
-        wait = self._runs_drained_at + MIN_RUN_DRAIN_SECONDS - time.monotonic()
-        if wait <= 0:
-            self._drain_runs()
-        elif not self._is_run_drain_due:
-            self._is_run_drain_due = True
-            self.set_timer(wait, self._drain_runs)
-
     @on(ProbesChanged)
     def drain_probes(self) -> None:
         """Apply the probes' messages; statistics are drawn with the next frame, so that both are of one moment."""
@@ -226,52 +205,6 @@ class GpumonApp(NotifyingApp):
             self.draw()
 
     # Requests of the screens
-
-    @on(WorkloadsRefreshRequested)
-    def refresh_workloads(self) -> None:
-        """Search for workloads."""
-        self.session.workloads.refresh()
-
-    @on(StartRequested)
-    def start_workload(self, message: StartRequested) -> None:
-        """Start one run for each device; the screen of a single run opens."""
-        from gpumon.ui.screens.run import RunScreen  # late: the first values must not wait for it
-
-        if self.session.is_read_only:
-            self.notify(READ_ONLY, severity="warning")
-            return
-        controller, request = self.session.workloads, message.request
-        controller.interpreter = request.python
-        try:
-            runs = [
-                controller.registry.start(request.workload, target, request.parameters, request.python)
-                for target in request.targets
-            ]
-        except ValueError as refusal:
-            self.notify(str(refusal), severity="warning", markup=False)
-            return
-        if len(runs) == 1:
-            self.push_screen(RunScreen(runs[0]))
-        self.draw()
-
-    @on(StopRequested)
-    def stop_run(self, message: StopRequested) -> None:
-        """Stop a run."""
-        message.run.cancel()
-        self.draw()
-
-    @on(RestartRequested)
-    def restart_run(self, message: RestartRequested) -> None:
-        """Run a workload again, and show the new run in place of the old one."""
-        from gpumon.ui.screens.run import RunScreen  # late, as in `start_workload`
-
-        try:
-            run = self.session.workloads.registry.start_again(message.run)
-        except ValueError as refusal:
-            self.notify(str(refusal), severity="warning", markup=False)
-            return
-        if isinstance(self.screen, RunScreen):
-            self.switch_screen(RunScreen(run))
 
     @on(ProbeRequested)
     def send_probe_request(self, message: ProbeRequested) -> None:
@@ -408,30 +341,6 @@ class GpumonApp(NotifyingApp):
 
     def _ring(self, bell: FramesArrived | RunsChanged | ProbesChanged) -> None:
         self.post_message(bell)
-
-    def _drain_runs(self) -> None:
-        self._is_run_drain_due = False
-        self._runs_drained_at = time.monotonic()
-        self.session.drain_runs()
-        self._show_question()
-        self.draw()
-
-    def _show_question(self) -> None:
-        """Ask the user about a run that waits for confirmation, and close a question that no longer matters."""
-        question, dialog = self.session.workloads.question, self._dialog
-        if dialog is None and question is not None:
-            self._dialog = ConfirmStartDialog(question)
-            run = question.run
-            self.push_screen(self._dialog, lambda confirmed: self._answer_question(run, confirmed))
-        elif dialog is not None and (question is None or question.run is not dialog.run) and self.screen is dialog:
-            dialog.dismiss(None)  # under another screen it stays, and its answer no longer matters
-
-    def _answer_question(self, run: WorkloadRun, confirmed: bool | None) -> None:
-        self._dialog = None
-        if confirmed is None:
-            self._ring(RunsChanged())
-        else:
-            self.session.workloads.answer(run, confirmed=confirmed)
 
 
 def exclude_modules_from_collection() -> None:

@@ -86,8 +86,9 @@ def test_a_signal_is_named(start: Start, number: signal.Signals) -> None:
 
 
 def test_the_running_call_outlives_the_child(start: Start) -> None:
-    child = start("import mmap; mmap.mmap(int(sys.argv[2]), 64)[:4] = b'call'; os.kill(os.getpid(), 9)")
+    child = start("import mmap; input(); mmap.mmap(int(sys.argv[2]), 64)[:4] = b'call'; os.kill(os.getpid(), 9)")
     assert child.running_call() is None
+    child.send({})
     assert child.read_line(10) is None
     assert child.running_call() == "call"
 

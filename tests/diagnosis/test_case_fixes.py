@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpumon.diagnosis.catalogue import BY_ID
+from gpumon.diagnosis.case_fixes import case_fixes
+from gpumon.diagnosis.catalogue import BY_ID, ERRORS
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence
@@ -237,3 +238,13 @@ def test_an_operation_that_cudnn_refuses_needs_no_memory() -> None:
     refused = cause_of("RuntimeError: cuDNN Error: [cudnn_frontend] Error: No execution plans support the graph.")
     assert "enable_cudnn_sdp(False)" in refused.fixes[0].code
     assert "nvidia-smi" in cause_of("GET was unable to find an engine to execute this computation").fixes[0].code
+
+
+def test_a_part_of_the_message_decides_which_fix_comes_first() -> None:
+    for error in ERRORS:
+        lines = [line for text in samples_of(error.id) for line in text.splitlines()]
+        for fix in error.fixes:
+            for part in fix.first_for:
+                decided = [line for line in lines if part in line]
+                assert decided, f"add a sample of {error.id} with {part!r}"
+                assert any(case_fixes(error.id, {}, error.fixes, line)[0] is fix for line in decided), (error.id, part)

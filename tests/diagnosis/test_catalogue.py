@@ -38,7 +38,8 @@ COMMANDS: Final = (
     "mkdir modinfo mpirun nc nv-fabricmanager nvcc nvidia-ctk nvidia-smi ollama patchelf pip podman ps py-spy python"
     " python3 ray "
     "rm rocm-smi rocminfo sacct srun ss sudo tmux torchrun trtexec ulimit ucx_info unset vllm which winget wsl sinfo"
-    " squeue"
+    " squeue fi_info fi_pingpong horovodrun printf sbatch ssh ssh-keygen hostname scontrol slurmd trl"
+    " lmdeploy tritonserver apt-cache aws clinfo cmake dpkg findmnt helm reg sacctmgr sw_vers uv wget"
 )
 """Code that starts with one of these commands, or with a variable for one, is shell code; the rest is Python."""
 
@@ -46,7 +47,7 @@ PROSE: Final = (
     "cuda available: True, 8 devices",
     "the GPU ran out of memory yesterday, so the batch is smaller now",
     'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space',
-    "MemoryError: Unable to allocate 12.0 GiB for an array with shape (40000, 40000) and data type float64",
+    "except MemoryError: the array has 12.0 GiB and the shape (40000, 40000)",
     "TypeError: forward() got an unexpected keyword argument 'labels'",
     "AssertionError: shapes differ",
     "ImportError: libcurl.so.4: cannot open shared object file: No such file or directory",
@@ -204,8 +205,10 @@ def test_sources_are_addresses(error: KnownError) -> None:
 @every_error
 def test_versions_are_a_list_of_programs(error: KnownError) -> None:
     assert re.fullmatch(r"(?:\w[\w .+-]*(?:, \w[\w .+-]*)*)?", error.said_by), error.said_by
-    (section,) = [section for section in error_sections(error) if section.heading == "Found in"]
-    assert [block.text for block in section.blocks] == [f"{error.said_by or 'Unknown versions'}."]
+    shown = [
+        block.text for section in error_sections(error) if section.heading == "Found in" for block in section.blocks
+    ]
+    assert shown == ([f"{error.said_by}."] if error.said_by else [])
 
 
 def test_most_errors_name_their_versions() -> None:

@@ -17,6 +17,7 @@ from gpumon.diagnosis.scan import LogBlock, blocks
 from gpumon.diagnosis.text_blocks import BlockKind
 from gpumon.diagnosis.wrapped_search import PatternHit
 from tests.diagnosis.corpus import noise
+from tests.diagnosis.each_error import every_error
 from tests.diagnosis.texts import WORDINGS
 
 TEXT = dict(reversed(WORDINGS))
@@ -234,7 +235,7 @@ def test_evidence_follows_the_values() -> None:
     assert headings[2] == "This host now"
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=[error.id for error in ERRORS])
+@every_error
 def test_every_entry_has_sections(error: KnownError) -> None:
     entry = error_sections(error)
     assert entry[0].heading.endswith(f"[{error.id}]")

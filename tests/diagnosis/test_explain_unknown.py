@@ -74,7 +74,7 @@ def test_without_own_code_the_innermost_frame_is_shown() -> None:
         ("RuntimeError: cuSPARSELt is not initialized on this GPU", "RuntimeError", ErrorKind.CUDA),
         ("torch.distributed.DistStoreError: a new wording of the store", "torch.distributed.DistStoreError", "nccl"),
         ("RuntimeError: hipSOLVER: a new wording", "RuntimeError", ErrorKind.ROCM),
-        ("OSError: [Errno 5] Input/output error: 'a.bin'", "OSError", ErrorKind.SYSTEM),
+        ("OSError: [Errno 6] No such device or address: 'a.bin'", "OSError", ErrorKind.SYSTEM),
         ("bash: line 1: 4242 Illegal instruction     python train.py", "Illegal instruction", "system"),
         ("terminate called after throwing an instance of 'c10::Error'\n  what():  of CUDA\n", "c10::Error", "cuda"),
         (TRACEBACK.replace("KeyError: 'labels'", "queue.Empty"), "queue.Empty", ErrorKind.PYTHON),

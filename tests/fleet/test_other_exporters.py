@@ -10,6 +10,7 @@ from gpumon.fleet.model import FleetSnapshot
 from gpumon.fleet.settings import FleetSettings, PrometheusAddress
 from gpumon.operations.fleet.history import HostHistoryStream
 from gpumon.present.fleet import lacks
+from gpumon.streams.base import Arrival
 from tests.fleet.prometheus_server import needs_prometheus, prometheus
 from tests.fleet.targets import FakeHost, serving, write_targets
 
@@ -49,6 +50,16 @@ def all_smi() -> str:
     return "".join(f"{name}{{{labels}}} {value}\n" for name, value in values.items())
 
 
+def _newest(stream: HostHistoryStream) -> Arrival:
+    """The newest frame; the first answers are empty if Prometheus has scraped nothing before the last full second."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        assert stream.inbox.arrived.wait(SECONDS)
+        if arrivals := stream.inbox.drain():
+            return arrivals[-1]
+    raise AssertionError("no frame has arrived")
+
+
 def test_identities_and_values_in_the_units_of_gpumon(tmp_path: Path) -> None:
     texts, targets = {"smi": nvidia_gpu_exporter, "all": all_smi}, tmp_path / "targets.json"
     with serving({}, texts) as port:
@@ -58,8 +69,7 @@ def test_identities_and_values_in_the_units_of_gpumon(tmp_path: Path) -> None:
             gpus = [gpu for gpu in snapshot.gpus if gpu.host == "smi"]
             stream = HostHistoryStream(FleetSettings(PrometheusAddress(url), interval_seconds=1.0), gpus)
             stream.start()
-            assert stream.inbox.arrived.wait(SECONDS)
-            frame = stream.inbox.drain()[-1]
+            frame = _newest(stream)
             stream.close()
     identities = [(gpu.host, gpu.label, gpu.model, gpu.exporter) for gpu in snapshot.gpus]
     assert identities == [

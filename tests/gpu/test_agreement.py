@@ -59,7 +59,7 @@ FIELDS = (
     Field("fb_memory_usage/free", "memory_free_bytes", MIB, 2 * MIB),
     Field("bar1_memory_usage/total", "bar1_total_bytes", MIB, MIB),
     Field("temperature/gpu_temp", "temperature_celsius", 1, 2),
-    Field("temperature/memory_temp", "temperature_memory_celsius", 1, 6),
+    Field("temperature/memory_temp", "temperature_memory_celsius", 1, 12),  # read every ten seconds; it warms by 10
     Field("gpu_power_readings/average_power_draw", "power_watts", 1, 30),
     Field("gpu_power_readings/current_power_limit", "power_limit_watts", 1, 0.5),
     Field("clocks/mem_clock", "clock_memory_hertz", 1e6),
@@ -114,7 +114,7 @@ class Column(NamedTuple):
 COLUMNS = (
     Column("pwr", "power_watts", 1.0, 25.0, 0.05),
     Column("gtemp", "temperature_celsius", 1.0, 2.0, 0.0),
-    Column("mtemp", "temperature_memory_celsius", 1.0, 6.0, 0.0),  # gpumon samples it every ten seconds
+    Column("mtemp", "temperature_memory_celsius", 1.0, 12.0, 0.0),
     Column("sm", "utilization_gpu_percent", 1.0, 6.0, 0.05),
     Column("mem", "utilization_memory_percent", 1.0, 6.0, 0.05),
     Column("mclk", "clock_memory_hertz", 1e6, 0.0, 0.0),

@@ -10,6 +10,7 @@ released show in the slope of the PSS.
 """
 
 import argparse
+import csv
 import random
 import signal
 import statistics
@@ -343,6 +344,8 @@ def main() -> int:
         for _ in range(options.quits):
             soak.run_short()
     print(soak.results.table(60 * options.warm))
+    if options.csv:
+        _write(options.csv, soak.results.samples)
     return 1 if soak.results.stuck else 0
 
 
@@ -357,10 +360,18 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quits", type=int, default=20, help="short runs that are ended with q (%(default)s)")
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1, help="of the random keys, faults and moments (%(default)s)")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the samples of the long run to a file")
     options = parser.parse_args()
     if options.minutes <= options.warm:
         parser.error("--minutes must be longer than --warm")
     return options
+
+
+def _write(path: Path, samples: Sequence[Sample]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(Sample._fields)
+        writer.writerows(samples)
 
 
 def _environment(folder: Path, gpus: int, control: Path, pids: Sequence[int]) -> dict[str, str]:

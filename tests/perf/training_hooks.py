@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 REPOSITORY: Final = Path(__file__).parents[2]
 HOOKS, OBSERVATION = "hooks", "observation"
-HERTZ: Final = 64
+HERTZ: Final = 20
 """As `gpumon why` samples."""
 _TRIMMED: Final = 0.25
 _RESAMPLES: Final = 1000

@@ -178,7 +178,7 @@ async def test_indentation_is_kept_on_the_screen() -> None:
     frames = 'Traceback (most recent call last):\n  File "train.py", line 3\n    if x:\n\ty = 1\n'
     traceback = f"{frames}{SAMPLE.splitlines()[-1]}\n"
     app = app_on(FakeLive())
-    async with app.run_test(size=(120, 60)) as pilot:
+    async with app.run_test(size=(120, 90)) as pilot:
         await pilot.press("7")
         await paste(pilot, traceback)
         await explained(pilot, "oom")

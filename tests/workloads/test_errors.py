@@ -17,12 +17,12 @@ from tests.workloads.conftest import Judge, RunWorkload, load_workload, needs_to
 
 ON_CPU = (
     "dtype-mismatch", "shape", "not-compiled", "pin-memory", "alloc-conf", "load-map",
-    "host-oom", "ddp-unused", "state-dict-mismatch", "weights-only", "nan-loss", "nan-backward",
+    "host-allocation", "ddp-unused", "state-dict-mismatch", "weights-only", "nan-loss", "nan-backward",
 )  # fmt: skip
 WANTED = {
     "oom", "device-mismatch", "dtype-mismatch", "shape", "to-numpy", "bad-ordinal", "no-gpus", "not-compiled", "fork",
-    "device-assert", "graph-capture", "pin-memory", "alloc-conf", "load-map", "sync-debug", "host-oom", "ddp-unused",
-    "state-dict-mismatch", "weights-only", "nan-loss", "nan-backward",
+    "device-assert", "graph-capture", "pin-memory", "alloc-conf", "load-map", "sync-debug", "ddp-unused",
+    "host-allocation", "state-dict-mismatch", "weights-only", "nan-loss", "nan-backward",
 }  # fmt: skip
 
 STRAW = """

@@ -8,7 +8,7 @@ _HOST_BYTES = 256 << 20
 
 TRAINING_MISTAKES = (
     Mistake(
-        "host-oom",
+        "host-allocation",
         "All data is loaded into host memory at once, under the limit of ulimit -v, so that torch reports the error. "
         "At the limit of a container or of Slurm, the kernel kills the process instead.",
         "The data is loaded one part at a time.",

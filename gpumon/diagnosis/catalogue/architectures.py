@@ -40,6 +40,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             not_hip("no kernel image is available for execution on the device"),
             cuda_error("invalid device function"),
             name("cudaErrorNoKernelImageForDevice"),
+            Pattern("Cuda error: 209[", r"Cuda error: 209\["),
             name("cudaErrorInvalidDeviceFunction"),
             name("CUDA_ERROR_NO_BINARY_FOR_GPU"),
         ),

@@ -37,6 +37,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             literal("have different metadata than during the forward pass"),
             literal("A different number of tensors was saved during the original forward and recomputation"),
+            Pattern(
+                "encountered during backward but not found in storage",
+                r"(?P<operator>[\w.:]{1,80}) (?:invocation index \d{1,6} )?encountered during backward but not found in"
+                r" storage",
+            ),
+            literal("Tensor cached during selective activation checkpoint has been mutated"),
             Pattern("is incompatible with .grad()", r"torch\.utils\.checkpoint is incompatible with \.grad\(\)"),
             Pattern(
                 "trying to save more tensors during recomputation", r"trying to save more tensors during recomputation"
@@ -52,6 +58,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Use the other implementation of checkpointing, to test whether the check or the result is wrong.",
                 "from torch.utils.checkpoint import checkpoint\n\nhidden = checkpoint(block, hidden,"
                 " use_reentrant=True)",
+            ),
+            Fix(
+                "If .grad() or inputs of .backward() are used, checkpoint without reentrance.",
+                "from torch.utils.checkpoint import checkpoint\n\nhidden = checkpoint(block, hidden,"
+                " use_reentrant=False)",
+                first_for=("use_reentrant=True",),
             ),
             Fix(
                 "Show which operation differs.",
@@ -98,6 +110,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="A backward pass returned a gradient whose shape does not fit the tensor that it belongs to.",
         context=ContextState.ALIVE,
         patterns=(
+            Pattern(
+                "Mismatch in shape: grad_output[",
+                r"Mismatch in shape: grad_output\[\d{1,3}\] has a shape of torch\.Size\((?P<got>\[[\d, ]{0,60}\])\)",
+            ),
             Pattern(
                 "returned an invalid gradient at index",
                 r"Function (?P<function>[\w:]{1,80}) returned an invalid gradient at index (?P<index>\d{1,3})"

@@ -24,7 +24,7 @@ _SIZE: Final = Fix(
     "ls -lh model.safetensors; head -c 100 model.safetensors",
 )
 _GIT_LFS: Final = Fix("For a pointer of Git LFS, fetch the file itself.", "git lfs install && git lfs pull")
-_WRITE_ATOMICALLY: Final = Fix(
+WRITE_ATOMICALLY: Final = Fix(
     "Write checkpoints to a temporary name and rename them, so that an interrupted job leaves none half-written.",
     'import os\n\ntorch.save(state, "last.pt.tmp")\nos.replace("last.pt.tmp", "last.pt")',
 )
@@ -112,7 +112,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_LOAD, _SERIALIZATION),
-        said_by="torch 1.13-2.13, Triton 3.0-3.6, jaxlib 0.7",
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="checkpoint-truncated",
@@ -149,7 +149,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "ls -l checkpoint.pt; python -m zipfile -t checkpoint.pt",
             ),
             _DOWNLOAD_AGAIN,
-            _WRITE_ATOMICALLY,
+            WRITE_ATOMICALLY,
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_SERIALIZATION,),
@@ -208,6 +208,33 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Unexpected key\(s\) in state_dict: \"(?P<unexpected>[\w.]{1,200})\"",
             ),
             literal("You set `ignore_mismatched_sizes` to `False`, thus raising an error"),
+            Pattern(
+                "KeyError: '",
+                r"KeyError: '(?P<name>(?:model_|optimizer_|scheduler_)?state_dict|param_groups|optimizer_states?"
+                r"|pytorch-lightning_version|model_state|optim(?:izer)?)'",
+            ),
+            Pattern(
+                "KeyError: '",
+                r"KeyError: '(?P<name>(?!time_embed\.0|(?:model\.diffusion|cond_stage|first_stage)_model\.|"
+                r"(?:double|single)_blocks\.|conditioner\.)\w[\w.]{1,160}\.(?:weight|bias|running_mean|"
+                r"lora_[AB]|qweight|scales))'",
+            ),
+            Pattern('KeyError: "', r"KeyError: \"(?P<name>\w[\w.]{1,160}\.(?:weight|bias))\""),
+            Pattern(
+                "does not have a parameter or a buffer named",
+                r"(?P<model>\w{1,80}) does not have a parameter or a buffer named (?P<unexpected>[\w.]{1,200})",
+            ),
+            Pattern(
+                "Trying to set a tensor of shape ",
+                r"Trying to set a tensor of shape (?P<checkpoint>torch\.Size\([^)\n]{1,60}\)) in"
+                r" \"(?P<name>[\w.]{1,120})\""
+                r" \(which has shape (?P<shape>torch\.Size\([^)\n]{1,60}\))",
+            ),
+            Pattern(
+                " expected shape ",
+                r"Cannot load [^\n]{1,120}? because (?P<name>[\w.]{1,120}) expected shape [^\n]{1,80}?, but got"
+                r" (?P<shape>torch\.Size\([^)\n]{1,60}\))",
+            ),
         ),
         causes=(
             "The model was built with another configuration: number of classes, vocabulary, hidden size.",
@@ -261,43 +288,7 @@ model.load_state_dict(state)""",
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.load_state_dict.html",),
-        said_by="torch 1.13-2.13, bitsandbytes 0.49",
-    ),
-    KnownError(
-        id="disk-full",
-        section=SECTION,
-        title="Disk full while writing",
-        summary="The file system or the quota is full, so the checkpoint, cache or log was not written completely.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            Pattern("No space left on device", r"Errno 28\] No space left on device"),
-            Pattern("No space left on device", r"No space left on device \(os error 28\)"),
-            Pattern("Disk quota exceeded", r"(?:Errno 122\] |: )Disk quota exceeded"),
-            Pattern(
-                "PytorchStreamWriter failed",
-                r"PytorchStreamWriter failed writing (?P<part>[^\n:]{1,80}): file write failed",
-            ),
-            Pattern("unexpected pos ", r"inline_container\.cc:\d{1,5}\] {0,2}\.? ?unexpected pos \d{1,16} vs \d{1,16}"),
-            Pattern("StorageFull", r"kind: StorageFull\b"),
-        ),
-        causes=(
-            "Old checkpoints fill the disk; with the state of Adam, one has three times the size of the weights.",
-            "The cache of Hugging Face, of pip or of torch.compile is in a small home directory.",
-            "The file system of /tmp or of the container is small.",
-        ),
-        fixes=(
-            Fix("Show what is full; -i shows a lack of inodes.", "df -h . /tmp ~; df -i ."),
-            Fix("Delete old checkpoints and caches.", "du -sh ~/.cache/* | sort -h; hf cache ls"),
-            Fix("Keep fewer checkpoints.", "arguments = TrainingArguments(save_total_limit=2)"),
-            Fix(
-                "Move the caches to a large disk.",
-                "export HF_HOME=/data/hf TMPDIR=/data/tmp TORCHINDUCTOR_CACHE_DIR=/data/inductor",
-            ),
-            _WRITE_ATOMICALLY,
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(_SERIALIZATION, "https://docs.kernel.org/filesystems/quota.html"),
-        said_by="torch 1.13-2.13",
+        said_by="torch 1.13-2.13, bitsandbytes 0.44-0.50",
     ),
     KnownError(
         id="torch-load-blocked",
@@ -334,7 +325,7 @@ model.load_state_dict(state)""",
             ),
             Pattern(
                 "trying to be saved contained shared tensors",
-                r"The weights trying to be saved contained shared tensors \[?(?P<names>[^\n]{1,120})",
+                r"The weights trying to be saved contained shared tensors(?: \[?(?P<names>[^\n]{1,120}))?",
             ),
             literal("You are trying to save a non contiguous tensor"),
         ),
@@ -344,7 +335,10 @@ model.load_state_dict(state)""",
                 "Save the model instead of its state, which handles tied weights.",
                 'from safetensors.torch import save_model\n\nsave_model(model, "model.safetensors")',
             ),
-            Fix("Or let the trainer use torch.save.", "arguments = TrainingArguments(save_safetensors=False)"),
+            Fix(
+                "Or, with a trainer of transformers before 5, let it use torch.save.",
+                "arguments = TrainingArguments(save_safetensors=False)",
+            ),
             Fix(
                 "Copy views before saving.",
                 "state = {name: value.contiguous().clone() for name, value in state.items()}",
@@ -380,17 +374,19 @@ model.load_state_dict(state)""",
             ),
         ),
         causes=(
+            "The model was loaded with device_map or offloaded to the CPU or the disk, and is then moved with .to().",
             "The model was created on the meta device, and load_state_dict was called without assign=True.",
-            "The checkpoint lacks this parameter, or accelerate offloaded it to the CPU or the disk.",
-            "The model was dispatched with device_map, and is then moved with .to().",
+            "The checkpoint lacks this parameter.",
         ),
         fixes=(
             Fix(
-                "Put the checkpoint's tensors into the model.", "model.load_state_dict(state, strict=True, assign=True)"
-            ),
-            Fix(
                 "With transformers or diffusers, load onto one GPU, and do not call .to() afterwards.",
                 'model = AutoModelForCausalLM.from_pretrained(name, device_map={"": 0})',
+            ),
+            Fix(
+                "Put the checkpoint's tensors into the model.",
+                "model.load_state_dict(state, strict=True, assign=True)",
+                first_for=("assign=True",),
             ),
             Fix(
                 "Or allocate memory, then initialize every layer.",

@@ -1,4 +1,4 @@
-"""Errors of clusters: Ray, Slurm, MPI and UCX."""
+"""Errors of clusters: MPI, UCX and Horovod."""
 
 from typing import Final
 
@@ -6,101 +6,9 @@ from gpumon.diagnosis.catalogue import fixes, sources
 from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
-SECTION: Final = "Ray, Slurm and MPI"
+SECTION: Final = "MPI, UCX and Horovod"
 
 ERRORS: Final[tuple[KnownError, ...]] = (
-    KnownError(
-        id="ray-gpus",
-        section=SECTION,
-        title="Ray has no GPU for the program",
-        summary="Ray knows of fewer free GPUs than the program requests, or of none on the host where it starts.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            literal("Ray does not allocate any GPUs on the driver node"),
-            Pattern(
-                "Current node has no GPU available",
-                r"Current node has no GPU available(?:\. current_node_resource=(?P<resources>\{[^}\n]{0,160}\}))?",
-            ),
-            Pattern(
-                "No available node types can fulfill resource request",
-                r"No available node types can fulfill resource requests? (?P<request>\{[^}\n]{0,120}GPU[^}\n]{0,120}"
-                r"\})",
-            ),
-            Pattern(
-                "placement group of specs for",
-                r"Waiting for creating a placement group of specs for (?P<seconds>\d{1,6}) seconds",
-            ),
-            Pattern(
-                "Cannot provide a placement group of",
-                r"Cannot provide a placement group of \w{0,40}=?(?P<request>[^\n]{1,120}?) within (?P<seconds>\d{1,6}"
-                r") seconds",
-            ),
-            Pattern(
-                "is less than total desired GPUs",
-                r"Total available GPUs (?P<available>[\d.]{1,8}) is less than total desired GPUs (?P<desired>[\d.]{1,"
-                r"8})",
-            ),
-            Pattern(
-                "cannot be scheduled right now",
-                r"The actor or task with ID \w{1,60} cannot be scheduled right now\. [^\n]{0,80}GPU[^\n]{0,80}",
-            ),
-        ),
-        causes=(
-            "Another job, or a placement group that was left behind, holds the GPUs of the cluster.",
-            "A host joined the cluster without GPUs: its container has none, or `ray start` counted none.",
-            "The address of the host differs from the one that Ray knows, as with several network interfaces.",
-        ),
-        fixes=(
-            Fix("Show how many GPUs Ray knows, and how many are in use.", "ray status"),
-            Fix("List what holds them; remove what is left behind.", "ray list placement-groups; ray list actors"),
-            Fix(
-                "Name the address with which each host joined the cluster.",
-                "export VLLM_HOST_IP=$(hostname -I | cut -d' ' -f1)",
-            ),
-            Fix(
-                "Start Ray on each host inside the container that has the GPUs.",
-                "ray start --address HEAD:6379 --num-gpus 8",
-            ),
-            Fix("On one host, vLLM needs no Ray.", "vllm serve MODEL -tp 8 --distributed-executor-backend mp"),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(
-            "https://github.com/vllm-project/vllm/issues/6956",
-            "https://github.com/vllm-project/vllm/issues/13909",
-            "https://github.com/vllm-project/vllm/issues/29265",
-        ),
-        said_by="Ray 2.9-2.50, vLLM 0.4-0.19",
-    ),
-    KnownError(
-        id="slurm-gres",
-        section=SECTION,
-        title="Slurm cannot give the GPUs that were requested",
-        summary="No node or partition has this number or kind of GPUs, or the limits of the account forbid them.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            literal("Invalid generic resource (gres) specification"),
-            literal("Invalid Trackable RESource (TRES) specification"),
-            Pattern("MaxGRESPer", r"\b(?P<limit>(?:QOS|Assoc)MaxGRESPer\w{0,12})\b"),
-            Pattern("MaxTRESPer", r"\b(?P<limit>(?:QOS|Assoc)MaxTRESPer\w{0,12})\b"),
-            Pattern("gres/gpu count", r"gres/gpu count (?:reported )?(?:lower than configured|changed)[^\n]{0,60}"),
-        ),
-        causes=(
-            "The type in --gres or --gpus is not spelled as in the cluster, or the partition has no GPUs.",
-            "More GPUs, CPUs or memory per node were requested than any node has.",
-            "The node reports fewer GPUs than its configuration, because one is lost.",
-        ),
-        fixes=(
-            Fix("List the GPUs of each partition, as Slurm spells them.", "sinfo -o '%P %G %D %t'"),
-            Fix("Request GPUs in this spelling.", "srun --partition=PARTITION --gpus-per-node=1 nvidia-smi -L"),
-            Fix(
-                "If the count is lower than configured, look for the lost GPU on the node.",
-                "nvidia-smi -L; sudo dmesg -T | grep -i xid",
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=("https://slurm.schedmd.com/gres.html",),
-        said_by="Slurm 20-24",
-    ),
     KnownError(
         id="ucx",
         section=SECTION,
@@ -113,14 +21,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "UCX  ERROR ",
-                r"UCX  ERROR {1,3}(?P<reason>(?:cu[A-Z]\w{2,40}\(|cuda_|failed to (?:register|open|create)|[^\n]{0,60"
-                r"}CUDA)[^\n]{0,80})",
+                r"UCX  ERROR {1,3}(?P<reason>(?:ibv_\w{1,40}\(|cu[A-Z]\w{2,40}\(|cuda_"
+                r"|failed to (?:register|open|create)|[^\n]{0,60}CUDA)[^\n]{0,80})",
             ),
         ),
         causes=(
             "UCX was built without CUDA, or its CUDA modules are not found.",
             "UCX_TLS excludes the transports for CUDA.",
             "Another error ended a process, and its peer reports it.",
+            "Calls of ibv_ fail: the network card that UCX chose is not connected to the other host.",
         ),
         fixes=(
             Fix("Check whether UCX has its transports for CUDA.", "ucx_info -d | grep -i cuda"),
@@ -184,6 +93,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "network addresses of (",
                 r"IPv[46] network addresses of \((?P<host>[^,\n]{1,200}), (?P<port>\d{1,5})\) cannot be retrieved",
             ),
+            literal("ValueError: host not found: Name or service not known"),
             Pattern("Failed to resolve hostname", r"Failed to resolve hostname (?P<host>\S{1,100})"),
             Pattern("Could not resolve hostname", r"ssh: Could not resolve hostname (?P<host>[^\s:]{1,100})"),
         ),
@@ -206,45 +116,69 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="torch 1.13-2.13",
     ),
     KnownError(
-        id="ray-start",
+        id="horovod",
         section=SECTION,
-        title="Ray could not start or lost a node",
-        summary="Ray's processes on this host did not start, ended, or do not reach each other.",
+        title="Horovod: the processes do not run together",
+        summary="Horovod's operations failed or wait for a process, or it was built without PyTorch or NCCL.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern("HorovodInternalError", r"HorovodInternalError: (?P<reason>[^\n]{1,120})"),
+            Pattern(
+                "were submitted to be reduced, gathered",
+                r"tensors were submitted to be reduced, gathered or broadcasted by subset of ranks",
+            ),
+            literal("Horovod has been shut down"),
+            Pattern("Extension horovod.", r"Extension horovod\.(?P<framework>\w{1,20}) has not been built"),
+        ),
+        causes=(
+            "A process ended or crashed, or a branch of the program makes only some ranks call a collective.",
+            "Horovod was installed before PyTorch, or without nvcc and NCCL.",
+        ),
+        fixes=(
+            fixes.FIRST_RANK,
+            Fix("Show what it was built with.", "horovodrun --check-build"),
+            Fix(
+                "Build it again for the installed PyTorch.",
+                "HOROVOD_WITH_PYTORCH=1 HOROVOD_GPU_OPERATIONS=NCCL pip install --no-cache-dir --upgrade horovod",
+            ),
+            Fix("For a new program use torchrun and DistributedDataParallel, which are maintained."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://horovod.readthedocs.io/en/stable/install_include.html",),
+        said_by="Horovod 0.19-0.28",
+    ),
+    KnownError(
+        id="ray-exception",
+        section=SECTION,
+        title="Ray could not read what another process sent",
+        summary=(
+            "An exception, an argument or a result arrived, and this process could not rebuild it; an exception that"
+            " cannot be rebuilt hides the real error."
+        ),
         context=ContextState.NOT_APPLICABLE,
         patterns=(
-            Pattern("Failed to register worker to Raylet", r"Failed to register worker to Raylet"),
-            Pattern("Unable to register worker with raylet", r"Unable to register worker with raylet"),
+            literal("Failed to unpickle serialized exception"),
             Pattern(
-                "has been marked dead because the detector",
-                r"The node with node id: \w{1,80} and address: (?P<address>[\d.]{7,15}) [^\n]{0,80}has been"
-                r" marked dead because"
-                r" the detector",
-            ),
-            Pattern(
-                "ray.exceptions.", r"ray\.exceptions\.(?P<error>NodeDiedError|RaySystemError|LocalRayletDiedError)"
+                "RaySystemError: System error: ",
+                r"RaySystemError: System error: (?P<reason>No module named [^\n]{1,80}|Can't get attribute [^\n]{1,80}"
+                r"|[^\n]{1,80} object has no attribute [^\n]{1,60})",
             ),
         ),
         causes=(
-            (
-                "Too many workers start at once, so that threads, open files or memory run out: Ray counts all cores"
-                " of the host."
-            ),
-            "Another Ray runs on this host, or one that was left behind, in another version.",
-            "A node was ended for lack of host memory, or its network stopped.",
+            "The class of the exception needs arguments that pickle does not keep; the line with TypeError names it.",
+            "A module is not installed, or has another version, in the environment of this process.",
         ),
         fixes=(
-            Fix("End what is left of an earlier Ray, and start again.", "ray stop --force"),
             Fix(
-                "Limit the number of processes to the cores of the job.", "ray start --head --num-cpus 16 --num-gpus 8"
+                "Read the real error in the log of the worker.",
+                "grep -n -A 30 Traceback /tmp/ray/session_latest/logs/worker-*.err | tail -n 60",
             ),
-            Fix("Raise the limits.", "ulimit -n 65536; ulimit -u 65536"),
             Fix(
-                "Read the log of the raylet.",
-                "cat /tmp/ray/session_latest/logs/raylet.err",
+                "Send the modules of the program to every worker, and use the same environment on all hosts.",
+                'ray.init(runtime_env={"working_dir": "."})',
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
-        sources=("https://docs.ray.io/en/latest/ray-observability/user-guides/debug-apps/debug-failures.html",),
-        said_by="Ray 2.9-2.52",
+        sources=("https://github.com/ray-project/ray/issues/49885", "https://github.com/ray-project/ray/issues/54341"),
     ),
 )

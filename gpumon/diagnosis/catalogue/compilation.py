@@ -99,7 +99,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "_dynamo.exc.TorchRuntimeError:",
-                r"_dynamo\.exc\.TorchRuntimeError: (?P<reason>[^\n]{1,160})",
+                r"_dynamo\.exc\.TorchRuntimeError: (?P<reason>(?!Failed running call)[^\n]{1,160})",
+            ),
+            Pattern(
+                "Failed running call_",
+                r"TorchRuntimeError: (?P<reason>Failed running call_(?:function|method|module) [^\n]{1,120})",
             ),
             Pattern(
                 "Dynamo failed to run FX node with fake tensors", r"Dynamo failed to run FX node with fake tensors"
@@ -108,12 +112,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=("Shapes, types or devices do not fit together.", "A custom operator has no fake implementation."),
         fixes=(
             Fix("Run without compilation, and fix the error that appears.", "TORCHDYNAMO_DISABLE=1 python train.py"),
-            Fix("If it runs without compilation, exclude the function.", "torch.compiler.disable(prepare)"),
+            Fix("If it runs without compilation, exclude the function.", "prepare = torch.compiler.disable(prepare)"),
             _LOGS,
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCH_COMPILE,),
-        said_by="torch 2.13",
+        said_by="torch 2.0-2.13",
         is_echo=True,
     ),
     KnownError(

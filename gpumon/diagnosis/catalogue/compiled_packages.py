@@ -23,12 +23,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             literal("operator torchvision::nms does not exist"),
+            Pattern("No such operator torchvision::", r"No such operator torchvision::(?P<operator>\w{1,40})"),
             Pattern(
                 "Could not run 'torchvision::",
                 r"Could not run 'torchvision::(?P<operator>\w{1,40})' with arguments from the"
                 r" '(?P<backend>\w{1,20})' backend",
             ),
             literal("partially initialized module 'torchvision' has no attribute 'extension'"),
+            Pattern(
+                "'_OpNamespace' 'torchvision' object",
+                r"'_OpNamespace' 'torchvision' object has no attribute '(?P<operator>\w{1,40})'",
+            ),
             Pattern(
                 "Detected that PyTorch and ",
                 r"Detected that PyTorch and (?P<package>torchvision|TorchAudio|torchaudio) were compiled with"
@@ -126,6 +131,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             literal("No module named 'triton'"),
+            literal("Cannot find a working triton installation"),
             Pattern(
                 "active drivers (",
                 r"(?P<drivers>\d) active drivers \(\[[^\n]{0,80}\]\)\. There should only be one",
@@ -148,8 +154,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("On Windows, install its build of Triton.", "pip install --upgrade triton-windows"),
-            Fix("On Linux, install the Triton that belongs to PyTorch.", "pip install --force-reinstall torch"),
-            Fix("Check that the process sees a GPU.", "python -c 'import torch; print(torch.cuda.is_available())'"),
+            Fix(
+                "On Linux, install the Triton that belongs to PyTorch.",
+                "pip install --force-reinstall torch",
+                first_for=("cannot import name", "compatible backends"),
+            ),
+            Fix(
+                "Check that the process sees a GPU.",
+                "python -c 'import torch; print(torch.cuda.is_available())'",
+                first_for=("active ",),
+            ),
             Fix("Or do without compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -163,10 +177,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="Triton rejected the source of a kernel; the lines after this one show the place and the reason.",
         context=ContextState.ALIVE,
         patterns=(
-            Pattern(
-                "triton.compiler.errors.CompilationError",
-                r"triton\.compiler\.errors\.CompilationError: at (?P<line>\d{1,6}):(?P<column>\d{1,4})",
-            ),
+            Pattern("CompilationError: at ", r"\bCompilationError: at (?P<line>\d{1,6}):(?P<column>\d{1,4})"),
+            Pattern("CompileTimeAssertionFailure", r"\bCompileTimeAssertionFailure\b"),
             Pattern("Triton compilation failed", r"Triton compilation failed: (?P<kernel>\w{1,120})"),
             Pattern(
                 "Cannot select: intrinsic %llvm.nvvm",
@@ -220,6 +232,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("Numpy is not available", r"RuntimeError: Numpy is not available"),
+            literal("Could not infer dtype of numpy."),
             literal("A module that was compiled using NumPy 1.x cannot be run in"),
             Pattern(
                 "numpy.dtype size changed, may indicate",
@@ -227,9 +240,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("Failed to initialize NumPy: "),
             Pattern(
+                "module compiled against ABI version",
+                r"module compiled against ABI version (?P<required>0x[\da-f]{1,8}) but this version of numpy is"
+                r" (?P<version>0x[\da-f]{1,8})",
+            ),
+            Pattern("AttributeError: _ARRAY_API not found", r"AttributeError: _ARRAY_API not found"),
+            literal("expected np.ndarray (got numpy.ndarray)"),
+            Pattern(
                 "module was compiled against NumPy C-API",
                 r"module was compiled against NumPy C-API version (?P<required>0x[\da-f]{1,4})",
             ),
+            Pattern("Numba needs NumPy", r"Numba needs NumPy (?P<newest>[\d.]{1,8}) or less"),
             Pattern("core.multiarray failed to import", r"numpy\.(?:_)?core\.multiarray failed to import"),
         ),
         causes=("PyTorch before 2.3 and other compiled packages do not support NumPy 2.", "NumPy is not installed."),

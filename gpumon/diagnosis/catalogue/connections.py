@@ -72,6 +72,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "exceeded error retry count",
                 r": connect returned (?P<reason>[^\n,]{1,60}), exceeded error retry count",
             ),
+            Pattern("WARN Call to connect failed", r"WARN Call to connect failed : (?P<reason>[^\n]{1,60})"),
+            Pattern("WARN Connect to ", rf"WARN Connect to {PEER} failed : (?P<reason>[^\n]{{1,60}})"),
             Pattern("socketStartConnect: exceeded", r"socketStartConnect: exceeded (?:retries|timeouts) \(\d{1,12}\)"),
             Pattern("socketPollConnect: exceeded", r"socketPollConnect: exceeded (?:retries|timeouts) \(\d{1,12}\)"),
             Pattern(
@@ -129,9 +131,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             _SAME_VERSION,
             Fix(
                 "Show which library is loaded.",
-                "python -c 'import torch; torch.cuda.nccl.version()'; ldconfig -p | grep nccl",
+                'python -c \'import torch; print(*{x.split()[-1] for x in open("/proc/self/maps") if "nccl" in x})\'',
             ),
-            Fix("End processes of an earlier run on every host.", "ps aux | grep torchrun"),
+            Fix("List the processes of an earlier run on every host, and end them.", "ps aux | grep '[t]orchrun'"),
             Fix("Check that every process has its own RANK.", "env | grep -E 'RANK|WORLD_SIZE|MASTER'"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -168,7 +170,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern("while creating shared memory segment", r"while creating shared memory segment (?P<file>\S{1,80})"),
             Pattern("failed to create shared memory file", r"failed to create shared memory file (?P<file>\S{1,80})"),
-            Pattern("shm/nccl-", r"ailed to extend (?P<file>/dev/shm/nccl-\w{1,40}) to (?P<bytes>\d{1,20}) bytes"),
+            Pattern("posix_fallocate failed", r"Call to posix_fallocate failed : (?P<reason>[^\n]{1,60})"),
+            Pattern(
+                "ailed to extend ", r"ailed to extend (?P<file>/dev/shm/nccl-\w{1,40}) to (?P<bytes>\d{1,20}) bytes"
+            ),
         ),
         causes=(
             "Shared memory is too small: a container has 64 MB of it by default.",
@@ -186,7 +191,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.NCCL_TROUBLESHOOTING,),
-        said_by="NCCL 2.27-2.29",
+        said_by="NCCL 2.12-2.30",
     ),
     KnownError(
         id="nccl-topology",
@@ -233,7 +238,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.NCCL_VARIABLES,),
-        said_by="NCCL 2.10-2.29",
+        said_by="NCCL 2.3-2.29",
         is_warning=True,
     ),
     KnownError(
@@ -258,6 +263,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The container has no access to /dev/infiniband.",
         ),
         fixes=(
+            Fix(
+                "Check the driver's options for IBGDA: EnableStreamMemOPs: 1, and PeerMappingOverride=1.",
+                "grep -E 'PeerMappingOverride|EnableStreamMemOPs' /proc/driver/nvidia/params",
+            ),
+            Fix(
+                "If they are not set, set them on every host, and reboot.",
+                "echo 'options nvidia NVreg_EnableStreamMemOPs=1 NVreg_RegistryDwords=\"PeerMappingOverride=1;\"'"
+                " | sudo tee -a /etc/modprobe.d/nvidia.conf\n"
+                "sudo update-initramfs -u && sudo reboot",
+            ),
             Fix(
                 "Choose the cards and the GID index that NCCL uses.",
                 "export NVSHMEM_HCA_LIST=mlx5_0 NVSHMEM_IB_GID_INDEX=3",

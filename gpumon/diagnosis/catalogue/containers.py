@@ -63,9 +63,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="container-cuda-requirement",
         section=SECTION,
         title="Container image needs a newer driver",
-        summary="The image declares a CUDA version that the host's driver does not support, so it is not started.",
+        summary="The image needs a newer driver than that of the host: it is not started, or CUDA fails in it.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern(
+                "This container was built for NVIDIA Driver Release",
+                r"This container was built for NVIDIA Driver Release (?P<required>[\d.]{3,10}) or later, but"
+                r" ?version (?P<driver>[\d.]{3,14}) was detected",
+            ),
             Pattern(
                 "unsatisfied condition: ",
                 r"unsatisfied condition: (?P<requirement>(?:cuda|driver|brand|arch) ?[<>=]{1,2} ?[\w.]{1,16})",
@@ -131,7 +136,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"nvidia-container-cli(?:\.real)?: device error: (?P<reason>unknown device[^\n]{0,80})",
             ),
             Pattern(
-                ": mount error:",
+                "nvidia-container-cli",
                 r"nvidia-container-cli(?:\.real)?: mount error: (?P<reason>[^\n]{1,120})",
             ),
             Pattern(
@@ -161,22 +166,42 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Unknown device: NVIDIA_VISIBLE_DEVICES or --gpus names a GPU that the host does not have.",
             "Driver not loaded, libnvidia-ml.so: the host has no working driver, or Docker is a snap.",
             "Mount error with device rules: in LXC or rootless containers, the hook may not change control groups.",
-            "Mount error, file exists: the image was committed in a container with GPUs, and contains driver files.",
+            "Mount error, file exists: the image contains driver files, from a package or a container with GPUs.",
             "Ldcache error: the configured path of ldconfig does not exist on this distribution.",
+            "Ldcache error with signal 9: ldconfig of a newer distribution did not survive in the hook, as since 2025.",
         ),
         fixes=(
             Fix("Check that the driver works on the host, and which GPUs it has.", "nvidia-smi -L"),
             Fix(
                 "Request the GPUs by an index or UUID of that list.",
                 "docker run --rm --gpus device=0 IMAGE nvidia-smi -L",
+                first_for=("unknown device",),
             ),
             Fix(
                 "In LXC or a rootless container, leave control groups alone.",
                 "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=true --in-place",
+                first_for=("device rules",),
             ),
             Fix(
-                "For ldconfig.real, let the toolkit write a configuration for this distribution.",
-                "sudo apt-get purge -y nvidia-container-toolkit && sudo apt-get install -y nvidia-container-toolkit",
+                "For ldconfig.real, name the path of ldconfig on this distribution.",
+                "sudo nvidia-ctk config --set nvidia-container-cli.ldconfig=@/sbin/ldconfig --in-place",
+                first_for=("ldcache",),
+            ),
+            Fix(
+                "If a file exists, delete the driver's files from the image, in its Dockerfile.",
+                "echo 'RUN rm -f /usr/lib/x86_64-linux-gnu/libcuda.so* /usr/lib/x86_64-linux-gnu/libnvidia-*.so*'"
+                " >> Dockerfile",
+                first_for=("file exists",),
+            ),
+            Fix(
+                "If a cgroup subsystem is not found, upgrade the toolkit: old versions do not support cgroup v2.",
+                "sudo apt-get install --only-upgrade nvidia-container-toolkit libnvidia-container1",
+                first_for=("cgroup subsystem",),
+            ),
+            Fix(
+                "For signal 9, upgrade the toolkit, or let the runtime use CDI.",
+                "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && sudo nvidia-ctk config --in-place --set"
+                " nvidia-container-runtime.mode=cdi",
             ),
             Fix(
                 "Or use CDI instead of the hook.",
@@ -205,6 +230,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("nresolvable CDI devices", r"unresolvable CDI devices (?P<device>\S{1,120})"),
             Pattern("failed to discover GPU vendor from CDI", r"failed to discover GPU vendor from CDI"),
+            Pattern(
+                "failed to get libraries for driver version",
+                r"failed to get libraries for driver version[^\n]{0,40}(?:failed to locate (?P<library>[\w.]{4,40}))?",
+            ),
             Pattern("failed to stat CDI host device", r"failed to stat CDI host device (?P<device>\S{1,80})"),
         ),
         causes=(
@@ -279,7 +308,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("could not load NVML library", r"(?:start nvml|NVML)[^\n]{0,30}: {1,3}could not load NVML library"),
-            Pattern(" detected", r"Incompatible (?:platform|strategy) detected"),
+            Pattern("Incompatible ", r"Incompatible (?:platform|strategy) detected"),
         ),
         causes=(
             "The container runtime of the node does not use the NVIDIA runtime by default, and the pod names none.",

@@ -44,6 +44,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Test NCCL failure", r"Test NCCL failure \S{1,60} 'unhandled system error"),
             Pattern("unhandled system error", r"\bunhandled system error(?: \(run with NCCL_DEBUG|, NCCL version)"),
             literal("NCCL error: unhandled system error"),
+            Pattern(
+                "unhandled system error", r"(?:ProcessGroupNCCL\.cpp:\d{1,5}, |Runtime error: )unhandled system error"
+            ),
         ),
         causes=(
             "Shared memory (/dev/shm) is too small: a container has 64 MB of it by default.",
@@ -159,87 +162,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="torch 1.13-2.13",
     ),
     KnownError(
-        id="tcpstore",
-        section=SECTION,
-        title="Ranks could not connect to the store",
-        summary="The ranks connect to a store that one of them hosts, and it could not be reached in time.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            Pattern(
-                "Read callback failed",
-                r"\[c10d[^\]\n]{0,20}\] Read callback failed\. code:(?P<code>-?\d{1,5})",
-            ),
-            Pattern(
-                "The client socket has timed out after",
-                r"The client socket has timed out after (?P<waited>\d{1,9} ?(?:ms|s|seconds)) while trying to connect"
-                r"(?: to \((?P<host>[^,\n]{1,200}), (?P<port>\d{1,5})\))?",
-            ),
-            Pattern(
-                "The client socket has failed to connect to any",
-                r"The client socket has failed to connect to any network address of"
-                r" \((?P<host>[^,\n]{1,200}), (?P<port>\d{1,5})\)",
-            ),
-            Pattern("wait timeout after", r"wait timeout after (?P<waited>\d{1,9}ms), keys: (?P<key>\S{1,200})"),
-            Pattern(
-                "clients joined",
-                r"Timed out after \d{1,9} seconds waiting for clients\."
-                r" (?P<joined>\d{1,6})/(?P<ranks>\d{1,6}) clients joined",
-            ),
-            Pattern("ailed to recv, got 0 bytes", r"[Ff]ailed to recv, got 0 bytes"),
-            Pattern(
-                "failed on SocketImpl", r"(?P<operation>sendBytes|recvValue|sendVector|recvVector) failed on SocketImpl"
-            ),
-            Pattern(
-                "retrieving ncclUniqueId from",
-                r"is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<from_rank>\d{1,6})\]",
-            ),
-            Pattern("RendezvousTimeoutError", r"\bRendezvousTimeoutError\b"),
-            Pattern("RendezvousClosedError", r"\bRendezvousClosedError\b"),
-            literal("The connection to the C10d store has failed"),
-            Pattern(
-                "Timed out initializing process group in store based barrier",
-                r"Timed out initializing process group in store based barrier on rank:?"
-                r" (?P<rank>\d{1,6})[^\n]{0,160}?(?:worker_count=(?P<joined>\d{1,6}))?",
-            ),
-            literal("Stop_waiting response is expected"),
-            Pattern("RuntimeError: Socket Timeout", r"RuntimeError: Socket Timeout"),
-            Pattern("RuntimeError: Connection reset by peer", r"RuntimeError: Connection reset by peer"),
-            Pattern("RuntimeError: Broken pipe", r"RuntimeError: Broken pipe"),
-            Pattern("Failed to recv, got ", r"DistNetworkError: Failed to recv, got (?P<bytes>[1-9]\d{0,9}) bytes"),
-        ),
-        causes=(
-            "Rank 0 failed first; its log contains the cause.",
-            "A rank started too late or waits elsewhere: it downloads, compiles, or reads data while the others wait.",
-            "The address or the port is wrong, or a firewall blocks the connection between the hosts.",
-            "The port is still in use by an earlier run or by another one.",
-            "Fewer processes were started than the world size.",
-        ),
-        fixes=(
-            fixes.FIRST_RANK,
-            Fix("Check whether rank 0 can be reached from the other hosts.", 'nc -vz "$MASTER_ADDR" "$MASTER_PORT"'),
-            Fix(
-                "On a single host, let torchrun choose the port.", "torchrun --standalone --nproc-per-node=gpu train.py"
-            ),
-            Fix("Check which process uses the port.", "ss -ltnp | grep 29500"),
-            Fix(
-                "Allow more time for slow starts.",
-                """\
-from datetime import timedelta
-
-torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        see_more=(
-            Fix(
-                "Enable the logs of torch.distributed.",
-                "TORCH_CPP_LOG_LEVEL=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL python train.py",
-            ),
-        ),
-        sources=(sources.TORCHRUN, sources.TORCH_DISTRIBUTED),
-        said_by="torch 1.13-2.13",
-    ),
-    KnownError(
         id="nccl-timeout",
         section=SECTION,
         title="Collective timed out",
@@ -344,12 +266,29 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 " failed : Connection reset by peer",
                 r"NCCL WARN Call to (?P<call>recv|send|write|read) failed : Connection reset by peer",
             ),
+            Pattern(
+                "rror encountered progressing operation=",
+                r"\[Service thread\] Error encountered progressing operation=(?P<operation>\w{1,30}), res=\d{1,3}",
+            ),
+            Pattern(
+                "ailed to execute operation ",
+                r"\[Proxy Service \d{1,6}\] Failed to execute operation (?P<operation>\w{1,30}) from rank \d{1,6}",
+            ),
+            Pattern(
+                "Read callback failed",
+                r"\[c10d[^\]\n]{0,20}\] Read callback failed\. code:(?P<code>-?\d{1,5})",
+            ),
             Pattern("[Proxy thread error]", r"NCCL WARN [^\n]{0,80}\[Proxy thread error\]"),
             name("ncclRemoteError"),
             name("ncclInternalError"),
             literal("remote process exited or there was a network error"),
             literal("internal error - please report this issue to the NCCL developers"),
+            Pattern("3: internal error", r"NCCL [Ee]rror:? 3: internal error"),
             Pattern("onnection closed by remote peer", r"(?:socketProgress|Net ?): Connection closed by remote peer"),
+            Pattern(
+                "WARN Connection closed by remote",
+                r"socket\.h:\d{1,5} (?:NCCL )?WARN Connection closed by remote peer",
+            ),
             Pattern("Call to recv from", r"Call to recv from (?P<peer>[\w.:%\[\]-]{1,80}<\d{1,5}>) failed : "),
             Pattern("Call to send to", r"Call to send to (?P<peer>[\w.:%\[\]-]{1,80}<\d{1,5}>) failed : "),
             Pattern("NCCL communicator was aborted", r"NCCL communicator was aborted(?: on rank (?P<rank>\d{1,6}))?"),

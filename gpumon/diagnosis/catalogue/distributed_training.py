@@ -1,6 +1,6 @@
-"""Errors of distributed training: launchers, process groups, DDP, and collectives that differ between ranks.
+"""Errors of distributed training: DDP, collectives that differ between ranks, and processes that end.
 
-The wordings of process groups, DDP and Gloo are reproduced with PyTorch 2.13; the others are from reports.
+The wordings of DDP and Gloo are reproduced with PyTorch 2.13; the others are from reports.
 """
 
 from typing import Final
@@ -12,187 +12,12 @@ from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 SECTION: Final = "Distributed training"
 
 _DDP: Final = "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"
-_TORCHRUN: Final = Fix(
-    "Start the program with torchrun, which sets these variables.",
-    "torchrun --standalone --nproc-per-node=gpu train.py",
-)
 _DETAIL: Final = Fix(
     "Let every rank check its collectives and name the parameters.",
     "TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun --nproc-per-node=gpu train.py",
 )
 
 ERRORS: Final[tuple[KnownError, ...]] = (
-    KnownError(
-        id="rank-not-set",
-        section=SECTION,
-        title="Process group without a launcher",
-        summary="The program reads its rank from the environment, and was started with python instead of torchrun.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            literal("torch.distributed process group is initialized, but local_rank == -1"),
-            literal("LOCAL_RANK is not in the environment"),
-            literal("Tried to launch on distributed with multinode, but `MASTER_ADDR` env was not set"),
-            Pattern(
-                "expected, but not set",
-                r"rendezvous: environment variable (?P<variable>[A-Z_]{1,40}) expected, but not set",
-            ),
-            Pattern("KeyError: 'LOCAL_RANK'", r"KeyError: '(?P<variable>LOCAL_RANK)'"),
-            literal("KeyError: 'WORLD_SIZE'"),
-            Pattern("DCP needs MASTER_", r"DCP needs MASTER_(?P<variable>ADDR|PORT)"),
-        ),
-        causes=(
-            "The program was started with python, or from a notebook.",
-            "In a Slurm job, srun sets SLURM_PROCID, and nothing translates it into RANK.",
-        ),
-        fixes=(
-            _TORCHRUN,
-            Fix("Or use the launcher of accelerate.", "accelerate launch --num_processes 2 train.py"),
-            Fix(
-                "For a single process, set the variables.",
-                "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500 python train.py",
-            ),
-        ),
-        empty_cache=NO_CONTEXT_YET,
-        sources=(sources.TORCHRUN, sources.TORCH_DISTRIBUTED),
-        said_by="torch 1.13-2.13",
-    ),
-    KnownError(
-        id="port-in-use",
-        section=SECTION,
-        title="Port of the launcher is in use",
-        summary="Another job, or an earlier one that still runs, uses the port over which the ranks find each other.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            Pattern(
-                "but another process is utilizing it",
-                r"Tried to launch distributed communication on port `(?P<port>\d{1,5})`, but another process is"
-                r" utilizing it",
-            ),
-            Pattern(
-                "server socket has failed to bind to",
-                r"server socket has failed to bind to \S{1,60}?:?(?P<port>\d{2,5}) \(errno: \d{1,3} - Address already"
-                r" in use\)",
-            ),
-            Pattern(
-                "server socket has failed to listen on any local",
-                r"server socket has failed to listen on any local network address\.(?: port: (?P<port>\d{1,5}))?",
-            ),
-            Pattern("RuntimeError: Address already in use", r"RuntimeError: Address already in use"),
-            Pattern("name: EADDRINUSE", r"(?:port: (?P<port>\d{1,5})[^\n]{0,60}?)?name: EADDRINUSE"),
-        ),
-        causes=(
-            "Two jobs on this host use the default port 29500.",
-            "A process of an earlier run is still alive.",
-        ),
-        fixes=(
-            Fix("On one host, let torchrun choose a free port.", "torchrun --standalone --nproc-per-node=gpu train.py"),
-            Fix("Or let Accelerate choose one.", "accelerate launch --main_process_port 0 train.py"),
-            Fix("Or find the process that uses the port, and end it.", "ss -ltnp | grep 29500"),
-        ),
-        empty_cache=NO_CONTEXT_YET,
-        sources=("https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py",),
-        said_by="torch 1.13-2.13, accelerate 0.25-1.12",
-    ),
-    KnownError(
-        id="no-process-group",
-        section=SECTION,
-        title="No process group",
-        summary="A function of torch.distributed was called before init_process_group, or after its destruction.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            literal("Default process group has not been initialized"),
-            literal("trying to initialize the default process group twice"),
-        ),
-        causes=(
-            "A module that needs several processes, such as SyncBatchNorm, is used in a single process.",
-            "The group is created in another process, or in a branch that is not executed.",
-            "Twice: a library such as accelerate, Lightning or DeepSpeed creates the group as well.",
-        ),
-        fixes=(
-            Fix(
-                "Create the group first, once per process.",
-                'if not torch.distributed.is_initialized():\n    torch.distributed.init_process_group("nccl")',
-            ),
-            Fix(
-                "Call collectives only where a group exists.",
-                "rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0",
-            ),
-            _TORCHRUN,
-        ),
-        empty_cache=NO_CONTEXT_YET,
-        sources=(sources.TORCH_DISTRIBUTED,),
-        said_by="torch 1.13-2.13",
-    ),
-    KnownError(
-        id="backend-device",
-        section=SECTION,
-        title="Process group cannot send tensors of this device",
-        summary=(
-            "The backend of the process group does not support the device of the tensor: NCCL sends only GPU tensors."
-        ),
-        context=ContextState.ALIVE,
-        patterns=(
-            Pattern(
-                "No backend type associated with device type",
-                r"No backend type associated with device type (?P<device>\w{1,20})",
-            ),
-            literal("Tensors must be CUDA and dense"),
-        ),
-        causes=(
-            "A tensor on the CPU, such as a metric, a buffer or a barrier's tensor, is sent over NCCL.",
-            "FSDP with CPU offload clips or gathers parameters that are on the CPU.",
-        ),
-        fixes=(
-            Fix("Move the tensor to the GPU of this rank before the collective.", "value = value.cuda()"),
-            Fix(
-                "Or create the group with a backend for each device type.",
-                'torch.distributed.init_process_group("cpu:gloo,cuda:nccl")',
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(sources.TORCH_DISTRIBUTED,),
-        said_by="torch 1.13-2.13",
-    ),
-    KnownError(
-        id="backend-missing",
-        section=SECTION,
-        title="PyTorch without this backend",
-        summary="The installed PyTorch was built without the requested backend of torch.distributed.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            Pattern(
-                "Distributed package doesn't have ",
-                r"Distributed package doesn't have (?P<backend>NCCL|MPI|UCC|Gloo) ?built in",
-            ),
-            Pattern(
-                "Distributed package doesn't have ",
-                r"Distributed package doesn't have (?P<backend>NCCL|MPI|UCC|Gloo) module",
-            ),
-            Pattern(
-                "use_libuv was requested but PyTorch was buil",
-                r"use_libuv was requested but PyTorch was buil[dt] without libuv support",
-            ),
-        ),
-        causes=(
-            "Windows and macOS builds have no NCCL; neither do CPU-only builds.",
-            "Windows builds before PyTorch 2.7 have no libuv.",
-        ),
-        fixes=(
-            Fix("On Windows, use gloo, or train on one GPU.", 'torch.distributed.init_process_group("gloo")'),
-            Fix(
-                "On Linux, install a build with CUDA.",
-                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
-            ),
-            Fix("Run in WSL 2, where NCCL works.", "wsl --install"),
-            Fix(
-                "Without libuv, use the older server of the store.",
-                "USE_LIBUV=0 torchrun --nproc-per-node=gpu train.py",
-            ),
-        ),
-        empty_cache=NO_CONTEXT_YET,
-        sources=(sources.TORCH_DISTRIBUTED,),
-        said_by="torch 1.13-2.13",
-    ),
     KnownError(
         id="ddp-unused",
         section=SECTION,
@@ -207,6 +32,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?P<parameters>[^\n]{1,200})",
             ),
             literal("this is not compatible with static_graph set to True"),
+            literal("It looks like your LightningModule has parameters that were not used in producing the loss"),
+            literal("This assert indicates that your module has parameters that were not used in producing loss"),
+            literal("ZERO DDP error: the synchronization of gradients doesn't exit properly"),
         ),
         causes=(
             "A branch of forward skips a layer, or a layer exists and is never called.",
@@ -219,6 +47,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "model = DistributedDataParallel(model, find_unused_parameters=True)",
             ),
             Fix(
+                "If the parameters that are used change from step to step, the graph is not static.",
+                "model = DistributedDataParallel(model, static_graph=False, find_unused_parameters=True)",
+                first_for=("static_graph",),
+            ),
+            Fix(
                 "Find their names; then freeze or remove them.",
                 "TORCH_DISTRIBUTED_DEBUG=INFO torchrun --nproc-per-node=gpu train.py",
             ),
@@ -229,6 +62,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "With Lightning, choose the strategy.", 'trainer = Trainer(strategy="ddp_find_unused_parameters_true")'
             ),
+            Fix("With DeepSpeed, set the option.", 'config["zero_optimization"]["ignore_unused_parameters"] = True'),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DDP,),
@@ -334,10 +168,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" CollectiveFingerPrint\(SequenceNumber=(?P<sequence>\d{1,12}), OpType=(?P<operation>\w{1,40})",
             ),
             Pattern(
+                "Detected mismatch between collectives on ranks", r"Detected mismatch between collectives on ranks\.$"
+            ),
+            literal("Collectives differ in the following aspects"),
+            literal("Cannot apply desired operation due to shape mismatches"),
+            Pattern(
                 "invalid tensor size at index",
                 r"ProcessGroup\w{1,20}::\w{1,30}: invalid tensor size at index (?P<index>\d{1,6})",
             ),
             literal("All tensor operands to scatter/gather must have the same"),
+            Pattern(
+                "Trying to create tensor with negative dimension",
+                r"Trying to create tensor with negative dimension (?P<size>-\d{10,19})",
+            ),
             Pattern(
                 "is all-gathering parameters for",
                 r"rank (?P<rank>\d{1,6}) is all-gathering parameters for [^\n]{1,200}? while rank",
@@ -346,6 +189,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=(
             "A branch that only some ranks take contains a collective: logging, evaluating or saving on rank 0.",
             "The last batch is smaller, or the ranks have a different number of batches.",
+            "A huge negative dimension: the size of an object arrived from another collective, or on another device.",
         ),
         fixes=(
             Fix("Call collectives on every rank; only print or write on rank 0."),
@@ -370,6 +214,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="Gloo lost the connection to another rank, or waited for it until the timeout.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            literal("Monitored Barrier encountered error running collective"),
             Pattern(
                 "monitoredBarrier",
                 r"[Rr]ank (?P<rank>\d{1,6}) (?:successfully reached monitoredBarrier, but received errors|failed to p"
@@ -423,8 +268,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"-- Process (?P<process>\d{1,6}) terminated with the following error",
             ),
             literal("BrokenProcessPool: A process in the process pool was terminated abruptly"),
+            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>WorkerCrashedError|ActorUnavailableError)"),
             literal("The actor died unexpectedly before finishing this task"),
+            literal("The actor died because of an error raised in its creation task"),
             literal("The actor is dead because its worker process has died"),
+            Pattern("RuntimeError: Rank[", r"RuntimeError: Rank\[(?P<process>\d{1,6})\] failed\."),
+            literal("The Ray Train run failed. Please inspect the previous error messages"),
             literal("Forcefully terminating all other processes to avoid zombies"),
             literal("A worker died or was killed while executing a task by an unexpected system error"),
         ),

@@ -22,6 +22,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"unable to open shared memory object </torch_\w{1,40}>[^\n]{0,60}Too many open files",
             ),
             literal("Too many open files. Communication with the workers is no longer possible"),
+            Pattern(
+                "OSError: [Errno 24] Too many", r"OSError: \[Errno 24\] Too many open files: '(?P<file>[^'\n]{1,200})'"
+            ),
         ),
         causes=(
             "Tensors from workers are kept in a list; each holds a file.",
@@ -48,7 +51,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "version `GLIBC",
-                r"(?:Error|python[\d.]{0,4}): [^\n:]{0,160}/(?P<file>lib(?:c|m|stdc\+\+)\.so\.6):"
+                r"(?:Error|python[\d.]{0,4}): (?:[^\n:]{0,160}/)?(?P<file>lib(?:c|m|stdc\+\+)\.so\.6):"
                 r" version `(?P<version>GLIBC(?:XX)?_[\d.]{1,9})' not found",
             ),
             Pattern("version `CXXABI_", r"version `(?P<version>CXXABI_[\d.]{1,9})' not found"),
@@ -80,6 +83,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "module 'torch",
                 r"(?<!initialized )module 'torch(?P<module>(?:\.\w{1,30}){0,4})' has no attribute"
                 r" '(?P<attribute>\w{1,60})'",
+            ),
+            Pattern(
+                "Error: Unknown attribute ",
+                r"AttributeError: Unknown attribute (?P<attribute>\w{1,60})",
             ),
         ),
         causes=(
@@ -134,6 +141,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Expected a cuda device with a specified index",
                 r"Expected a cuda device with a specified index or an integer, but got: ?(?P<device>\S{0,20})",
             ),
+            Pattern(
+                "unsupported autocast device_type",
+                r"User specified an unsupported autocast device_type '(?P<device>[\w:-]{1,30})'",
+            ),
             Pattern("Invalid device, must be ", r"Error: Invalid device, must be (?:cuda|possible CUDA) device"),
         ),
         causes=(
@@ -164,6 +175,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"\bmalloc\(\): (?P<reason>(?:invalid|corrupted|unaligned|unsorted|mismatching)[\w ()>-]{4,60})",
             ),
             Pattern("free(): invalid ", r"(?P<reason>free\(\): invalid (?:pointer|size|next size))"),
+            Pattern("double free detected in tcache", r"double free detected in tcache \d"),
             Pattern("double free or corruption", r"double free or corruption \((?P<reason>!?\w{3,10})\)"),
             Pattern("corrupted size vs. prev", r"corrupted size vs\. prev_size"),
             Pattern("munmap_chunk(): invalid", r"munmap_chunk\(\): invalid pointer"),
@@ -179,6 +191,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/pytorch/pytorch/issues/95770",),
-        said_by="Triton 2.0",
+        said_by="glibc",
     ),
 )

@@ -71,6 +71,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("The following operation failed in the TorchScript interpreter"),
             Pattern("torch.jit.frontend.", r"torch\.jit\.frontend\.(?P<error>NotSupportedError|UnsupportedNodeError)"),
             Pattern("Tracer cannot infer type of", r"Tracer cannot infer type of (?P<value>[^\n]{1,60})"),
+            Pattern(
+                "Tried to instantiate class '__torch__.",
+                r"Tried to instantiate class '(?P<value>__torch__\.[\w.]{1,120})'",
+            ),
+            Pattern(
+                "Could not export Python function call '",
+                r"Could not export Python function call '(?P<value>\w{1,80})'",
+            ),
             Pattern("Unknown builtin op:", r"Unknown builtin op: (?P<operator>[\w:]{1,80})"),
         ),
         causes=(
@@ -105,6 +113,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Could not extract specialized integer from data-dependent",
                 r"Could not extract specialized integer from data-dependent expression (?P<expression>[^\n]{1,80})",
             ),
+            literal("to get a value out of symbolic int/float whose value is data-dependent"),
             Pattern("Constraints violated (", r"Constraints violated \((?P<dimensions>[^)\n]{1,120})\)"),
         ),
         causes=(
@@ -136,8 +145,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"In node -?\d{1,6}[^\n]{0,120}?UNSUPPORTED_NODE",
             ),
             Pattern("Failed to parse the ONNX file", r"Failed to parse the ONNX file"),
+            Pattern("Failed to parse onnx file", r"\[E\] Failed to parse onnx file"),
+            Pattern("MODEL_DESERIALIZE_FAILED", r"MODEL_DESERIALIZE_FAILED: Assertion failed"),
             Pattern("In function importFallbackPluginImporter", r"In function importFallbackPluginImporter"),
-            Pattern("--- Begin node ---", r"ModelImporter\.cpp:\d{1,5}: --- Begin node ---"),
+            Pattern("ModelImporter.cpp:", r"ModelImporter\.cpp:\d{1,5}: --- Begin node ---"),
         ),
         causes=(
             (

@@ -16,10 +16,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="A gradient was requested for a tensor that did not take part in computing the result.",
         context=ContextState.ALIVE,
         patterns=(
-            literal("One of the differentiated Tensors appears to not have been used in the graph"),
+            literal("appears to not have been used in the graph"),
             literal("One of the differentiated Tensors does not require grad"),
             Pattern("can't optimize a non-leaf Tensor", r"can't optimize a non-leaf Tensor"),
             literal("you can only change requires_grad flags of leaf variables"),
+            literal("cannot register a hook on a tensor that doesn't require gradient"),
         ),
         causes=(
             "A copy was used in forward: .to(), .cuda(), .detach() or clone() create another tensor.",
@@ -32,6 +33,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Create a parameter on its device from the start.",
                 "weight = torch.nn.Parameter(torch.zeros(8, device=device))",
+                first_for=("non-leaf",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -50,6 +52,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Can't call (?P<function>\w{1,12})\(\) on (?:Tensor|Variable) that requires grad\. Use",
             ),
             literal("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol"),
+            literal("Can't export tensors that require gradient, use tensor.detach()"),
+            literal("Cowardly refusing to serialize non-leaf tensor which requires_grad"),
+            literal("Can't get __cuda_array_interface__ on Variable that requires grad"),
         ),
         causes=(
             "The value is read for a log, a metric or a plot.",
@@ -123,6 +128,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Train the RNN in training mode, or without cuDNN.",
                 "with torch.backends.cudnn.flags(enabled=False):\n    loss = model(batch)",
+                first_for=("cudnn RNN",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -51,12 +51,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("died with <Signals.SIGKILL: 9>", r"died with <Signals\.SIGKILL: 9>"),
             Pattern("returned non-zero exit status 137", r"returned non-zero exit status 137\b"),
             Pattern("Killed", r"^Killed$"),
+            Pattern("zsh: killed", r"zsh: killed {2}\S"),
             Pattern("Killed ", r": line \d{1,6}: {1,4}(?P<pid>\d{1,10}) Killed {2}"),
             literal("Task was killed due to the node running low on memory"),
             Pattern(
-                "DefaultCPUAllocator: ",
-                r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory): you tried to allocate"
-                r" (?P<requested>\d{1,20}) bytes",
+                "exceeds the memory usage threshold of",
+                r"exceeds the memory usage threshold of (?P<threshold>[\d.]{1,6})",
+            ),
+            Pattern(
+                "killed due to memory pressure",
+                r"(?P<workers>\d{1,6}) Workers \([^)\n]{1,80}\) killed due to memory pressure",
             ),
             Pattern(": Out Of Memory", r"srun: error: [^\n]{1,80}: task \d{1,6}: Out Of Memory"),
         ),
@@ -109,6 +113,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"\[[\w.-]{1,60}:\d{1,10} {0,2}:\d{1,3}:\d{1,10}\] Caught signal (?P<signal>11|7|6|8|4) \((?P<reason>"
                 r"[^:)\n]{1,40})",
             ),
+            Pattern("terminated by signal SIG", r"terminated by signal (?P<signal>SIG(?:SEGV|ABRT|BUS|FPE|ILL))\b"),
+            Pattern(
+                "] Signal: ",
+                r"\[[\w.-]{1,60}:\d{1,10}\] Signal: (?P<reason>Segmentation fault|Bus error|Aborted|Floating point"
+                r" exception) \((?P<signal>\d{1,2})\)",
+            ),
             Pattern("Signal 11 (SIGSEGV)", r"Signal (?P<signal>11) \(SIGSEGV\) received by PID (?P<pid>\d{1,10})"),
             Pattern("Signal 6 (SIGABRT)", r"Signal (?P<signal>6) \(SIGABRT\) received by PID (?P<pid>\d{1,10})"),
             Pattern("Signal 7 (SIGBUS)", r"Signal (?P<signal>7) \(SIGBUS\) received by PID (?P<pid>\d{1,10})"),
@@ -121,9 +131,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "(core dumped)",
-                r"(?P<reason>Segmentation fault|Bus error|Illegal instruction|Floating point exception) {1,20}"
+                r"(?P<reason>Segmentation fault|Bus error|Illegal instruction|Floating point exception)[ \t]{1,40}"
                 r"\(core dumped\)",
             ),
+            Pattern("Illegal instruction", r"^(?P<reason>Illegal instruction)$"),
+            Pattern("Segmentation fault", r"^(?P<reason>Segmentation fault)$"),
+            Pattern("Floating point exception", r"^(?P<reason>Floating point exception)$"),
+            Pattern("zsh: segmentation fault", r"zsh: segmentation fault\b"),
+            Pattern("zsh: bus error", r"zsh: bus error\b"),
+            Pattern("zsh: illegal hardware instruction", r"zsh: illegal hardware instruction\b"),
             Pattern("returned non-zero exit status 139", r"returned non-zero exit status 139\b"),
             Pattern(
                 "Fatal Python error: ",
@@ -213,6 +229,15 @@ signal.signal(signal.SIGTERM, lambda *_: save_checkpoint())""",
             Pattern(
                 "Command '['torchrun'",
                 r"CalledProcessError: Command '\['torchrun'",
+            ),
+            Pattern(
+                "', '-m', 'torch.distributed.",
+                r"Command '\['[^'\n]{1,160}', (?:'-u', )?'-m', 'torch\.distributed\.(?:run|launch)'",
+            ),
+            Pattern(
+                "CalledProcessError: Command '['",
+                r"CalledProcessError: Command '\['(?![^\n]{1,300}(?:died with|exit status (?:1[23]\d|-)))"
+                r"[^'\n]{0,200}python[\d.]{0,6}(?:\.exe)?', (?:'-u', )?'[^'\n]{1,200}\.py'",
             ),
             Pattern("exits with return code = ", r"exits with return code = (?P<exitcode>[1-9]\d{0,2})\b"),
             Pattern("Root Cause (first observed failure)", r"Root Cause \(first observed failure\)"),

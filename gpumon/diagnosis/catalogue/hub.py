@@ -31,12 +31,23 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "trying to locate the file",
                 r"An error happened while trying to locate the files? on the Hub and we cannot find",
             ),
-            literal("outgoing traffic has been disabled. To enable repo look-ups and downloads online"),
+            Pattern(
+                "and outgoing traffic has been disabled", r"disk (?:cache )?and outgoing traffic has been disabled"
+            ),
+            Pattern(
+                "Consistency check failed: file should be",
+                r"Consistency check failed: file should be of size (?P<size>\d{1,16})",
+            ),
+            literal("Cannot send a request, as the client has been closed"),
+            Pattern("ConnectError: [Errno -", r"httpx\.ConnectError: \[Errno -\d\] (?P<reason>[^\n]{1,80})"),
+            literal("An error occurred while downloading using `hf_transfer`"),
+            Pattern("CAS service error", r"CAS service error :(?! ?IO Error) (?P<reason>[^\n]{1,120})"),
         ),
         causes=(
             "Compute nodes of a cluster have no way to the internet, or only through a proxy.",
             "HF_HUB_OFFLINE is set, and the files were never downloaded, or to another HF_HOME.",
             "A firewall, or the Hub or its mirror was down at that moment.",
+            "The download was cut off, so that the file is shorter than it should be.",
         ),
         fixes=(
             Fix(
@@ -45,10 +56,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Fix("Then run offline with the same folder.", "HF_HOME=/data/hf HF_HUB_OFFLINE=1 python train.py"),
             Fix("Check the way from this host.", "curl -sSI https://huggingface.co"),
+            Fix(
+                "If a download was cut off, repeat it with the older way of transfer.",
+                "HF_HUB_DISABLE_XET=1 hf download NAME/MODEL --force-download",
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_HUB_VARIABLES,),
-        said_by="transformers 4.30-5.0, huggingface_hub 0.20-1.0",
+        said_by="transformers 4.30-5.0, huggingface_hub 0.20-1.3",
     ),
     KnownError(
         id="hub-access",
@@ -62,12 +77,24 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "is not a local folder and is not a valid model identifier",
                 r"(?P<model>[\w./-]{1,120}) is not a local folder and is not a valid model identifier",
             ),
-            Pattern("RepositoryNotFoundError: 401 Client Error", r"RepositoryNotFoundError: 401 Client Error"),
+            Pattern("RepositoryNotFoundError: 40", r"RepositoryNotFoundError: 40[14] Client Error"),
+            Pattern("GatedRepoError: 40", r"GatedRepoError: 40[13] Client Error"),
+            Pattern("Cannot access gated repo for url", r"Cannot access gated repo for url (?P<model>\S{1,200})"),
+            Pattern(
+                "is restricted and you are not in the authorized list",
+                r"Access to (?:model|dataset) (?P<model>[\w./-]{1,120}) is restricted and you are not in the"
+                r" authorized list",
+            ),
+            Pattern("Repository Not Found for url: ", r"Repository Not Found for url: (?P<model>https://\S{1,200})"),
+            Pattern("Revision Not Found for url: ", r"Revision Not Found for url: (?P<model>https://\S{1,200})"),
             Pattern(
                 "429 Client Error: Too Many Requests",
                 r"429 Client Error: Too Many Requests for url: https://huggingface\.co",
             ),
-            Pattern("Repo id must ", r"HFValidationError: Repo id must (?:be in the form|use alphanumeric)[^\n]{0,80}"),
+            Pattern(
+                "HFValidationError: Repo id must ",
+                r"HFValidationError: Repo id must (?:be in the form|use alphanumeric)[^\n]{0,80}",
+            ),
         ),
         causes=(
             "The model is gated: its license was not accepted with this account, or no token was given.",
@@ -76,12 +103,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Accept the license on the page of the model, then log in.", "hf auth login"),
-            Fix("For a local model, check that the folder exists on every node.", "ls -l MODEL/config.json"),
-            Fix("Download once before the job, and run offline.", "hf download NAME/MODEL"),
+            Fix(
+                "For a local model, check that the folder exists on every node.",
+                "ls -l MODEL/config.json",
+                first_for=("Repo id must be",),
+            ),
+            Fix("Download once before the job, and run offline.", "hf download NAME/MODEL", first_for=("429 Client",)),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://huggingface.co/docs/hub/models-gated",),
-        said_by="transformers 4.30-5.0, huggingface_hub 0.20-1.0",
+        said_by="transformers 4.30-5.0, huggingface_hub 0.20-1.3",
     ),
     KnownError(
         id="model-file-missing",
@@ -90,6 +121,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The folder was found, but not the file with the weights, the configuration or the tokenizer.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern("modelscope.hub.errors.", r"modelscope\.hub\.errors\.NotExistError: (?P<reason>[^\n]{1,120})"),
             Pattern(
                 "Error no file named ", r"Error no file named (?P<file>[\w.-]{1,60})[^\n]{0,200}?found in directory"
             ),
@@ -102,6 +134,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Can't load (?:the (?:configuration|model)|tokenizer|feature extractor|image processor|config)"
                 r" (?:of|for) '(?P<model>[^'\n]{1,120})'",
             ),
+            Pattern(
+                "Pipeline <class '",
+                r"Pipeline <class '(?P<model>[\w.]{1,120})'> expected [^\n]{1,200}?, but only [^\n]{1,100}? were"
+                r" passed\.",
+            ),
+            Pattern(
+                "Can't find weights for ",
+                r"Can't find weights for (?P<model>[^\n]{1,120}?) in [^\n]{1,120}? or in the Hugging"
+                r" Face Hub",
+            ),
+            Pattern("Entry Not Found for url: ", r"Entry Not Found for url: (?P<file>https://\S{1,240}[^\s.])"),
             Pattern(
                 "Cannot find any model weights with",
                 r"Cannot find any model weights with [`'](?P<model>[^`'\n]{1,120})",
@@ -124,10 +167,58 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="transformers 4.30-5.0, vLLM 0.4-0.19, diffusers 0.25-0.36",
     ),
     KnownError(
+        id="model-file-damaged",
+        section=SECTION,
+        title="File of the model is damaged or incomplete",
+        summary="A file of the model is there, and it cannot be read: a part is missing, or it has another content.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "is not a valid JSON file",
+                r"the config file at '(?P<file>[^'\n]{1,200})' is not a valid JSON"
+                r" file",
+            ),
+            Pattern(
+                "does not contain the valid metadata",
+                r"archive passed at (?P<file>[^\n]{1,200}?) does not contain the valid"
+                r" metadata",
+            ),
+            Pattern(
+                "Unable to load weights from ",
+                r"Unable to load weights from checkpoint file for '(?P<file>[^'\n]{1,200})'",
+            ),
+            Pattern("shard file(s) missing", r"references (?P<missing>\d{1,4}) shard file\(s\) missing"),
+            Pattern("has no attribute 'get_metadata'", r"'NoneType' object has no attribute 'get_metadata'"),
+        ),
+        causes=(
+            "The download or the copy was interrupted, or the disk was full.",
+            "The repository was cloned without LFS, so that each file is a pointer of some lines.",
+            "The file was written by another program, which leaves out the metadata.",
+        ),
+        fixes=(
+            Fix("Check the sizes, and look at the start.", "ls -l MODEL; head -c 200 MODEL/config.json"),
+            Fix("Download again.", "hf download NAME/MODEL --force-download"),
+            Fix("If the files are pointers, fetch their contents.", "git -C MODEL lfs pull"),
+            Fix(
+                "If only the metadata is missing, write the file again.",
+                """\
+from safetensors.torch import load_file, save_file
+
+save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format": "pt"})""",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_TRANSFORMERS,),
+        said_by="transformers 4.30-5.0, diffusers 0.20-0.36, SGLang 0.5.23",
+    ),
+    KnownError(
         id="model-class",
         section=SECTION,
-        title="Class or model type is not known to this version",
-        summary="The installed transformers does not know this kind of model or tokenizer.",
+        title="Model cannot be loaded by this class or version",
+        summary=(
+            "The installed transformers does not know this model, or not with this class or attention, or the model"
+            " needs code from its repository."
+        ),
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
@@ -140,13 +231,24 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" build an) AutoModel\w{0,40}",
             ),
             Pattern(
+                "Unrecognized ",
+                r"Unrecognized (?P<part>processing class|image processor|feature extractor|video processor) in"
+                r" (?P<model>[^\n]{1,120}?)\.",
+            ),
+            Pattern(
                 "Unrecognized model in ",
                 r"Unrecognized model in (?P<model>[^\n]{1,120}?)\. Should have a `model_type` key",
             ),
             Pattern(
                 "KeyError: '",
+                r"KeyError: '(?P<model>\w{2,60}For(?:CausalLM|ConditionalGeneration|SequenceClassification))'",
+            ),
+            Pattern(
+                "KeyError: '",
                 r"^KeyError: '(?P<model>qwen[\w.]{0,20}|llama[\w.]{1,20}|mistral[\w.]{0,20}|mixtral|gemma[\w.]{0,"
-                r"20}|phi[\w.-]{0,12}|deepseek\w{0,12}|glm\w{0,12}|gpt_oss|smollm3)'$",
+                r"20}|minimax\w{0,12}|kimi\w{0,12}|hunyuan\w{0,12}|step3\w{0,8}|ernie\w{0,12}|seed_oss|nemotron\w{0,12}"
+                r"|exaone\w{0,8}|granite\w{0,12}|internvl\w{0,8}|internlm\d|olmo\w{0,8}|cohere\d?|lfm2\w{0,8}|"
+                r"phi[\w.-]{0,12}|deepseek\w{0,12}|glm\w{0,12}|gpt_oss|smollm3)'$",
             ),
             Pattern(
                 "does not support ",
@@ -170,7 +272,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         causes=(
             "The model is newer than the installed transformers.",
-            "The model is of another kind than the class that loads it: multimodal models are no AutoModelForCausalLM.",
+            "The model is of another kind than the class that loads it: AutoModelForCausalLM loads few with images.",
             "The class of the model does not support this attn_implementation.",
             "The repository brings its own code, which runs only if it is allowed.",
         ),
@@ -183,14 +285,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Load with the class that the page of the model names.",
                 "from transformers import AutoModelForImageTextToText\n\nmodel ="
                 " AutoModelForImageTextToText.from_pretrained(name)",
+                first_for=("configuration class",),
             ),
             Fix(
-                "Use another attention.",
-                'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="eager")',
+                "Use another attention: sdpa, or eager, which every model supports.",
+                'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")',
+                first_for=("ttention",),
             ),
             Fix(
                 "After reading its code, allow the repository's own code.",
                 "model = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=True)",
+                first_for=("execute",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

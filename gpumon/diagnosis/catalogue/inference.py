@@ -1,5 +1,6 @@
 """Errors of programs that run models: llama.cpp, Ollama, ComfyUI and Stable Diffusion."""
 
+from dataclasses import replace
 from typing import Final
 
 from gpumon.diagnosis.catalogue import fixes
@@ -17,7 +18,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="llama-memory",
         section=SECTION,
         title="llama.cpp: model or context does not fit",
-        summary="The model's weights, its context (KV cache) or its compute buffers do not fit into the GPU's memory.",
+        summary="The model's weights, its context (KV cache) or its compute buffers do not fit into the memory.",
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
@@ -52,8 +53,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "llama-server -m MODEL.gguf -ngl 99 --n-cpu-moe 30",
             ),
             Fix(
-                "With Ollama, use a shorter context.",
+                "With Ollama, use a shorter context, or a smaller model.",
                 "OLLAMA_CONTEXT_LENGTH=8192 OLLAMA_FLASH_ATTENTION=1 ollama serve",
+                first_for=("system memory",),
             ),
             fixes.LIST_PROCESSES,
         ),
@@ -92,12 +94,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             fixes.DRIVER_CUDA_VERSION,
-            fixes.RELOAD_UVM,
+            replace(fixes.RELOAD_UVM, first_for=("unknown error",)),
             Fix("Check whether a container sees the GPU.", "docker run --rm --gpus all ubuntu nvidia-smi"),
             _OLLAMA_LOG,
             Fix(
                 "Build llama.cpp with CUDA.",
                 "bash -c 'cmake -B build -DGGML_CUDA=ON && cmake --build build --config Release -j'",
+                first_for=("layers", "compiled without"),
             ),
         ),
         empty_cache=NO_CONTEXT_YET,
@@ -137,6 +140,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.UNKNOWN,
         patterns=(
             literal("llama runner process terminated"),
+            Pattern("llama runner terminated", r'"llama runner terminated" error="(?P<reason>[^"\n]{1,100})"'),
             Pattern(
                 "llama runner process has terminated", r"llama runner process has terminated: (?P<reason>[^\n]{1,100})"
             ),

@@ -1,5 +1,6 @@
 """Errors of JAX and TensorFlow, which share XLA and its messages, and of CuPy and Numba."""
 
+from dataclasses import replace
 from typing import Final
 
 from gpumon.diagnosis.catalogue import fixes, sources
@@ -33,6 +34,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"RESOURCE_EXHAUSTED: (?:[^\n]{0,60}?[Oo]ut of memory|Failed to allocate request for)"
                 r"(?:[^\n]{0,30}?(?P<requested>\d{3,20}|[\d.]{1,12}[KMGT]iB))?",
             ),
+            Pattern("Error: RESOURCE_EXHAUSTED", r"XlaRuntimeError: RESOURCE_EXHAUSTED(?:: ?$|$|: Allocation \(size=)"),
             Pattern(
                 "Resource exhausted: ", r"Resource exhausted: (?:Out of memory|Failed to allocate|OOM when allocating)"
             ),
@@ -84,14 +86,24 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "was built against",
                 r"(?P<library>cu\w{2,12}|CUDA) version (?P<loaded>[\d.]{1,12}) found[^\n]{0,60}?was built against",
             ),
-            Pattern("Outdated cu", r"Outdated (?P<library>cu[A-Za-z]{2,12}) installation found"),
+            Pattern(" installation found", r"Outdated (?P<library>cu[A-Za-z]{2,12}) installation found"),
             literal("DNN library is not found"),
             Pattern("Could not create cudnn handle", r"Could not create cudnn handle: (?P<status>\w{4,50})"),
             Pattern("launch failed", r"\bBlas (?P<routine>x?GEM[MV]|SGEMM|GEMMBatched|xGEMMBatched) launch failed"),
-            Pattern("dnn != nullptr", r"RET_CHECK failure [^\n]{1,200}? dnn != nullptr"),
+            Pattern("RET_CHECK failure ", r"RET_CHECK failure [^\n]{1,200}? dnn != nullptr"),
             Pattern("cuSolver internal error", r"INTERNAL: cuSolver internal error"),
             Pattern("failed to create cublas handle", r"failed to create cublas handle: (?P<reason>[^\n]{1,60})"),
             Pattern("DNN library initialization failed", r"DNN library initialization failed"),
+            literal("Unable to use CUDA because of the following issues with CUDA components"),
+            Pattern(
+                ". Is it installed?", r"Unable to load (?P<library>cu[A-Z]\w{2,10}|CUDA|CUPTI)\. Is it installed\?"
+            ),
+            Pattern("Error loading CUDA libraries", r"Error loading CUDA libraries\. GPU will not be used"),
+            Pattern(
+                "This is probably because cuDNN failed to initialize",
+                r"Failed to get convolution algorithm\. This is probably because cuDNN failed to initialize",
+            ),
+            Pattern("CUDNN_STATUS_", r"(?P<status>CUDNN_STATUS_\w{4,40})\s{0,3}in external/xla/"),
             Pattern(
                 "but JAX was built against version",
                 r"Found (?P<library>cu\w{2,12}|CUDA) version (?P<loaded>[\d.]{1,12}), but JAX was built against"
@@ -105,10 +117,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             _UNSET_PATH,
-            Fix("Upgrade JAX together with its libraries.", 'pip install --upgrade "jax[cuda12]"'),
-            Fix("Upgrade cuDNN alone.", "pip install --upgrade nvidia-cudnn-cu12"),
+            Fix(
+                "Upgrade JAX together with its libraries; use cuda13 if that is installed.",
+                'pip install --upgrade "jax[cuda12]"',
+            ),
+            Fix(
+                "Upgrade cuDNN alone; for CUDA 13, its name is nvidia-cudnn-cu13.",
+                "pip install --upgrade nvidia-cudnn-cu12",
+            ),
             Fix("Install JAX and PyTorch in separate environments.", "python -m venv jax-env"),
-            _NO_PREALLOCATION,
+            replace(_NO_PREALLOCATION, first_for=(" handle", "launch failed")),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_JAX_INSTALL, _TF_INSTALL),
@@ -135,6 +153,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Could not find cuda drivers on your machine, GPU will not be used",
             ),
             Pattern("Cannot dlopen some GPU libraries", r"Cannot dlopen some GPU libraries"),
+            literal("Skipping registering GPU devices"),
             Pattern(
                 "Could not load dynamic library",
                 r"Could not load dynamic library '(?P<library>[\w.+-]{4,60})'; dlerror",
@@ -148,7 +167,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The driver is missing, too old, or not passed into the container. On Windows, TensorFlow needs WSL.",
         ),
         fixes=(
-            Fix("Install JAX with CUDA.", 'pip install --upgrade "jax[cuda12]"'),
+            Fix(
+                "Install JAX with CUDA; cuda13 needs a driver of branch 580 or later.",
+                'pip install --upgrade "jax[cuda12]"',
+            ),
             Fix("Or install TensorFlow with CUDA.", 'pip install --upgrade "tensorflow[and-cuda]"'),
             _UNSET_PATH,
             fixes.DRIVER_CUDA_VERSION,
@@ -177,17 +199,29 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "nvlink exited with non-zero error code", r"nvlink exited with non-zero error code (?P<code>-?\d{1,6})"
             ),
-            Pattern("older than the ptxas CUDA version", r"which is older than the ptxas CUDA version"),
+            Pattern(
+                "NVIDIA driver's CUDA version is",
+                r"NVIDIA driver's CUDA version is (?P<driver>[\d.]{1,8}) which is older than the (?:ptxas|PTX)",
+            ),
             Pattern("ptxas does not support CC", r"ptxas does not support CC (?P<capability>\d{1,2}\.\d)"),
         ),
         causes=(
             "The CUDA toolkit on PATH is older than the GPU.",
             "No CUDA toolkit is installed, and the pip package with ptxas and libdevice is missing.",
+            "The driver is older than the compiler; the program then runs, and only its compilation takes longer.",
         ),
         fixes=(
-            Fix("Install the compiler as a pip package.", "pip install --upgrade nvidia-cuda-nvcc-cu12"),
+            Fix(
+                "Install the compiler as a pip package; for CUDA 13, its name is nvidia-cuda-nvcc.",
+                "pip install --upgrade nvidia-cuda-nvcc-cu12",
+            ),
             Fix("Show which one is found first.", "which -a ptxas"),
             Fix("Or name the toolkit.", "XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda python train.py"),
+            Fix(
+                "If only the driver is older, upgrade it and reboot.",
+                "sudo ubuntu-drivers install && sudo reboot",
+                first_for=("driver's CUDA version",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_JAX_INSTALL, _TF_INSTALL),
@@ -208,6 +242,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             name("NvrtcSupportError"),
             Pattern("NVRTCError: NVRTC_ERROR", r"NVRTCError: NVRTC_ERROR"),
             Pattern("CudaSupportError: Error at driver init", r"CudaSupportError: Error at driver init"),
+            Pattern("/libdevice.10.bc'", r"No such file or directory: '[^'\n]{0,160}/libdevice\.10\.bc'"),
+            Pattern("auto-detect CUDA root directory", r"Failed to auto-detect CUDA root directory"),
+            Pattern(
+                "catastrophic error: cannot open source file",
+                r"catastrophic error: cannot open source file \"(?P<header>[\w./-]{1,60})\"",
+            ),
         ),
         causes=(
             "The package is for another CUDA version than the installed toolkit, or no toolkit is installed.",
@@ -215,7 +255,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
-                "Install one CuPy for the driver's CUDA version, with its libraries.",
+                "Install one CuPy for the driver's CUDA version, with its libraries; for CUDA 13, cupy-cuda13x.",
                 'pip uninstall -y cupy cupy-cuda11x cupy-cuda12x && pip install "cupy-cuda12x[ctk]"',
             ),
             Fix("For Numba, install its CUDA target with the libraries.", 'pip install "numba-cuda[cu12]"'),
@@ -228,8 +268,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="cupy-oom",
         section=SECTION,
-        title="CuPy: out of memory",
-        summary="An allocation of CuPy or RAPIDS did not fit into the GPU's memory.",
+        title="CuPy, RAPIDS or FAISS: out of memory",
+        summary="An allocation of CuPy, RAPIDS, FAISS or LightGBM did not fit into the GPU's memory.",
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
@@ -241,6 +281,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Out of memory allocating (?P<requested>[\d,]{1,24}) bytes \(allocated so far",
             ),
             Pattern("std::bad_alloc: out_of_memory", r"std::bad_alloc: out_of_memory: (?:CUDA|RMM)"),
+            Pattern("StandardGpuResources: alloc fail", r"StandardGpuResources: alloc fail [^\n]{1,300}?out of memory"),
+            literal("(-217:Gpu API call) out of memory"),
+            Pattern(
+                "reserve temporary memory region of",
+                r"could not reserve temporary memory region of size (?P<bytes>\d{1,16})",
+            ),
+            Pattern("[CUDA] out of memory", r"\[LightGBM\] \[Fatal\] \[CUDA\] out of memory"),
+            Pattern(
+                "aximum pool size exceeded", r"(?:RMM failure|out_of_memory)[^\n]{0,160}[Mm]aximum pool size exceeded"
+            ),
         ),
         causes=("CuPy's pool or another library holds the memory.", "The data does not fit at once."),
         fixes=(
@@ -253,7 +303,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache="Frees only what PyTorch's cache holds; CuPy has its own pool.",
         sources=("https://docs.cupy.dev/en/stable/user_guide/memory.html", sources.CUDA_NOTES),
-        said_by="jaxlib 0.4, CuPy 13.6",
+        said_by="CuPy 13.6",
     ),
     KnownError(
         id="tf-registered-twice",

@@ -102,7 +102,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Failed: Assertion error /(?P<file>[^\s:]{1,120}):(?P<line>\d{1,5}) '(?P<check>[^'\n]{1,160})'",
             ),
             Pattern(
-                ", condition: ",
+                "Assertion failed: ",
                 r"Assertion failed: (?P<file>[^\s:]{1,120}\.cuh?):(?P<line>\d{1,5}), condition: (?P<check>[^\n]{1,160"
                 r"})",
             ),
@@ -137,7 +137,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="A GPU waited for tokens of another GPU or host that did not arrive, and the kernel stopped itself.",
         context=ContextState.DEAD,
         patterns=(
-            Pattern("DeepEP ", r"DeepEP (?P<operation>(?!error)[\w /-]{1,60}?) timeout\b"),
+            Pattern("DeepEP ", r"DeepEP (?P<operation>(?!error)[\w /()-]{1,60}?) timeout\b"),
+            Pattern("num_recv_tokens: -1", r"Global rank: (?P<rank>\d{1,5}), num_recv_tokens: -1"),
             Pattern("DeepEP error: ", r"DeepEP error: (?P<reason>(?:CPU recv )?timeout)"),
         ),
         causes=(
@@ -194,8 +195,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Fix("Use FlashAttention or PyTorch's attention in place of cuDNN's.", "NVTE_FUSED_ATTN=0 python train.py"),
             Fix(
-                "Upgrade cuDNN, and check which one is loaded.",
-                "pip install --upgrade nvidia-cudnn-cu12; python -c 'import torch;"
+                "Upgrade cuDNN (for CUDA 12, its name is nvidia-cudnn-cu12), and check which one is loaded.",
+                "pip install --upgrade nvidia-cudnn-cu13; python -c 'import torch;"
                 " print(torch.backends.cudnn.version())'",
             ),
             Fix("Let cuDNN report its reason.", "CUDNN_LOGLEVEL_DBG=3 CUDNN_LOGDEST_DBG=stderr python train.py"),

@@ -1,5 +1,6 @@
 """Lines of the kernel log about the start of the driver: firmware, modules, and address space."""
 
+from dataclasses import replace
 from typing import Final
 
 from gpumon.diagnosis.catalogue import fixes, sources
@@ -74,7 +75,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("failed to wait for GFW boot complete"),
             literal("unexpected WPR2 already up"),
             literal("GSP-FMC reported an error while attempting to boot GSP"),
-            Pattern("kgspInitRm", r"kgspInitRm_IMPL: (?P<reason>[^\n]{1,80})"),
+            Pattern("kgspInitRm_IMPL: ", r"kgspInitRm_IMPL: (?P<reason>[^\n]{1,80})"),
             Pattern("Booter failed with non-zero", r"Booter failed with non-zero error code: (?P<code>0x[\da-f]{1,8})"),
             literal("failed to execute Booter"),
         ),
@@ -104,6 +105,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The firmware of the GPU (GSP) does not answer the driver; Xid 119 or 120 usually stands next to it.",
         context=ContextState.RESET,
         patterns=(
+            Pattern(
+                "rpcSendMessage failed with status",
+                r"rpcSendMessage failed with status"
+                r" (?P<status>0x[\da-f]{1,8})",
+            ),
+            Pattern("GspRmFree failed", r"NVRM: [^\n]{1,60}GspRmFree failed"),
+            Pattern("GspRmControl failed", r"NVRM: [^\n]{1,60}GspRmControl failed"),
+            Pattern("NVRM: _kgspLogXid119: ", r"NVRM: _kgspLogXid119: \*{2,60} GSP Timeout"),
             Pattern("eartbeat timed out", r"NVRM: \w{1,40}: [^\n]{0,40}?[Hh]eartbeat timed out"),
             Pattern(
                 "waiting for RPC response from",
@@ -151,15 +160,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Show the GPU and the kind of the loaded module.", "lspci -nn -d 10de:; modinfo -F license nvidia"),
-            _OPEN_MODULES,
+            replace(_OPEN_MODULES, first_for=("requires use",)),
             Fix(
                 "For Maxwell, Pascal and Volta, install the proprietary modules of branch 580.",
                 "sudo apt-get install nvidia-driver-580 && sudo reboot",
+                first_for=("by open",),
             ),
         ),
         empty_cache=BELOW_PYTORCH,
         sources=("https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",),
-        said_by="vLLM 0.6-0.19, Triton 2.0-3.6, jaxlib 0.7",
+        said_by="NVIDIA driver 515-595",
     ),
     KnownError(
         id="driver-probe",
@@ -229,6 +239,13 @@ sudo update-initramfs -u && sudo reboot""",
                 r"Unable to load the kernel module '(?P<module>nvidia[\w-]{0,12})\.ko'",
             ),
             Pattern("Unknown symbol", r"nvidia(?:_\w{1,12})?: Unknown symbol (?P<symbol>\w{1,60})"),
+            literal("because it was not signed by a key that is trusted by the kernel"),
+            Pattern(
+                "/var/cache/akmods/nvidia",
+                r"/var/cache/akmods/nvidia[\w.-]{0,20}/(?P<version>[\d.]{3,16})-"
+                r"[^\s]{1,80}\.failed\.log",
+            ),
+            Pattern("nvidia-kmod [FAILED]", r"nvidia-kmod \[FAILED\]"),
             Pattern(
                 "Bad return status for module build",
                 r"Bad return status for module build on kernel: (?P<kernel>\S{1,60})",
@@ -251,8 +268,13 @@ sudo update-initramfs -u && sudo reboot""",
             Fix(
                 "With Secure Boot, enroll the key of DKMS and confirm it at the next boot.",
                 "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der && sudo reboot",
+                first_for=("Key was",),
             ),
-            Fix("Read why the build failed.", "sudo tail -n 50 /var/lib/dkms/nvidia/*/build/make.log"),
+            Fix(
+                "Read why the build failed.",
+                "sudo tail -n 50 /var/lib/dkms/nvidia/*/build/make.log",
+                first_for=("failed to build", "] Error"),
+            ),
         ),
         empty_cache=BELOW_PYTORCH,
         sources=("https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",),

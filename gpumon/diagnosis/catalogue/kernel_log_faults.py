@@ -21,6 +21,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" \((?P<severity>Non-Fatal|Fatal)\), type=(?P<type>[\w ]{1,24})",
             ),
             Pattern("no error_detected callback", rf"nvidia {BUS}: AER: can't recover \(no error_detected callback\)"),
+            Pattern(
+                "AER: Uncorrect",
+                rf"pcieport {BUS}: AER: Uncorrect(?:ed|able) \((?P<severity>Non-Fatal|Fatal)\) error",
+            ),
             Pattern("AER: device recovery failed", rf"(?:nvidia|pcieport) {BUS}: AER: device recovery failed"),
         ),
         causes=(
@@ -139,7 +143,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Compare the versions.", "nv-fabricmanager --version; cat /sys/module/nvidia/version"),
-            Fix("Install the version of the driver.", "sudo apt-get install nvidia-fabricmanager-580"),
+            Fix(
+                "Install the branch of the driver.",
+                'sudo apt-get install "nvidia-fabricmanager-$(cut -d. -f1 /sys/module/nvidia/version)"',
+            ),
             Fix(
                 "Start it, and read why it fails.",
                 "sudo systemctl restart nvidia-fabricmanager; journalctl -u nvidia-fabricmanager -n 50",
@@ -156,15 +163,22 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             Pattern("NV_ERR_NO_MEMORY", r"NVRM: [^\n]{1,120}?NV_ERR_NO_MEMORY"),
-            Pattern("Check failed: Out of memory", r"NVRM: \w{1,40}: Check failed: Out of memory"),
+            Pattern("Check failed: Out of memory", r"NVRM: (?:GPU\d{1,3} )?\w{1,40}: Check failed: Out of memory"),
             Pattern("page descriptor table", r"NVRM: failed to allocate vmap\(\) page descriptor table"),
         ),
         causes=(
             "A program used all memory of the GPU; its own log has an out-of-memory error.",
-            "Host memory is short.",
+            (
+                "Host memory is short. On DGX Spark (GB10), CPU and GPU share one memory, and the host may hang after"
+                " this."
+            ),
         ),
         fixes=(
             Fix("Take no action on the driver; look at the program's log.", "nvidia-smi"),
+            Fix(
+                "On DGX Spark, leave more memory to the system: a smaller share for the server, and no file cache.",
+                "vllm serve MODEL --gpu-memory-utilization 0.75; sync; echo 3 | sudo tee /proc/sys/vm/drop_caches",
+            ),
             fixes.LIST_PROCESSES,
         ),
         empty_cache="Helps if PyTorch's cache holds memory that another program or library needs.",
@@ -181,6 +195,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "Error while waiting for GPU progress",
                 r"nvidia-modeset: ERROR: [^\n]{1,24}?Error while waiting for GPU progress",
+            ),
+            Pattern(
+                "Idling display engine timed out", r"nvidia-modeset: ERROR: [^\n]{1,24}?Idling display engine timed out"
             ),
         ),
         causes=("An earlier Xid, a hang of the firmware, or a GPU that is no longer on the bus.",),
@@ -232,6 +249,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "ssertion failed:",
                 r"NVRM:? (?:GPU\d{1,3} )?nvAssert\w{0,30}: Assertion failed: (?P<check>(?!Reset required)[^\n]{1,160})",
             ),
+            Pattern(
+                "Check failed:",
+                r"NVRM: (?:GPU\d{1,3} )?nvCheck\w{1,30}: Check failed: (?P<check>(?!Out of memory|Reset"
+                r" required)[^\n]{1,160})",
+            ),
         ),
         causes=(
             "An earlier error of the GPU or of its firmware, which is logged above.",
@@ -244,7 +266,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=BELOW_PYTORCH,
         sources=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/748",),
-        said_by="driver 515-590",
+        said_by="NVIDIA driver 515-590",
         is_echo=True,
     ),
 )

@@ -62,6 +62,7 @@ assert input_ids.max().item() < model.get_input_embeddings().num_embeddings""",
         patterns=(
             not_hip("an illegal memory access was encountered"),
             name("cudaErrorIllegalAddress"),
+            Pattern("Cuda error: 700[", r"Cuda error: 700\["),
             name("CUDA_ERROR_ILLEGAL_ADDRESS"),
             Pattern("Failed to encode tensor map: 700", r"Failed to encode tensor map: 700\b"),
         ),

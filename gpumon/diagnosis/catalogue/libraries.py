@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue import fixes
 from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
@@ -25,7 +25,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"|nvonnxparser|nvidia-(?:ptxjitcompiler|encode|opticalflow|nvvm|cfg)|nvcuvid|nvcomp\w{0,12}|nvblas|n"
                 r"ccl[\w-]{0,12}|torch\w{0,30}|c10\w{0,20}"
                 r"|shm|tensorrt\w{0,12}|cupti|raft|rmm|dgl\w{0,12}|onnxruntime\w{0,30}|caffe2\w{0,16}|nvrm\w{0,12}|nv"
-                r"mpi|cutlass\w{0,12}|mpi(?:_\w{2,8})?)"
+                r"mpi|nvpl_\w{1,30}|cutlass\w{0,12}|mpi(?:_\w{2,8})?)"
                 r"\.so[\w.]{0,20}): cannot open shared object file",
             ),
             Pattern("undefined symbol: __nvJitLink", r"undefined symbol: (?P<symbol>__nvJitLink\w{1,60})"),
@@ -39,17 +39,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Unable to load any of {", r"Unable to load any of \{(?P<library>lib\w{1,40}\.so[\w.]{0,20})"),
             Pattern(
                 "Could not load library ",
-                r"Could not load library (?P<library>(?:lib)?cu\w{1,40}\.(?:so[\w.]{0,20}|dll))",
+                r"Could not load library (?P<library>(?:lib)?cu\w{1,40}\.(?:so[\w.]{0,20}|dll))"
+                r"(?![^\n]{0,160}undefined symbol: _Z)",
             ),
             Pattern(
                 "is not found or cannot be loaded",
                 r"Library (?P<library>lib\w{1,40}\.so[\w.]{0,20}) is not found or cannot be loaded",
             ),
             Pattern("Could not locate cu", r"Could not locate (?P<library>cu\w{1,40}\.dll)"),
-            Pattern(
-                "Error loading ",
-                r"\[WinError 1(?:26|27|114|455)\] [^\n]{1,200}?Error loading \"?(?P<library>[^\"\n]{1,200}\.dll)",
-            ),
             Pattern(
                 "is not found or cannot be loaded",
                 r"Library (?P<library>(?:cu|nv)\w{1,40}\.dll) is not found or cannot be loaded",
@@ -68,7 +65,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"[Uu]nable to load (?P<library>lib(?:cudnn|cublas|cudart|cufft|nvrtc|nccl)\w{0,20}\.so[\w.]{0,20})",
             ),
             Pattern("Cannot load symbol cu", r"Cannot load symbol (?P<symbol>cu(?:dnn|blas)\w{1,60})"),
-            Pattern("DLL load failed while importing _C", r"DLL load failed while importing (?P<module>_C): "),
             Pattern("CUDA_PATH is set but CUDA was", r"CUDA_PATH is set but CUDA wasn'?t able to be loaded"),
             Pattern(
                 "Error in dlopen",
@@ -80,7 +76,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "A package was built for another major version of CUDA.",
             "The installation of another package replaced or removed one of NVIDIA's wheels.",
             "A package such as ctranslate2, ONNX Runtime or TensorRT expects a library that is not installed.",
-            "On Windows, the Visual C++ Redistributable is missing.",
         ),
         fixes=(
             Fix(
@@ -128,7 +123,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 ".so: undefined symbol: ",
-                r"(?P<library>[\w.+-]{1,80}\.so): undefined symbol: (?P<symbol>(?:THP|THC|aoti_torch_|torch_)\w{1,80})",
+                r"(?P<library>[\w.+-]{1,80}\.so): undefined symbol:"
+                r" (?P<symbol>(?:_?TH[A-Z]|aoti_torch_|torch_)\w{1,80})",
+            ),
+            Pattern(
+                "No such operator ",
+                r"RuntimeError: No such operator"
+                r" (?P<package>(?!torchvision|aten|prim|quantized)\w{1,40})::(?P<operator>\w{1,60})",
+            ),
+            Pattern(
+                "'_OpNamespace' '",
+                r"'_OpNamespace' '(?P<package>(?!torchvision'|_C'|aten'|prim')\w{1,60})' object has no attribute"
+                r" '(?P<operator>\w{1,60})'",
             ),
             Pattern(
                 "undefined symbol: _Z",
@@ -146,7 +152,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         causes=(
             "PyTorch was upgraded after flash-attn or another extension was installed.",
-            "The wheel was built for another version of PyTorch, CUDA or the C++ ABI.",
+            "The wheel was built for another version of PyTorch, CUDA, Python or the C++ ABI.",
         ),
         fixes=(
             Fix(
@@ -181,7 +187,8 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         patterns=(
             Pattern(
                 " in file ",
-                r"Error (?P<reason>[\w ]{1,60}) at line \d{1,6} in file (?![^\n]{0,160}/bitsandbytes/csrc/)[^\s]{0,12"
+                r"Error (?!operation not supported)(?P<reason>[\w ]{1,60}) at line \d{1,6} in file "
+                r"(?![^\n]{0,160}/bitsandbytes/csrc/)[^\s]{0,12"
                 r"0}/csrc/(?:ops|kernels|pythonInterface)\.\w{1,4}",
             ),
             Pattern("itsandbytes is only supported on CUDA", r"[Bb]itsandbytes is only supported on CUDA GPUs?"),
@@ -190,6 +197,7 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 r"Method '(?P<method>\w{1,60})' not available in CPU-only version of bitsandbytes",
             ),
             literal("Check your CUDA paths. Proceeding to load CPU-only library"),
+            Pattern("name 'str2optimizer", r"name '(?P<name>str2optimizer\w{1,20})' is not defined"),
             Pattern(
                 "not found in any environmental path",
                 r"CUDA_SETUP: WARNING! (?P<file>\S{1,60}) not found in any environmental path",
@@ -198,17 +206,19 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "Could not find the bitsandbytes ",
                 r"Could not find the bitsandbytes (?:CUDA|ROCm) binary at \w{0,16}\(?'?(?P<file>[^')\n]{1,200})",
             ),
-            Pattern("Configured ", r"Configured (?:CUDA|ROCm) binary not found at (?P<file>[^\n]{1,200})"),
+            Pattern(" binary not found at ", r"Configured (?:CUDA|ROCm) binary not found at (?P<file>[^\n]{1,200})"),
             literal("Could not load bitsandbytes native library"),
             literal("CUDA SETUP: Required library version not found"),
             literal("CUDA SETUP: CUDA detection failed"),
             literal("CUDA SETUP ERROR"),
+            literal("Your GPU does not support Int8 Matmul"),
             literal("CUDA VERSION MISMATCH"),
             literal("No compatible CUDA binary found at"),
             literal("The installed version of bitsandbytes was compiled without GPU support"),
             Pattern(
                 "bitsandbytes/csrc/",
-                r"Error (?P<reason>[\w ]{1,60}) at line \d{1,6} in file [^\n]{0,160}/bitsandbytes/csrc/",
+                r"Error (?!operation not supported)(?P<reason>[\w ]{1,60}) at line \d{1,6} in file "
+                r"[^\n]{0,160}/bitsandbytes/csrc/",
             ),
             literal("bitsandbytes native library functionality but it's not available"),
             Pattern("CUDA Setup failed despite", r"CUDA Setup failed despite (?:GPU|CUDA) being available"),
@@ -222,13 +232,15 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 r"libbitsandbytes_cpu\.so: undefined symbol: (?P<symbol>\w{1,60})",
             ),
             Pattern(
-                "Blockwise quantization only supports",
-                r"Blockwise quantization only supports 16/32-bit floats, but got (?P<type>torch\.\w{1,20})",
+                "quantization only supports 16/32-bit floats",
+                r"Blockwise (?:[48]bit )?quantization only supports 16/32-bit floats, but got"
+                r" (?P<type>torch\.\w{1,20})",
             ),
         ),
         causes=(
             "bitsandbytes is older than PyTorch's CUDA version.",
             "A CUDA library that bitsandbytes needs is not found.",
+            "Old versions multiply in 8 bits only on some GPUs.",
         ),
         fixes=(
             Fix("Upgrade bitsandbytes.", "pip install --upgrade bitsandbytes"),
@@ -243,29 +255,13 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         said_by="bitsandbytes 0.41-0.49",
     ),
     KnownError(
-        id="triton-cc",
-        section=SECTION,
-        title="Triton found no C compiler",
-        summary="Triton compiles a small launcher for its kernels, and no C compiler is installed.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(literal("Failed to find C compiler. Please specify via CC"),),
-        causes=("The container image is a slim image without gcc.",),
-        fixes=(
-            Fix("Install a compiler and the Python headers.", "sudo apt-get install -y gcc python3-dev"),
-            Fix("Or name an installed compiler.", "CC=clang python train.py"),
-            Fix("Or disable compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(sources.TRITON, sources.TORCH_COMPILE),
-        said_by="Triton 2.0-3.6",
-    ),
-    KnownError(
         id="triton-resources",
         section=SECTION,
         title="Triton kernel exceeds the GPU's resources",
         summary="A Triton kernel needs more shared memory or registers per block than the GPU has.",
         context=ContextState.ALIVE,
         patterns=(
+            Pattern("increase TRITON_MAX_BLOCK", r"increase TRITON_MAX_BLOCK\['(?P<axis>\w)'\] to (?P<size>\d{1,6})"),
             Pattern(
                 "out of resource: ",
                 r"out of resource: (?P<resource>\w{1,80}) Required: (?P<required>\d{1,12}) Hardware limit: ?(?P<limit"
@@ -275,6 +271,10 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "out of resource:",
                 r"out of resource: (?P<resource>[\w ]{1,40}), Required: (?P<required>\d{1,12}),"
                 r" Hardware limit: (?P<limit>\d{1,12})",
+            ),
+            Pattern(
+                "Failed to set the allowed dynamic",
+                r"Failed to set the allowed dynamic shared ?memory size to (?P<required>\d{1,12})",
             ),
         ),
         causes=(
@@ -295,112 +295,6 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/triton-lang/triton/blob/main/python/triton/runtime/errors.py",),
         said_by="torch 2.13",
-    ),
-    KnownError(
-        id="inductor-old-gpu",
-        section=SECTION,
-        title="torch.compile without Triton",
-        summary="torch.compile needs Triton, which is not installed or does not support this GPU.",
-        context=ContextState.ALIVE,
-        patterns=(
-            Pattern(
-                "too old to be supported by the triton GPU compiler",
-                r"(?:Found (?P<name>[^\n]{1,100}?) which is )?too old to be supported by the triton GPU compiler",
-            ),
-            literal("Cannot find a working triton installation"),
-        ),
-        causes=(
-            "The GPU is older than Volta (compute capability 7.0).",
-            "Triton is missing, as on Windows, or does not match this PyTorch.",
-        ),
-        fixes=(
-            Fix("On Linux, install PyTorch together with its matching Triton.", "pip install --upgrade torch triton"),
-            Fix("On Windows, install the build of Triton for Windows.", "pip install --upgrade triton-windows"),
-            Fix("Disable compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
-            Fix(
-                "Or compile with a backend that does not use Triton.",
-                'model = torch.compile(model, backend="aot_eager")',
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        see_more=(fixes.SHOW_VERSIONS,),
-        sources=(sources.TORCH_COMPILE, sources.TRITON),
-        said_by="torch 2.0-2.13",
-    ),
-    KnownError(
-        id="cuda-home",
-        section=SECTION,
-        title="CUDA toolkit missing or wrong version",
-        summary=(
-            "An extension must be compiled, and the CUDA toolkit is missing or does not match PyTorch's CUDA version."
-        ),
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            literal("CUDA_HOME environment variable is not set"),
-            Pattern(
-                "mismatches the version that was used to compile",
-                r"The detected CUDA version \((?P<toolkit>[\d.]{1,12})\) mismatches the version that was used to"
-                r" compile(?: ?PyTorch \((?P<torch>[\d.]{1,12})\))?",
-            ),
-            Pattern(
-                "does not match the version torch was compiled with",
-                r"Installed CUDA version (?P<toolkit>[\d.]{1,12}) does not match the version torch was compiled with"
-                r" (?P<torch>[\d.]{1,12})",
-            ),
-            Pattern("but nvcc was not found", r"(?P<extension>[\w-]{2,40}) was requested, but nvcc was not found"),
-            Pattern("No CUDA toolkit found", r"\w{1,30}: No CUDA toolkit found\. \w{1,30} will be disabled"),
-            Pattern("nvcc: not found", r"\bnvcc: not found"),
-            literal("nvcc: command not found"),
-            Pattern(
-                "FlashAttention is only supported on CUDA",
-                r"FlashAttention is only supported on CUDA (?P<required>[\d.]{1,6}) and above",
-            ),
-            Pattern("ailed to find nvcc", r"[Ff]ailed to find nvcc"),
-            Pattern("in _get_cuda_arch_flags", r"line \d{1,6}, in _get_cuda_arch_flags"),
-        ),
-        causes=(
-            "pip found no prebuilt wheel and builds the package from source.",
-            "The system's toolkit has another major version than torch.version.cuda.",
-            "torch.cuda._compile_kernel requires CUDA_HOME although it needs no toolkit.",
-        ),
-        fixes=(
-            Fix(
-                "Look for a prebuilt wheel of the package for your versions.", "pip install --only-binary :all: PACKAGE"
-            ),
-            Fix(
-                "Check which version is needed.", "python -c 'import torch; print(torch.version.cuda)'; nvcc --version"
-            ),
-            Fix(
-                "Install that toolkit, and set CUDA_HOME to its location.",
-                "export CUDA_HOME=/usr/local/cuda-13.0 PATH=/usr/local/cuda-13.0/bin:$PATH",
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(sources.CPP_EXTENSIONS, sources.CUDA_COMPATIBILITY),
-        said_by="torch 1.13-2.13, vLLM 0.10",
-    ),
-    KnownError(
-        id="nvrtc-compile",
-        section=SECTION,
-        title="Kernel compilation failed",
-        summary="NVRTC could not compile a kernel's source at run time.",
-        context=ContextState.ALIVE,
-        patterns=(
-            literal("RuntimeError: Kernel compilation failed:"),
-            literal("nvrtc: error:"),
-            Pattern("NVRTC_ERROR_", r"\b(?P<status>NVRTC_ERROR_[A-Z_]{4,40})\b"),
-            Pattern("NVJITLINK_ERROR_", r"\b(?P<status>NVJITLINK_ERROR_[A-Z_]{4,40})\b"),
-        ),
-        causes=(
-            "The source of the kernel has an error, which the following lines report.",
-            "The GPU is newer than this NVRTC, which then rejects the value of --gpu-architecture.",
-        ),
-        fixes=(
-            Fix("Read the following lines, which name the line and the error."),
-            Fix("For a new GPU, install a newer PyTorch.", "pip install --upgrade torch"),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=("https://docs.nvidia.com/cuda/nvrtc/index.html", sources.CPP_EXTENSIONS),
     ),
     KnownError(
         id="executable-stack",

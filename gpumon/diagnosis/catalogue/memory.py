@@ -1,14 +1,14 @@
-"""Errors of memory: out of memory, allocator settings, pinned memory, and memory shared between processes."""
+"""Errors of memory: out of memory, impossible sizes, pinned memory, and memory shared between processes."""
 
 from typing import Final
 
 from gpumon.diagnosis.catalogue import fixes, sources
-from gpumon.diagnosis.catalogue.wording import NO_CONTEXT_YET, SIZE, cuda_error, literal, name
+from gpumon.diagnosis.catalogue.wording import SIZE, cuda_error, literal, name
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 SECTION: Final = "Memory"
 
-_SMALLER_STEP: Final = Fix(
+SMALLER_STEP: Final = Fix(
     "Reduce the memory of each step: use a smaller batch and accumulate gradients over several steps.",
     """\
 loss = loss_function(model(batch), target) / accumulation_steps
@@ -33,7 +33,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "Error: CUDA out of memory",
-                r"Error: CUDA out of memory(?!\w|:| occurred when|\. Tried to allocate [\d.]|\. Allocation was"
+                r"Error: CUDA out of memory(?!\w|:| occurred when|\. Tried to allocate [\d.]{1,12}"
+                r" (?:[KMGTP]i?B|bytes)|\. Allocation was"
                 r" preemptively)",
             ),
             Pattern("OutOfMemoryError", r"^torch\.(?:cuda\.)?OutOfMemoryError$"),
@@ -46,7 +47,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "A memory limit is set for the process; the message then contains an allowed size.",
         ),
         fixes=(
-            _SMALLER_STEP,
+            SMALLER_STEP,
             Fix(
                 "Compute in bfloat16, which halves most activations.",
                 """\
@@ -122,7 +123,7 @@ if too_big:
                 "Raise the limit, or remove throw_on_cudamalloc_oom.",
                 "PYTORCH_CUDA_ALLOC_CONF=per_process_memory_fraction:0.9 python train.py",
             ),
-            _SMALLER_STEP,
+            SMALLER_STEP,
         ),
         empty_cache=(
             "Helps if much of the memory that counts towards the limit is unused cache: call it before the phase "
@@ -143,6 +144,7 @@ if too_big:
         patterns=(
             cuda_error("out of memory"),
             literal("cudaMalloc failed: out of memory"),
+            Pattern("Cuda error: 2[", r"Cuda error: 2\[(?P<call>\w{1,40})"),
             name("cudaErrorMemoryAllocation"),
             name("CUDA_ERROR_OUT_OF_MEMORY"),
         ),
@@ -183,137 +185,36 @@ if too_big:
         sources=(sources.CACHING_ALLOCATOR,),
     ),
     KnownError(
-        id="oom-async-backend",
+        id="size-overflow",
         section=SECTION,
-        title="Out of memory with cudaMallocAsync",
-        summary=(
-            "The cudaMallocAsync pool, which PyTorch is configured to use, could not provide the requested memory."
-        ),
+        title="Size of a tensor overflows",
+        summary="A shape was requested whose number of elements exceeds 64 bits, so that it was computed incorrectly.",
         context=ContextState.ALIVE,
         patterns=(
+            literal("numel: integer multiplication overflow"),
             Pattern(
-                "would exceed allowed memory",
-                r"Allocation on device (?P<gpu>\d{1,4})\b.{0,20}would exceed allowed memory",
+                "Storage size calculation overflowed",
+                r"Storage size calculation overflowed with sizes=(?P<shape>\[[^\]\n]{0,80}\])",
             ),
-            Pattern(
-                "OutOfMemoryError: Allocation on device",
-                r"OutOfMemoryError: Allocation on device\b(?!.{0,25}would exceed allowed)",
-            ),
-            literal("This error means you ran out of memory on your GPU"),
         ),
         causes=(
-            "One step needs more memory than is free.",
-            "A memory limit is set for the process: the last size in the message is then below the device limit.",
-            "Other processes hold part of the GPU.",
+            "An extension, such as a rasterizer, counted in memory that it never wrote, or does not fit the GPU.",
+            "A length is negative, or was read from a damaged file.",
         ),
         fixes=(
-            _SMALLER_STEP,
-            fixes.LIST_PROCESSES,
+            Fix("Print the shape before the tensor is created.", "print(shape)"),
             Fix(
-                "Use PyTorch's native allocator, whose error message contains more detail.",
-                "PYTORCH_CUDA_ALLOC_CONF=backend:native python train.py",
-            ),
-        ),
-        empty_cache="Returns the unused part of the cudaMallocAsync pool to the driver; it frees no tensor in use.",
-        sources=(
-            sources.CUDA_NOTES,
-            "https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDAMallocAsyncAllocator.cpp",
-        ),
-        said_by="torch 2.0-2.13",
-    ),
-    KnownError(
-        id="expandable-map-oom",
-        section=SECTION,
-        title="Expandable segment could not grow",
-        summary="A segment had unused address space, but the driver had no physical memory to map there.",
-        context=ContextState.ALIVE,
-        patterns=(
-            Pattern(
-                "failed with OOM on device",
-                r"memory (?:mapping|allocation) failed with OOM on device (?P<gpu>\d{1,4})?",
-            ),
-        ),
-        causes=(
-            "The GPU is full; the allocator then frees its cache, retries, and may raise `CUDA out of memory`.",
-            "Another process took the memory at the same time.",
-        ),
-        fixes=(fixes.LIST_PROCESSES, _SMALLER_STEP),
-        empty_cache="Little effect: the allocator does the same before it gives up.",
-        see_more=(fixes.MEMORY_SUMMARY,),
-        sources=(sources.CUDA_NOTES, sources.CACHING_ALLOCATOR),
-        said_by="torch 2.13",
-    ),
-    KnownError(
-        id="alloc-conf",
-        section=SECTION,
-        title="Invalid allocator settings",
-        summary="PyTorch could not parse PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            Pattern(
-                "allocator config",
-                r"Unrecognized key '(?P<key>[^'\n]{0,80})' in (?:Accelerator|CUDA) allocator config",
-            ),
-            Pattern(
-                "Unrecognized CachingAllocator option",
-                r"Unrecognized CachingAllocator option(?:: (?P<key>[\w.-]{1,80}))?",
-            ),
-            Pattern(
-                "in ConfigTokenizer",
-                r"(?:at index \d{1,4} in ConfigTokenizer but got|Index out of bounds in ConfigTokenizer)",
-            ),
-            literal("max_split_size_mb too small"),
-            Pattern("old is invalid, set it in", r"garbage_collect_thres?h?old is invalid, set it in"),
-            literal("per_process_memory_fraction is invalid"),
-            literal("Unknown allocator backend, options are"),
-        ),
-        causes=(
-            "A key is misspelled, or is newer than the installed PyTorch.",
-            "true or false is written in lower case.",
-            "A key and its value are separated by an equals sign instead of a colon.",
-            "A value is out of range: max_split_size_mb must be at least 20, fractions must be between 0 and 1.",
-        ),
-        fixes=(
-            Fix(
-                "Write key:value pairs separated by commas, and True or False with a capital letter.",
-                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True,max_split_size_mb:128 python train.py",
+                "If an extension, such as a rasterizer, asks for the memory: check the values that it is given.",
+                "import torch\n\nassert all(torch.isfinite(tensor).all() for tensor in inputs)",
             ),
             Fix(
-                "Show the settings; if both variables are set, newer versions of PyTorch use PYTORCH_ALLOC_CONF.",
-                "env | grep ALLOC_CONF",
+                "Build the extension again for this GPU and this PyTorch.",
+                "pip install --force-reinstall --no-build-isolation --no-deps ./EXTENSION",
             ),
-            Fix("Remove the settings.", "unset PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF"),
         ),
-        empty_cache=NO_CONTEXT_YET,
-        sources=(sources.CUDA_NOTES, "https://github.com/pytorch/pytorch/blob/main/c10/core/AllocatorConfig.h"),
+        empty_cache="No effect: no GPU has that much memory.",
+        sources=("https://github.com/graphdeco-inria/gaussian-splatting/issues/1256",),
         said_by="torch 1.13-2.13",
-    ),
-    KnownError(
-        id="expandable-ipc",
-        section=SECTION,
-        title="Expandable segments cannot be shared",
-        summary="The program passed a CUDA tensor to another process, but its memory is an expandable segment.",
-        context=ContextState.ALIVE,
-        patterns=(
-            literal("Tensors allocated with expandable_segments:True cannot be shared between processes"),
-            Pattern("expandable_segments allocation: IPC", r"expandable_segments allocation: IPC handles are disabled"),
-            Pattern("expandable_segments: FABRIC", r"expandable_segments: FABRIC handle"),
-            Pattern("syscall needed to use IPC", r"pidfd_(?:open|getfd) syscall needed to use IPC for CUDA tensors"),
-        ),
-        causes=(
-            "A queue or a pipe of torch.multiprocessing transfers CUDA tensors while expandable segments are enabled.",
-            "The Linux kernel is older than 5.6, or the container blocks the system calls that share such memory.",
-        ),
-        fixes=(
-            Fix(
-                "Disable expandable segments for the processes that share tensors.",
-                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False python train.py",
-            ),
-            Fix("Pass CPU tensors, and move them to the GPU in the receiving process.", "queue.put(tensor.cpu())"),
-        ),
-        empty_cache="No effect: the type of the memory is the problem, not how much of it is in use.",
-        sources=(sources.CUDA_NOTES, sources.MULTIPROCESSING_NOTES),
-        said_by="torch 2.6-2.13",
     ),
     KnownError(
         id="pin-memory",
@@ -323,6 +224,7 @@ if too_big:
         context=ContextState.ALIVE,
         patterns=(
             Pattern("in _pin_memory_loop", r"pin_memory\.py\", line \d{1,5}, in _pin_memory_loop"),
+            literal("pin_memory=True requires a CUDA or other accelerator backend"),
             Pattern("nly dense CPU tensors can be pinned", r"[Oo]nly dense CPU tensors can be pinned"),
             literal("Cannot access accelerator device when none is available"),
             Pattern(
@@ -348,6 +250,7 @@ if too_big:
             Fix(
                 "Pin memory only if a GPU is available.",
                 "loader = DataLoader(dataset, pin_memory=torch.cuda.is_available())",
+                first_for=("accelerator device",),
             ),
             Fix("Look for an earlier error in the log: the first one is the cause."),
             Fix("Show the limits on locked memory and on memory.", "ulimit -l; free -h; cat /sys/fs/cgroup/memory.max"),
@@ -372,6 +275,7 @@ if too_big:
                 r" (?:is killed by signal: (?P<signal>(?!Killed)\w{1,20}(?: \w{1,20})?)|exited unexpectedly)",
             ),
             literal("dataloader's workers are out of shared memory"),
+            Pattern("synchronize.py", r"multiprocessing[\\/]synchronize\.py\", line \d{1,6}, in __init__"),
             literal("Unexpected bus error encountered in worker"),
             Pattern("unable to write to file </torch_", r"unable to write to file </torch_(?P<file>\w{1,80})"),
             Pattern("unable to mmap ", r"unable to mmap (?P<bytes>\d{1,19}) bytes from file </torch_"),

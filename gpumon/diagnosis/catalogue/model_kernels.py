@@ -71,6 +71,7 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         patterns=(
             literal("assert quant_state is not None"),
             literal("assert module.weight.shape[1] == 1"),
+            literal("does not contain `bitsandbytes__*` and possibly other `quantized_stats` components"),
             Pattern("quantization state not initialized", r"FP4 quantization state not initialized"),
             Pattern(
                 "' object has no attribute 'quant_state'",
@@ -114,6 +115,7 @@ model = AutoModelForCausalLM.from_pretrained(
                 "is not in available provider names",
                 r"provider '(?P<provider>(?:CUDA|Tensorrt)ExecutionProvider)' is not in available provider names",
             ),
+            literal("you are required to explicitly set the providers parameter"),
         ),
         causes=(
             "The package onnxruntime is installed, which is for the CPU only, or both packages are.",
@@ -127,6 +129,11 @@ model = AutoModelForCausalLM.from_pretrained(
             Fix(
                 "Load the libraries of the wheels before the session is created; importing torch first does the same.",
                 "import onnxruntime\n\nonnxruntime.preload_dlls()",
+            ),
+            Fix(
+                "Name the providers where the session is created.",
+                "session = onnxruntime.InferenceSession('model.onnx', providers=['CUDAExecutionProvider',"
+                " 'CPUExecutionProvider'])",
             ),
             Fix(
                 "Check which providers exist.",
@@ -154,7 +161,7 @@ model = AutoModelForCausalLM.from_pretrained(
         causes=(
             "The package was installed without its compiled part, or for another PyTorch.",
             "An expert of a mixture received no token, and the kernel accepts no empty input.",
-            "The package is no longer developed: AutoGPTQ and AutoAWQ are, in favor of GPTQModel and llm-compressor.",
+            "AutoGPTQ and AutoAWQ are no longer developed; GPTQModel and llm-compressor replace them.",
         ),
         fixes=(
             Fix(

@@ -3,6 +3,7 @@
 The wordings are from the sources of transformers 5.23, Lightning 2.6 and flash-attn, and from reports since 2023.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from gpumon.diagnosis.catalogue import fixes, sources
@@ -73,7 +74,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="FlashAttention works on float16 and bfloat16 tensors on the GPU, with a head size of at most 256.",
         context=ContextState.ALIVE,
         patterns=(
-            Pattern("head dim (>", r"head dim \(>(?P<limit>\d{1,4})\) not supported"),
+            Pattern(") not supported", r"head dim \(>(?P<limit>\d{1,4})\) not supported"),
             Pattern(
                 "This flash attention build does not support",
                 r"This flash attention build does not support (?P<reason>[^\n]{1,80})",
@@ -105,6 +106,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "You are attempting to use Flash Attention 2",
                 r"You are attempting to use Flash Attention 2(?:\.0)? without specifying a torch dtype",
             ),
+            Pattern("headdim should be in [", r"headdim should be in \[(?P<limit>[\d, ]{2,30})\]"),
             Pattern("must have dtype fp16 or bf16", r"(?:q|query|k|v) must have dtype fp16 or bf16"),
             Pattern("cu_seqlens_", r"cu_seqlens_[qk] must have (?:shape|dtype) [^\n]{1,40}"),
         ),
@@ -115,7 +117,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 'model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.bfloat16, device_map="cuda")',
             ),
             Fix("In training, use autocast.", "arguments = TrainingArguments(bf16=True)"),
-            _SDPA,
+            replace(_SDPA, first_for=("headdim", "head dim", "is_sm80")),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_MODELING, "https://github.com/Dao-AILab/flash-attention/blob/main/csrc/flash_attn/flash_api.cpp"),
@@ -152,8 +154,14 @@ config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bflo
 model = AutoModelForCausalLM.from_pretrained(name, quantization_config=config, device_map={"": 0})""",
             ),
             Fix(
-                "Do not call .to() on a model that has a device_map; move the inputs.",
+                "Do not call .to() on a model that has a device_map, nor give a pipeline a device; move the inputs.",
                 "inputs = inputs.to(model.device)",
+                first_for=("cannot be moved", "can't move"),
+            ),
+            Fix(
+                "Or name a folder for the weights that go to the disk, which is slow.",
+                'model = AutoModelForCausalLM.from_pretrained(name, device_map="auto", offload_folder="offload")',
+                first_for=("offload_folder",),
             ),
             Fix(
                 "Or permit offloading in 8 bits, which is slow.",
@@ -171,6 +179,10 @@ model = AutoModelForCausalLM.from_pretrained(name, quantization_config=config, d
         summary="A model that bitsandbytes has quantized stays on the device and in the type in which it was loaded.",
         context=ContextState.ALIVE,
         patterns=(
+            Pattern(
+                "bit bitsandbytes models. Please use the model",
+                r"is not supported for [^\n]{1,20}bit bitsandbytes models\. Please use the model as it is",
+            ),
             Pattern("`.to` is not supported for ", r"`\.to` is not supported for `(?:4-bit|8-bit)`(?: or `8-bit`)?"),
             Pattern(
                 "()` is not supported for `", r"Calling `(?:cuda|to|half|float)\(\)` is not supported for `(?:4|8)-bit`"

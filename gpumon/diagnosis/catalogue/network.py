@@ -80,6 +80,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 rf"Got completion from peer {PEER} with (?:status=|error )"
                 r"(?:IBV_WC_\w{1,24}\()?(?P<status>(?!1[23]\b)\d{1,2})\b",
             ),
+            Pattern("got completion with error", r"mlx5: [\w.-]{1,80}: got completion with error"),
         ),
         causes=(
             "Status 5 (flushed): another transfer on the connection failed before; its message is the cause.",
@@ -213,7 +214,7 @@ sudo systemctl daemon-reload && sudo systemctl restart slurmd""",
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.NCCL_VARIABLES,),
-        said_by="NCCL 2.27-2.29",
+        said_by="NCCL 2.23-2.30",
     ),
     KnownError(
         id="nccl-ib-link",

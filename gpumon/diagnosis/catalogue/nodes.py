@@ -55,7 +55,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         " container.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
-            Pattern("nvidia-smi", r"exec: \\?\"nvidia-smi\\?\": executable file not found"),
+            Pattern('": executable file not found', r"exec: \\?\"nvidia-smi\\?\": executable file not found"),
             Pattern("nvidia-smi: not found", r"\bnvidia-smi: not found"),
             Pattern("or directory: 'nvidia-smi'", r"No such file or directory: 'nvidia-smi'"),
         ),
@@ -156,7 +156,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/NVIDIA/nccl/issues/1672",
             "https://github.com/pytorch/pytorch/pull/177472",
         ),
-        said_by="NCCL 2.19-2.29",
+        said_by="NCCL 2.17-2.30",
     ),
     KnownError(
         id="nvidia-smi-no-cuda",

@@ -148,6 +148,7 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
         patterns=(
             literal("probability tensor contains either `inf`, `nan` or element < 0"),
             literal("probability tensor contains either inf, nan or element < 0"),
+            literal("normal expects all elements of std >= 0.0"),
             literal("invalid multinomial distribution (sum of probabilities <= 0)"),
             Pattern(
                 "but found invalid values",
@@ -159,6 +160,7 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
             "The logits overflow in float16; many models were trained in bfloat16.",
             "The weights contain NaN after a diverged training, or a quantized or broken checkpoint was loaded.",
             "A row of the attention mask hides every token, for example padding on the wrong side.",
+            "In reinforcement learning, a reward or an observation was infinite, and the policy diverged.",
         ),
         fixes=(
             Fix(
@@ -175,6 +177,10 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
             ),
             Fix(
                 "In reinforcement learning, lower the learning rate and clip the gradients; check the rewards for NaN."
+            ),
+            Fix(
+                "In reinforcement learning, bound observations and rewards, and clip gradients.",
+                "observations = torch.nan_to_num(observations).clamp(-100, 100)",
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -246,7 +252,7 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
             ),
             Pattern(
                 "input matrix is singular",
-                r"(?P<function>linalg\.\w{1,24}): [^\n]{0,80}?the input matrix is singular",
+                r"(?P<function>linalg\.\w{1,24}): [^\n]{0,160}?the input matrix is singular",
             ),
         ),
         causes=(

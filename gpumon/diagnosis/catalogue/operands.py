@@ -22,7 +22,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" and (?P<other_device>\w{1,20}(?::\d{1,4})?))?",
             ),
             Pattern(
-                "type (torch.",
+                ") should be the same",
                 r"Input type \(torch\.(?:cuda\.\w{1,40}\) and (?:weight|bias) type \(torch\.(?!cuda\.)"
                 r"|(?!cuda\.)\w{1,40}\) and (?:weight|bias) type \(torch\.cuda\.)\w{1,40}\) should be the same",
             ),
@@ -30,6 +30,39 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "to be on GPU (while checking", r"but expected (?:it|them) to be on GPU \(while checking arguments for"
             ),
             literal("or on the same device as the indexed tensor"),
+            Pattern(
+                " to be on same device, but ",
+                r"expected [\w ]{3,40} to be on same device, but \w{1,20} is on (?P<device>[\w:]{1,12}) and"
+                r" \w{1,20} is on"
+                r" (?P<other_device>[\w:]{1,12})",
+            ),
+            Pattern(
+                "to be on the same device, but ",
+                r"(?:tensors|expected [\w ]{3,40}|and \w{1,20}) to be on the same device, but (?:found (?!at least)|"
+                r"got (?!index)|\w{1,20} is on)[^\n]{3,80}",
+            ),
+            literal("Input, output and indices must be on the current device"),
+            Pattern(
+                "to have the same device type, but got",
+                r"Expected query, key, and value to have the same device type, but got query\.device:"
+                r" (?P<device>[\w:]{1,12})",
+            ),
+            Pattern(
+                "(): all tensors must be on the same device",
+                r"\w{1,40}\(\): all tensors must be on the same"
+                r" device",
+            ),
+            Pattern(
+                "must be on the same device but got self on",
+                r"\w{1,20} input and window must be on the same device but got self on (?P<device>[\w:]{1,12})"
+                r" and window on"
+                r" (?P<other_device>[\w:]{1,12})",
+            ),
+            Pattern(
+                "must be on the same device",
+                r"input\(device='(?P<device>\w{1,8})'\) and"
+                r" weight\(device=(?P<other_device>\w{1,8}):\d'\) {1,2}must be on the same device",
+            ),
             Pattern(
                 "for generator but found",
                 r"Expected an? '?(?P<device>\w{1,20})'? device type for generator but found"
@@ -93,6 +126,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Create random generators on the tensor's device.",
                 "generator = torch.Generator(device=device).manual_seed(0)",
+                first_for=("generator",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -106,6 +140,29 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="An operator received tensors of different types, such as half and float.",
         context=ContextState.ALIVE,
         patterns=(
+            literal("Unexpected floating ScalarType in at::autocast::prioritize"),
+            Pattern(
+                "must have the same scalar type",
+                r"\w{1,30}\(\): self (?:\((?P<type>\w{1,20})\) )?and (?:source|result)"
+                r" (?:\((?P<other_type>\w{1,20})\) )?must"
+                r" have the same scalar type",
+            ),
+            Pattern(
+                "expected both vectors to have same dtype",
+                r"dot : expected both vectors to have same dtype, but found (?P<type>\w{1,20}) and"
+                r" (?P<other_type>\w{1,20})",
+            ),
+            Pattern(
+                "expected condition to be a boolean tensor",
+                r"where expected condition to be a boolean tensor, but got a tensor with dtype"
+                r" (?P<other_type>\w{1,20})",
+            ),
+            Pattern("invalid dtype for bias", r"invalid dtype for bias - should match query's dtype"),
+            Pattern(
+                "Expected attn_mask dtype to be",
+                r"Expected attn_mask dtype to be (?:bool or (?:float or )?to match|bool)[^\n]{0,60}"
+                r"attn_mask\.dtype: ?(?P<other_type>\w{1,20})",
+            ),
             Pattern(
                 "but got dtype ",
                 r"expected dtype (?P<type>[\w:]{1,20}) for `\w{1,30}` but got dtype (?P<other_type>[\w:]{1,20})",
@@ -116,7 +173,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?:, but got (?P<type>\w{1,20}) and (?P<other_type>\w{1,20}))?",
             ),
             Pattern(
-                "Found dtype ",
+                " but expected ",
                 r"Found dtype (?P<other_type>\w{1,20}) but expected (?P<type>\w{1,20})",
             ),
             Pattern(
@@ -130,13 +187,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" \((?P<other_type>(?:c10::)?\w{1,20})\) should be the same",
             ),
             Pattern(
-                "type (torch.",
+                ") should be the same",
                 r"Input type \(torch\.(?:cuda\.\w{1,40}\) and (?:weight|bias) type \(torch\.cuda\."
                 r"|(?!cuda\.)\w{1,40}\) and (?:weight|bias) type \(torch\.(?!cuda\.))\w{1,40}\) should be the same",
             ),
             Pattern(
                 "expected scalar type",
-                r"expected scalar type (?P<type>\w{1,20}) but found (?P<other_type>\w{1,20})",
+                r"expected scalar type (?:c10::)?(?P<type>\w{1,20}) but found (?:c10::)?(?P<other_type>\w{1,20})",
             ),
             Pattern(
                 "mixed dtype (CPU): expect",

@@ -3,7 +3,7 @@
 from typing import Final
 
 from gpumon.diagnosis.catalogue import fixes, sources
-from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal, name
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, cuda_error, literal, name
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 SECTION: Final = "Operators"
@@ -46,6 +46,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern("No available kernel.", r"No available kernel\. {1,3}Aborting execution"),
             literal("FlashAttention only supports Ampere GPUs or newer"),
+            Pattern("no kernel found to launch!", r"cutlass[FB]: no kernel found to launch!"),
         ),
         causes=(
             "sdpa_kernel enables only kernels that do not support the type, the head size or the mask.",
@@ -116,7 +117,11 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         title="cuBLAS initialization failed",
         summary="cuBLAS, the matrix multiplication library, could not create its handle.",
         context=ContextState.ALIVE,
-        patterns=(Pattern("CUBLAS_STATUS_", r"\bCUBLAS_STATUS_(?P<status>NOT_INITIALIZED|ALLOC_FAILED)\b"),),
+        patterns=(
+            Pattern("CUBLAS_STATUS_", r"\bCUBLAS_STATUS_(?P<status>NOT_INITIALIZED|ALLOC_FAILED)\b"),
+            cuda_error("the resource allocation failed"),
+            cuda_error("the library was not initialized"),
+        ),
         causes=(
             "The GPU is full, and the handle does not fit: then the real error is out of memory.",
             "An earlier error, such as a device-side assert, is reported only here; the context is then dead.",
@@ -145,10 +150,18 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         patterns=(
             Pattern("cuBLAS API failed with status", r"cuBLAS API failed with status (?P<status>\d{1,3})"),
             literal("cublasLt ran into an error"),
+            cuda_error("an internal operation failed"),
+            cuda_error("the GPU program failed to execute"),
+            cuda_error("an access to GPU memory space failed"),
+            cuda_error("an unsupported value or parameter was passed to the function"),
+            cuda_error("the functionality requested is not supported"),
+            cuda_error("the function requires an architectural feature absent from the"),
             Pattern("cuBLAS Error: ", r"cuBLAS Error: (?P<reason>the [^\n]{1,100})"),
             Pattern(
                 "CUBLAS_STATUS_",
-                r"\bCUBLAS_STATUS_(?P<status>EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|ARCH_MISMATCH|NOT_SUPPORTED"
+                r"(?<!cuBLAS failed with status"
+                r" )\bCUBLAS_STATUS_(?P<status>EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|ARCH_MISMATCH|"
+                r"NOT_SUPPORTED"
                 r"|MAPPING_ERROR|LICENSE_ERROR)\b(?: when calling `(?P<call>\w{1,60}))?",
             ),
         ),
@@ -214,7 +227,7 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         ),
         see_more=(_WHICH_LIBRARIES, fixes.SHOW_VERSIONS),
         sources=(sources.CUDNN,),
-        said_by="accelerate 0.25-1.12, Lightning 2.1-2.6",
+        said_by="torch 1.13-2.13, accelerate 0.25-1.12, Lightning 2.1-2.6",
     ),
     KnownError(
         id="cudnn-version",
@@ -232,6 +245,10 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
                 "cuDNN version incompatibility: PyTorch was compiled",
                 r"cuDNN version incompatibility: PyTorch was compiled {1,3}against \((?P<built>[\d, ]{1,20})\)"
                 r"(?: but found runtime version \((?P<found>[\d, ]{1,20})\))?",
+            ),
+            Pattern(
+                ": undefined symbol: _Z",
+                r"(?P<library>libcudnn\w{0,20}\.so[\d.]{0,12}): undefined symbol: (?P<symbol>_Z\w{1,80})",
             ),
             Pattern("VERSION_MISMATCH", r"(?P<status>CUDNN_STATUS_(?:SUBLIBRARY_)?VERSION_MISMATCH)\b"),
         ),
@@ -313,8 +330,14 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         ),
         fixes=(
             Fix("Install a newer PyTorch.", "pip install --upgrade torch"),
-            Fix("Clear the cache of plans.", "torch.backends.cuda.cufft_plan_cache.clear()"),
-            Fix("Transform in single precision.", "spectrum = torch.fft.rfft(signal.float())"),
+            Fix(
+                "Clear the cache of plans.", "torch.backends.cuda.cufft_plan_cache.clear()", first_for=("ALLOC_FAILED",)
+            ),
+            Fix(
+                "Transform in single precision.",
+                "spectrum = torch.fft.rfft(signal.float())",
+                first_for=("powers of two",),
+            ),
         ),
         empty_cache="Does not clear cuFFT's plans; torch.backends.cuda.cufft_plan_cache.clear() does.",
         see_more=(fixes.LAUNCH_BLOCKING, fixes.SHOW_VERSIONS),

@@ -45,12 +45,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "DLL load failed",
-                r"ImportError: DLL load failed(?: while importing (?P<module>(?!_C: |libtriton|flash_attn_2)\w{1,60})"
+                r"ImportError: DLL load failed(?: while importing (?P<module>(?!libtriton|flash_attn_2)\w{1,60})"
                 r")?\b(?!\w| while)",
             ),
             Pattern(
                 "Error: [WinError 1",
                 r"Error: \[WinError (?P<code>126|127|193|1114)\] (?![^\n]{1,200}?Error loading)[^\n]{1,100}",
+            ),
+            Pattern(
+                "Error loading ",
+                r"\[WinError (?P<code>126|127|182|193|1114)\] [^\n]{1,200}?Error loading"
+                r" \"?(?P<library>[^\"\n]{1,200}\.dll)",
             ),
             Pattern(
                 "Could not find module '",
@@ -61,12 +66,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The Visual C++ Redistributable is missing or old.",
             "The package was built for another version of Python, PyTorch or CUDA.",
             "A DLL of CUDA or of another package is not on the search path, or an antivirus program removed it.",
+            "PyTorch 2.4.0 needs a library of OpenMP that Windows does not have; PyTorch 2.4.1 brings it along.",
         ),
         fixes=(
             Fix("Install the current Visual C++ Redistributable.", "winget install Microsoft.VCRedist.2015+.x64"),
             Fix(
                 "Install the package again, together with the PyTorch for which it is built.",
-                "pip install --force-reinstall torch torchvision torchaudio",
+                "pip install --force-reinstall torch torchvision torchaudio"
+                " --index-url https://download.pytorch.org/whl/cu130",
             ),
             Fix("Install PyTorch and the package in a new environment, without other versions of CUDA on PATH."),
             Fix("Show which DLL is missing, with the program Dependencies, on the file that could not be loaded."),
@@ -164,6 +171,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "libtorchcodec_core",
                 r"Could not load this library: (?P<library>[^\n]{0,200}libtorchcodec_core\d\.\w{2,5})",
             ),
+            Pattern("Could not run 'torchcodec_ns::", r"Could not run 'torchcodec_ns::(?P<function>\w{1,60})'"),
             Pattern("TorchCodec is required for ", r"TorchCodec is required for (?P<function>\w{1,60})"),
         ),
         causes=(

@@ -1,14 +1,14 @@
-"""Errors of installed packages: missing, of another version than the code that uses them, or without a build."""
+"""Errors of installed packages: missing, or of another version than the code that uses them."""
 
 from typing import Final
 
-from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue import fixes
 from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 SECTION: Final = "Packages"
 
-_GPU_PACKAGES: Final = (
+GPU_PACKAGES: Final = (
     r"tensorrt(?:_llm)?|transformer_engine(?:_\w{1,12})?|apex|amp_C|fused_\w{1,40}_cuda|fused_dense_lib"
     r"|dropout_layer_norm|xentropy_cuda_lib|rotary_emb|deepspeed|vllm|sglang|sgl_kernel|flashinfer|flash_mla|xformers"
     r"|bitsandbytes|auto_gptq|gptqmodel|awq|torch_(?:scatter|sparse|cluster|spline_conv)|pyg_lib"
@@ -18,10 +18,51 @@ _GPU_PACKAGES: Final = (
     r"|cuda|onnxruntime|cudf|cuml|rmm|optimum|peft|trl|nvidia\.dali|pytorch_lightning|lightning"
 )
 """Packages whose modules compute on the GPU, or that load and train models on it."""
-_VERSIONED: Final = (
+VERSIONED: Final = (
     r"(?:torch(?:vision|audio|ao)?|triton|transformers|vllm|sglang|accelerate|peft|trl|diffusers|deepspeed|xformers"
-    r"|megatron|apex|transformer_engine|flash_attn|flashinfer|bitsandbytes|optimum|lightning|pytorch_lightning|cupy)"
+    r"|megatron|apex|transformer_engine|flash_attn|flashinfer|bitsandbytes|optimum|lightning|pytorch_lightning|cupy|verl"
+    r"|mbridge|modelopt|nemo|openrlhf|swift|llamafactory|colossalai|liger_kernel|unsloth|ray|datasets|huggingface_hub)"
 )
+
+_INSTALLED: Final = (
+    r"(?:transformers|diffusers|huggingface_hub|torchvision|torchaudio|peft|trl|accelerate|bitsandbytes|xformers"
+    r"|deepspeed|vllm|sglang|flash_attn|safetensors|tokenizers|datasets|gradio|lightning|pytorch_lightning|PIL\.Image"
+    r"|tensorrt|onnxruntime|optimum|awq|gptqmodel|sentence_transformers|timm|scipy|ray|openai|torchao)"
+)
+"""Packages whose modules the user does not write."""
+_MODEL: Final = (
+    r"(?:(?:Ml|L)lama|Qwen|Mistral|Mixtral|Ministral|Pixtral|Gemma|PaliGemma|Phi|GPT|Gpt|Bert|Roberta|XLM|M?T5|Bart|"
+    r"Whisper"
+    r"|Wav2Vec2|CLIP|Siglip|Deep[Ss]eek|ChatGLM|G[Ll][Mm]|Intern|MiniCPM|Baichuan|Falcon|Bloom|OPT|Mamba|Cohere|Olmo"
+    r"|StableLm|Starcoder|L[Ll]a[Vv][Aa]|Idefics|Florence|Blip|InstructBlip|Smol|Nemotron|Granite|Exaone|Ernie|Hunyuan"
+    r"|HunYuan|Kimi|Moonshot|MiniMax|Molmo|Ovis|Flux|SD3|StableDiffusion|UNet2D|Autoencoder|Wan|LTX|CogVideo|Sana"
+    r"|PixArt|Auto|PreTrained|Speech|Vision|ViT|Dino|Sam|Peft)"
+)
+"""How the classes of transformers and diffusers begin."""
+_CLASS: Final = (
+    r"(?:Config|Tokenizer(?:Fast)?|Processor(?:Fast)?|Model|For[A-Z]\w{3,40}|Attention|DecoderLayer|Pipeline|Embedding"
+    r"|Experts|Block|Cache)"
+)
+"""How they end."""
+_TRAINER: Final = (
+    r"(?:\w{0,40}Trainer\.(?:compute_loss|_inner_training_loop|training_step|log|get_batch_samples|_get_train_sampler"
+    r"|prediction_step|_save|create_optimizer\w{0,14})|Accelerator\.\w{1,40}|(?:Params4bit|Int8Params|Linear[48]bit"
+    r"|Linear8bitLt)\.__\w{2,8}__|hf_hub_download|snapshot_download|\w{1,40}Tokenizer(?:Fast)?\.\w{1,40})"
+)
+"""Functions whose arguments differ between versions of the libraries."""
+
+_IMPORTED: Final = (
+    r"(?:transformers|datasets|accelerate|peft|trl|evaluate|tokenizers|safetensors|sentencepiece|tiktoken|einops|timm"
+    r"|diffusers|wandb|tensorboard\w{0,2}|cv2|PIL|sklearn|scipy|pandas|matplotlib|tqdm|yaml|torchvision|torchaudio"
+    r"|torchtext|torchmetrics|torchdata|torchtune|torchtitan|lightning|pytorch_lightning|hydra|omegaconf|ray|verl"
+    r"|onnx|onnxruntime|tensorrt\w{0,8}|modelopt|pycuda|cupy|numba|jax|flax|optax|tensorflow|keras|librosa|soundfile"
+    r"|decord|av|imageio|skimage|albumentations|kornia|faiss|sentence_transformers|gradio|fire|absl|ninja|packaging"
+    r"|mmcv|mmdet|mmengine|pynvml|liger_kernel|unsloth|axolotl|llamafactory"
+    r"|insightface|segment_anything|sam2|groundingdino|ultralytics|easydict|loguru|huggingface_hub|modelscope|open_clip"
+    r"|clip|ftfy|nemo|megatron|rouge_score|lpips|pytorch_fid|nltk|spacy|gguf|llama_cpp|ctranslate2|whisper|TTS|trimesh"
+    r"|open3d|plyfile|xfuser|optimum|torchao|hqq|aqlm|kernels|lmdb|webdataset|braceexpand|ml_dtypes|rich|h5py)"
+)
+"""Modules that programs for training and inference import; the package often has another name."""
 
 ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
@@ -39,9 +80,46 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "not found on your system",
                 r"`(?P<module>torchao|transformer_engine|MS-AMP|bitsandbytes)` was not found on your system",
             ),
+            Pattern(
+                "coding audio data, please install '",
+                r"To support (?:de|en)coding audio data, please install '(?P<module>torchcodec|soundfile|librosa)",
+            ),
             literal("no FP8-compatible backend was installed"),
             literal("Transformer Engine, MSAMP or torchao is installed"),
-            Pattern("No module named '", rf"No module named '(?P<module>(?:{_GPU_PACKAGES}))'"),
+            Pattern("No module named '", rf"No module named '(?P<module>(?:{GPU_PACKAGES}))'"),
+            Pattern(
+                "No module named ",
+                r"python[\w.]{0,8}: No module named (?P<module>(?:torch|deepspeed|accelerate)\b[\w.]{0,40})",
+            ),
+            Pattern("Error: No module named '", rf"ModuleNotFoundError: No module named '(?P<module>{_IMPORTED})'"),
+            Pattern(
+                "library but it was not found in your environment",
+                r"(?P<class>\w{1,80}) requires the (?P<module>[\w-]{2,40}) library but it was not found in your"
+                r" environment",
+            ),
+            Pattern(" package.", r"Error: [A-Z][\w ]{3,60} requires (?:the )?(?P<module>[\w-]{2,40}) package\."),
+            Pattern(
+                "PEFT backend is required for this method",
+                r"(?P<module>PEFT) backend is required for this"
+                r" method",
+            ),
+            Pattern(" requires `accelerate v", r"`\w{1,60}` requires `(?P<module>accelerate) v[\d.]{1,12}` or higher"),
+            Pattern(
+                " to be installed. ",
+                r"Error: (?P<class>\w{3,60}) requires (?P<module>[\w-]{2,40}) to be installed\. (?:Either|Run|Please)",
+            ),
+            Pattern(
+                "No package metadata was found for ",
+                r"No package metadata was found for (?P<module>(?!bitsandbytes)[\w-]{2,40})",
+            ),
+            Pattern(
+                "distribution was not found and is required by",
+                r"The '(?P<module>[\w.<>=!,-]{2,60})' distribution was not found and is required by",
+            ),
+            Pattern(
+                "package is not available in your environment",
+                r"'(?P<module>hf_transfer|hf_xet)' package is not available in your environment",
+            ),
             Pattern(
                 "not found in your environment: ",
                 r"packages that were not found in your environment: (?P<module>(?!flash_attn)[\w, ]{1,80}?)\. Run `pip",
@@ -59,6 +137,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         causes=(
             "The package is optional, or has to be built for the installed PyTorch, so that the requirements omit it.",
+            "The module is part of the program itself, which was started from another folder.",
             "Another interpreter runs the program than the one for which the package was installed.",
             "Its installation failed; the log of pip has the reason.",
         ),
@@ -67,6 +146,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Install the package with this interpreter; one with CUDA code is built against the installed PyTorch.",
                 "python -m pip install --no-build-isolation PACKAGE",
+            ),
+            Fix(
+                "If the module is part of the program, start it from the program's folder.",
+                "env PYTHONPATH=. python train.py",
             ),
             Fix(
                 "For a package that has to be compiled, check that the CUDA toolkit is there.",
@@ -90,12 +173,113 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "No module named '",
-                rf"No module named '(?P<module>(?!flash_attn){_VERSIONED}\.[\w.]{{1,80}})(?<!\._C)'",
+                rf"No module named '(?P<module>(?!flash_attn){VERSIONED}\.[\w.]{{1,80}})(?<!\._C)'(?!; ')",
+            ),
+            Pattern(
+                "Error: No module named '",
+                rf"ModuleNotFoundError: No module named '(?P<module>(?!flash_attn|mamba_ssm|causal_conv1d){_IMPORTED}"
+                r"(?:\.\w{1,40}){1,5})(?<!\._C)(?<!\._ext)'(?!; ')",
+            ),
+            Pattern(
+                "cannot import name '",
+                r"cannot import name '(?P<name>(?!triton_key|AttrsDescriptor|selective_scan_)\w{1,80})' from"
+                r" '(?P<module>(?!google\.)[\w.]{1,120})' \([^)\n]{0,200}(?:site|dist)-packages",
+            ),
+            Pattern(
+                " has no attribute ",
+                r"AttributeError: module (?P<module>(?:transformers|diffusers)[\w.]{0,80}) has no attribute"
+                r" (?P<name>\w{1,80})",
+            ),
+            Pattern(
+                " has no attribute ",
+                r"AttributeError: (?P<module>\w{2,60}(?:Tokenizer(?:Fast)?|Processor)) has no attribute"
+                r" (?P<name>\w{1,80})",
+            ),
+            Pattern(
+                "' object has no attribute '",
+                rf"'(?P<module>{_MODEL}\w{{0,60}}?{_CLASS}|(?:SFT|GRPO|DPO|PPO|KTO|Seq2Seq)Trainer|TrainerState|"
+                rf"TrainingArguments|AcceleratorState|AdamW|MatmulLtState|ServerArgs|TransformersForCausalLM)'"
+                r" object has no attribute '(?P<name>\w{1,80})'",
+            ),
+            Pattern(
+                "' has no attribute '",
+                rf"type object '(?P<module>{_MODEL}\w{{0,80}})' has no attribute '(?P<name>\w{{1,80}})'",
+            ),
+            Pattern(
+                "got an unexpected keyword argument '",
+                rf"(?P<module>{_TRAINER}|{_MODEL}\w{{0,60}}?{_CLASS}\.\w{{1,40}})\(\) got an unexpected keyword"
+                rf" argument"
+                r" '(?P<name>\w{1,60})'",
+            ),
+            Pattern(
+                "got an unexpected keyword argument '",
+                r"TypeError: (?P<module>(?!load_dataset)[\w.<>]{1,120})\(\) got an unexpected keyword argument"
+                r" '(?P<name>use_auth_token"
+                r"|token|cache_position|position_embeddings|past_key_values?|num_logits_to_keep|logits_to_keep|"
+                r"padding_side"
+                r"|num_items_in_batch|torch_dtype|dtype|attn_implementation|trust_remote_code|"
+                r"transformer_options|processing_class"
+                r"|_is_hf_initialized|load_in_[48]bit|low_cpu_mem_usage|keep_torch_compile|evaluation_strategy|"
+                r"eval_strategy"
+                r"|max_seq_length|dataset_text_field|resume_download|use_flash_attention_2|offload_state_dict|"
+                r"rope_scaling)'",
+            ),
+            Pattern(
+                " positional argument",
+                rf"(?P<module>{_TRAINER})\(\) (?:takes (?:from \d to )?\d positional arguments? but \d were"
+                rf" given|missing \d"
+                r" required positional argument)",
+            ),
+            Pattern(
+                "with minimum required version ",
+                r"(?P<module>[\w-]{2,40}) with minimum required version (?P<required>[\w.]{1,20}) is not installed",
+            ),
+            Pattern(
+                "cannot import name '",
+                r"cannot import name"
+                r" '(?P<name>cached_download|split_torch_state_dict_into_shards|HfFolder|is_offline_mode"
+                r"|Repository)' from '(?P<module>huggingface_hub[\w.]{0,40})'",
+            ),
+            Pattern(
+                "'Trainer' object has no attribute '",
+                r"'Trainer' object has no attribute '(?P<name>tokenizer|deepspeed|sharded_ddp|use_apex)'",
+            ),
+            Pattern(
+                " required positional argument",
+                rf"(?P<module>{_MODEL}\w{{0,60}}?{_CLASS}\.forward)\(\) missing \d required positional"
+                rf" arguments?: (?P<name>'\w{{1,40}}')",
+            ),
+            Pattern(
+                "is required for a normal functioning of this module",
+                r"(?P<required>[\w-]{2,40}[<>=!][\w.,<>=!]{1,40}) is required for a normal functioning of this"
+                r" module, but"
+                r" found (?P<module>[\w-]{2,40})==(?P<version>[\w.+]{1,30})",
+            ),
+            Pattern(
+                " is already used by a Transformers ",
+                r"'(?P<name>[^\n]{1,120}?)' is already used by a Transformers (?:config, pick another name|model)",
             ),
             Pattern(
                 "cannot import name '",
                 r"cannot import name '(?P<name>(?!triton_key|AttrsDescriptor)\w{1,80})' from"
-                rf" '(?P<module>{_VERSIONED}(?:\.[\w.]{{1,100}})?)'",
+                rf" '(?P<module>{VERSIONED}(?:\.[\w.]{{1,100}})?)'",
+            ),
+            Pattern(
+                "' has no attribute '",
+                rf"module '(?P<module>(?!torch|triton){VERSIONED}(?:\.[\w.]{{1,100}})?)' has no attribute"
+                r" '(?P<name>\w{1,80})'",
+            ),
+            Pattern(
+                "has no attribute 'encoder_and_decoder'",
+                r"'ModelType' has no attribute '(?P<name>encoder_and_decoder)'",
+            ),
+            Pattern(
+                "is only supported for",
+                r"is only supported for `?(?:PyT|pyt|t)orch ?>= ?(?P<required>[\d.]{1,8})",
+            ),
+            Pattern(
+                "requires PyTorch >=",
+                r"(?P<name>FSDP2?|parallelism|GTP) requires PyTorch >= ?(?P<required>[\d.]{1,8})",
             ),
             Pattern(
                 "module 'triton",
@@ -138,98 +322,5 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/unslothai/unsloth/issues/1263",
         ),
         said_by="Python 3.6-3.14",
-    ),
-    KnownError(
-        id="extension-not-built",
-        section=SECTION,
-        title="Compiled part of a package is missing",
-        summary="The Python files of the package are there, but its compiled extension is not.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            Pattern(
-                "No module named '",
-                r"No module named '(?P<module>(?!vllm\b)\w{1,40}(?:\.\w{1,40}){0,4})\._C'",
-            ),
-            Pattern("name '_C' is not defined", r"NameError: name '(?P<module>_C)' is not defined"),
-            literal("Failed to load custom C++ ops"),
-            Pattern("so_path = next(so_dir.glob(", r"so_path = next\(so_dir\.glob\("),
-            Pattern("No module named '", r"No module named '(?P<module>\w{1,40}(?:\.\w{1,40}){0,4})\._ext'"),
-        ),
-        causes=(
-            "The package was installed without nvcc, so that its build skipped the CUDA code.",
-            "The program runs in the source folder of the package, which hides the installed, compiled one.",
-            "The extension was built for another version of Python.",
-        ),
-        fixes=(
-            Fix("Run the program from another folder than the package's source."),
-            Fix(
-                "Build the package again with the CUDA toolkit, against the installed PyTorch.",
-                "CUDA_HOME=/usr/local/cuda FORCE_CUDA=1 pip install --no-build-isolation --force-reinstall --no-deps .",
-            ),
-            Fix(
-                "Check the toolkit and PyTorch's CUDA version.",
-                "nvcc --version; python -c 'import torch; print(torch.version.cuda)'",
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=("https://github.com/IDEA-Research/GroundingDINO", sources.CPP_EXTENSIONS),
-    ),
-    KnownError(
-        id="no-wheel",
-        section=SECTION,
-        title="pip finds no build of a package",
-        summary="The index has no wheel of this version for this Python, system and CUDA version.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            Pattern(
-                "No matching distribution found for ",
-                r"No matching distribution found for (?P<package>[\w-]{2,40})(?P<version>[=<>!~]{1,3}[\w.]{1,20}\+cu"
-                r"\d{2,3}\w{0,20})",
-            ),
-            Pattern(
-                "No matching distribution found for ",
-                r"No matching distribution found for (?P<package>nvidia[-_]\w[\w-]{1,30}|tensorrt[\w-]{0,16}|jax-cuda"
-                r"\w{0,20}"
-                r"|cupy-cuda\w{1,12}|tensorflow-gpu|onnxruntime-gpu|sgl[-_]kernel|flashinfer[\w-]{0,12}|pytorch-trito"
-                r"n)\b",
-            ),
-            Pattern(
-                "is not a supported wheel on this platform",
-                r"(?P<package>(?:[\w.-]{2,60}\+cu\d{2,3}|flash_attn-|xformers-|tensorrt_llm-)[\w.+-]{1,120}\.whl) is "
-                r"not a"
-                r" supported wheel on this platform",
-            ),
-            Pattern(
-                "No matching distribution found for ",
-                r"No matching distribution found for (?P<package>xformers|triton"
-                r"|flash[-_]attn|bitsandbytes|deepspeed|vllm)(?P<version>[=<>!~]{1,3}[\w.]{1,20})?(?![\w+.-])",
-            ),
-        ),
-        causes=(
-            "This version of Python is newer or older than those for which the package has wheels.",
-            "The version is only in another index, such as the one for its CUDA version; PyPI has no `+cu` versions.",
-            "The index has no more, or not yet, wheels of this version for this CUDA version or system.",
-        ),
-        fixes=(
-            Fix(
-                "Check the version of Python and the system.",
-                "python -c 'import sys, platform; print(sys.version, platform.machine())'",
-            ),
-            Fix(
-                "Install from the index for the CUDA version, and let pip choose the version.",
-                "pip install torch torchvision --index-url https://download.pytorch.org/whl/cu130",
-            ),
-            Fix(
-                "Or create an environment with a version of Python that has wheels.",
-                "conda create -n fresh python=3.12",
-            ),
-            Fix(
-                "List the versions that this index has.",
-                "pip index versions torch --index-url https://download.pytorch.org/whl/cu126",
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(sources.PYTORCH_INSTALL,),
-        said_by="pip 9-25",
     ),
 )

@@ -65,8 +65,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "With FSDP2 and a model on the meta device, allocate it after sharding, then load the weights.",
                 "model.to_empty(device='cuda')\nmodel.init_weights()",
+                first_for=("meta device",),
             ),
-            Fix("With offload to the CPU, do not move the model to the GPU; load it without device_map."),
+            Fix(
+                "With offload to the CPU, keep the model on the CPU; load it without device_map.",
+                "model = model.cpu()",
+                first_for=("offload",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(
@@ -98,9 +103,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "Could not find the transformer layer class",
-                r"Could not find the transformer layer class (?P<layer>\w{1,80}) in the model",
+                r"Could not find the transformer layer class (?:(?P<layer>\w{1,80}) in|to wrap in) the model",
             ),
             literal("`clip_grad_norm_()` should only be called on the root FSDP instance"),
+            Pattern(
+                "is shared with a parameter already",
+                r"Parameter '(?P<name>[\w.]{1,200})' is shared with a parameter already managed by another FSDP group",
+            ),
+            Pattern("Some parameters are not in the module tree", r"Some parameters are not in the module tree of"),
+            literal("FSDP does not support deepcopy"),
+            Pattern(
+                "does not support containers that do not", r"does not support containers that do not implement forward"
+            ),
+            Pattern("requires the DP and model parallel", r"FSDP requires the DP and model parallel TP/EP mesh to "),
             Pattern("FSDP2 mapping failed", r"FSDP2 mapping failed \(missing: (?P<name>[^)\n]{1,160})\)"),
             literal("Parameters missing after FSDP2 wrapping"),
             Pattern("requires even sharding", r"Shard\(\d{1,2}\) requires even sharding"),
@@ -115,15 +130,20 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Print the classes of the modules, to choose the layer to wrap.",
                 "print({type(module).__name__ for module in model.modules()})",
             ),
-            Fix("Make a single number a tensor with one element.", "self.scale = torch.nn.Parameter(torch.ones(1))"),
+            Fix(
+                "Make a single number a tensor with one element.",
+                "self.scale = torch.nn.Parameter(torch.ones(1))",
+                first_for=("scalar",),
+            ),
             Fix(
                 "Wrap shared parameters, such as tied embeddings, in one unit.",
                 "fully_shard([model.embed_tokens, model.lm_head])",
+                first_for=("FSDP2",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",),
-        said_by="torch 1.13-2.13, accelerate 0.25-1.12",
+        said_by="torch 2.0-2.13, accelerate 0.25-1.12",
     ),
     KnownError(
         id="accelerate-prepare",
@@ -143,6 +163,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("The model and the optimizer parameters are not on the same device"),
             literal("Please make sure to properly initialize your accelerator via `accelerator = Accelerator()`"),
             literal("the `Accelerator` should only be initialized inside your training function"),
+            Pattern(
+                "'Accelerator' object has no", r"'Accelerator' object has no attribute '(?P<name>deepspeed_\w{1,40})'"
+            ),
+            Pattern(
+                "' object has no attribute '",
+                r"'Dummy(?:Optim|Scheduler)' object has no attribute '(?P<name>\w{1,40})'",
+            ),
         ),
         causes=(
             "The model alone is prepared, as for an evaluation before training.",
@@ -160,6 +187,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Create the Accelerator first in the function that each process runs.",
                 "accelerator = accelerate.Accelerator()",
+                first_for=("properly initialize", "notebook"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -220,6 +248,11 @@ for state in optimizer.state.values():
                 r"world size \((?P<processes>\d{1,6})\) is not divisible by (?P<degree>(?:tensor|pipeline|context|tot"
                 r"al|expert)[^\n]{1,80})",
             ),
+            Pattern("Invalid mesh_dim_names ", r"Invalid mesh_dim_names (?P<degree>[^\n]{1,80}?) specified"),
+            Pattern(
+                "it should be a factor of",
+                r"reshard_after_forward as an int, it should be a factor of (?P<processes>\d{1,6})",
+            ),
             Pattern("Invalid parallel dims", r"Invalid parallel dims: (?P<degree>[^\n]{1,120})"),
         ),
         causes=("Fewer processes were started than the configuration needs, or a degree is wrong.",),
@@ -232,7 +265,7 @@ for state in optimizer.state.values():
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCH_DISTRIBUTED,),
-        said_by="torch 2.2-2.13, Megatron-LM, torchtitan",
+        said_by="torch 2.0-2.13, Megatron-LM, torchtitan",
     ),
     KnownError(
         id="batch-divisible",
@@ -259,6 +292,11 @@ for state in optimizer.state.values():
                 "is not divisible by micro batch size",
                 r"global batch size \((?P<batch>\d{1,9})\) is not divisible by micro batch size \((?P<micro>\d{1,9})"
                 r"\) times data parallel size \((?P<parts>\d{1,6})\)",
+            ),
+            Pattern("AssertionError: ", r"AssertionError: (?P<batch>\d{1,9}) % (?P<parts>\d{1,6}) != 0$"),
+            Pattern(
+                "must divide world size",
+                r"tensor_parallel_size \((?P<batch>\d{1,6})\) must divide world size \((?P<parts>\d{1,6})\) evenly",
             ),
         ),
         causes=("The batch was chosen for another number of GPUs.",),

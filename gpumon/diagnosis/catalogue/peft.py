@@ -33,13 +33,44 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
-                "List the linear layers of the model.",
+                "With a model of transformers, let PEFT choose all linear layers.",
+                'config = LoraConfig(target_modules="all-linear")',
+            ),
+            Fix(
+                "List the linear layers of the model, and name some of them.",
                 "print([name for name, part in model.named_modules() if isinstance(part, torch.nn.Linear)])",
             ),
-            Fix("Let PEFT choose all linear layers.", 'config = LoraConfig(target_modules="all-linear")'),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://huggingface.co/docs/peft/developer_guides/troubleshooting",),
+        said_by="PEFT 0.4-0.18",
+    ),
+    KnownError(
+        id="peft-merge",
+        section=SECTION,
+        title="Adapter cannot be merged into the model",
+        summary="The weights of the model are in a form to which those of the adapter cannot be added.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("Cannot merge LORA layers when", r"Cannot merge LORA layers when (?P<reason>[^\n]{1,80})"),
+            Pattern("NaNs detected in the merged", r"NaNs detected in the merged (?:weights|bias)"),
+            Pattern("does not support merge yet", r"Error: (?P<layer>\w{1,60}) does not support merge yet"),
+        ),
+        causes=("The base model was loaded quantized.", "The adapter contains NaN: its training had diverged."),
+        fixes=(
+            Fix(
+                "Load the base model without quantization, then merge.",
+                """\
+model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
+model = PeftModel.from_pretrained(model, adapter).merge_and_unload()""",
+            ),
+            Fix(
+                "Or serve the adapter next to the quantized model.",
+                "vllm serve MODEL --enable-lora --lora-modules name=/adapter",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://huggingface.co/docs/peft/developer_guides/model_merging",),
         said_by="PEFT 0.4-0.18",
     ),
     KnownError(
@@ -62,7 +93,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "as a kwarg when passing `quantization_config`",
                 r"You can't pass `load_in_4bit` ?or `load_in_8bit` as a kwarg when passing `quantization_config`",
             ),
-            Pattern("zero stage ", r"zero stage (?P<stage>\d) requires an optimizer"),
+            Pattern(" requires an optimizer", r"zero stage (?P<stage>\d) requires an optimizer"),
             Pattern(
                 "You selected an invalid ",
                 r"You selected an invalid (?:strategy|accelerator) name: (?P<option>[^\n]{1,60})",
@@ -78,10 +109,23 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Install a current Accelerate and restart the notebook's kernel.",
                 'pip install --upgrade "accelerate>=1.0"',
+                first_for=("accelerate>=",),
             ),
             Fix(
                 "On an older GPU use fp16.",
                 "arguments = TrainingArguments(output_dir, fp16=True, bf16=False, tf32=False)",
+                first_for=("Ampere",),
+            ),
+            Fix(
+                "Choose 4 or 8 bits in quantization_config only.",
+                "config = BitsAndBytesConfig(load_in_4bit=True)\n"
+                "model = AutoModelForCausalLM.from_pretrained(name, quantization_config=config)",
+                first_for=("load_in_4bit",),
+            ),
+            Fix(
+                "Since Lightning 2, the strategy dp is gone; use ddp.",
+                'trainer = Trainer(strategy="ddp")',
+                first_for=("strategy name",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

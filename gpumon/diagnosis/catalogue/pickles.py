@@ -53,7 +53,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "Can't get attribute '",
                 r"Can't get attribute '(?P<class>\w{1,80})' on <module"
-                r" '(?P<module>__main__|torch[\w.]{0,60}|models?[\w.]{0,60})'",
+                r" '(?P<module>__main__|torch[\w.]{0,60}|models?[\w.]{0,60}|ultralytics[\w.]{0,80})'",
             ),
         ),
         causes=(
@@ -63,6 +63,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Import the class under the old name before loading.", "from model import Model  # noqa: F401"),
+            Fix("If the class belongs to a package, upgrade the package.", "pip install --upgrade ultralytics"),
             Fix("Save the state instead of the object.", 'torch.save(model.state_dict(), "model.pt")'),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -77,6 +78,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("Parent directory ", r"Error: Parent directory (?P<folder>[^\n]{1,160}?) does not exist"),
+            Pattern(
+                "Error while serializing: ",
+                r"SafetensorError: Error while serializing: (?:I/O error|IoError)(?P<reason>(?!: No space|\(Os"
+                r" \{ code: 28)[^\n]{1,120})",
+            ),
             Pattern("Stale file handle", r"Errno 116\] Stale file handle"),
             Pattern("cannot be opened", r"Error: File (?P<folder>[^\n]{1,160}?) cannot be opened"),
         ),
@@ -84,9 +90,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The folder of the checkpoint was not created on this node.",
             "A network file system (NFS, Lustre) lost the file or the connection, or a disk fails.",
             "Two jobs write or delete the same files.",
+            "The file that is to be replaced is still open, as that of the loaded model is on Windows.",
         ),
         fixes=(
             Fix("Create the folder before saving.", 'import os\n\nos.makedirs("checkpoints", exist_ok=True)'),
+            Fix("Write to another folder on a local disk, and copy it afterwards."),
             Fix(
                 "Look for errors of the file system on this host.",
                 "sudo dmesg -T | grep -i -E 'i/o error|nfs|lustre|nvme' | tail",

@@ -89,10 +89,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "to be divisible by 16",
-                r"(?:Expected trailing dimension of mat1|trailing dimension of mat1|Expected mat2)"
+                r"(?:trailing dimension of mat1|Expected mat2|both dimensions of mat2)"
                 r"[^\n]{0,60} to be divisible by 16",
             ),
             literal("Promotion for Float8 Types is not supported"),
+            Pattern("Bias must be ", r"Bias must be \w{1,20} or \w{1,20}, but got (?P<type>Float8\w{1,12})"),
         ),
         causes=(
             "The number of tokens, or a layer's size, is no multiple of 16 (or 8 for the first dimension).",

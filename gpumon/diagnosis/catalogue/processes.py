@@ -33,6 +33,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("pickle local object '", r"(?:Can't|[Cc]annot) pickle local object '(?P<object>[^'\n]{1,120})'"),
+            Pattern("Can't get local object '", r"AttributeError: Can't get local object '(?P<object>[^'\n]{1,120})'"),
             Pattern("annot pickle '", r"TypeError: cannot pickle '(?P<object>[\w.]{1,60})' object"),
             Pattern(
                 "Can't pickle <function ", r"PicklingError: Can't pickle <function (?P<object>[^\n]{1,100}?) at 0x"
@@ -92,7 +93,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"exit code \(?(?P<exit_code>32212254(?:77|78|97)|3221225781|3221226505|3221225725|3221226356"
                 r"|-1073741819|-1073740791|-1073741515|-1073741571|0xC0000005|0xC0000409|0xC0000135)",
             ),
-            Pattern("exit status ", r"returned non-zero exit status (?P<exit_code>3221225\d{3}|3221226\d{3})"),
+            Pattern(
+                "Exit code: ", r"Exit code: -?\d{4,12} \((?P<exit_code>0xC0000005|0xC0000409|0xC0000135|0xC00000FD)\)"
+            ),
+            Pattern(
+                "exception: access violation",
+                r"OSError: exception: (?P<reason>access violation (?:reading|writing) 0x[\dA-Fa-f]{1,16})",
+            ),
+            Pattern(
+                "returned non-zero exit status ",
+                r"returned non-zero exit status (?P<exit_code>3221225\d{3}|3221226\d{3})",
+            ),
             Pattern(
                 "Windows fatal exception: ",
                 r"Windows fatal exception: (?P<reason>access violation|code 0x[\da-f]{8}|stack overflow)",
@@ -108,7 +119,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Print the Python stack of the crash.", "python -X faulthandler train.py"),
             Fix(
                 "Install PyTorch and the packages with CUDA code again, in versions that belong together.",
-                "pip install --force-reinstall torch torchvision torchaudio",
+                "pip install --force-reinstall torch torchvision torchaudio"
+                " --index-url https://download.pytorch.org/whl/cu130",
             ),
             Fix("Let Windows manage the size of the paging file, or set it to at least the size of the GPU's memory."),
             Fix("Install the current driver with the option of a clean installation."),
@@ -187,13 +199,21 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
         context=ContextState.UNKNOWN,
         patterns=(
             Pattern(
+                "Could this error message be improved?",
+                r"Expected (?P<check>(?!\W{0,4}is_sm|[^\n,]{0,60}is_cuda)[^\n]{1,160}?) to be true, but got"
+                r" false\. {1,2}\("
+                r"Could this error message be improved\?",
+            ),
+            Pattern(
                 "INTERNAL ASSERT FAILED at ",
-                r"Error: (?P<check>(?!NVML_SUCCESS)[^\n]{1,160}?) ?INTERNAL ASSERT FAILED at"
+                r"Error: (?P<check>(?!NVML_SUCCESS|!?in_bad_fork"
+                r"|[^\n]{0,80}device >= 0 &&)[^\n]{1,160}?) ?INTERNAL ASSERT FAILED at"
                 r" \"?(?P<file>(?![^\"\n]{0,200}(?:AllocatorConfig|CUDACachingAllocator))[^\"\n]{1,200}?)\"?:(?P<line"
                 r">\d{1,6})",
             ),
         ),
         causes=(
+            "The operator does not support these arguments or this GPU, and its check has no text for that.",
             "An extension or a package was built for another version of PyTorch.",
             "PyTorch has an error that a later version may not have.",
         ),
@@ -216,6 +236,7 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
         summary="A function with code for the GPU only got a tensor on the CPU.",
         context=ContextState.ALIVE,
         patterns=(
+            literal("RuntimeError: expected input to be on cuda"),
             Pattern("must be a CUDA tensor", r"(?P<argument>\w{1,60}) must be a CUDA tensor"),
             Pattern("must be a CUDA variable", r"(?P<argument>\w{1,60}) must be a CUDA variable"),
             Pattern("must be on CUDA", r"(?P<argument>\w{1,60}) (?:tensor |tensors )?must be on CUDA\b"),

@@ -55,7 +55,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             name("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
             name("cudaErrorInvalidPtx"),
             name("cudaErrorInvalidKernelImage"),
-            name("CUDA_ERROR_INVALID_PTX"),
+            Pattern("CUDA_ERROR_INVALID_PTX", r"(?<!failed with ')\bCUDA_ERROR_INVALID_PTX\b"),
             name("CUDA_ERROR_INVALID_IMAGE"),
             literal("Call to cuLinkAddData results in"),
         ),
@@ -90,7 +90,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             cuda_error("invalid resource handle"),
             name("cudaErrorInvalidResourceHandle"),
-            name("CUDA_ERROR_INVALID_HANDLE"),
+            Pattern("CUDA_ERROR_INVALID_HANDLE", r"(?<!failed with ')\bCUDA_ERROR_INVALID_HANDLE\b"),
         ),
         causes=(
             "A stream or an event of one GPU was used while another GPU was the current device.",
@@ -119,6 +119,17 @@ with torch.cuda.device(tensor.device):
         context=ContextState.ALIVE,
         patterns=(
             literal("operation not permitted when stream is capturing"),
+            Pattern(
+                "but param_groups' capturable is False",
+                r"Attempting CUDA graph capture of step\(\) for an instance of (?P<optimizer>\w{1,40})"
+                r" but param_groups' capturable is False",
+            ),
+            literal("philox_cuda_state for an unexpected CUDA generator used during capture"),
+            Pattern(
+                "cudaStreamCaptureStatusInvalidated",
+                r"status [!=]= (?:cudaStreamCaptureStatus::)?cudaStreamCaptureStatusInvalidated",
+            ),
+            literal("make_graphed_callables does not support the autocast caching"),
             literal("operation failed due to a previous error during capture"),
             literal("capturing stream has unjoined work"),
             literal("make the legacy stream depend on a capturing"),

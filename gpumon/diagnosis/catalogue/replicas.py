@@ -4,7 +4,7 @@ from typing import Final
 
 from gpumon.diagnosis.catalogue import sources
 from gpumon.diagnosis.catalogue.distributed_training import SECTION
-from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 ERRORS: Final[tuple[KnownError, ...]] = (
@@ -30,6 +30,29 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.DataParallel.html",),
         said_by="torch 1.13-2.13, DeepSpeed 0.10-0.18",
+    ),
+    KnownError(
+        id="not-wrapped",
+        section=SECTION,
+        title="Model is not wrapped",
+        summary="The program takes .module of a model, which only a wrapper such as DistributedDataParallel has.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "' object has no attribute 'module'", r"'(?P<model>[A-Z]\w{1,80})' object has no attribute 'module'"
+            ),
+        ),
+        causes=(
+            "The program runs in a single process or without the wrapper, as in an evaluation.",
+            "The wrapper is of another kind, and does not keep the model under this name.",
+        ),
+        fixes=(
+            Fix("Take the model in both cases.", 'inner = getattr(model, "module", model)'),
+            Fix("With Accelerate, use its function.", "inner = accelerator.unwrap_model(model)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",),
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="replica-failed",
@@ -120,6 +143,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?P<group>(?:tensor|pipeline|data|context|expert|model|sequence)(?: model| and data)?)"
                 r" parallel group is (?:not initialized|already initialized)",
             ),
+            literal("data parallel group with context parallel combined is not initialized"),
             Pattern(
                 "is not divisible by ",
                 r"world_size \((?P<processes>\d{1,6})\) is not divisible by (?P<degree>[^\n]{1,80})",

@@ -34,6 +34,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("HIP out of memory", rf"HIP out of memory(?:\. Tried to allocate (?P<size>{SIZE}))?"),
             Pattern("HIP error: out of memory", r"HIP error: out of memory"),
             name("hipErrorOutOfMemory"),
+            name("HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
+            literal("Not enough memory for command submission"),
         ),
         causes=("The model, its activations and its optimizer need more memory than the GPU has.", "Other processes."),
         fixes=(
@@ -61,7 +63,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             name("hipErrorNoBinaryForGpu"),
             name("hipErrorInvalidDeviceFunction"),
             Pattern(
-                "Cannot read ",
+                "rocBLAS error: Cannot read ",
                 r"rocBLAS error: Cannot read \S{1,160}TensileLibrary\w{0,24}\.\w{2,8}"
                 r"(?:: [^\n]{1,60}? for GPU arch : (?P<arch>gfx\w{2,8}))?",
             ),
@@ -80,7 +82,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             _ARCHITECTURES,
             Fix(
                 "Install a build for a newer ROCm; AMD also offers builds for single architectures.",
-                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/rocm6.4",
+                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/rocm7.2",
             ),
             Fix(
                 "If a close relative is supported, pretend to be it: 10.3.0 for RDNA 2, 11.0.0 for RDNA 3.",
@@ -128,6 +130,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             Pattern("MIOpen Error:", r"MIOpen Error: (?P<reason>[^\n]{1,160})"),
+            Pattern("MIOpen(HIP): Error", r"MIOpen\(HIP\): Error (?P<reason>[^\n]{1,160})"),
             Pattern("miopenStatus", r"\b(?P<status>miopenStatus[A-Z][A-Za-z]{3,20})\b"),
         ),
         causes=(
@@ -157,8 +160,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?:\. Reason: (?P<reason>[^\n.]{1,80}))?",
             ),
             Pattern("HW Exception by GPU node", r"HW Exception by GPU node-(?P<node>\d{1,3}) [^\n]{1,60}? reason ?:"),
-            Pattern("HSA_STATUS_ERROR_", r"\b(?P<status>HSA_STATUS_ERROR_[A-Z_]{4,40})\b"),
+            Pattern("HSA_STATUS_ERROR_", r"\b(?P<status>HSA_STATUS_ERROR_(?!OUT_OF_RES)[A-Z_]{4,40})\b"),
+            Pattern("page fault (src_id", r"amdgpu: \[\w{3,12}\] (?:no-retry |retry )?page fault \(src_id"),
+            Pattern("failed to respond to msg", r"MES(?:\(\d\))? failed to respond to msg"),
+            Pattern("not done with your previous command", r"SMU: I'm not done with your previous command"),
             Pattern("amdgpu: ring ", r"amdgpu: ring [\w.]{1,20} timeout"),
+            Pattern("amdgpu_job_timedout", r"amdgpu_job_timedout \[amdgpu\]\] \*ERROR\* ring [\w.]{1,20} timeout"),
+            Pattern("Memory Fault Error [host:", r"Memory Fault Error \[host: [^\]\n]{1,200}"),
             Pattern("amdgpu: GPU reset", r"amdgpu: GPU reset(?: begin|\(\d{1,4}\) (?:failed|succeeded))"),
         ),
         causes=(

@@ -25,8 +25,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?:CUDA error|Triton Error \[CUDA\]|Cuda error \d{1,4}): operation not supported(?! on )",
             ),
             cuda_error("limit is not supported on this architecture"),
+            Pattern("CUDA runtime error: operation not supported", r"CUDA runtime error: operation not supported"),
             cuda_error("the provided execution affinity is not supported"),
             cuda_error("feature not supported by this device"),
+            Pattern(
+                "Error operation not supported at line",
+                r"Error operation not supported at line \d{1,6} in file \S{1,200}/csrc/",
+            ),
             Pattern("driver error: operation not supported", r"CUDA driver error: operation not supported"),
             name("cudaErrorNotSupported"),
             name("CUDA_ERROR_NOT_SUPPORTED"),
@@ -40,6 +45,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             _NATIVE_ALLOCATOR,
             Fix("If NCCL failed, let it allocate in the old way.", "NCCL_CUMEM_ENABLE=0 torchrun train.py"),
+            Fix(
+                "If bitsandbytes failed, use an optimizer without paging, which needs managed memory.",
+                'arguments = TrainingArguments(optim="adamw_8bit")',
+                first_for=("/csrc/",),
+            ),
             fixes.DRIVER_CUDA_VERSION,
             Fix("Check whether the GPU is virtual.", "nvidia-smi -q | grep -A 3 -i virtualization"),
         ),

@@ -84,7 +84,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "please check the stack trace above",
-                r"Worker failed with error '(?P<reason>[^\n]{1,160}?)', please check the stack trace above",
+                r"Worker failed with error '(?P<reason>[^\n]{0,160}?)', please check the stack trace above",
             ),
             Pattern("ngine core initialization failed", r"[Ee]ngine core initialization failed\. See root cause above"),
             literal("EngineCore encountered an issue"),
@@ -97,8 +97,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("Background loop has errored already"),
             Pattern("Engine process failed to start", r"Engine process failed to start\. See stack trace"),
             Pattern("Engine core proc ", r"Engine core proc \S{1,60} died unexpectedly"),
+            Pattern("died unexpectedly, shutting down executor", r"died unexpectedly, shutting down executor"),
             Pattern("Engine process (pid ", r"Engine process \(pid (?P<pid>\d{1,10})\) died"),
             literal("MQLLMEngine is already dead"),
+            Pattern("MQEngineDeadError", r"\bMQEngineDeadError: Engine loop is not running"),
             Pattern("AsyncEngineDeadError", r"\bAsyncEngineDeadError\b"),
             Pattern(
                 "Worker VllmWorkerProcess pid",
@@ -149,6 +151,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Give the weights and the cache a larger part of the memory.",
                 "python -m sglang.launch_server --model-path MODEL --mem-fraction-static 0.9",
+                first_for=("mem-fraction-static",),
             ),
             Fix(
                 "Or split the model over several GPUs.",

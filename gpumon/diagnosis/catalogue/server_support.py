@@ -19,6 +19,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "] are not supported for now",
                 r"Model architectures \[(?P<model>[^\]\n]{1,120})\] are not supported for now",
             ),
+            Pattern(
+                "Cannot find model module",
+                r"Cannot find model module\. '(?P<model>\w{1,80})' is not a registered model in the Transformers"
+                r" library",
+            ),
+            Pattern(
+                "has no vLLM implementation and the Transformers",
+                r"(?P<model>\w{1,80}) has no vLLM implementation and the Transformers implementation is not compatible",
+            ),
             Pattern("Unknown RoPE scaling type", r"Error: Unknown RoPE scaling type (?P<rope>[\w-]{1,40})"),
             Pattern(
                 "must be a dictionary with",
@@ -75,10 +84,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For training, use float16 with gradient scaling.",
                 "arguments = TrainingArguments(fp16=True, bf16=False)",
+                first_for=("You need torch", "mixed precision", "Current CUDA"),
             ),
             Fix(
                 "Check that the GPU is visible.",
                 "python -c 'import torch; print(torch.cuda.is_available(), torch.cuda.is_bf16_supported(False))'",
+                first_for=("assign use_cpu",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -86,7 +97,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/vllm-project/vllm/blob/main/vllm/platforms/cuda.py",
             "https://github.com/huggingface/transformers/blob/main/src/transformers/training_args.py",
         ),
-        said_by="vLLM 0.4-0.10, transformers 4.36-5.0, accelerate 1.12",
+        said_by="vLLM 0.4-0.10, transformers 4.36-5.0, accelerate 0.28-1.14",
     ),
     KnownError(
         id="quantization-unsupported",
@@ -164,6 +175,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"otal number of attention heads \((?P<heads>\d{1,6})\) must be divisible by tensor parallel size"
                 r" \((?P<gpus>\d{1,5})\)",
             ),
+            Pattern(
+                " is not divisible by ",
+                r"AssertionError: (?P<heads>\d{2,9}) is not divisible by"
+                r" (?P<gpus>\d{1,5})$",
+            ),
         ),
         causes=("The size is 3, 5, 6 or 7, or is larger than the number of heads allows.",),
         fixes=(
@@ -190,6 +206,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?: \((?P<gpus>\d{1,5})\))?",
             ),
             literal("The number of required GPUs exceeds the total number of available GPUs"),
+            Pattern(
+                "cannot be larger than the number of available GPUs",
+                r"Tensor parallel size \((?P<wanted>\d{1,5})\) cannot be larger than the number of available GPUs"
+                r" \((?P<gpus>\d{1,5})\)",
+            ),
         ),
         causes=(
             "CUDA_VISIBLE_DEVICES, the container or the scheduler gives the process fewer GPUs.",

@@ -11,7 +11,7 @@ from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 SECTION: Final = "Inference servers"
 
-SEPARATE_PROCESS: Final = "No effect: the server reserves its memory for weights and key-value cache, not for a cache."
+SEPARATE_PROCESS: Final = "No effect: the server keeps its memory for weights and the key-value cache."
 
 _LESS_FOR_GRAPHS: Final = Fix(
     "Do without CUDA graphs, which hold several hundred MiB to some GiB.", "vllm serve MODEL --enforce-eager"
@@ -213,8 +213,20 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 ") is smaller than max_model_len (",
                 r"max_num_batched_tokens \((?P<batch>\d{1,9})\) is smaller than max_model_len \((?P<length>\d{1,9})\)",
             ),
+            Pattern(
+                "must be greater than or equal to max_num_seqs",
+                r"max_num_batched_tokens \((?P<batch>\d{1,9})\) must be greater than or equal to max_num_seqs",
+            ),
+            Pattern(
+                "is larger than max_num_batched_tokens",
+                r"max_tokens_per_mm_item \((?P<length>\d{1,9})\) is larger than max_num_batched_tokens"
+                r" \((?P<batch>\d{1,9})\)",
+            ),
         ),
-        causes=("Chunked prefill is disabled for this model, and the default batch limit is smaller than its length.",),
+        causes=(
+            "Chunked prefill is disabled for this model, and the default batch limit is smaller than its length.",
+            "One image or video has more tokens than a batch may have.",
+        ),
         fixes=(
             Fix("Enable chunked prefill.", "vllm serve MODEL --enable-chunked-prefill"),
             Fix("Or make the limits equal.", "vllm serve MODEL --max-model-len 8192 --max-num-batched-tokens 8192"),

@@ -36,6 +36,64 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         is_echo=True,
     ),
     KnownError(
+        id="sglang-watchdog",
+        section=SECTION,
+        title="SGLang: a step took too long",
+        summary="The scheduler finished no step within the limit of its watchdog, which ends the server.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "atchdog timeout (self.watchdog_",
+                r"[Ww]atchdog timeout"
+                r" \(self\.watchdog_(?:timeout|last_\w{1,20})=(?P<seconds>[\d.]{1,20})",
+            ),
+        ),
+        causes=(
+            "Kernels are compiled during the first requests, as those of DeepGEMM are.",
+            "A collective hangs: a rank failed, or direct transfers between the GPUs do not work.",
+        ),
+        fixes=(
+            Fix("Look where the scheduler stands.", "py-spy dump --pid PID"),
+            Fix(
+                "If it compiles, wait longer, or compile before.",
+                "python -m sglang.launch_server --model-path MODEL --watchdog-timeout 3600",
+            ),
+            Fix("If all GPUs show 100 %, test without direct transfers.", "export NCCL_P2P_DISABLE=1"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/managers/scheduler.py",),
+        said_by="SGLang 0.4-0.5.23",
+    ),
+    KnownError(
+        id="sgl-kernel",
+        section=SECTION,
+        title="SGLang: its kernels cannot be loaded",
+        summary="The package sgl_kernel was built for another GPU, CUDA or PyTorch than those of this environment.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Could not load any common_ops library",
+                r"\[sgl_kernel\] CRITICAL: Could not load any common_ops"
+                r" library",
+            ),
+        ),
+        causes=(
+            "PyTorch was up- or downgraded after SGLang was installed.",
+            "The wheel is for CUDA 12 and the environment for CUDA 13, or the other way around.",
+        ),
+        fixes=(
+            Fix(
+                "Install SGLang in a new environment, which brings what fits.",
+                "python3 -m venv fresh && fresh/bin/pip install sglang",
+            ),
+            Fix("Show the versions.", "pip list | grep -i -E 'torch|sgl'"),
+            Fix("Or use its container.", "docker run --gpus all --shm-size 32g lmsysorg/sglang:latest"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.sglang.ai/get_started/install.html",),
+        said_by="SGLang 0.5",
+    ),
+    KnownError(
         id="vllm-all-reduce",
         section=SECTION,
         title="vLLM: custom all-reduce failed",
@@ -68,6 +126,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
+                "Tried to load weights of size ",
+                r"Tried to load weights of size (?P<loaded>torch\.Size\([^)\n]{1,60}\)) ?to a parameter of size"
+                r" (?P<shape>torch\.Size\([^)\n]{1,60}\))",
+            ),
+            Pattern(
                 "There is no module or parameter named '",
                 r"There is no module or parameter named '(?P<name>[\w.]{1,200})' in (?P<model>\w{1,80})",
             ),
@@ -89,6 +152,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "_per_partition = ",
                 r"Weight (?P<dimension>(?:in|out)put_size_per_partition) = (?P<size>\d{1,9}) is not divisible by (?P<"
                 r"divisor>\w{1,20} = \d{1,6})",
+            ),
+            Pattern(
+                "were not initialized from checkpoint",
+                r"ollowing weights were not initialized from checkpoint: \{'(?P<name>[\w.]{1,200})'",
             ),
             Pattern("loaded_weight.shape", r"assert param_data\.shape == loaded_weight\.shape"),
         ),

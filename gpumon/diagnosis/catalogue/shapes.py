@@ -15,6 +15,28 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
+                "shapes cannot be multiplied",
+                r"linear\(\): input and weight\.T shapes cannot be multiplied"
+                r" \((?P<left>\d{1,12}x\d{1,12}) and (?P<right>\d{1,12}x\d{1,12})\)",
+            ),
+            literal("Length of all samples has to be greater than 0"),
+            Pattern(
+                "targets are expected to have the same shape",
+                r"Predictions and targets are expected to have the same shape, but"
+                r"(?: got torch\.Size\((?P<shape>\[[\d, ]{0,60}\])\) and"
+                r" torch\.Size\((?P<expected>\[[\d, ]{0,60}\])\))?",
+            ),
+            Pattern(
+                "`preds` and `target`",
+                r"(?:Expected|The|Either|If) `preds` and `target` (?:[a-z]|to"
+                r" )[^\n]{0,60}shape",
+            ),
+            literal("prob_dist must be 1 or 2 dim"),
+            Pattern(
+                "inhomogeneous shape after",
+                r"The requested array has an inhomogeneous shape after (?P<dimension>\d{1,2}) dimension",
+            ),
+            Pattern(
                 "mat1 and mat2 shapes cannot be multiplied",
                 r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d{1,19})x(?P<columns>\d{1,19})"
                 r" and (?P<other_rows>\d{1,19})x(?P<other_columns>\d{1,19})\)",
@@ -30,8 +52,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "must match the size of tensor",
-                r"The size of tensor \w \((?P<size>\d{1,19})\) must match the size of tensor \w"
-                r" \((?P<other_size>\d{1,19})\)(?: at non-singleton dimension (?P<dimension>\d{1,3}))?",
+                r"The size of tensor \w \((?P<size>[su]?\d{1,19})\) must match the size of tensor \w"
+                r" \((?P<other_size>[su]?\d{1,19})\)(?: at non-singleton dimension (?P<dimension>\d{1,3}))?",
             ),
             Pattern(
                 "weight of size [",
@@ -50,7 +72,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("batch1 must be a 3D tensor", r"batch1 must be a 3D tensor"),
             literal("view size is not compatible with input tensor's size and stride"),
-            literal("Trying to resize storage that is not resizable"),
             Pattern("Output size is too small", r"Calculated output size: [^\n]{1,60}?\. Output size is too small"),
             Pattern(
                 "Kernel size can't be greater than actual input size",
@@ -116,14 +137,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?P<other_size>\d{1,3})",
             ),
             Pattern(
-                "elements cannot be converted to Scalar",
-                r"a Tensor with (?P<elements>\d{1,19}) elements cannot be converted to Scalar",
-            ),
-            Pattern(
-                "Boolean value of Tensor with ",
-                r"Boolean value of Tensor with (?:more than one value|no values) is ambiguous",
-            ),
-            Pattern(
                 "Using a target size (",
                 r"Using a target size \(torch\.Size\((?P<other_shape>\[[\d, -]{0,80}\])\)\) that is different to"
                 r" the input size \(torch\.Size\((?P<shape>\[[\d, -]{0,80}\])\)\) is deprecated",
@@ -157,7 +170,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "Trying to create tensor with negative dimension",
-                r"Trying to create tensor with negative dimension (?P<size>-\d{1,19})",
+                r"Trying to create tensor with negative dimension (?P<size>-\d{1,9})(?!\d)",
             ),
             Pattern(
                 "D attn_mask is torch.Size(",
@@ -178,6 +191,65 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Mask shape should match input\. mask: \[[\d, ]{0,60}\] input: \[[\d, ]{0,60}\]",
             ),
             Pattern(
+                "number of dimensions in the tensor input does not match",
+                r"\w{1,40}\(\w{1,20}\): number of dimensions in the tensor input does not match the length of"
+                r" the desired ordering",
+            ),
+            Pattern(
+                "tensor expected for input",
+                r"non-empty (?P<ranks>\dD(?:,? (?:or )?\dD){0,2}) (?:\((?:batch mode|unbatched)\) )?tensor"
+                r" expected for input",
+            ),
+            Pattern(
+                "must be the same as input size (",
+                r"Target size \(torch\.Size\((?P<other_shape>\[[\d, -]{0,80}\])\)\) must be the same as input size"
+                r" \(torch\.Size\((?P<shape>\[[\d, -]{0,80}\])\)\)",
+            ),
+            Pattern(
+                "batches of spatial targets supported",
+                r"only batches of spatial targets supported \(3D tensors\) but got targets of dimension: (?P<rank>\d)",
+            ),
+            Pattern(
+                "nput and target batch or spatial sizes don't",
+                r"[Ii]nput and target batch or spatial sizes don't match: target"
+                r" (?P<other_shape>\[[\d, ]{0,60}\]), input"
+                r" (?P<shape>\[[\d, ]{0,60}\])",
+            ),
+            Pattern(
+                "weight tensor should be defined either",
+                r"weight tensor should be defined either for all (?:(?P<size>\d{1,9}) )?classes or no classes",
+            ),
+            Pattern(
+                "less than the corresponding input dimension",
+                r"Padding size should be less than the corresponding input dimension, but got: padding"
+                r" \((?P<padding>[\d, -]{1,30})\)",
+            ),
+            Pattern(
+                "zero-dimensional tensor (at position",
+                r"zero-dimensional tensor \(at position \d{1,6}\) cannot be concatenated",
+            ),
+            Pattern(
+                "It is expected ",
+                r"It is expected (?:output|input|kernel)_size equals to (?P<size>\d{1,3}), but got size"
+                r" (?P<other_size>\d{1,3})",
+            ),
+            Pattern(
+                "D input, but ",
+                r"Got (?P<rank>\d)D input, but (?P<operation>\w{1,12}) mode needs (?P<ranks>\d)D input",
+            ),
+            Pattern(
+                "Expected input to be 2D or 3D, got ",
+                r"(?:LSTM|GRU|RNN): Expected input to be 2D or 3D, got (?P<rank>\d)D (?:tensor )?instead",
+            ),
+            Pattern("D input, hx should also be", r"For (?:un)?batched \d-D input, hx should also be \d-D but got"),
+            Pattern(
+                " number of src and tgt must be equal", r"the (?:batch|feature) number of src and tgt must be equal"
+            ),
+            Pattern(
+                "was expecting embedding dimension of",
+                r"was expecting embedding dimension of (?P<size>\d{1,9}), but got (?P<other_size>\d{1,9})",
+            ),
+            Pattern(
                 "sizes do not match at",
                 r"invalid argument \d{1,2}: sizes do not match at \S{1,160}",
             ),
@@ -193,10 +265,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Print the shape before the layer.", "print(hidden.shape, layer)"),
             Fix("Flatten all dimensions except the batch.", "hidden = hidden.flatten(1)"),
             Fix("Infer the layer's size from the first batch.", "layer = torch.nn.LazyLinear(out_features)"),
+            Fix(
+                "After transpose or permute, use reshape in place of view.",
+                "hidden = hidden.reshape(batch_size, -1)",
+                first_for=("view size",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.Linear.html",),
-        said_by="torch 1.13-2.13, Triton 2.0-3.6",
+        said_by="torch 1.13-2.13",
     ),
     KnownError(
         id="to-numpy",

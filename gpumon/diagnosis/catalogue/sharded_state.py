@@ -19,7 +19,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             literal("assert metadata is not None"),
-            Pattern("/.metadata'", r"No such file or directory: '(?P<file>[^'\n]{0,200}/\.metadata)'"),
+            literal("AssertionError: metadata is None; "),
+            Pattern("No such file or directory: '", r"No such file or directory: '(?P<file>[^'\n]{0,200}/\.metadata)'"),
         ),
         causes=(
             "The job ended while it saved: the metadata is written last, by rank 0, after all ranks.",
@@ -39,7 +40,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DCP, "https://github.com/bghira/SimpleTuner/issues/1880"),
-        said_by="torch 2.1-2.13",
+        said_by="torch 2.0-2.13",
     ),
     KnownError(
         id="dcp-keys",
@@ -89,6 +90,48 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
         said_by="torch 2.1-2.13",
     ),
     KnownError(
+        id="dcp-state",
+        section=SECTION,
+        title="Distributed checkpoint: the state is not consistent",
+        summary="The ranks hold parts that do not add up to the tensors, or the state is empty or not as expected.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("Failed to validate global plan"),
+            Pattern("invalid fill tensor-volume", r"key:(?P<name>[\w./-]{1,200}) invalid fill tensor-volume"),
+            Pattern("mismatch sizes", r"req MetadataIndex\([^\n]{1,200}\) mismatch sizes,? "),
+            Pattern("Could not find FQN: ", r"Could not find FQN: '(?P<name>[^'\n]{1,200})'"),
+            literal("The option indicates that model state_dict is required to save"),
+            Pattern("An unexpected key, ", r"An unexpected key, (?P<name>[^\n,]{1,200}), exists\. FQN is"),
+            literal("All the parameters in the same parameter group should have the same saved param_group value"),
+            literal("There are param groups that have zero parameters"),
+            Pattern(
+                "at save time was ",
+                r"(?:Local|Global) (?:rank|world size) at save time was (?P<ranks>\d{1,6}), but at load time was",
+            ),
+            Pattern("Checkpoint already exists and", r"Checkpoint already exists and self\.overwrite=False"),
+            literal("Cannot detect which StorageReader or StorageWriter to use"),
+        ),
+        causes=(
+            "The state has DTensors that were changed by hand, or whose sizes are not a multiple of the ranks.",
+            "Another number of ranks loads what was saved per rank.",
+            "The parts of a model with several kinds of parallelism, such as experts, were saved by the wrong ranks.",
+        ),
+        fixes=(
+            Fix(
+                "Get model and optimizer with the functions for their state, on all ranks.",
+                """\
+from torch.distributed.checkpoint.state_dict import get_state_dict
+
+model_state, optimizer_state = get_state_dict(model, optimizer)""",
+            ),
+            Fix("Save to a new folder, and load with the number of ranks that saved."),
+            Fix("Upgrade PyTorch and the trainer.", "pip install --upgrade torch"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_DCP, "https://github.com/axolotl-ai-cloud/axolotl/issues/2548"),
+        said_by="torch 2.1-2.13",
+    ),
+    KnownError(
         id="dcp-staging",
         section=SECTION,
         title="Asynchronous checkpoint failed",
@@ -115,6 +158,11 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
             Fix("Create the group with both backends.", 'torch.distributed.init_process_group("cpu:gloo,cuda:nccl")'),
             Fix("In torchtitan, save without pinned memory.", "bash run_train.sh --checkpoint.async_mode async"),
             Fix("Keep only tensors and plain values in the state that is saved."),
+            Fix(
+                "If the exit code is -9, check whether the host's memory ran out.",
+                "free -h; sudo dmesg -T | grep -i -E 'out of memory|oom-kill'",
+                first_for=("Exit code: -9",),
+            ),
             Fix("Upgrade PyTorch.", "pip install --upgrade torch"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -155,7 +203,39 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
             "https://github.com/pytorch/pytorch/issues/134212",
             "https://docs.pytorch.org/docs/stable/distributed.tensor.html",
         ),
-        said_by="torch 2.2-2.13",
+        said_by="torch 2.0-2.13",
+    ),
+    KnownError(
+        id="wrapper-storage",
+        section=SECTION,
+        title="Tensor without memory",
+        summary="A tensor that only wraps others, such as a sharded or quantized one, was used as an ordinary one.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("Attempted to access the data pointer on an invalid python storage"),
+            literal("Cannot access data pointer of Tensor (e.g. FakeTensor, FunctionalTensor)"),
+            literal("Cannot access data pointer of Storage that is invalid"),
+        ),
+        causes=(
+            "Parameters of FSDP2, tensor parallelism or torchao were passed to save_pretrained or copy.deepcopy.",
+            "Code that torch.compile or export traces reads the address of a tensor.",
+        ),
+        fixes=(
+            Fix(
+                "Gather the full state first, on all ranks.",
+                "from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict\n\n"
+                "options = StateDictOptions(full_state_dict=True, cpu_offload=True)\n"
+                "state = get_model_state_dict(model, options=options)",
+            ),
+            Fix("With torchao, save with pickle.", 'model.save_pretrained("out", safe_serialization=False)'),
+            Fix(
+                "Upgrade the libraries, which learn to handle such tensors.",
+                "pip install --upgrade transformers accelerate safetensors",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/huggingface/transformers/pull/34194",),
+        said_by="torch 2.1-2.13",
     ),
     KnownError(
         id="zero3-order",
@@ -168,6 +248,7 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
                 "parameters in the parameter fetch queue to be",
                 r"expected the next (?P<parameters>\d{1,6}) parameters in the parameter fetch queue to be",
             ),
+            Pattern("__step_id_module_fetched_for[", r"__step_id_module_fetched_for\[[\w.]{1,60}\]\.popleft\(\)"),
             Pattern("tracing error at step", r"tracing error at step (?P<step>\d{1,12}):"),
             literal("assert len(set(t.device for t in tensors)) == 1"),
             literal("assert param.ds_id not in self.params_in_ipg_bucket"),
@@ -175,7 +256,9 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
                 "backward pass is invalid for module in evaluation mode",
                 r"backward pass is invalid for module in evaluation mode",
             ),
-            Pattern("ds_status ==", r"assert (?:not )?param\.ds_status == ZeroParamStatus\.\w{4,20}"),
+            Pattern(
+                "param.ds_status == ZeroParamStatus.", r"assert (?:not )?param\.ds_status == ZeroParamStatus\.\w{4,20}"
+            ),
         ),
         causes=(
             "The control flow depends on the data, as in a mixture of experts, so that other modules run.",
@@ -188,6 +271,7 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
                 "deepspeed.utils.set_z3_leaf_modules(model, [ExpertLayer])",
             ),
             Fix("Use ZeRO-2, if the model fits.", 'config["zero_optimization"]["stage"] = 2'),
+            Fix("Switch the model to training mode before the step.", "model.train()", first_for=("evaluation mode",)),
             Fix("Upgrade DeepSpeed.", "pip install --upgrade deepspeed"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -231,46 +315,6 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
         said_by="DeepSpeed 0.5-0.18",
     ),
     KnownError(
-        id="deepspeed-config",
-        section=SECTION,
-        title="DeepSpeed's configuration contradicts the trainer's",
-        summary="A value is set both in DeepSpeed's configuration and in the trainer's arguments, and they differ.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            literal("Expected a string path to an existing deepspeed config"),
-            literal("Please correct the following DeepSpeed config values that mismatch TrainingArguments"),
-            Pattern(
-                "in the DeepSpeed config as this will be set",
-                r"Do not set `(?P<setting>\w{1,60})` in the DeepSpeed config as this will be set",
-            ),
-            Pattern(
-                "using DeepSpeed", r"When using DeepSpeed,? `accelerate\.prepare\(\)` requires you to pass at least one"
-            ),
-            Pattern(
-                "DeepSpeed Zero-3 is not compatible with",
-                r"DeepSpeed Zero-3 is not compatible with (?P<setting>[^\n]{1,60})",
-            ),
-            literal("no_sync context manager is incompatible with gradient partitioning logic of ZeRO"),
-        ),
-        causes=(
-            "The configuration was written for another trainer or batch size.",
-            "The file of the configuration does not exist in the folder in which the program runs.",
-        ),
-        fixes=(
-            Fix("Let the trainer fill in the value.", 'config["gradient_accumulation_steps"] = "auto"'),
-            Fix(
-                "With Lightning, remove the value from the configuration.",
-                'config.pop("gradient_accumulation_steps", None)',
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(
-            "https://huggingface.co/docs/transformers/main/en/deepspeed",
-            "https://github.com/Lightning-AI/pytorch-lightning/issues/19891",
-        ),
-        said_by="transformers 4.30-5.0, Lightning 2.2",
-    ),
-    KnownError(
         id="collective-contiguous",
         section=SECTION,
         title="Collective got a tensor that it cannot send",
@@ -294,7 +338,11 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
         ),
         fixes=(
             Fix("Copy the tensor.", "torch.distributed.all_reduce(tensor.contiguous())"),
-            Fix("Convert it, or send it as bytes.", "torch.distributed.broadcast(tensor.view(torch.uint8), src=0)"),
+            Fix(
+                "Convert it, or send it as bytes.",
+                "torch.distributed.broadcast(tensor.view(torch.uint8), src=0)",
+                first_for=("not supported for NCCL", "Unconvertible"),
+            ),
             Fix("Pad the shards to one size before the collective."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -313,7 +361,7 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
         ),
         causes=(
             "The model was loaded quantized, and no adapter was added.",
-            "The program sets requires_grad for all parameters.",
+            "The program sets requires_grad for all parameters, or for a tensor of integers.",
         ),
         fixes=(
             Fix(

@@ -36,7 +36,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("tensors used as indices must be long, "),
             Pattern(
-                "for index",
+                "(): Expected dtype ",
                 r"\w{1,40}_?\(\): Expected dtype (?:int32/|int32 or )?int64 for index",
             ),
             Pattern(
@@ -108,6 +108,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "(e.g., you passed an empty list of Tensors)",
                 r"There were no tensor arguments to this function \(e\.g\., you passed an empty list of Tensors\)",
             ),
+            literal("stack expects a non-empty TensorList"),
             Pattern("a non-empty list of ", r"expect(?:ed|s) a non-empty list of [Tt]ensors"),
         ),
         causes=(
@@ -162,7 +163,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="A constant such as a mask of -1e9 is outside the range of float16, which ends at 65504.",
         context=ContextState.ALIVE,
         patterns=(
-            Pattern("without overflow", r"value cannot be converted to type (?P<type>[\w:]{1,20}) without overflow"),
+            Pattern(
+                "without overflow", r"value cannot be converted to type (?P<type>(?:at|c10)::\w{1,16}) without overflow"
+            ),
         ),
         causes=("A mask or a limit is written as a fixed number, and the model runs in float16.",),
         fixes=(
@@ -195,9 +198,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Got unsupported ScalarType", r"Got unsupported ScalarType (?P<type>\w{1,30})"),
             literal("Unable to create tensor, you should probably activate truncation and/or padding"),
             Pattern(
-                "each element in list of batch should be", r"each element in list of batch should be of equal size"
+                "expected sequence of length ",
+                r"expected sequence of length (?P<expected>\d{1,9}) at dim (?P<dimension>\d{1,2})"
+                r" \(got",
             ),
-            Pattern("Could not infer dtype of", r"Could not infer dtype of (?P<type>[\w.]{1,40})"),
+            Pattern("too many dimensions '", r"ValueError: too many dimensions '(?P<type>\w{1,12})'"),
+            Pattern("Could not infer dtype of", r"Could not infer dtype of (?!numpy\.)(?P<type>[\w.]{1,40})"),
         ),
         causes=(
             "The data set returns an image, None, a string or an object instead of a tensor or a number.",
@@ -207,10 +213,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Print one item of the data set.", "print(dataset[0])"),
-            Fix("Copy a flipped array.", "image = image.copy()"),
-            Fix("Convert before NumPy.", "values = tensor.float().cpu().numpy()"),
+            Fix("Copy a flipped array.", "image = image.copy()", first_for=("negative",)),
+            Fix("Convert before NumPy.", "values = tensor.float().cpu().numpy()", first_for=("ScalarType",)),
             Fix(
-                "Pad in the tokenizer.", "batch = tokenizer(texts, padding=True, truncation=True, return_tensors='pt')"
+                "Pad in the tokenizer.",
+                "batch = tokenizer(texts, padding=True, truncation=True, return_tensors='pt')",
+                first_for=("padding",),
+            ),
+            Fix(
+                "Pad in the function that collects a batch.",
+                "batch = torch.nn.utils.rnn.pad_sequence(items, batch_first=True)",
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -233,6 +245,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("stride(-1) == 1", r"Expected (?P<tensor>\w{1,30})\.stride\(-1\) == 1"),
             Pattern("layout requires strides", r"causal_conv1d with channel last layout requires strides"),
+            literal("p.attn_bias_ptr is not correctly aligned"),
+            Pattern("last dimension must be contiguous", r"\(\*bias\): last dimension must be contiguous"),
+            Pattern(
+                "must have a last dimension with stride 1",
+                r"(?:Tensor|tensors?|[qkv]) must have a last dimension with stride 1",
+            ),
             Pattern("rnn: hx is not contiguous", r"rnn: hx is not contiguous"),
         ),
         causes=(

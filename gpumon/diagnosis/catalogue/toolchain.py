@@ -11,6 +11,16 @@ from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 SECTION: Final = "Compilers and packages"
 
+EXTENSIONS: Final = (
+    r"(?:flash[-_]attn|xformers|mamba[-_]ssm|causal[-_]conv1d|apex|deepspeed|bitsandbytes|auto[-_]gptq|vllm"
+    r"|torch[-_](?:scatter|sparse|cluster|spline[-_]conv)|detectron2|gptqmodel|"
+    r"diff[-_](?:\w{1,20}[-_])?gaussian[-_]rast"
+    r"\w{1,20}|simple[-_]knn|nvdiffrast|tinycudann|pytorch3d|kaolin|gsplat|natten|MinkowskiEngine|mmcv|sageattention"
+    r"|transformer[-_]engine\w{0,8}|deep[-_]gemm|deep[-_]ep|grouped[-_]gemm|spconv|pycuda|"
+    r"llama[-_]cpp[-_]python|fairseq"
+    r"|pointnet2\w{0,8}|curope|fused[-_]ssim|diso|torchsparse|groundingdino|MultiScaleDeformableAttention)"
+)
+"""Packages with CUDA code that pip builds on the host."""
 _NVCC_MANUAL: Final = "https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/index.html"
 _HOST_COMPILERS: Final = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/index.html"
 ERRORS: Final[tuple[KnownError, ...]] = (
@@ -22,12 +32,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
-                "is not defined for option 'gpu-name'",
-                r"Value '(?P<capability>sm_\d{2,3}[af]?)' is not defined for option 'gpu-name'",
+                "is not defined for option 'gpu-",
+                r"Value '(?P<capability>sm_\d{2,3}[af]?)' is not defined for option 'gpu-(?:name|architecture)'",
             ),
             Pattern(
                 "nsupported gpu architecture 'compute_",
                 r"Unsupported gpu architecture 'compute_(?P<capability>\d{2,3}[af]?)'",
+            ),
+            Pattern(
+                "Unknown CUDA Architecture Name ",
+                r"Unknown CUDA Architecture Name (?P<capability>[\w.+]{1,12}) in",
             ),
             Pattern("Unknown CUDA arch (", r"Unknown CUDA arch \((?P<capability>[\w.+]{1,12})\) or GPU not supported"),
             literal("Internal Triton PTX codegen error"),
@@ -81,18 +95,20 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "unsupported clang version!",
-                r"unsupported clang version! clang version must be less than (?P<limit>\d{1,3})",
+                r"unsupported clang version! clang version must be less than (?P<clang>\d{1,3})",
             ),
             Pattern(
                 "nsupported Microsoft Visual Studio version!",
-                r"unsupported Microsoft Visual Studio version! Only the versions between (?P<years>[^\n]{1,60})",
+                r"unsupported Microsoft Visual Studio version! Only the versions between (?P<years>\d{4} and \d{4})",
             ),
             Pattern(
                 "maximum required version by CUDA",
                 r"The current installed version of \S{1,80} \((?P<version>[\d.]{1,12})\) is greater than the"
                 r" maximum required"
-                r" version by CUDA (?P<toolkit>[\d.]{1,8})",
+                r" version by CUDA (?P<toolkit>\d{1,2}\.\d)(?:[^\n]{0,80}, <(?P<limit>\d{1,3})\.)?",
             ),
+            literal("No supported gcc/g++ host compiler found"),
+            Pattern("compiler targets unsupported OS", r"nvcc fatal {1,4}: Host compiler targets unsupported OS"),
         ),
         causes=("The distribution's compiler is newer than the CUDA toolkit.",),
         fixes=(
@@ -118,7 +134,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         context=ContextState.NOT_APPLICABLE,
         patterns=(
-            Pattern("Python.h: No such file or directory", r"fatal error: Python\.h: No such file or directory"),
+            Pattern(
+                ": No such file or directory",
+                r"fatal error: (?P<header>Python\.h|(?:[\w-]{1,40}/)?(?:python3\.\d{1,2}/)?pyconfig\.h|crypt\.h|ffi\.h"
+                r"|stdlib\.h|bits/[\w.+-]{1,30}|x86_64-linux-gnu/[\w./-]{1,60}): No such file or directory",
+            ),
+            Pattern(
+                "fatal error C1083: ",
+                r"fatal error C1083: (?:Cannot open include file: )?['\"](?P<header>(?!TH[CH]?/)[\w./+-]{1,80})['\"]",
+            ),
+            Pattern("cannot open file '", r"LINK : fatal error LNK1104: cannot open file '(?P<library>[\w.-]{1,60})'"),
             Pattern(
                 ": No such file or directory",
                 r"fatal error: (?P<header>cuda(?:_\w{1,30})?\.h|cusparse\.h|cublas_v2\.h|cusolverDn\.h|cudnn\.h|nccl\.h"
@@ -128,12 +153,20 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "cannot find -l", r"cannot find -l(?P<library>cuda(?:rt)?|cufile|cublas|cudnn|curand|nvrtc|nccl)\b"
             ),
             Pattern("libcuda.so cannot found!", r"libcuda\.so cannot found!"),
+            Pattern(
+                "Command '['",
+                r"Command '\['(?:[^'\n]{0,200}[\\/])?(?P<compiler>gcc|cc|clang|tcc\.exe|cl\.EXE|cl\.exe)',"
+                r" '[^'\n]{1,200}"
+                r"[\\/](?:main|cuda_utils|driver|\w{0,4}_?triton_launcher\w{0,8}|launcher\w{0,12})\.c', ",
+            ),
             literal("Ninja is required to load C++ extensions"),
             Pattern(
                 "No working C++ compiler found in",
                 r"No working C\+\+ compiler found in torch\._inductor\.config\.cpp\.cxx",
             ),
             Pattern("Compiler: cl is not found", r"Compiler: (?P<compiler>cl) is not found"),
+            Pattern("Cannot find compiler 'cl.exe'", r"Cannot find compiler '(?P<compiler>cl)\.exe' in PATH"),
+            literal("Microsoft Visual C++ 14.0 or greater is required"),
             Pattern("nvcc not found at", r"nvcc not found at '(?P<path>[^'\n]{1,200})'"),
             literal("MSVC is required to load C++ extensions"),
             literal("Error checking compiler version for cl"),
@@ -152,11 +185,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For libcuda, let the linker find the stub or the driver's library.",
                 "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH",
+                first_for=("find -lcuda:", "'-lcuda'", "libcuda"),
             ),
-            Fix("For CUDA headers, use a devel image, or install the toolkit.", "conda install -c nvidia cuda-toolkit"),
+            Fix(
+                "For CUDA headers, use a devel image, or install the toolkit.",
+                "conda install -c nvidia cuda-toolkit",
+                first_for=("lcudart", "error: cu"),
+            ),
             Fix(
                 "On Windows, install the Build Tools with C++, and start from their terminal.",
                 "winget install Microsoft.VisualStudio.2022.BuildTools",
+                first_for=("cl is not found",),
             ),
             Fix("Or do without compilation in PyTorch.", "TORCHDYNAMO_DISABLE=1 python train.py"),
         ),
@@ -177,6 +216,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" \"(?P<file>[^\"\n]{0,100}/flashinfer/[^\"\n]{1,150}\.cu)\"",
             ),
             literal("Error compiling objects for extension"),
+            Pattern("unresolved externals", r"fatal error LNK1120: (?P<count>\d{1,5}) unresolved externals"),
             Pattern(
                 "has no member",
                 r"error: namespace \"(?:cooperative_groups|cub|thrust|cutlass|cuda)[\w:]{0,40}\" has no member",
@@ -192,24 +232,24 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "detected in the compilation of",
                 r"\d{1,5} errors? detected in the compilation of \"(?P<file>[^\"\n]{0,200}/csrc/[^\"\n]{1,100}\.cu)\"",
             ),
+            Pattern("FAILED: ", r"FAILED: (?:\[code=\d{1,3}\] )?(?P<file>[\w./-]{1,160}\.cuda\.o)\b"),
+            Pattern(
+                ".o: No such file or directory", r"ld: cannot find /(?P<file>\S{1,200})\.o: No such file or directory"
+            ),
             Pattern("Error building extension '", r"Error building extension '(?P<extension>[\w.-]{1,80})'"),
             Pattern(
-                "['ninja', '-v'",
+                "]' returned non-zero exit status ",
                 r"Command '\['ninja', '-v'[^\n]{0,40}\]' returned non-zero exit status (?P<status>\d{1,3})",
             ),
             Pattern(
                 "nvcc' failed with exit",
                 r"error: command '[^'\n]{1,120}nvcc' failed with exit (?:code|status) (?P<status>\d{1,3})",
             ),
+            Pattern("Failed building wheel for ", rf"Failed building wheel for (?P<extension>{EXTENSIONS})"),
             Pattern(
-                "Failed building wheel for ",
-                r"Failed building wheel for (?P<extension>flash[-_]attn|xformers|mamba[-_]ssm|causal[-_]conv1d|apex"
-                r"|deepspeed|bitsandbytes|auto[-_]gptq|vllm|torch[-_](?:scatter|sparse|cluster|spline[-_]conv)|de"
-                r"tectron2|gptqmodel"
-                r"|diff[-_]gaussian[-_]rasterization|simple[-_]knn|nvdiffrast|tinycudann|pytorch3d|kaolin|gsplat|"
-                r"natten|MinkowskiEngine|mmcv"
-                r"|sageattention|transformer[-_]engine\w{0,8}|deep[-_]gemm|deep[-_]ep|grouped[-_]gemm|spconv|pycu"
-                r"da|llama[-_]cpp[-_]python|fairseq|pointnet2\w{0,8})",
+                "finished with status 'error'",
+                rf"Building (?:wheel|editable) for (?P<extension>{EXTENSIONS}) \([\w.]{{1,20}}\): finished with status"
+                r" 'error'",
             ),
             literal("A single input file is required for a non-link phase"),
             Pattern(
@@ -218,7 +258,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"nv1d|apex|deepspeed|bitsandbytes|auto[-_]gptq|vllm|torch[-_](?:scatter|sparse|cluster)|detectro"
                 r"n2|gptqmodel|llama[-_]cpp[-_]python)\b)",
             ),
-            Pattern("You need C++", r"#error .?You need C\+\+(?P<standard>\d\d) to compile PyTorch"),
+            Pattern(" to compile PyTorch", r"#error .?You need C\+\+(?P<standard>\d\d) to compile PyTorch"),
             Pattern(
                 "parameter packs not expanded with",
                 r"std_function\.h:\d{1,5}:\d{1,5}: error: parameter packs not expanded with",

@@ -44,7 +44,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
-                "is a view and ",
+                " modified inplace",
                 r"Output \d{1,3} of (?P<operation>\w{1,60}) is a view and (?:its base or another view of its base has"
                 r" been|is being)"
                 r" modified inplace",
@@ -67,6 +67,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Find the operation; its stack is printed before the error.", "torch.autograd.set_detect_anomaly(True)"
             ),
             Fix("Write the result to a new tensor.", "hidden = hidden + residual"),
+            Fix(
+                "To change a parameter itself, do it without a graph.",
+                "with torch.no_grad():\n    weight.mul_(0.5)",
+                first_for=("leaf Variable",),
+            ),
             Fix("With several optimizers, compute all gradients before the first step."),
             Fix(
                 "With DDP, do not broadcast buffers.", "model = DistributedDataParallel(model, broadcast_buffers=False)"
@@ -83,6 +88,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="No parameter that is trained took part in computing the loss.",
         context=ContextState.ALIVE,
         patterns=(
+            literal("none of output has requires_grad=True, this checkpoint() is not necessary"),
             Pattern(
                 "does not require grad and does not have a grad_fn",
                 r"element (?P<element>\d{1,6}) of tensors does not require grad and does not have a grad_fn",
@@ -152,6 +158,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("unscale_() has already been called on this optimizer since the last update()"),
             literal("unscale_() is being called after step()"),
             literal("step() has already been called since the last update()"),
+            literal("No inf checks were recorded prior to update"),
+            literal("The source state dict is empty, possibly because it was saved from a disabled instance"),
+            literal("Closure use is not currently supported if GradScaler is enabled"),
+            Pattern("_scale is None.", r"Attempted (?:unscale_|step|update|scale) but _scale is None\."),
         ),
         causes=(
             "The loss was not scaled, or no parameter of the optimizer got a gradient.",
@@ -187,12 +197,17 @@ optimizer.zero_grad()""",
         summary="Training in float16 needs a GPU, and the process uses the CPU.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            literal("CUDA is not available or torch_xla is imported. Disabling autocast"),
             Pattern("fp16 mixed precision requires a ", r"fp16 mixed precision requires a (?:GPU|device in)"),
             Pattern(
                 "can only be used on CUDA devices",
                 r"FP16 [Mm]ixed precision training [^\n]{0,160}?can only be used on CUDA devices",
             ),
             literal("User provided device_type of 'cuda', but CUDA is not available. Disabling"),
+            Pattern(
+                "can only be used on CUDA devices",
+                r"Mixed precision training with AMP [^\n]{0,120}?can only be used on CUDA devices",
+            ),
         ),
         causes=("PyTorch is a CPU-only build, the process sees no GPU, or the device was set to the CPU.",),
         fixes=(
@@ -210,7 +225,7 @@ optimizer.zero_grad()""",
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.AMP, "https://github.com/huggingface/accelerate/blob/main/src/accelerate/accelerator.py"),
-        said_by="torch 2.6, accelerate 1.12",
+        said_by="torch 1.13-2.13, accelerate 0.28-1.14",
     ),
     KnownError(
         id="type-unsupported",
@@ -219,6 +234,7 @@ optimizer.zero_grad()""",
         summary="PyTorch has no kernel of this operator for this type on this device.",
         context=ContextState.ALIVE,
         patterns=(
+            literal("AutocastCPU only support Bfloat16 as the autocast_cpu_dtype"),
             Pattern(
                 '" not implemented for ',
                 r"\"(?P<operator>[\w: ]{1,80})\" not implemented for '(?P<type>\w{1,30})'",
@@ -226,6 +242,12 @@ optimizer.zero_grad()""",
             Pattern(
                 "Pipelines loaded with `",
                 r"Pipelines loaded with `(?:torch_)?dtype=torch\.(?P<type>\w{4,10})` cannot run with `cpu` device",
+            ),
+            Pattern(
+                "could not infer output dtype",
+                r"(?P<operator>\w{1,20})\(\): could not infer output dtype\. Input dtype must be either a"
+                r" floating point or"
+                r" complex dtype\. Got: (?P<type>\w{1,20})",
             ),
             Pattern(
                 "not supported on C", r"(?P<operator>\w{1,60}) not supported on (?:CPU|CUDA)Type for (?P<type>\w{1,20})"
@@ -243,6 +265,7 @@ optimizer.zero_grad()""",
             Fix("If a GPU is there, move the model and the inputs to it.", 'model = model.to("cuda")'),
             Fix("On the CPU, use float32 or bfloat16.", "model = model.float()"),
             Fix("Convert this tensor for this operation.", "output = operation(value.float())"),
+            Fix("Labels of classes must be of type long.", "labels = labels.long()", first_for=('_index"',)),
             Fix("Upgrade PyTorch, which supports more types.", "pip install --upgrade torch"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -258,7 +281,7 @@ optimizer.zero_grad()""",
         patterns=(
             Pattern(
                 "with arguments from the '",
-                r"Could not run '(?P<operator>(?!torchvision::)[\w:.]{1,80})' with arguments from the"
+                r"Could not run '(?P<operator>(?!torchvision::|torchcodec_ns::)[\w:.]{1,80})' with arguments from the"
                 r" '(?P<backend>\w{1,40})'"
                 r" backend",
             ),
@@ -292,6 +315,25 @@ optimizer.zero_grad()""",
         context=ContextState.ALIVE,
         patterns=(
             Pattern("index out of range in self", r"IndexError: index out of range in self"),
+            literal("selected index k out of range"),
+            Pattern(
+                "to have non-zero size",
+                r"\w{1,20}\(\): Expected reduction dim (?P<dimension>-?\d{1,3}) to have non-zero size",
+            ),
+            Pattern(
+                "Expected reduction dim to be specified for",
+                r"\w{1,20}\(\): Expected reduction dim to be specified for input\.numel\(\) == 0",
+            ),
+            Pattern(
+                "Detected more unique values in `target`",
+                r"Detected more unique values in `target` than expected\. Expected only (?P<size>\d{1,9}) but found"
+                r" (?P<target>\d{1,9})",
+            ),
+            Pattern(
+                "Detected the following values in `",
+                r"Detected the following values in `(?:target|preds)`: [^\n]{1,200} but expected only the following",
+            ),
+            literal("cannot sample n_sample > prob_dist.size(-1) samples without replacement"),
             Pattern(" is out of bounds.", r"IndexError: Target (?P<target>-?\d{1,19}) is out of bounds\."),
         ),
         causes=(
@@ -307,7 +349,11 @@ optimizer.zero_grad()""",
                 "print(tokens.min(), tokens.max(), model.get_input_embeddings().num_embeddings)",
             ),
             Fix("Extend the model for new tokens.", "model.resize_token_embeddings(len(tokenizer))"),
-            Fix("Check the labels before the loss.", "assert 0 <= labels.min() and labels.max() < logits.shape[-1]"),
+            Fix(
+                "Check the labels before the loss.",
+                "assert 0 <= labels.min() and labels.max() < logits.shape[-1]",
+                first_for=("Target",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",),

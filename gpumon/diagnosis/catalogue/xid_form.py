@@ -24,7 +24,7 @@ WAIT_FOR_DEBUGGER: Final = Fix(
 )
 DISABLE_GSP: Final = Fix(
     "If the error returns, upgrade the driver; the proprietary kernel module can also run without the GSP firmware.",
-    "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee /etc/modprobe.d/nvidia-gsp.conf",
+    "echo 'options nvidia NVreg_EnableGpuFirmware=0' | sudo tee /etc/modprobe.d/nvidia-gsp.conf && sudo reboot",
 )
 STOP_WORK: Final = Fix("Start no new work on the GPU, and stop the running work: its data may be wrong.")
 RESET_WHEN_IDLE: Final = Fix(

@@ -93,7 +93,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="In confidential computing, NVLink traffic arrived before the link was configured for encryption.",
         context=ContextState.UNKNOWN,
         causes=("The link's keys were not ready: the Fabric Manager or the driver.",),
-        fixes=(REBOOT, REPORT_TO_VENDOR),
+        fixes=(shared_fixes.REBOOT, REPORT_TO_VENDOR),
     ),
     xid(
         170,

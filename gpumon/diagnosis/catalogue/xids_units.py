@@ -7,7 +7,6 @@ from gpumon.diagnosis.catalogue import fixes as shared_fixes
 from gpumon.diagnosis.catalogue import sources
 from gpumon.diagnosis.catalogue.wording import BELOW_PYTORCH
 from gpumon.diagnosis.catalogue.xid_form import (
-    DISABLE_GSP,
     EARLIEST_XID,
     REBOOT,
     REPORT_TO_VENDOR,
@@ -70,7 +69,7 @@ def _firmware(number: int, summary: str) -> KnownError:
         summary=summary,
         context=ContextState.RESET,
         causes=("A bug in the firmware or the driver.", "The GPU is failing, or its power is unstable."),
-        fixes=(shared_fixes.RESET_GPU, REBOOT, _UPGRADE, DISABLE_GSP, REPORT_TO_VENDOR),
+        fixes=(shared_fixes.RESET_GPU, REBOOT, _UPGRADE, REPORT_TO_VENDOR),
     )
 
 
@@ -197,14 +196,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The driver could not set up the interface to the GPU's memory.",
         context=ContextState.RESET,
         causes=("The GPU is failing.", "Rarely the driver."),
-        fixes=(REBOOT, REPORT_TO_VENDOR),
+        fixes=(shared_fixes.REBOOT, REPORT_TO_VENDOR),
     ),
     xid(
         58,
         summary="The interface to the GPU's memory is unstable.",
         context=ContextState.RESET,
         causes=("The GPU is failing, or its memory clock was raised too far.",),
-        fixes=(REBOOT, REPORT_TO_VENDOR),
+        fixes=(shared_fixes.REBOOT, REPORT_TO_VENDOR),
     ),
     xid(
         78,
@@ -219,7 +218,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             summary=f"The driver could not {action} the flash memory of the GPU's firmware.",
             context=ContextState.UNKNOWN,
             causes=("The flash memory or its firmware.",),
-            fixes=(REBOOT, REPORT_TO_VENDOR),
+            fixes=(shared_fixes.REBOOT, REPORT_TO_VENDOR),
         )
         for number, action in ((122, "read"), (123, "write to"), (124, "erase"), (125, "use the InfoROM in"))
     ),
@@ -243,7 +242,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             summary=f"The GPU could not retire a failing {part}, so it may fail again.",
             context=ContextState.UNKNOWN,
             causes=("No spare part is left.", "The InfoROM is failing."),
-            fixes=(REPORT_TO_VENDOR, shared_fixes.MEMORY_ERRORS),
+            fixes=(shared_fixes.MEMORY_ERRORS, REPORT_TO_VENDOR),
         )
         for number, part in ((157, "part of itself"), (161, "channel of its memory"))
     ),
@@ -269,7 +268,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="A request over PCI Express got no answer in time, and the driver gave the GPU up.",
         context=ContextState.RESET,
         causes=("The PCIe link, the slot, or the root port.", "The GPU is failing."),
-        fixes=(REBOOT, Fix("Look for PCIe errors in the kernel log.", "sudo dmesg -T | grep -i -E 'pcie|aer'")),
+        fixes=(
+            shared_fixes.REBOOT,
+            Fix("Look for PCIe errors in the kernel log.", "sudo dmesg -T | grep -i -E 'pcie|aer'"),
+        ),
     ),
     xid(
         168,

@@ -324,7 +324,7 @@ class OverviewScreen(ViewScreen[None]):
         had_focus = self.focused is self._device_widget
         self.set_class(is_map, "heat-map")
         if had_focus:
-            self.call_after_refresh(self._device_widget.focus)
+            self.set_focus(self._device_widget)  # at once: the next key may arrive before the next refresh
         return True
 
     def _banner(self, state: ViewState) -> list[Line]:

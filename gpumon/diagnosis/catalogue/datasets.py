@@ -1,0 +1,223 @@
+"""Errors of datasets and of the loader that reads them: nothing to read, samples of different sizes, damaged files."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import sources
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "Data loading"
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="samples-missing",
+        section=SECTION,
+        title="Dataset has no samples",
+        summary="The program found no samples: the path is wrong, or a filter or a split left none.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "num_samples should be a positive integer",
+                r"num_samples should be a positive integer value, but got num_samples=0",
+            ),
+            literal("datasets should not be an empty iterable"),
+            Pattern(
+                "Found no valid file for the class",
+                r"Found no valid file for the class(?:es)? (?P<classes>[^\n]{1,100}?)\.",
+            ),
+            Pattern("Couldn't find any class folder in", r"Couldn't find any class folder in (?P<path>[^\n]{1,200})\."),
+            Pattern("in subfolders of", r"Found 0 (?:files|images) in subfolders of:? ?(?P<path>[^\n]{1,200})"),
+            literal("Dataset not found or corrupted. You can use download=True"),
+            Pattern(
+                ": No images found in ",
+                r"Error: (?:[^\n]{0,80})?\b(?:train|val|test): No images found in (?P<path>[^\n]{1,200})",
+            ),
+            Pattern(
+                "not start training",
+                r"No (?:valid )?(?:images|labels)(?: found)?[^\n]{0,200}?[,.] ?can ?not start training",
+            ),
+            Pattern("corresponds to no data!", r"Instruction \"(?P<split>[^\"\n]{1,80})\" corresponds to no data!"),
+        ),
+        causes=(
+            "The path is wrong, relative to another folder, or not mounted in the container.",
+            "Names or endings of the files are not those that the dataset searches for.",
+            "A filter, a split or the sampler removed all samples.",
+        ),
+        fixes=(
+            Fix("Print the number of samples, and the path that is searched.", "print(len(dataset), path)"),
+            Fix(
+                "Show what the path contains, on the host and in the container of the job.", "ls -lR data | head -n 30"
+            ),
+            Fix("Give an absolute path, or start the program in the folder to which the path is relative."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.DATA_LOADING, "https://docs.pytorch.org/vision/stable/datasets.html"),
+        said_by="torch 1.13-2.13, torchvision 0.14-0.24, Ultralytics 8",
+    ),
+    KnownError(
+        id="batch-unequal",
+        section=SECTION,
+        title="Samples of a batch have different sizes",
+        summary="The loader stacks the samples of a batch into one tensor, which needs samples of the same size.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "stack expects each tensor to be equal size",
+                r"stack expects each tensor to be equal size, but got (?P<shape>\[[\d, ]{0,60}\]) at entry"
+                r" (?P<entry>\d{1,6}) and (?P<other_shape>\[[\d, ]{0,60}\]) at entry (?P<other_entry>\d{1,6})",
+            ),
+            Pattern(
+                "each element in list of batch should be", r"each element in list of batch should be of equal size"
+            ),
+            literal("Trying to resize storage that is not resizable"),
+        ),
+        causes=(
+            "Images have different sizes or numbers of channels, such as gray, RGB and RGBA.",
+            "Texts, sounds or lists of boxes have different lengths.",
+            "A batch of random crops, or with several scales, mixes sizes.",
+        ),
+        fixes=(
+            Fix(
+                "Bring all images to one size and three channels.",
+                'image = transforms.functional.resize(image.convert("RGB"), [224, 224])',
+            ),
+            Fix(
+                "Pad sequences in a collate function.",
+                """\
+from torch.nn.utils.rnn import pad_sequence
+
+
+def collate(samples):
+    return pad_sequence([torch.as_tensor(sample) for sample in samples], batch_first=True)
+
+
+loader = DataLoader(dataset, batch_size=8, collate_fn=collate)""",
+            ),
+            Fix(
+                "For detection, return lists.",
+                "loader = DataLoader(dataset, collate_fn=lambda batch: tuple(zip(*batch)))",
+            ),
+            Fix(
+                "Print the sizes, without workers, to find the sample.",
+                "print({tuple(dataset[index][0].shape) for index in range(100)})",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.DATA_LOADING,),
+        said_by="torch 1.7-2.13",
+    ),
+    KnownError(
+        id="loader-settings",
+        section=SECTION,
+        title="Settings of a DataLoader or dataset contradict each other",
+        summary="Two arguments of the loader, sampler or dataset exclude each other, or one is out of range.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("prefetch_factor option could only be specified in multiprocessing"),
+            literal("persistent_workers option needs num_workers > 0"),
+            literal("sampler option is mutually exclusive with shuffle"),
+            literal("batch_sampler option is mutually exclusive with batch_size"),
+            literal("option disables auto-batching and is mutually exclusive"),
+            Pattern(
+                "DataLoader with IterableDataset: expected",
+                r"DataLoader with IterableDataset: expected unspecified (?P<argument>\w{1,20}) option",
+            ),
+            literal("multiprocessing_context can only be used with multi-process loading"),
+            Pattern(
+                " should be a positive integer value, but got",
+                r"(?P<argument>batch_size|num_samples) should be a positive integer value, but got (?!num_samples=0)",
+            ),
+            Pattern(
+                "option should be non-negative",
+                r"(?P<argument>num_workers|timeout|prefetch_factor) option should be non-negative",
+            ),
+            literal("Sum of input lengths does not equal the length of the input dataset!"),
+            Pattern("Size mismatch between tensors", r"AssertionError: Size mismatch between tensors"),
+            Pattern("Subclasses of Dataset should", r"NotImplementedError: Subclasses of Dataset should implement"),
+        ),
+        causes=(
+            "Only workers use prefetch_factor, persistent_workers and timeout, and num_workers is 0.",
+            "A sampler decides the order, so that shuffle must not be set; with a DistributedSampler, it shuffles.",
+            "Lengths: the parts of random_split do not add up; inputs and labels have different numbers of rows.",
+        ),
+        fixes=(
+            Fix(
+                "Set the arguments of workers only if there are any.",
+                "loader = DataLoader(dataset, num_workers=4, prefetch_factor=2, persistent_workers=True)",
+            ),
+            Fix("Shuffle in the sampler.", "sampler = DistributedSampler(dataset, shuffle=True)"),
+            Fix("Split by shares, which always add up.", "train, test = random_split(dataset, [0.9, 0.1])"),
+            Fix("Print the lengths.", "print(len(inputs), len(labels))"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.DATA_LOADING,),
+        said_by="torch 1.13-2.13",
+    ),
+    KnownError(
+        id="loader-timeout",
+        section=SECTION,
+        title="DataLoader waited too long for a batch",
+        summary="No worker delivered a batch within the timeout of the loader.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("DataLoader timed out after", r"DataLoader timed out after (?P<seconds>[\d.]{1,12}) seconds"),
+        ),
+        causes=(
+            "Storage is slow or does not answer, such as a network file system or a download.",
+            "A worker hangs: a lock that was copied by fork, OpenCV's or another library's threads.",
+            "One sample takes longer than the timeout.",
+        ),
+        fixes=(
+            Fix("Show what the workers do.", "py-spy dump --pid PID"),
+            Fix(
+                "Start workers without fork.",
+                'loader = DataLoader(dataset, num_workers=4, multiprocessing_context="spawn")',
+            ),
+            Fix("Disable threads within a worker.", "import cv2\n\ncv2.setNumThreads(0)"),
+            Fix("Increase the timeout.", "loader = DataLoader(dataset, num_workers=4, timeout=600)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.DATA_LOADING,),
+        said_by="torch 1.13-2.13",
+    ),
+    KnownError(
+        id="media-unreadable",
+        section=SECTION,
+        title="Image, sound or video cannot be read",
+        summary="A file of the dataset is missing, damaged, empty, or of another format than its name says.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Assertion failed) !",
+                r"error: \(-215:Assertion failed\) !(?P<empty>_?src|ssize|_?img|image|buf)\.empty\(\)",
+            ),
+            Pattern("Failed to load audio from ", r"Failed to load audio from (?P<path>[^\n]{1,160})"),
+            Pattern("LibsndfileError: Error opening", r"LibsndfileError: Error opening (?P<path>[^\n]{1,200})"),
+            Pattern("DECORDError", r"decord\._ffi\.base\.DECORDError: (?P<reason>[^\n]{1,160})"),
+        ),
+        causes=(
+            "The download or the copy was incomplete: compare size and checksum.",
+            "OpenCV returns an empty image when the file does not exist or cannot be read, and fails only later.",
+            "The file is a page with an error message, or a Git LFS pointer, instead of the data.",
+        ),
+        fixes=(
+            Fix(
+                "Find the files that cannot be read.",
+                """\
+from pathlib import Path
+from PIL import Image
+
+for path in Path("data").rglob("*.jpg"):
+    try:
+        Image.open(path).load()
+    except OSError as error:
+        print(path, error)""",
+            ),
+            Fix("Check the image right after it was read.", "assert image is not None, path"),
+            Fix("Show what the file really is.", "head -c 100 FILE"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.opencv.org/4.x/d4/da8/group__imgcodecs.html",),
+        said_by="OpenCV 4, decord 0.6, soundfile 0.12",
+    ),
+)

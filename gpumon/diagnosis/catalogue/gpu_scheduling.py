@@ -1,0 +1,179 @@
+"""Errors of schedulers and of the services that give GPUs to jobs: Slurm, Kubernetes and the GPU operator."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import fixes
+from gpumon.diagnosis.catalogue.wording import BELOW_PYTORCH, NO_CONTEXT_YET
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "Slurm, Kubernetes and the GPU operator"
+
+_OPERATOR: Final = "https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/troubleshooting.html"
+_SLURM: Final = "https://slurm.schedmd.com/sbatch.html"
+_GRES: Final = "https://slurm.schedmd.com/gres.html"
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="slurm-node-gpu",
+        section=SECTION,
+        title="Slurm's daemon finds no GPU on the node",
+        summary="The configuration of Slurm names device files of GPUs that do not exist, so that slurmd does not"
+        " start.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Waiting for gres.conf file", r"Waiting for gres\.conf file (?P<file>\S{1,60})"),
+            Pattern(
+                "can't stat gres.conf file", r"can't stat gres\.conf file (?P<file>\S{1,60}): (?P<reason>[^\n]{1,60})"
+            ),
+        ),
+        causes=(
+            "The driver was not loaded yet when slurmd started, or does not work since an upgrade.",
+            "The device files are created only with the first use of the GPUs.",
+            "The node has fewer GPUs than its line in gres.conf, because one is lost.",
+        ),
+        fixes=(
+            Fix("Check that the driver works and the device files exist.", "nvidia-smi -L; ls -l /dev/nvidia*"),
+            Fix(
+                "Create the device files at the start, then start the daemon.",
+                "sudo systemctl enable --now nvidia-persistenced && sudo systemctl restart slurmd",
+            ),
+            Fix("Make the node free for jobs again.", "sudo scontrol update nodename=NODE state=resume"),
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=(_GRES,),
+        said_by="Slurm 20-26",
+    ),
+    KnownError(
+        id="k8s-runtime-class",
+        section=SECTION,
+        title="Node does not know the NVIDIA runtime",
+        summary="Kubernetes cannot create the pod, because the container runtime of the node has no runtime `nvidia`.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("RuntimeHandler", r"RuntimeHandler \\?\"(?P<runtime>nvidia[\w-]{0,12})\\?\" not supported"),
+            Pattern(
+                "RuntimeClass ",
+                r"RuntimeClass (?:\"nvidia[\w-]{0,12}\" not found|nvidia[\w-]{0,12}[^\n]{0,30}not found)",
+            ),
+            Pattern(
+                "nvidia-container-runtime",
+                r"(?:fork/exec |exec: \\?\"|stat"
+                r" )(?!/usr/bin/)/[\w./-]{1,80}/nvidia-container-runtime(?:\.\w{1,12})?\\?\"?: (?:stat|no such"
+                r" file|executable)",
+            ),
+        ),
+        causes=(
+            (
+                "The container toolkit did not configure containerd or CRI-O on this node, or the runtime was not"
+                " restarted."
+            ),
+            "On k3s, RKE2 and microk8s, the configuration of containerd is not where the toolkit expects it.",
+            "The pod of the toolkit was removed, and its files with it.",
+        ),
+        fixes=(
+            Fix(
+                "Configure the runtime on the node.",
+                "sudo nvidia-ctk runtime configure --runtime=containerd && sudo systemctl restart containerd",
+            ),
+            Fix(
+                "With the GPU operator, read the log of its toolkit.",
+                "kubectl logs -n gpu-operator -l app=nvidia-container-toolkit-daemonset",
+            ),
+            Fix(
+                "For k3s or RKE2, give the operator the paths of their containerd: CONTAINERD_CONFIG and"
+                " CONTAINERD_SOCKET.",
+                "helm upgrade gpu-operator nvidia/gpu-operator -n gpu-operator --reuse-values --set"
+                " toolkit.env[0].name=CONTAINERD_SOCKET --set toolkit.env[0].value=/run/k3s/containerd/containerd.sock",
+            ),
+            Fix("Check which runtime classes exist.", "kubectl get runtimeclass"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(_OPERATOR, "https://docs.k3s.io/advanced#nvidia-container-runtime"),
+        said_by="containerd 1.6-2.1, Kubernetes 1.26-1.34",
+    ),
+    KnownError(
+        id="k8s-operator-driver",
+        section=SECTION,
+        title="GPU operator waits for the driver",
+        summary="The operator's other pods wait until the driver works on the node, and it does not.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("failed to validate the driver", r"failed to validate the driver(?:, retrying)?"),
+            Pattern(
+                "error validating driver", r"error validating driver(?: installation)?: (?P<reason>[^\n\"]{1,120})"
+            ),
+            Pattern(
+                "chroot with args [/run/nvidia/driver",
+                r"chroot with args \[/run/nvidia/driver[^\]\n]{0,80}\]",
+            ),
+            Pattern(
+                "waiting for nvidia container stack to be setup", r"waiting for nvidia container stack to be setup"
+            ),
+            Pattern("discovered by the node", r"GPU resources are not (?:yet )?discovered by the node"),
+            Pattern("unable to find any allocatable GPU resource", r"unable to find any allocatable GPU resource"),
+        ),
+        causes=(
+            (
+                "The pod of the driver cannot build or load the modules: no headers, Secure Boot, nouveau, or a"
+                " driver of"
+                " the host."
+            ),
+            "The host has its own driver, and the operator does not know that.",
+            "The GPU is not usable; the kernel log of the node has the reason.",
+        ),
+        fixes=(
+            Fix(
+                "Read the log of the driver's pod.",
+                "kubectl logs -n gpu-operator -l app=nvidia-driver-daemonset --tail=100",
+            ),
+            Fix(
+                "Check the driver on the node itself.",
+                "nvidia-smi -L; sudo dmesg -T | grep -i -E 'nvrm|nvidia' | tail -20",
+            ),
+            Fix(
+                "If the host has its own driver, let the operator use it.",
+                "helm upgrade gpu-operator nvidia/gpu-operator -n gpu-operator --reuse-values --set"
+                " driver.enabled=false",
+            ),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        see_more=(fixes.KERNEL_LOG,),
+        sources=(_OPERATOR,),
+        said_by="GPU operator 22-26",
+    ),
+    KnownError(
+        id="k8s-admission",
+        section=SECTION,
+        title="Node refused the pod's GPUs",
+        summary="The node accepted the pod, and then its device plugin could not give the GPUs.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Allocate failed due to",
+                r"Allocate failed due to (?P<reason>(?!requested number|no healthy|[^\n]{0,80}unhealthy)[^\n]{1,160})",
+            ),
+            Pattern(
+                "error getting device handle for index",
+                r"error getting device handle for index '?(?P<gpu>\d{1,3})'?: (?P<reason>[^\n]{1,60})",
+            ),
+            Pattern("maximum request size for shared resources", r"maximum request size for shared resources is 1"),
+        ),
+        causes=(
+            "A GPU was lost or became unhealthy after the plugin had counted it.",
+            "The plugin or the kubelet restarted, and its list of devices is not up to date.",
+            "With time slicing, a pod may request only one share.",
+        ),
+        fixes=(
+            Fix("Check the GPUs on the node.", "nvidia-smi -L; sudo dmesg -T | grep -i xid"),
+            Fix(
+                "Restart the plugin, then create the pod again.",
+                "kubectl rollout restart daemonset -n gpu-operator nvidia-device-plugin-daemonset",
+            ),
+            Fix("Read its log.", "kubectl logs -n gpu-operator -l app=nvidia-device-plugin-daemonset --tail=100"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=("https://github.com/NVIDIA/k8s-device-plugin",),
+        said_by="k8s-device-plugin 0.14-0.17, Kubernetes 1.26-1.34",
+        is_echo=True,
+    ),
+)

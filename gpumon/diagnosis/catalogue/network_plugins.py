@@ -1,0 +1,118 @@
+"""Errors of NCCL's network plugins, such as that for EFA, and of its local sockets."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import sources
+from gpumon.diagnosis.catalogue.network import NETWORK_LOG, SECTION
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+_EFA: Final = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html"
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="nccl-net-plugin",
+        section=SECTION,
+        title="NCCL: the network or its plugin is not available",
+        summary="NCCL has to use a network, such as IB or AWS Libfabric, that it cannot start on this host.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("Error: network ", r"NCCL WARN Error: network (?P<network>[^\n]{1,60}?) not found"),
+            literal("Failed to initialize any NET plugin"),
+            Pattern("Initializing plugin failed", r"NET/OFI Initializing plugin failed"),
+            literal("aws-ofi-nccl initialization failed"),
+            Pattern("No eligible providers were found", r"NET/OFI No eligible providers were found"),
+            literal("Only EFA provider is supported"),
+            Pattern(
+                "a fabric access domain", r"NET/OFI Couldn't open a fabric access domain\. RC: (?P<code>-?\d{1,5})"
+            ),
+            Pattern("NET/OFI Couldn't open", r"NET/OFI Couldn't open (?:AV|CQ)\. RC: (?P<code>-?\d{1,5})"),
+            Pattern("OFI fi_getinfo() call failed", r"OFI fi_getinfo\(\) call failed"),
+        ),
+        causes=(
+            "NCCL_NET or FI_PROVIDER names a network that the host does not have, or that the container does not see.",
+            "The instance has no EFA, or its security group does not allow all traffic to itself.",
+            "The container's libfabric or plugin is older than the driver of the host, or not on LD_LIBRARY_PATH.",
+        ),
+        fixes=(
+            Fix("Let NCCL choose the network.", "unset NCCL_NET FI_PROVIDER; torchrun --nproc-per-node=gpu train.py"),
+            Fix(
+                "On AWS, check whether EFA works here; the output must name the provider efa.",
+                "fi_info -p efa",
+            ),
+            Fix(
+                "In a container, pass the devices, and lift the limit on locked memory.",
+                "docker run --gpus all --network=host --device=/dev/infiniband --ulimit memlock=-1 IMAGE",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(NETWORK_LOG,),
+        sources=(sources.NCCL_VARIABLES, _EFA),
+        said_by="NCCL 2.18-2.29, aws-ofi-nccl 1.7-1.17",
+    ),
+    KnownError(
+        id="nccl-efa",
+        section=SECTION,
+        title="EFA: a transfer failed",
+        summary="The plugin for libfabric reported that a transfer to another host did not succeed.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern(
+                "completed with error. RC: ",
+                r"NET/OFI Request (?:\S{1,40} )?completed with error\. RC: (?P<code>\d{1,5})\. Error: "
+                r"(?P<reason>[^\n]{1,120})",
+            ),
+            Pattern("ailed to process completion", r"NET/OFI [^\n]{0,40}?[Ff]ailed to process completion"),
+            Pattern(
+                "Unable to retrieve completion queue entries",
+                r"Unable to retrieve completion queue entries\. RC: (?P<code>-?\d{1,5})",
+            ),
+        ),
+        causes=(
+            "The process at the other end was killed or hangs; its log contains the cause.",
+            "The security group does not allow all traffic between its instances, in and out.",
+            "The instances are in different subnets or placement groups, or an EFA device failed.",
+        ),
+        fixes=(
+            Fix("Look at the logs of the other hosts: a rank that was killed comes first."),
+            Fix("Test EFA between two hosts without NCCL.", "fi_pingpong -p efa HOST"),
+            Fix("Allow all traffic from the security group to itself, in both directions."),
+            Fix(
+                "To confirm that EFA is the cause, use TCP instead, which is slower.",
+                "NCCL_NET=Socket torchrun --nproc-per-node=gpu train.py",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(NETWORK_LOG,),
+        sources=(_EFA, "https://github.com/aws/aws-ofi-nccl/issues/161"),
+        said_by="aws-ofi-nccl 1.4-1.17",
+    ),
+    KnownError(
+        id="nccl-uds",
+        section=SECTION,
+        title="NCCL: processes of one host cannot exchange memory handles",
+        summary="NCCL passes handles of GPU memory between processes of one host over a local socket, which failed.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("NCCL WARN UDS: ", r"NCCL WARN UDS: (?P<reason>(?:Sending|Receiving|Binding|Cannot)[^\n]{1,120})"),
+            Pattern(
+                " call to tpRank ",
+                r"ncclProxyC(?:lientGetFd|allBlockingUDS|lientQueryFdBlocking) call to tpRank \d{1,6}",
+            ),
+        ),
+        causes=(
+            "The ranks run in different containers, which do not share the network and the processes of the host.",
+            "A process of the same host has already ended.",
+        ),
+        fixes=(
+            Fix(
+                "Start the containers in the network and the process space of the host.",
+                "docker run --gpus all --network=host --pid=host --ipc=host IMAGE",
+            ),
+            Fix("Or turn this kind of memory off.", "NCCL_CUMEM_ENABLE=0 torchrun --nproc-per-node=gpu train.py"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(NETWORK_LOG,),
+        sources=(sources.NCCL_VARIABLES,),
+        said_by="NCCL 2.18-2.29",
+    ),
+)

@@ -1,0 +1,142 @@
+"""Errors of packages without a build: compiled parts that are missing, and wheels that the index does not have."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import sources
+from gpumon.diagnosis.catalogue.packages import SECTION
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="extension-not-built",
+        section=SECTION,
+        title="Compiled part of a package is missing",
+        summary="The Python files of the package are there, but its compiled extension is not.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "No module named '",
+                r"No module named '(?P<module>(?!vllm\b)\w{1,40}(?:\.\w{1,40}){0,4})\._C'",
+            ),
+            Pattern(
+                "cannot import name '_C' from ",
+                r"cannot import name '_C' from (?:partially initialized module"
+                r" )?'(?P<module>(?!torch')\w{1,40}(?:\.\w{1,40}){0,4})'",
+            ),
+            Pattern("name '_C' is not defined", r"NameError: name '(?P<module>_C)' is not defined"),
+            literal("Failed to load custom C++ ops"),
+            Pattern("so_path = next(so_dir.glob(", r"so_path = next\(so_dir\.glob\("),
+            Pattern("No module named '", r"No module named '(?P<module>\w{1,40}(?:\.\w{1,40}){0,4})\._ext'"),
+        ),
+        causes=(
+            "The package was installed without nvcc, so that its build skipped the CUDA code.",
+            "The program runs in the source folder of the package, which hides the installed, compiled one.",
+            "The extension was built for another version of Python.",
+        ),
+        fixes=(
+            Fix(
+                "Build the package again with the CUDA toolkit, against the installed PyTorch.",
+                "CUDA_HOME=/usr/local/cuda FORCE_CUDA=1 pip install --no-build-isolation --force-reinstall --no-deps .",
+            ),
+            Fix("Run the program from another folder than the package's source."),
+            Fix(
+                "Check the toolkit and PyTorch's CUDA version.",
+                "nvcc --version; python -c 'import torch; print(torch.version.cuda)'",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/IDEA-Research/GroundingDINO", sources.CPP_EXTENSIONS),
+    ),
+    KnownError(
+        id="circular-import",
+        section=SECTION,
+        title="Module hides a package of the same name",
+        summary="A module is imported while it is still being imported; mostly, a file has the name of the package.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "partially initialized module '",
+                r"partially initialized module '(?P<module>(?!torch(?:vision)?\b)[\w.]{1,100})'",
+            ),
+            Pattern(
+                "' is not a package",
+                r"No module named '(?P<name>[\w.]{1,100})'; '(?P<module>[\w.]{1,100})' is not a"
+                r" package",
+            ),
+        ),
+        causes=(
+            "The folder of the program has a file such as datasets.py or transformers.py, which Python finds first.",
+            "Two modules of a package import each other, because its versions are mixed.",
+        ),
+        fixes=(
+            Fix("Show which file is imported.", "python -c 'import datasets; print(datasets.__file__)'"),
+            Fix("Rename the file of the program, and delete its compiled copy.", "rm -rf __pycache__"),
+            Fix(
+                "If it is the package's own file, install the package again.",
+                "pip install --force-reinstall --no-deps PACKAGE",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.python.org/3/faq/programming.html",),
+        said_by="Python 3.8-3.14",
+    ),
+    KnownError(
+        id="no-wheel",
+        section=SECTION,
+        title="pip finds no build of a package",
+        summary="The index has no wheel of this version for this Python, system and CUDA version.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "No matching distribution found for ",
+                r"No matching distribution found for (?P<package>[\w-]{2,40})(?P<version>[=<>!~]{1,3}[\w.]{1,20}\+cu"
+                r"\d{2,3}\w{0,20})",
+            ),
+            Pattern(
+                "No matching distribution found for ",
+                r"No matching distribution found for (?P<package>nvidia[-_]\w[\w-]{1,30}|tensorrt[\w-]{0,16}|jax-cuda"
+                r"\w{0,20}"
+                r"|cupy-cuda\w{1,12}|tensorflow-gpu|onnxruntime-gpu|sgl[-_]kernel|flashinfer[\w-]{0,12}|pytorch-trito"
+                r"n)\b",
+            ),
+            Pattern(
+                "is not a supported wheel on this platform",
+                r"(?P<package>(?:[\w.-]{2,60}\+cu\d{2,3}|flash_attn-|xformers-|tensorrt_llm-)[\w.+-]{1,120}\.whl) is "
+                r"not a"
+                r" supported wheel on this platform",
+            ),
+            Pattern(
+                "No matching distribution found for ",
+                r"No matching distribution found for (?P<package>xformers|triton|torch(?:vision|audio)?"
+                r"|flash[-_]attn|bitsandbytes|deepspeed|vllm)(?P<version>[=<>!~]{1,3}[\w.]{1,20})?(?![\w+.-])",
+            ),
+        ),
+        causes=(
+            "This version of Python is newer or older than those for which the package has wheels.",
+            "The version is only in another index, such as the one for its CUDA version; PyPI has no `+cu` versions.",
+            "The index has no more, or not yet, wheels of this version for this CUDA version or system.",
+        ),
+        fixes=(
+            Fix(
+                "Check the version of Python and the system.",
+                "python -c 'import sys, platform; print(sys.version, platform.machine())'",
+            ),
+            Fix(
+                "Install from the index for the CUDA version, and let pip choose the version.",
+                "pip install torch torchvision --index-url https://download.pytorch.org/whl/cu130",
+            ),
+            Fix(
+                "Or create an environment with a version of Python that has wheels.",
+                "conda create -n fresh python=3.12",
+            ),
+            Fix(
+                "List the versions that this index has.",
+                "pip index versions torch --index-url https://download.pytorch.org/whl/cu126",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.PYTORCH_INSTALL,),
+        said_by="pip 9-25",
+    ),
+)

@@ -1,0 +1,220 @@
+"""Errors of Ray: GPUs that it does not have, its own processes, objects, and connections."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+SECTION: Final = "Ray"
+
+_DEBUG: Final = "https://docs.ray.io/en/latest/ray-observability/user-guides/debug-apps/debug-failures.html"
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="ray-gpus",
+        section=SECTION,
+        title="Ray has no GPU for the program",
+        summary="Ray knows of fewer free GPUs than the program requests, or of none on the host where it starts.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("Ray does not allocate any GPUs on the driver node"),
+            Pattern("local_gpu_idx ", r"local_gpu_idx (?P<index>\d{1,4}) is not a valid GPU id or is not available"),
+            Pattern(
+                "Current node has no GPU available",
+                r"Current node has no GPU available(?:\. current_node_resource=(?P<resources>\{[^}\n]{0,160}\}))?",
+            ),
+            Pattern(
+                "No available node types can fulfill resource request",
+                r"No available node types can fulfill resource requests? (?P<request>\{[^}\n]{0,120}GPU[^}\n]{0,120}"
+                r"\})",
+            ),
+            Pattern(
+                "placement group of specs for",
+                r"Waiting for creating a placement group of specs for (?P<seconds>\d{1,6}) seconds",
+            ),
+            Pattern(
+                "Cannot provide a placement group of",
+                r"Cannot provide a placement group of \w{0,40}=?(?P<request>[^\n]{1,120}?) within (?P<seconds>\d{1,6}"
+                r") seconds",
+            ),
+            Pattern(
+                "is less than total desired GPUs",
+                r"Total available GPUs (?P<available>[\d.]{1,8}) is less than total desired GPUs (?P<desired>[\d.]{1,"
+                r"8})",
+            ),
+            Pattern(
+                "cannot be scheduled right now",
+                r"The actor or task with ID \w{1,60} cannot be scheduled right now\. [^\n]{0,80}GPU[^\n]{0,80}",
+            ),
+            Pattern(
+                "resource request cannot be scheduled right now",
+                r"resource request cannot be scheduled right now: [^\n]{0,60}?"
+                r"(?P<request>\{[^}\n]{0,80}'GPU'[^}\n]{0,80}\})",
+            ),
+        ),
+        causes=(
+            "Another job, or a placement group that was left behind, holds the GPUs of the cluster.",
+            "A host joined the cluster without GPUs: its container has none, or `ray start` counted none.",
+            "The address of the host differs from the one that Ray knows, as with several network interfaces.",
+        ),
+        fixes=(
+            Fix("Show how many GPUs Ray knows, and how many are in use.", "ray status"),
+            Fix("List what holds them; remove what is left behind.", "ray list placement-groups; ray list actors"),
+            Fix(
+                "Name the address with which each host joined the cluster.",
+                "export VLLM_HOST_IP=$(hostname -I | cut -d' ' -f1)",
+            ),
+            Fix(
+                "Start Ray on each host inside the container that has the GPUs.",
+                "ray start --address HEAD:6379 --num-gpus 8",
+            ),
+            Fix("On one host, vLLM needs no Ray.", "vllm serve MODEL -tp 8 --distributed-executor-backend mp"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/vllm-project/vllm/issues/6956",
+            "https://github.com/vllm-project/vllm/issues/13909",
+            "https://github.com/vllm-project/vllm/issues/29265",
+        ),
+        said_by="Ray 2.9-2.50, vLLM 0.4-0.19",
+    ),
+    KnownError(
+        id="ray-check",
+        section=SECTION,
+        title="Ray's own code stopped the process",
+        summary="A check inside Ray failed, so that Ray ended the process; the program did not cause it directly.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                " Check failed: ",
+                r"(?:^|\] )(?:\(\w{1,20}\) )?\w{1,40}\.cc:\d{1,5}:(?: An unexpected system state[^\n]{0,200}?)? {1,4}"
+                r"Check failed: "
+                r"(?P<check>[^\n]{1,120})",
+            ),
+        ),
+        causes=(
+            "The disk of /tmp or the shared memory that Ray stores objects in is full.",
+            "The process was being ended, so that it could not store its result; another error comes first.",
+            "The hosts have different versions of Ray or Python, or this version has a fault.",
+        ),
+        fixes=(
+            Fix("Look for an earlier error of the same process in Ray's logs.", "ls -t /tmp/ray/session_latest/logs"),
+            Fix("Check the free space of both.", "df -h /tmp /dev/shm"),
+            Fix("Install the current version on all hosts.", 'pip install --upgrade "ray[default]"'),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/verl-project/verl/issues/2380",),
+        said_by="Ray 2.9-2.52",
+    ),
+    KnownError(
+        id="ray-start",
+        section=SECTION,
+        title="Ray could not start or lost a node",
+        summary="Ray's processes on this host did not start, ended, or do not reach each other.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Failed to register worker to Raylet", r"Failed to register worker to Raylet"),
+            Pattern("Unable to register worker with raylet", r"Unable to register worker with raylet"),
+            literal("The current node timed out during startup"),
+            Pattern(
+                "has been marked dead because the detector",
+                r"The node with node id: \w{1,80} and address: (?P<address>[\d.]{7,15}) [^\n]{0,80}has been"
+                r" marked dead because"
+                r" the detector",
+            ),
+            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>NodeDiedError|LocalRayletDiedError)"),
+        ),
+        causes=(
+            (
+                "Too many workers start at once, so that threads, open files or memory run out: Ray counts all cores"
+                " of the host."
+            ),
+            "Another Ray runs on this host, or one that was left behind, in another version.",
+            "A node was ended for lack of host memory, or its network stopped.",
+        ),
+        fixes=(
+            Fix("End what is left of an earlier Ray, and start again.", "ray stop --force"),
+            Fix(
+                "Limit the number of processes to the cores of the job.", "ray start --head --num-cpus 16 --num-gpus 8"
+            ),
+            Fix("Raise the limits.", "ulimit -n 65536; ulimit -u 65536"),
+            Fix(
+                "Read the log of the raylet.",
+                "cat /tmp/ray/session_latest/logs/raylet.err",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_DEBUG,),
+        said_by="Ray 2.9-2.52",
+    ),
+    KnownError(
+        id="ray-objects",
+        section=SECTION,
+        title="Ray has no space for objects, or lost one",
+        summary="Ray keeps results in shared memory and on disk; both are full, or the process with a result ended.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "ray.exceptions.",
+                r"ray\.exceptions\.(?P<error>ObjectStoreFullError|OutOfDiskError|ObjectLostError|OwnerDiedError"
+                r"|ObjectReconstructionFailed\w{0,60}|ObjectFetchTimedOutError|ReferenceCountingAssertionError)",
+            ),
+            Pattern(
+                "% full, available space: ",
+                r"(?P<folder>/\S{1,160}) is over (?P<percent>\d{1,3})% full, available space: ",
+            ),
+            literal("Failed to put object in object store because it is full"),
+            Pattern("Local disk is full", r"Local disk is full(?:$|[.:,])"),
+        ),
+        causes=(
+            "The disk with /tmp/ray is nearly full: Ray writes objects there when its memory is full.",
+            "Shared memory is small, so that few objects fit: a container has 64 MB of it by default.",
+            "The process that created the object ended; its error comes earlier in the log.",
+        ),
+        fixes=(
+            Fix("Check the free space of both.", "df -h /tmp /dev/shm"),
+            Fix("Remove the logs and objects of earlier sessions.", "ray stop --force && rm -rf /tmp/ray/session_2*"),
+            Fix("Put them on a larger disk.", "ray start --head --temp-dir=/scratch/ray"),
+            Fix("Give a container more shared memory.", "docker run --gpus all --shm-size=64g IMAGE"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.ray.io/en/latest/ray-core/objects/object-spilling.html", _DEBUG),
+        said_by="Ray 2.9-2.52",
+    ),
+    KnownError(
+        id="ray-connect",
+        section=SECTION,
+        title="Ray: the cluster cannot be reached, or does not fit",
+        summary="The program found no running Ray, or one with another version, or could not prepare its environment.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("Could not find any running Ray instance"),
+            literal("Version mismatch: The cluster was started with:"),
+            Pattern(
+                "Failed to look up actor with name '", r"Failed to look up actor with name '(?P<actor>[^'\n]{1,120})'"
+            ),
+            Pattern("RuntimeEnvSetupError", r"ray\.exceptions\.(?P<error>RuntimeEnvSetupError)"),
+            Pattern(
+                "GCS at address",
+                r"(?:Failed to connect to|Unable to connect to) GCS at address[= ](?P<address>[\w.:-]{1,80})",
+            ),
+            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>GetTimeoutError|RpcError|AuthenticationError)"),
+        ),
+        causes=(
+            "No Ray was started on this host, or the program names another address than the head's.",
+            "The hosts have different versions of Ray or Python.",
+            "The worker that registers the actor ended, so that the others wait for it in vain; see its log.",
+            "The working folder or the packages of the runtime environment could not be copied or installed.",
+        ),
+        fixes=(
+            Fix("Show the cluster that this host knows.", "ray status"),
+            Fix("Start the head, then the other hosts.", "ray start --head --port=6379; ray start --address=HOST:6379"),
+            Fix(
+                "Compare the versions on all hosts.", "python -c 'import ray, sys; print(ray.__version__, sys.version)'"
+            ),
+            Fix("Read the errors of the workers.", "grep -h -i error /tmp/ray/session_latest/logs/worker*"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_DEBUG,),
+        said_by="Ray 2.9-2.52",
+    ),
+)

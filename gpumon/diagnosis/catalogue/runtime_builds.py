@@ -1,0 +1,134 @@
+"""Errors of what is compiled while the program runs: Triton's kernels, extensions, NVRTC."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue import fixes, sources
+from gpumon.diagnosis.catalogue.libraries import SECTION
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="triton-cc",
+        section=SECTION,
+        title="Triton found no C compiler",
+        summary="Triton compiles a small launcher for its kernels, and no C compiler is installed.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(literal("Failed to find C compiler. Please specify via CC"),),
+        causes=("The container image is a slim image without gcc.",),
+        fixes=(
+            Fix("Install a compiler and the Python headers.", "sudo apt-get install -y gcc python3-dev"),
+            Fix("Or name an installed compiler.", "CC=clang python train.py"),
+            Fix("Or disable compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.TRITON, sources.TORCH_COMPILE),
+        said_by="Triton 2.0-3.6",
+    ),
+    KnownError(
+        id="inductor-old-gpu",
+        section=SECTION,
+        title="GPU too old for torch.compile",
+        summary="torch.compile needs Triton, which does not support this GPU.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "too old to be supported by the triton GPU compiler",
+                r"(?:Found (?P<name>[^\n]{1,100}?) which is )?too old to be supported by the triton GPU compiler",
+            ),
+        ),
+        causes=(
+            "The GPU is older than Volta (compute capability 7.0).",
+            "Inductor compiles for another, older GPU of the host.",
+        ),
+        fixes=(
+            Fix("Disable compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
+            Fix(
+                "Or compile with a backend that does not use Triton.",
+                'model = torch.compile(model, backend="aot_eager")',
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=(sources.TORCH_COMPILE, sources.TRITON),
+        said_by="torch 2.0-2.13",
+    ),
+    KnownError(
+        id="cuda-home",
+        section=SECTION,
+        title="CUDA toolkit missing or wrong version",
+        summary=(
+            "An extension must be compiled, and the CUDA toolkit is missing or does not match PyTorch's CUDA version."
+        ),
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            literal("CUDA_HOME environment variable is not set"),
+            Pattern(
+                "mismatches the version that was used to compile",
+                r"The detected CUDA version \((?P<toolkit>[\d.]{1,12})\) mismatches the version that was used to"
+                r" compile(?: ?PyTorch \((?P<torch>[\d.]{1,12})\))?",
+            ),
+            Pattern(
+                "does not match the version torch was compiled with",
+                r"Installed CUDA version (?P<toolkit>[\d.]{1,12}) does not match the version torch was compiled with"
+                r" (?P<torch>[\d.]{1,12})",
+            ),
+            Pattern("but nvcc was not found", r"(?P<extension>[\w-]{2,40}) was requested, but nvcc was not found"),
+            Pattern("No CUDA toolkit found", r"\w{1,30}: No CUDA toolkit found\. \w{1,30} will be disabled"),
+            Pattern("nvcc: not found", r"\bnvcc: not found"),
+            literal("nvcc: command not found"),
+            Pattern(
+                "FlashAttention is only supported on CUDA",
+                r"FlashAttention is only supported on CUDA (?P<required>[\d.]{1,6}) and above",
+            ),
+            Pattern("ailed to find nvcc", r"[Ff]ailed to find nvcc"),
+        ),
+        causes=(
+            "pip found no prebuilt wheel and builds the package from source.",
+            "The system's toolkit has another major version than torch.version.cuda.",
+            "torch.cuda._compile_kernel requires CUDA_HOME although it needs no toolkit.",
+        ),
+        fixes=(
+            Fix(
+                "Look for a prebuilt wheel of the package for your versions.", "pip install --only-binary :all: PACKAGE"
+            ),
+            Fix(
+                "Check which version is needed.", "python -c 'import torch; print(torch.version.cuda)'; nvcc --version"
+            ),
+            Fix(
+                "Install that toolkit, and set CUDA_HOME to its location.",
+                "export CUDA_HOME=/usr/local/cuda-13.0 PATH=/usr/local/cuda-13.0/bin:$PATH",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.CPP_EXTENSIONS, sources.CUDA_COMPATIBILITY),
+        said_by="torch 1.13-2.13, vLLM 0.10",
+    ),
+    KnownError(
+        id="nvrtc-compile",
+        section=SECTION,
+        title="Kernel compilation failed",
+        summary="NVRTC could not compile a kernel's source at run time.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("RuntimeError: Kernel compilation failed:"),
+            literal("nvrtc: error:"),
+            Pattern("NVRTC_ERROR_", r"\b(?P<status>NVRTC_ERROR_[A-Z_]{4,40})\b"),
+            Pattern("NVJITLINK_ERROR_", r"\b(?P<status>NVJITLINK_ERROR_[A-Z_]{4,40})\b"),
+        ),
+        causes=(
+            "The source of the kernel has an error, which the following lines report.",
+            "The GPU is newer than this NVRTC, which then rejects the value of --gpu-architecture.",
+        ),
+        fixes=(
+            Fix("Read the following lines, which name the line and the error."),
+            Fix(
+                "For a new GPU, install a newer PyTorch.",
+                "pip install --upgrade torch",
+                first_for=("gpu-architecture",),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.nvidia.com/cuda/nvrtc/index.html", sources.CPP_EXTENSIONS),
+    ),
+)
