@@ -172,8 +172,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "undefined symbol: ",
                 r"(?P<library>lib(?:cudf|cuml|cugraph|raft|cuvs|rmm|kvikio|ucxx|cucim)[\w+]{0,20}\.so[\w.]{0,12}):"
-                r" undefined"
-                r" symbol: (?P<symbol>\w{1,160})",
+                r" undefined symbol: (?P<symbol>_Z\w{1,60})",
             ),
             Pattern("RAFT failure at file", r"RAFT failure at file=(?P<file>\S{1,160}) line=\d{1,6}"),
             Pattern("cuDF failure at", r"cuDF failure at ?: ?(?P<file>\S{1,160})"),
