@@ -29,11 +29,10 @@ OVERLAP_CHARACTERS: Final = 1 << 17
 MAX_BLANK_LINES: Final = 64
 """Consecutive blank lines that are kept."""
 
-_ESCAPED_LINE_END: Final = re.compile(r"\\n(?!\"|vcc\b|umpy\b|vidia|inja\b)")
-"""A line end within a string of a JSON log; at the end of the string, the record ends anyway.
-
-A path of Windows has a name that starts with n instead, such as nvcc.
-"""
+_ESCAPED_LINE_END: Final = re.compile(r"\\n(?!\")")
+"""A line end within a string of a JSON log; at the end of the string, the record ends anyway."""
+_WINDOWS_PATH: Final = re.compile(r"\b[A-Za-z]:\\[^\\\n]")
+"""A path whose backslashes are not escaped, as they would be in a JSON log: names in it may start with n."""
 _MANY_LINE_ENDS: Final = "\n" * (MAX_BLANK_LINES + 2)
 _BLANK_LINES: Final = re.compile(rf"\n{{{len(_MANY_LINE_ENDS)},}}")
 _RECORD_START: Final = re.compile(r'\{ ?"log" ?: ?"')
@@ -177,13 +176,20 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
     if "^[[" in text:
         text = _CARET_ESCAPE.sub("", text)
     if "\\" in text:
-        text = _ESCAPED_LINE_END.sub("\r", text.replace(r"\r\n", r"\n"))
+        text = "\n".join(map(_unescaped, text.split("\n"))) if _WINDOWS_PATH.search(text) else _unescaped(text)
     numbers, lines = _numbered_lines(text.replace("\r\n", "\n").removesuffix("\n"), first_number) if text else ([], [])
     if "\r" in text or len(max(lines, key=len, default="")) > MAX_LINE:
         pairs = [(number, piece) for number, line in zip(numbers, lines, strict=True) for piece in _pieces(line)]
         numbers, lines = [number for number, _ in pairs], [piece for _, piece in pairs]
     ranks, texts = split_prefixes(lines)
     return LogBlock(numbers, lines, texts, ranks, 0, len(lines))
+
+
+def _unescaped(text: str) -> str:
+    """The text with its escaped line ends as carriage returns, unless it has a path of Windows."""
+    if _WINDOWS_PATH.search(text):
+        return text
+    return _ESCAPED_LINE_END.sub("\r", text.replace(r"\r\n", r"\n"))
 
 
 def _without_record(line: str) -> str:
