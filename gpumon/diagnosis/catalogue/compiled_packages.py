@@ -228,7 +228,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="numpy-missing",
         section=SECTION,
         title="NumPy is missing or incompatible",
-        summary="PyTorch finds no NumPy, or was built for NumPy 1 while NumPy 2 is installed.",
+        summary="A package finds no NumPy, or was built for another generation of NumPy than the one in use.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("Numpy is not available", r"RuntimeError: Numpy is not available"),
@@ -253,12 +253,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Numba needs NumPy", r"Numba needs NumPy (?P<newest>[\d.]{1,8}) or less"),
             Pattern("core.multiarray failed to import", r"numpy\.(?:_)?core\.multiarray failed to import"),
         ),
-        causes=("PyTorch before 2.3 and other compiled packages do not support NumPy 2.", "NumPy is not installed."),
+        causes=(
+            "PyTorch before 2.3 and other compiled packages do not support NumPy 2.",
+            "NumPy is not installed.",
+            "Expected 96, got 88: the package is built for NumPy 2, and the process has loaded NumPy 1.",
+        ),
         fixes=(
             Fix("For PyTorch before 2.3, install NumPy 1.", "pip install 'numpy<2'"),
             Fix(
                 "Otherwise upgrade the package that the traceback names, or install NumPy.",
                 "pip install --upgrade numpy torch",
+            ),
+            Fix(
+                "If 88 is got, install NumPy 2, then restart the notebook or the program.",
+                "pip install --upgrade 'numpy>=2'",
+                first_for=("got 88",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
