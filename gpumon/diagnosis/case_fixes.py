@@ -145,6 +145,17 @@ def wheel_index(capability: str) -> str | None:
     return None if number is None else _NEWEST_INDEX if number >= _TURING else _VOLTA_INDEX
 
 
+def _upgraded_caller(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    package = values.get("raised_by")
+    if not package:
+        return tuple(fixes)
+    upgrade = Fix(
+        f"Upgrade {package}, whose code raised the error; if it is the newest release, install the releases of its "
+        "dependencies that it was tested with, which its requirements name."
+    )
+    return (upgrade, *fixes)
+
+
 def _fitting_build(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     index = wheel_index(str(values.get("capability", "")))
     if index is None:
@@ -354,6 +365,7 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "inductor-old-gpu": _old_gpu,
     "lib-missing": _missing_library,
     "nccl-system": _nccl_reason,
+    "package-version": _upgraded_caller,
     "package-missing": _missing_package,
     "xid-154": _recovery,
     **{f"xid-{number}": _link_event for number in range(144, 151)},

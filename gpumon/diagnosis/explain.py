@@ -21,6 +21,7 @@ from gpumon.diagnosis.oom import explain_oom
 from gpumon.diagnosis.prefixes import Timestamp, timestamp_of
 from gpumon.diagnosis.scan import LogBlock, blocks
 from gpumon.diagnosis.unknown import ErrorForm
+from gpumon.diagnosis.version_skew import version_skew
 from gpumon.diagnosis.wrapped_search import PatternHit
 
 _MAX_EXCERPT: Final = 400
@@ -61,6 +62,8 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
         lines = block.numbers[-1] if block.numbers else 0
     matches = sorted((tally.match() for tally in tallies.values()), key=lambda match: match.line)
     unknown = last.error
+    if unknown is not None and _are_echoes(matches) and (skew := version_skew(unknown)) is not None:
+        matches, unknown = [*matches, skew], None
     if not matches or (unknown is not None and unknown.form <= ErrorForm.CRASH and _are_echoes(matches)):
         return Explanation(tuple(matches), lines, unknown, last.last_lines)
     cause = first_cause(matches)

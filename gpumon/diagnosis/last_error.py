@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -66,6 +66,7 @@ _LIBRARY: Final = re.compile(
     r"(?:site|dist)-packages|[\\/]lib(?:64)?[\\/]python[\d.]+[\\/]|[Pp]ython\d*[\\/]lib[\\/]|[\\/]bin[\\/]"
     r"|^<(?!stdin|string)"
 )
+_PACKAGE: Final = re.compile(r"(?:site|dist)-packages[\\/](\w{1,80})[\\/.]")
 _CAUSED: Final = ("During handling of the above", "The above exception was")
 
 
@@ -216,7 +217,7 @@ def _unknown_error(block: LogBlock, candidate: _Candidate, timestamp: Timestamp 
     following = next((block.texts[other].strip() for other in after[:2] if block.texts[other].strip()), "")
     if following and text.endswith((":", f"'{candidate.name}'")):
         text = f"{text} {following}"
-    frame = _frame(block, candidate)
+    frames = list(_frames(block, candidate))
     return UnknownError(
         candidate.form,
         kind_of(text),
@@ -225,26 +226,38 @@ def _unknown_error(block: LogBlock, candidate: _Candidate, timestamp: Timestamp 
         block.numbers[position],
         block.ranks[position],
         timestamp,
-        frame,
+        _shown_frame(frames),
+        _raising_package(frames),
         tuple(_log_line(block, other) for other in (*before, position, *after)),
     )
 
 
-def _frame(block: LogBlock, candidate: _Candidate) -> TracebackFrame | None:
-    """The innermost frame in the user's own code, or else the innermost one."""
-    innermost: TracebackFrame | None = None
+def _frames(block: LogBlock, candidate: _Candidate) -> Iterator[TracebackFrame]:
+    """The frames of the traceback, from the innermost one."""
     # Python prints the stack of a fatal error below it, innermost frame first.
     step = 1 if candidate.name == "Fatal Python error" else -1
     for position in _of_rank(block, candidate.position, step, _MAX_TRACEBACK_LINES):
         text = block.texts[position].strip()
         frame = _read_frame(text, next(iter(_of_rank(block, position, 1, 1)), None), block)
         if frame is not None:
-            innermost = innermost or frame
-            if frame.is_own:
-                return frame
+            yield frame
         if _HEADER in text or text.startswith(_CAUSED):
-            break
-    return innermost
+            return
+
+
+def _shown_frame(frames: Sequence[TracebackFrame]) -> TracebackFrame | None:
+    """The innermost frame in the user's own code, or else the innermost one."""
+    return next((frame for frame in frames if frame.is_own), next(iter(frames), None))
+
+
+def _raising_package(frames: Sequence[TracebackFrame]) -> str:
+    """The package of the innermost frame outside PyTorch and Python, which pass on what they are called with."""
+    for frame in frames:
+        match = _PACKAGE.search(frame.file)
+        package = "" if match is None else match[1]
+        if frame.is_own or (package and package != "torch"):
+            return package
+    return ""
 
 
 def _read_frame(text: str, following: int | None, block: LogBlock) -> TracebackFrame | None:

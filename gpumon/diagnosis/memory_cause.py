@@ -84,10 +84,7 @@ def cause_sentence(cause: MemoryCause, message: MemoryMessage) -> str:
     if cause is MemoryCause.OTHER_PROCESSES:
         return f"Other processes hold {_others_text(message)}; without them the requested {requested} would have fit."
     if cause is MemoryCause.TOO_BIG:
-        return (
-            f"Too big: the process requested {requested} in addition to the {held} that it already held, and other "
-            f"processes make no difference: the job needs more than the GPU's {bytes_text(message.total)}."
-        )
+        return _too_big_sentence(message)
     if cause is MemoryCause.LEAK:
         return (
             f"Leak, or a job that is slightly too big: tensors hold {bytes_text(message.allocated)}, so that not even "
@@ -95,6 +92,23 @@ def cause_sentence(cause: MemoryCause, message: MemoryMessage) -> str:
             "first steps failed, each step is too big."
         )
     return _unknown_sentence(message)
+
+
+def _too_big_sentence(message: MemoryMessage) -> str:
+    requested, held = bytes_text(message.asked), bytes_text(message.held)
+    free, foreign, unused = message.free or 0, message.foreign or 0, message.unallocated or 0
+    if free < message.asked <= free + foreign + unused:
+        reserves = {"other processes hold": foreign, "this process reserves without using it": unused}
+        names = " and the ".join(f"{bytes_text(size)} that {name}" for name, size in reserves.items() if size)
+        return (
+            f"Slightly too big: the process held {held} and requested {requested} more, which is "
+            f"{bytes_text(message.asked - free)} more than was free. The {names} would have been just enough: a "
+            "slightly smaller step fits."
+        )
+    return (
+        f"Too big: the process requested {requested} in addition to the {held} that it already held, and other "
+        f"processes make no difference: the job needs more than the GPU's {bytes_text(message.total)}."
+    )
 
 
 def _unknown_sentence(message: MemoryMessage) -> str:

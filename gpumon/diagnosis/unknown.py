@@ -77,6 +77,7 @@ class UnknownError:
         rank: The rank that wrote the line, if it names one.
         timestamp: When the line was written, if the log contains it.
         frame: The innermost frame in the user's own code, or else the innermost one; None without a traceback.
+        package: The installed package whose code raised it, on its own or through PyTorch; empty if none did.
         around: The lines around it.
     """
 
@@ -88,6 +89,7 @@ class UnknownError:
     rank: int | None
     timestamp: Timestamp | None
     frame: TracebackFrame | None
+    package: str
     around: tuple[NumberedLine, ...]
 
 

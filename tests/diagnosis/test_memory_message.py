@@ -124,6 +124,17 @@ def test_the_cause(message: MemoryMessage, cause: MemoryCause) -> None:
     assert "–" not in cause_sentence(cause, message) or message.free is None
 
 
+def test_a_step_that_is_slightly_too_big_is_not_said_to_exceed_the_gpu() -> None:
+    own = 11 * GIB + 512 * MIB
+    message = MemoryMessage(5 * GIB, total=16 * GIB, free=4 * GIB, own=own, allocated=10 * GIB, unallocated=GIB)
+    assert memory_cause(message) is MemoryCause.TOO_BIG
+    sentence = cause_sentence(MemoryCause.TOO_BIG, message)
+    assert "Slightly too big" in sentence
+    assert "1.00 GiB more than was free. The 512 MiB that other processes hold" in sentence
+    beyond = cause_sentence(MemoryCause.TOO_BIG, replace(message, asked=7 * GIB))
+    assert "the job needs more than the GPU's 16.0 GiB" in beyond
+
+
 def test_in_a_container_the_process_is_listed_as_another_one() -> None:
     alone = replace(FULL, own=None, others=((4242, 79 * GIB),))
     assert alone.foreign == 80 * GIB - GIB - alone.held

@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpumon.core.allocator import Segment
-from gpumon.core.file_reader import Progress
+from gpumon.core.file_reader import FileReader, Progress
 from gpumon.core.holes import SegmentLayout
 from gpumon.core.problems import CommandError
 from gpumon.present.paint.line import plain
@@ -119,8 +120,18 @@ async def test_one_that_cannot_be_read_ends_the_app(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["q", "escape", "ctrl+c"])
-async def test_reading_can_be_given_up(key: str, large_snapshot: Path) -> None:
-    app = SnapshotApp([large_snapshot])
+async def test_reading_can_be_given_up(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "real.pickle"
+    path.write_bytes(real_bytes())
+    original = FileReader.start
+
+    def start_and_pause(reader: FileReader[object]) -> None:
+        original(reader)
+        assert reader._process is not None
+        reader._process.send_signal(signal.SIGSTOP)  # so that it is still reading when the key comes
+
+    monkeypatch.setattr(FileReader, "start", start_and_pause)
+    app = SnapshotApp([path])
     async with app.run_test() as pilot:
         screen = app.screen
         assert isinstance(screen, ReadingScreen)

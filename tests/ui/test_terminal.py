@@ -376,9 +376,10 @@ def test_ctrl_z_and_fg_in_a_shell(environment: dict[str, str]) -> None:
             time.sleep(0.02)
         terminal.send("?")
         terminal.wait_for("KEYS")
+        prompts = terminal.raw.count(b"prompt$")
         terminal.send("q")
         deadline = time.monotonic() + 10
-        while not (terminal.restored() and terminal.cooked()):
+        while not (terminal.restored() and terminal.cooked() and terminal.raw.count(b"prompt$") > prompts):
             assert time.monotonic() < deadline, terminal.screen()
             time.sleep(0.02)
         terminal.send("echo code $?\n")

@@ -1,0 +1,57 @@
+"""Recognizes versions that do not fit together by the place of an exception: a package uses what another one lacks.
+
+Any class, function and argument can be missing, so that the message alone is not known. What shows the cause is that
+the code of an installed package, rather than the user's, refers to it.
+"""
+
+import re
+from typing import Final
+
+from gpumon.diagnosis.catalogue import BY_ID
+from gpumon.diagnosis.explanation import Match
+from gpumon.diagnosis.unknown import UnknownError
+
+_ENTRY: Final = BY_ID["package-version"]
+_BUILT_IN: Final = (
+    r"NoneType|str|bytes|dict|list|tuple|set|int|float|bool|function|method|generator|coroutine|Tensor|ndarray|"
+    r"DataFrame|Series|Response|(?:Distributed)?DataParallel|FullyShardedDataParallel"
+)
+"""Such an object is a wrong value, or the user's wrapper, more often than a class of another version."""
+_CALL: Final = r"TypeError: (?P<module>[\w.<>]{1,120})\(\)"
+_NAME: Final = r"'(?P<name>\w{1,80})'"
+_MISSING: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"ImportError: cannot import name {_NAME} from '(?P<module>[\w.]{{1,120}})'",
+        r"ModuleNotFoundError: No module named '(?P<module>\w{1,60}(?:\.\w{1,60}){1,6})'",
+        rf"AttributeError: (?:module|type object) '(?P<module>[\w.]{{1,120}})' has no attribute {_NAME}",
+        rf"AttributeError: '(?P<module>(?!(?:{_BUILT_IN})')[\w.]{{1,120}})' object has no attribute {_NAME}",
+        rf"{_CALL} got an unexpected keyword argument {_NAME}",
+        rf"{_CALL} missing \d{{1,2}} required (?:positional |keyword-only )?arguments?: {_NAME}",
+        rf"{_CALL} takes (?:from )?\d{{1,2}} (?:to \d{{1,2}} )?positional arguments? but \d",
+    )
+)
+
+
+def version_skew(error: UnknownError) -> Match | None:
+    """The mismatch of versions that caused an unknown error, or None if nothing shows one.
+
+    Args:
+        error: The error; the package that raised it is known only from a traceback.
+    """
+    if not error.package:
+        return None
+    matches = (pattern.match(error.text) for pattern in _MISSING)
+    match = next((match for match in matches if match is not None), None)
+    if match is None:
+        return None
+    values = {"raised_by": error.package, **match.groupdict()}
+    return Match(
+        _ENTRY,
+        error.line,
+        error.text,
+        rank=error.rank,
+        ranks=() if error.rank is None else (error.rank,),
+        timestamp=error.timestamp,
+        values=values,
+    )

@@ -1,0 +1,60 @@
+"""An installed package that uses what another one lacks is a mismatch of versions, whatever the names are."""
+
+import pytest
+
+from gpumon.diagnosis.explain import explain_text
+
+OWN = ("/home/user/train.py", "/workspace/src/model.py")
+TORCH = "/venv/lib/python3.12/site-packages/torch/nn/modules/module.py"
+INSTALLED = "/venv/lib/python3.12/site-packages/unsloth_zoo/losses.py"
+WINDOWS = r"C:\env\Lib\site-packages\unsloth_zoo\losses.py"
+MISSING = (
+    "AttributeError: 'GRPOConfig' object has no attribute 'unsloth_mini_batch'",
+    "AttributeError: module 'zoo.losses' has no attribute 'chunked'",
+    "ImportError: cannot import name 'chunked' from 'zoo.losses'",
+    "ModuleNotFoundError: No module named 'zoo.losses.chunked'",
+    "TypeError: accumulated_loss() got an unexpected keyword argument 'hidden'",
+    "TypeError: accumulated_loss() missing 1 required positional argument: 'hidden'",
+    "TypeError: accumulated_loss() takes 2 positional arguments but 3 were given",
+)
+
+
+def traceback(message: str, *files: str) -> str:
+    frames = "".join(f'  File "{file}", line 7, in call\n    return work(batch)\n' for file in files)
+    return f"Traceback (most recent call last):\n{frames}{message}\n"
+
+
+@pytest.mark.parametrize("message", MISSING)
+@pytest.mark.parametrize(
+    "files", [(OWN[0], INSTALLED), (INSTALLED, TORCH), (OWN[0], INSTALLED, TORCH, TORCH), (WINDOWS,)]
+)
+def test_code_of_a_package_that_misses_something(message: str, files: tuple[str, ...]) -> None:
+    explanation = explain_text(traceback(message, *files))
+    assert explanation.unknown is None
+    assert explanation.cause is not None
+    assert explanation.cause.error.id == "package-version"
+    assert explanation.cause.text == message
+    assert explanation.cause.values["raised_by"] == "unsloth_zoo"
+    assert "Upgrade unsloth_zoo" in explanation.cause.fixes[0].text
+
+
+@pytest.mark.parametrize("message", MISSING)
+@pytest.mark.parametrize("files", [(), OWN, (INSTALLED, OWN[0]), (INSTALLED, OWN[1], TORCH), (TORCH,)])
+def test_code_of_the_user_may_be_wrong_itself(message: str, files: tuple[str, ...]) -> None:
+    explanation = explain_text(traceback(message, *files))
+    assert explanation.cause is None
+    assert explanation.unknown is not None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "AttributeError: 'NoneType' object has no attribute 'shape'",
+        "AttributeError: 'dict' object has no attribute 'loss'",
+        "TypeError: unsupported operand type(s) for +: 'int' and 'str'",
+        "KeyError: 'labels'",
+        "ValueError: 3 is not in list",
+    ],
+)
+def test_a_wrong_value_is_not_a_wrong_version(message: str) -> None:
+    assert explain_text(traceback(message, OWN[0], INSTALLED)).cause is None
