@@ -21,6 +21,7 @@ _TOKEN: Final = re.compile(
     r"""\[\^?\]?(?:\\.|[^\]\\])*\]   # a character set, which is kept
       | \(\?<[=!][^()]*\)           # a lookbehind, which must have a fixed length
       | \(\?P<\w+> | \(\?P=\w+\)     # the start of a named group, or a reference to one
+      | \(\?[:=!]                  # the start of another group
       | \\. | .""",
     re.VERBOSE | re.DOTALL,
 )
@@ -84,11 +85,21 @@ def exact(regex: str) -> re.Pattern[str]:
 def wrapped(regex: str) -> re.Pattern[str]:
     """The pattern for lines that were joined without a separator.
 
-    A line break may have replaced a space, so every space is optional, and a word boundary may be missing.
+    A line break may have replaced a space, so every space is optional, and a word boundary may be missing. What must
+    not follow must not follow after a space either, or an optional space before it would leave that space to it.
     """
     atoms: list[str] = []
+    ends: list[str] = []
     for atom, quantifier in _tokens(regex):
-        if atom == " " or atom in _ESCAPED_SPACE:
+        if atom == "(?!":
+            atoms.append(f"(?!{_GAP}(?:")
+            ends.append("))")
+        elif atom.startswith("(") and not atom.endswith(")"):
+            atoms.append(atom)
+            ends.append(")")
+        elif atom == ")":
+            atoms.append(ends.pop() + quantifier)
+        elif atom == " " or atom in _ESCAPED_SPACE:
             atoms.append(_GAP)
         elif atom not in _BOUNDARIES:
             atoms.append(atom + quantifier)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from textual._context import active_message_pump
 from textual.app import App, SystemCommand
@@ -23,6 +23,7 @@ from gpumon.session.background import run_in_background
 from gpumon.ui import textual_fixes  # noqa: F401 - the import applies them
 from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.themes import WithoutColors, textual_theme
+from gpumon.ui.widgets.role_styles import ROLE_CLASSES
 
 _HIDDEN_COMMANDS: Final = {"Maximize", "Minimize", "Screenshot"}
 """Commands of Textual's palette that do not work here, or that gpumon has itself."""
@@ -36,6 +37,8 @@ class TerminalApp(App[None]):
         failure: The exception that ended it, if there was one.
         leave: Restores the terminal and ends the process, once a thread has ended its children; None in tests.
     """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(ROLE_CLASSES)
 
     leave: Callable[[threading.Thread], None] | None = None
 

@@ -49,6 +49,7 @@ def test_concatenated_ordinary_logs_have_no_known_error() -> None:
 def test_every_wording_is_its_own_error_only(error: KnownError) -> None:
     texts = samples_of(error.id)
     assert {text: ids(text) for text in texts} == {text: {error.id} for text in texts}
+    assert {text: ids(f"step 7 of 9\n{text}\nstep 8 of 9") for text in texts} == {text: {error.id} for text in texts}
 
 
 @settings(max_examples=300, deadline=None)

@@ -52,10 +52,14 @@ def backgrounds(app: GpumonApp) -> Iterator[tuple[str, Rgb]]:
     """Every background that text can have, as the stylesheet resolves it; the help is open."""
     overview = next(screen for screen in app.screen_stack if isinstance(screen, OverviewScreen))
     table = overview.query(LineTable).first()
-    for name, component in (("table", "role--plain"), ("heading", "role--heading"), ("cursor", "line-table--cursor")):
-        background = table.get_component_rich_style(component).bgcolor
-        assert background is not None
-        yield name, triplet(background.triplet)
+    styles = table._role_styles
+    for name, style in (
+        ("table", styles.style(Role.PLAIN)),
+        ("heading", styles.style(Role.HEADING)),
+        ("cursor", styles.overlay("line-table--cursor")),
+    ):
+        assert style.bgcolor is not None
+        yield name, triplet(style.bgcolor.triplet)
     yield "dialog", app.screen.query(VerticalScroll).first().background_colors[1].rgb
     yield "footer", overview.query_one("Footer").background_colors[1].rgb
 
@@ -63,7 +67,7 @@ def backgrounds(app: GpumonApp) -> Iterator[tuple[str, Rgb]]:
 def role_color(app: GpumonApp, role: Role) -> Rgb:
     """The color of a role, as the stylesheet resolves it."""
     overview = next(screen for screen in app.screen_stack if isinstance(screen, OverviewScreen))
-    color = overview.query(TextLines).first().get_component_rich_style(f"role--{role.value}").color
+    color = overview.query(TextLines).first()._role_styles.style(role).color
     assert color is not None
     return triplet(color.triplet)
 
@@ -202,7 +206,7 @@ async def test_the_colors_of_the_terminal_are_its_own(theme: str) -> None:
         stream.put(machine())
         await pilot.pause()
         table = app.screen.query(LineTable).first()
-        styles = [table.get_component_rich_style(f"role--{role.value}") for role in Role]
+        styles = [table._role_styles.style(role) for role in Role]
         assert all(style.color is not None and style.color.triplet is None for style in styles)
         assert table.get_component_rich_style("line-table--cursor").reverse
         assert table._role_styles.overlay("line-table--cursor").reverse

@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from gpumon.present.paint.line import Role, Span, changed_ranges, merged
 from gpumon.present.paint.table import LazyRow, LazyRows, TableRow
-from gpumon.ui.widgets.role_styles import ROLE_CLASSES, RoleStyles
+from gpumon.ui.widgets.role_styles import RoleStyles
 
 MARGIN = 1
 """Cells before each row, for the cursor."""
@@ -33,7 +33,7 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
         choosable: Whether a row can be chosen.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {*ROLE_CLASSES, "line-table--cursor"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"line-table--cursor"}
     DEFAULT_CSS = "LineTable { height: 1fr; width: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False, id="table.up", tooltip="Cursor up"),

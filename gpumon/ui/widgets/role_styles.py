@@ -11,10 +11,13 @@ ROLE_CLASSES = frozenset(f"role--{role.value}" for role in Role)
 
 
 class RoleStyles:
-    """The styles of a widget's roles, cached until the theme changes.
+    """The styles of roles on the background of a widget, cached until the theme changes.
+
+    The app has the roles as its component classes: Textual creates a node for each class of each widget that has some,
+    and again whenever the style of the widget may have changed.
 
     Args:
-        widget: A widget whose ``COMPONENT_CLASSES`` hold `ROLE_CLASSES`.
+        widget: A widget of an app whose ``COMPONENT_CLASSES`` are `ROLE_CLASSES`.
     """
 
     def __init__(self, widget: Widget) -> None:
@@ -27,8 +30,8 @@ class RoleStyles:
 
     def strip(self, line: Line, width: int, overlay: Style | None = None) -> Strip:
         """The line in exactly ``width`` cells; ``overlay`` is applied on top of every style."""
-        segments = [Segment(text, self._style(role, overlay)) for text, role in line]
-        return Strip(segments).adjust_cell_length(width, self._style(Role.PLAIN, overlay))
+        segments = [Segment(text, self.style(role, overlay)) for text, role in line]
+        return Strip(segments).adjust_cell_length(width, self.style(Role.PLAIN, overlay))
 
     def overlay(self, component: str) -> Style:
         """The background and the text style of a component, to apply on top of the styles of roles.
@@ -38,8 +41,10 @@ class RoleStyles:
         style = self._widget.get_component_rich_style(component)
         return style + Style(dim=False) if style.reverse else Style(bgcolor=style.bgcolor, bold=style.bold)
 
-    def _style(self, role: Role, overlay: Style | None) -> Style:
+    def style(self, role: Role, overlay: Style | None = None) -> Style:
+        """The style of a role, with another one on top of it."""
         style = self._styles.get(role)
         if style is None:
-            style = self._styles[role] = self._widget.get_component_rich_style(f"role--{role.value}")
+            component = self._widget.app.get_component_styles(f"role--{role.value}")
+            style = self._styles[role] = self._widget.rich_style + component.partial_rich_style
         return style if overlay is None else style + overlay

@@ -1,20 +1,18 @@
 """A few lines of text that repaint only when they change."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
 from gpumon.present.paint.line import Line, changed_ranges
-from gpumon.ui.widgets.role_styles import ROLE_CLASSES, RoleStyles
+from gpumon.ui.widgets.role_styles import RoleStyles
 
 
 class TextLines(Widget):
     """Lines of text; the height is their number."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = set(ROLE_CLASSES)
     DEFAULT_CSS = "TextLines { height: 1; width: 1fr; &.-empty { display: none; } }"
 
     def __init__(self, *, id: str | None = None, classes: str = "") -> None:  # noqa: A002 - Textual's name for it
