@@ -121,17 +121,16 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_parent() -> None:
+    _sampler.stack_timer.resume()
     if sys.version_info >= _WARNS_LATE:
         _sampler.training.wake = _resume
-    else:
+    elif sys.version_info >= _WARNS_OF_THREADS:
         _resume()
 
 
 def _resume() -> None:
     try:
-        _sampler.stack_timer.resume()
-        if sys.version_info >= _WARNS_OF_THREADS:
-            _sampler.resume()
+        _sampler.resume()
     except Exception:  # the probe ends silently and the program goes on
         log_exception()
 
