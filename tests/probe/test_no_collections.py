@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.probe.agent.no_collections import NoCollections
+from gpumon.probe.agent.no_collections import NoCollections, after_fork
 
 PROGRAM = """
 import gc, random, sys, threading, time
@@ -74,3 +74,9 @@ def test_the_setting_of_the_program_is_kept(is_enabled: bool) -> None:
         assert gc.isenabled() is is_enabled
     finally:
         gc.enable()
+
+
+def test_a_child_that_was_forked_meanwhile_collects_garbage() -> None:
+    with NoCollections():
+        after_fork()
+        assert gc.isenabled()

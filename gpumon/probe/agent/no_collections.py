@@ -12,6 +12,7 @@ import gc
 import sys
 
 _IS_NEEDED = sys.version_info[:2] == (3, 11)
+_has_disabled = False
 
 
 class NoCollections:
@@ -21,10 +22,20 @@ class NoCollections:
         self._was_enabled = False
 
     def __enter__(self) -> None:
+        global _has_disabled  # noqa: PLW0603 - the collector belongs to the process
         self._was_enabled = _IS_NEEDED and gc.isenabled()
         if self._was_enabled:
+            _has_disabled = True
             gc.disable()
 
     def __exit__(self, *_: object) -> None:
+        global _has_disabled  # noqa: PLW0603
         if self._was_enabled:
             gc.enable()
+            _has_disabled = False
+
+
+def after_fork() -> None:
+    """Let a child collect garbage, if it was forked by a thread while another one read frames."""
+    if _has_disabled:
+        gc.enable()

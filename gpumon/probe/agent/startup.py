@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 
+from . import no_collections
 from .debug import log_exception
 from .hooks import set_step_call
 from .sampler import Sampler
@@ -138,6 +139,7 @@ def _resume() -> None:
 def _after_fork() -> None:
     """Close what a forked child has inherited; the child gets its own probe if it trains or creates a CUDA context."""
     try:
+        no_collections.after_fork()
         _sampler.abandon()
         _call_kineto("after_fork")
         if _MARK in vars(sys):
