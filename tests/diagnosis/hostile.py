@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 from gpumon.diagnosis.catalogue import ERRORS
@@ -22,6 +23,7 @@ def repeated(pattern: Pattern) -> str:
     return (pattern.needle + " ") * (_LINE_CHARACTERS // len(pattern.needle))
 
 
+@cache
 def almost(pattern: Pattern) -> str:
     """A line of a log that contains the letters of the needle, but not the error."""
     return "2026-11-20 12:00:01,123 ERROR trainer.py:88 " + next(
