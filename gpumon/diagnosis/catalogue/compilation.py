@@ -191,4 +191,32 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=(sources.TORCH_COMPILE,),
         said_by="torch 2.0-2.13",
     ),
+    KnownError(
+        id="graph-pool",
+        section=SECTION,
+        title="torch.compile lost track of a CUDA graph's memory",
+        summary="The memory of a CUDA graph is not in the state that torch.compile expects: an error of PyTorch.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            literal("curr_block->next == nullptr"),
+            literal("in the cudagraph pool not tracked as outputs"),
+            literal("These storage data ptrs are not allocated in pool"),
+        ),
+        causes=(
+            "An operator of an extension, or expandable_segments, does not work with recorded CUDA graphs.",
+            "Many input sizes: each records a separate graph in the same memory.",
+        ),
+        fixes=(
+            Fix("Compile without CUDA graphs.", 'model = torch.compile(model, mode="max-autotune-no-cudagraphs")'),
+            Fix(
+                "Do not record graphs for inputs of changing size.",
+                "import torch._inductor.config\n\ntorch._inductor.config.triton.cudagraph_skip_dynamic_graphs = True",
+            ),
+            Fix("Run without expandable_segments.", "PYTORCH_ALLOC_CONF=expandable_segments:False python train.py"),
+            Fix("Upgrade PyTorch; several such errors are fixed.", "pip install --upgrade torch"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_GRAPH_TREES, "https://github.com/pytorch/pytorch/issues/140419"),
+        said_by="torch 2.5-2.13",
+    ),
 )

@@ -180,44 +180,4 @@ loader = DataLoader(dataset, batch_size=8, collate_fn=collate)""",
         sources=(sources.DATA_LOADING,),
         said_by="torch 1.13-2.13",
     ),
-    KnownError(
-        id="media-unreadable",
-        section=SECTION,
-        title="Image, sound or video cannot be read",
-        summary="A file of the dataset is missing, damaged, empty, or of another format than its name says.",
-        context=ContextState.ALIVE,
-        patterns=(
-            Pattern(
-                "Assertion failed) !",
-                r"error: \(-215:Assertion failed\) !(?P<empty>_?src|ssize|_?img|image|buf)\.empty\(\)",
-            ),
-            Pattern("Failed to load audio from ", r"Failed to load audio from (?P<path>[^\n]{1,160})"),
-            Pattern("LibsndfileError: Error opening", r"LibsndfileError: Error opening (?P<path>[^\n]{1,200})"),
-            Pattern("DECORDError", r"decord\._ffi\.base\.DECORDError: (?P<reason>[^\n]{1,160})"),
-        ),
-        causes=(
-            "The download or the copy was incomplete: compare size and checksum.",
-            "OpenCV returns an empty image when the file does not exist or cannot be read, and fails only later.",
-            "The file is a page with an error message, or a Git LFS pointer, instead of the data.",
-        ),
-        fixes=(
-            Fix(
-                "Find the files that cannot be read.",
-                """\
-from pathlib import Path
-from PIL import Image
-
-for path in Path("data").rglob("*.jpg"):
-    try:
-        Image.open(path).load()
-    except OSError as error:
-        print(path, error)""",
-            ),
-            Fix("Check the image right after it was read.", "assert image is not None, path"),
-            Fix("Show what the file really is.", "head -c 100 FILE"),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=("https://docs.opencv.org/4.x/d4/da8/group__imgcodecs.html",),
-        said_by="OpenCV 4, decord 0.6, soundfile 0.12",
-    ),
 )

@@ -165,7 +165,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "but got dtype ",
-                r"expected dtype (?P<type>[\w:]{1,20}) for `\w{1,30}` but got dtype (?P<other_type>[\w:]{1,20})",
+                r"expected dtype (?P<type>[\w:]{1,20}) for `?\w{1,30}`? but got dtype (?P<other_type>[\w:]{1,20})",
             ),
             Pattern(
                 "mat2 must have the same dtype",

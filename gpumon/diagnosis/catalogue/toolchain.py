@@ -44,7 +44,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Unknown CUDA Architecture Name (?P<capability>[\w.+]{1,12}) in",
             ),
             Pattern("Unknown CUDA arch (", r"Unknown CUDA arch \((?P<capability>[\w.+]{1,12})\) or GPU not supported"),
-            literal("Internal Triton PTX codegen error"),
             Pattern(
                 "is not a recognized processor for this target",
                 r"'(?P<capability>sm_\d{2,3}[af]?)' is not a recognized processor for this target",
@@ -68,7 +67,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Let Triton use the ptxas of a newer toolkit.",
                 "export TRITON_PTXAS_PATH=/usr/local/cuda-13.0/bin/ptxas",
             ),
-            Fix("Or upgrade PyTorch, which brings a newer Triton and ptxas.", "pip install --upgrade torch"),
+            Fix(
+                "Or upgrade PyTorch, which brings a newer Triton and ptxas.",
+                "pip install --upgrade torch",
+                first_for=("recognized processor", "computeCapability"),
+            ),
             Fix(
                 "To build an extension, select a newer toolkit and only the GPU of this host.",
                 "export CUDA_HOME=/usr/local/cuda-13.0 PATH=/usr/local/cuda-13.0/bin:$PATH TORCH_CUDA_ARCH_LIST=12.0",

@@ -1,0 +1,161 @@
+"""Errors of images, sounds, videos and boxes that the data of a training consists of."""
+
+from typing import Final
+
+from gpumon.diagnosis.catalogue.datasets import SECTION
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+ERRORS: Final[tuple[KnownError, ...]] = (
+    KnownError(
+        id="media-unreadable",
+        section=SECTION,
+        title="Image, sound or video cannot be read",
+        summary="A file of the dataset is missing, damaged, empty, or of another format than its name says.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Assertion failed) !",
+                r"error: \(-215:Assertion failed\) !(?P<empty>_?src|ssize|_?img|image|buf)\.empty\(\)",
+            ),
+            Pattern("Failed to load audio from ", r"Failed to load audio from (?P<path>[^\n]{1,160})"),
+            Pattern("LibsndfileError: Error opening", r"LibsndfileError: Error opening (?P<path>[^\n]{1,200})"),
+        ),
+        causes=(
+            "The download or the copy was incomplete: compare size and checksum.",
+            "OpenCV returns an empty image when the file does not exist or cannot be read, and fails only later.",
+            "The file is a page with an error message, or a Git LFS pointer, instead of the data.",
+        ),
+        fixes=(
+            Fix(
+                "Find the files that cannot be read.",
+                """\
+from pathlib import Path
+from PIL import Image
+
+for path in Path("data").rglob("*.jpg"):
+    try:
+        Image.open(path).load()
+    except OSError as error:
+        print(path, error)""",
+            ),
+            Fix("Check the image right after it was read.", "assert image is not None, path"),
+            Fix("Show what the file really is.", "head -c 100 FILE"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.opencv.org/4.x/d4/da8/group__imgcodecs.html",),
+        said_by="OpenCV 4, soundfile 0.12",
+    ),
+    KnownError(
+        id="video-decode",
+        section=SECTION,
+        title="Video or sound cannot be decoded",
+        summary="FFmpeg, which TorchCodec, PyAV and decord use, could not decode a file or the frame in question.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("Invalid data found when processing input"),
+            literal("Could not push packet to decoder"),
+            literal("Could not receive frame from decoder"),
+            literal("Requested next frame while there are no more frames left to decode"),
+            literal("No valid stream found in input file"),
+            Pattern("Invalid frame index=", r"Invalid frame index=(?P<frame>-?\d{1,9}) for streamIndex="),
+            Pattern("No frames could be decoded from", r"No frames could be decoded from (?P<path>[^\n]{1,200})"),
+            literal("query timestamps unexpectedly violate the tolerance"),
+            Pattern("DECORDError", r"decord\._ffi\.base\.DECORDError: (?P<reason>[^\n]{1,160})"),
+        ),
+        causes=(
+            "The file is damaged, cut off, or a Git LFS pointer.",
+            "The decoder was opened before the DataLoader forked its workers, which then read through one file.",
+            "The codec, mostly AV1, is not part of this FFmpeg.",
+            "The times or frame numbers of the dataset do not belong to this video.",
+        ),
+        fixes=(
+            Fix(
+                "Find the files that cannot be decoded.",
+                """\
+from pathlib import Path
+
+from torchcodec.decoders import VideoDecoder
+
+for path in Path("videos").rglob("*.mp4"):
+    try:
+        decoder = VideoDecoder(path)
+        decoder[len(decoder) - 1]
+    except Exception as error:
+        print(path, error)""",
+            ),
+            Fix(
+                "Open decoders in the workers only, or do not fork the workers.",
+                'loader = DataLoader(dataset, num_workers=4, multiprocessing_context="spawn")',
+                first_for=("push packet to decoder: Invalid data",),
+            ),
+            Fix(
+                "Install an FFmpeg that decodes AV1.",
+                'conda install -c conda-forge "ffmpeg<8"',
+                first_for=("Function not implemented", "Decoder not found"),
+            ),
+            Fix(
+                "Create the index of the dataset again from the videos, or allow a larger difference of the times.",
+                "python -m lerobot.scripts.lerobot_train --tolerance_s=0.01",
+                first_for=("violate the tolerance", "Invalid frame index", "no more frames left"),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/meta-pytorch/torchcodec/blob/main/src/torchcodec/_core/SingleStreamDecoder.cpp",
+            "https://github.com/huggingface/lerobot/pull/4526",
+        ),
+        said_by="TorchCodec 0.1-0.12, PyAV 10-15, decord 0.6, LeRobot 0.3-0.5",
+    ),
+    KnownError(
+        id="boxes-invalid",
+        section=SECTION,
+        title="Boxes are not valid",
+        summary="A detector, its loss or an augmentation got boxes that end before they begin, or are NaN.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("assert (boxes", r"assert \(boxes(?P<boxes>[12])\[:, 2:\] >= boxes[12]\[:, :2\]\)\.all\(\)"),
+            Pattern(
+                " (corner) format, but got",
+                r"boxes(?P<boxes>[12]) must be in \[x0, y0, x1, y1\] \(corner\) format, but got",
+            ),
+            literal("All bounding boxes should have positive height and width"),
+            Pattern(
+                " to be in the range [0.0, 1.0]",
+                r"Expected (?P<side>[xy]_m(?:in|ax)) for bbox [^\n]{1,160}? to be in the range \[0\.0, 1\.0\]",
+            ),
+            Pattern("_max is less than or equal to ", r"(?P<side>[xy])_max is less than or equal to [xy]_min for bbox"),
+            literal("Expected target boxes to be a tensor of shape [N, 4]"),
+            literal("matrix contains invalid numeric entries"),
+        ),
+        causes=(
+            "The boxes of the model (boxes1 in DETR) are NaN: training has diverged.",
+            "The labels are width and height where corners are expected, or the reverse.",
+            "A box of the labels is empty, or reaches beyond the image after a crop.",
+        ),
+        fixes=(
+            Fix(
+                "Check the labels: corners in order, inside the image, and not empty.",
+                "print(boxes[(boxes[:, 2:] <= boxes[:, :2]).any(1)])",
+            ),
+            Fix(
+                "Check whether the model's boxes are NaN; then use bfloat16 or float32, a lower learning rate, and"
+                " clip the gradients.",
+                "print(outputs['pred_boxes'].isfinite().all())",
+                first_for=("boxes1", "nan,", "invalid numeric entries"),
+            ),
+            Fix("Give images without an object boxes of shape (0, 4).", "boxes = torch.zeros((0, 4))"),
+            Fix(
+                "In albumentations, drop what is left of boxes outside of the image.",
+                'parameters = albumentations.BboxParams(format="pascal_voc", clip=True, min_area=1)',
+                first_for=("for bbox",),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/facebookresearch/detr/issues/101",
+            "https://github.com/pytorch/vision/blob/main/torchvision/models/detection/generalized_rcnn.py",
+        ),
+        said_by="torchvision 0.13-0.28, transformers 4.30-5.0, albumentations 1-2",
+    ),
+)
