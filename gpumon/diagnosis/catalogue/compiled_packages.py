@@ -248,4 +248,64 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         said_by="SGLang 0.5",
     ),
+    KnownError(
+        id="torchaudio-removed",
+        section=SECTION,
+        title="Function was removed from torchaudio or torchvision",
+        summary="The program calls a function that the installed torchaudio or torchvision no longer has, or not yet.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "' has no attribute '",
+                r"(?<!initialized )module '(?P<package>torchaudio|torchvision)(?P<module>(?:\.\w{1,30}){0,4})' has no"
+                r" attribute '(?P<attribute>\w{1,60})'",
+            ),
+        ),
+        causes=(
+            "torchaudio 2.9 removed list_audio_backends, info, AudioMetaData, set_audio_backend, io and sox_effects.",
+            "torchvision 0.17 removed transforms.functional_tensor; its reading of videos has moved to TorchCodec.",
+            "A package such as pyannote.audio, speechbrain or silero-vad is older than torchaudio.",
+        ),
+        fixes=(
+            Fix(
+                "Upgrade the package whose file the last lines of the traceback name.", "pip install --upgrade PACKAGE"
+            ),
+            Fix(
+                "Or install the last versions with the function; for torchaudio, the three packages of PyTorch 2.8.",
+                "pip install torch==2.8.0 torchvision==0.23.0 torchaudio==2.8.0",
+                first_for=("'torchaudio",),
+            ),
+            Fix("In your own code, use soundfile or TorchCodec.", "samples, rate = soundfile.read(path)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/pytorch/audio/issues/3902", "https://github.com/snakers4/silero-vad/issues/715"),
+        said_by="torchaudio 2.1-2.10, torchvision 0.17-0.25",
+    ),
+    KnownError(
+        id="dgl-mismatch",
+        section=SECTION,
+        title="DGL does not match PyTorch",
+        summary="DGL contains a library for each version of PyTorch, and has none for the installed one.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Cannot find DGL C++ ",
+                r"Cannot find DGL C\+\+ (?P<part>\w{1,20}) library at (?P<path>[^\n]{1,200})",
+            ),
+        ),
+        causes=("PyTorch is newer than DGL, whose last wheels are for PyTorch 2.4.",),
+        fixes=(
+            Fix(
+                "Install PyTorch 2.4 and the DGL for it.",
+                "pip install torch==2.4.0 && pip install dgl -f https://data.dgl.ai/wheels/torch-2.4/cu124/repo.html",
+            ),
+            Fix(
+                "Or port the model to PyTorch Geometric, which follows the versions of PyTorch.",
+                "pip install torch-geometric",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://www.dgl.ai/pages/start.html",),
+        said_by="DGL 2.1-2.4",
+    ),
 )

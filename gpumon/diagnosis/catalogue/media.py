@@ -158,4 +158,27 @@ for path in Path("videos").rglob("*.mp4"):
         ),
         said_by="torchvision 0.13-0.28, transformers 4.30-5.0, albumentations 1-2",
     ),
+    KnownError(
+        id="audio-save",
+        section=SECTION,
+        title="Sound cannot be saved",
+        summary="The encoder does not know which format to write: the name has no extension, or there is no name.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Couldn't allocate AVFormatContext", r"Couldn't allocate AVFormatContext\. (?:The destination|Check)"
+            ),
+        ),
+        causes=(
+            "torchaudio 2.9 writes through TorchCodec, which chooses the format by the extension of the file.",
+            "The destination is a buffer in memory, or a file with an unknown extension.",
+        ),
+        fixes=(
+            Fix("Name the format.", 'torchaudio.save(buffer, samples, rate, format="wav")'),
+            Fix("Or write with soundfile.", 'soundfile.write("output.wav", samples.T.cpu().numpy(), rate)'),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/niknah/ComfyUI-F5-TTS/issues/71",),
+        said_by="TorchCodec 0.9",
+    ),
 )

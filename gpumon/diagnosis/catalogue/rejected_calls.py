@@ -34,7 +34,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             fixes.LAUNCH_BLOCKING,
             fixes.CUDA_LOG,
             fixes.SANITIZER,
-            Fix("Update the package whose call the traceback names."),
+            Fix("Update the package whose call the traceback names.", first_for=("Triton Error",)),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.CPP_STACKTRACES,),

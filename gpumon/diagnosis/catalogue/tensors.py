@@ -80,8 +80,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
-                ") must be Tensor, not ",
-                r"(?P<function>\w{1,60})\(\): argument '(?P<argument>\w{1,40})' \(position \d{1,3}\) must be"
+                " must be Tensor, not ",
+                r"(?P<function>\w{1,60})\(\): argument '(?P<argument>\w{1,40})'(?: \(position \d{1,3}\))? must be"
                 r" Tensor, not"
                 r" (?P<type>[\w.]{1,60})",
             ),

@@ -264,8 +264,19 @@ optimizer.zero_grad()""",
         fixes=(
             Fix("If a GPU is there, move the model and the inputs to it.", 'model = model.to("cuda")'),
             Fix("On the CPU, use float32 or bfloat16.", "model = model.float()"),
-            Fix("Convert this tensor for this operation.", "output = operation(value.float())"),
-            Fix("Labels of classes must be of type long.", "labels = labels.long()", first_for=('_index"',)),
+            Fix(
+                "On AMD, do without TunableOp, which has no float8.",
+                "PYTORCH_TUNABLEOP_ENABLED=0 python train.py",
+                first_for=("_tunable_",),
+            ),
+            Fix(
+                "Labels of classes must be of type long.", "labels = labels.long()", first_for=('_index"', '"nll_loss')
+            ),
+            Fix(
+                "Convert this tensor for this operation.",
+                "output = operation(value.float())",
+                first_for=("'Long'", "'Int'", "'Bool'", "Float8", "_cuda"),
+            ),
             Fix("Upgrade PyTorch, which supports more types.", "pip install --upgrade torch"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -74,11 +74,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Cannot select: intrinsic %llvm\.nvvm\.(?P<instruction>[\w.]{1,60})",
             ),
             literal("IndexError: map::at"),
+            literal("Arch conditional MMA instruction used without targeting"),
+            Pattern("cutlass cannot ", r"cutlass cannot (?:implement|initialize|run)"),
         ),
         causes=(
             "Only Ampere (sm_80) and later have bfloat16 and TF32, only Ada (sm_89) and later float8.",
             "Blackwell is sm_100 as well as sm_120, but tcgen05 and parts of TMA exist only in data center GPUs.",
-            "A kernel for Hopper, with wgmma or TMA, was selected on another GPU.",
+            "A kernel for Hopper (wgmma, TMA) was selected on another GPU, or gets sizes that it does not support.",
         ),
         fixes=(
             Fix(
@@ -90,7 +92,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Select another implementation of the kernel, for example another attention or MoE backend, and"
                 " upgrade the package that contains it.",
                 "pip install --upgrade PACKAGE",
-                first_for=("not supported on", "tcgen05", "wgmma"),
+                first_for=("not supported on", "tcgen05", "wgmma", "Arch conditional", "cutlass"),
             ),
             Fix(
                 "On a GPU before Ampere, let Triton's kernels not use TF32.",
