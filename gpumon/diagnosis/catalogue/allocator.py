@@ -97,12 +97,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("old is invalid, set it in", r"garbage_collect_thres?h?old is invalid, set it in"),
             literal("per_process_memory_fraction is invalid"),
             literal("Unknown allocator backend, options are"),
+            Pattern("AllocatorConfig.", r"INTERNAL ASSERT FAILED at \"?[^\"\n]{0,200}AllocatorConfig\.(?:h|cpp)"),
         ),
         causes=(
             "A key is misspelled, or is newer than the installed PyTorch.",
             "A setting is not available: expandable_segments on Windows, some functions with cudaMallocAsync.",
             "true or false is written in lower case.",
-            "A key and its value are separated by an equals sign instead of a colon.",
+            "A key and its value are separated by an equals sign instead of a colon, or a key has no value.",
             "A value is out of range: max_split_size_mb must be at least 20, fractions must be between 0 and 1.",
         ),
         fixes=(
@@ -146,5 +147,27 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache="No effect: the type of the memory is the problem, not how much of it is in use.",
         sources=(sources.CUDA_NOTES, sources.MULTIPROCESSING_NOTES),
         said_by="torch 2.6-2.13",
+    ),
+    KnownError(
+        id="expandable-split",
+        section=SECTION,
+        title="Expandable segments with settings that split or free memory",
+        summary="PyTorch tried to free an expandable segment whole, because of another setting; this fails a check.",
+        context=ContextState.UNKNOWN,
+        patterns=(literal("!block->expandable_segment_ INTERNAL ASSERT FAILED"),),
+        causes=(
+            "The option max_split_size_mb or garbage_collection_threshold is set with expandable_segments:True.",
+            "PyTorch is older than 2.5, which ignores those options for expandable segments.",
+        ),
+        fixes=(
+            Fix(
+                "Set expandable_segments alone; it replaces the other options.",
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+            ),
+            Fix("Upgrade PyTorch to 2.5 or newer.", "pip install --upgrade torch"),
+        ),
+        empty_cache="No effect: the check also fails while PyTorch frees its cache.",
+        sources=("https://github.com/pytorch/pytorch/pull/134338", "https://github.com/pytorch/pytorch/pull/120022"),
+        said_by="torch 2.1-2.4",
     ),
 )

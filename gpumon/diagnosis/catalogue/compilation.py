@@ -194,13 +194,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="graph-pool",
         section=SECTION,
-        title="torch.compile lost track of a CUDA graph's memory",
-        summary="The memory of a CUDA graph is not in the state that torch.compile expects: an error of PyTorch.",
+        title="Memory of a CUDA graph is in an unexpected state",
+        summary="The memory of a CUDA graph is not in the state that PyTorch expects: an error of PyTorch.",
         context=ContextState.UNKNOWN,
         patterns=(
             literal("curr_block->next == nullptr"),
             literal("in the cudagraph pool not tracked as outputs"),
             literal("These storage data ptrs are not allocated in pool"),
+            Pattern(
+                "->use_count > 0", r"->use_count > 0 ?INTERNAL ASSERT FAILED at \"?[^\"\n]{0,200}CUDACachingAllocator"
+            ),
+            literal("head->prev == nullptr && head->pool != nullptr"),
         ),
         causes=(
             "An operator of an extension, or expandable_segments, does not work with recorded CUDA graphs.",
@@ -208,6 +212,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Compile without CUDA graphs.", 'model = torch.compile(model, mode="max-autotune-no-cudagraphs")'),
+            Fix(
+                "For vLLM, run without CUDA graphs.",
+                "vllm serve MODEL --enforce-eager",
+                first_for=("use_count",),
+            ),
             Fix(
                 "Do not record graphs for inputs of changing size.",
                 "import torch._inductor.config\n\ntorch._inductor.config.triton.cudagraph_skip_dynamic_graphs = True",
@@ -217,6 +226,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_GRAPH_TREES, "https://github.com/pytorch/pytorch/issues/140419"),
-        said_by="torch 2.5-2.13",
+        said_by="torch 2.2-2.13",
     ),
 )

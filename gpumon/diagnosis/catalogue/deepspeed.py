@@ -37,6 +37,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "object has no attribute 'ds_opt_adam'", r"'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'"
             ),
+            Pattern("CUTLASS_PATH environment variable is not set", r"CUTLASS_PATH environment variable is not set"),
+            Pattern("CUTLASS location directory", r"Please specify CUTLASS location directory as environment variable"),
         ),
         causes=(
             "CUDA_HOME is not set, or there is no nvcc: the wheels of PyTorch contain none.",
@@ -47,6 +49,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
         ),
         fixes=(
+            Fix(
+                "For the attention of Evoformer, say where CUTLASS is.",
+                "git clone https://github.com/NVIDIA/cutlass && export CUTLASS_PATH=$PWD/cutlass",
+                first_for=("CUTLASS",),
+            ),
             Fix("Show what DeepSpeed can build here, and what is missing.", "ds_report"),
             Fix(
                 "Install ninja, a compiler, and the CUDA toolkit of torch.version.cuda.",

@@ -137,4 +137,49 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         said_by="Isaac Sim 4.2-5.0",
     ),
+    KnownError(
+        id="physx-no-gpu",
+        section=SECTION,
+        title="Simulation does not get the GPU",
+        summary="PhysX could not create its CUDA context and simulates on the CPU, but the program needs the GPU.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern("PhysX CUDA Context Manager", r"Failed to create a (?:valid )?PhysX CUDA Context Manager"),
+            Pattern("internal error : libcuda.so", r"internal error : libcuda\.so!"),
+            literal("Failed to create Cuda Context Manager"),
+            literal("Unable to create PxCudaContextManager"),
+            Pattern("Gym cuda error: ", r"Gym cuda error: (?P<reason>invalid resource handle)"),
+            literal("Must enable GPU pipeline to use state tensors"),
+        ),
+        causes=(
+            "Isaac Gym opens libcuda.so, and the system has only libcuda.so.1.",
+            "The driver is too old for the simulator, or the GPU too new: Isaac Gym has no kernels for Blackwell.",
+            "On Isaac Sim, an earlier error killed the CUDA context.",
+        ),
+        fixes=(
+            Fix(
+                "Give the driver's library the name that is looked for.",
+                "sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so && sudo ldconfig",
+            ),
+            Fix(
+                "In WSL, let the loader find the driver's library.",
+                "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH",
+            ),
+            Fix(
+                "Simulate on the GPU that computes; both options must agree.",
+                "python train.py --sim_device cuda:0 --rl_device cuda:0 --pipeline gpu",
+            ),
+            Fix(
+                "Compare the driver with the version's requirements.",
+                "nvidia-smi --query-gpu=name,driver_version --format=csv",
+            ),
+            Fix("Move to Isaac Lab, which replaces Isaac Gym and supports newer GPUs."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/unitreerobotics/unitree_rl_gym/issues/48",
+            "https://github.com/isaac-sim/IsaacLab/pull/5727",
+        ),
+        said_by="Isaac Gym Preview 4, Isaac Sim 4.2-6.0",
+    ),
 )

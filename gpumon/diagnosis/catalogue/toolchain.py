@@ -268,13 +268,24 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("fatal error C", r"torch[\\/]include[^\n]{1,200}fatal error C\d{4}"),
             Pattern("in _run_ninja_build", r"cpp_extension\.py\", line \d{1,6}, in _run_ninja_build"),
+            Pattern(
+                ".so: cannot open shared object file",
+                r"torch_extensions/(?:[\w.+-]{1,40}/)?(?P<extension>(?!cpu_adam|fused_adam|cpu_adagrad|cpu_lion|async_io"
+                r"|utils/|transformer_inference)\w{1,60})/\w{1,60}\.so: cannot open shared object file",
+            ),
         ),
         causes=(
             "The build ran out of host memory: the kernel then kills nvcc, which prints no reason.",
             "PyTorch, the CUDA toolkit and the compiler do not fit together.",
             "The extension's source does not support this version of PyTorch.",
+            "The library is missing: an earlier build failed, or another process still builds it.",
         ),
         fixes=(
+            Fix(
+                "Delete what is half built, and run one process alone, which then builds it.",
+                "rm -rf ~/.cache/torch_extensions",
+                first_for=(".so: cannot",),
+            ),
             Fix("Find the first `error:` or `fatal` above this message.", "grep -n -m 5 -E '(error|fatal)' build.log"),
             Fix(
                 "Install a wheel that is already compiled, if there is one.", "pip install --only-binary :all: PACKAGE"

@@ -383,10 +383,16 @@ optimizer.zero_grad()""",
         ),
         causes=(
             "The GPU has no memory left for the library's handle and workspace.",
+            "INVALID_VALUE: the matrix is too large, or empty, for this algorithm.",
             "Another version of the library was loaded, from LD_LIBRARY_PATH or another package.",
             "An earlier error killed the CUDA context; this call is only the first that reports it.",
         ),
         fixes=(
+            Fix(
+                "Choose another algorithm for the singular values.",
+                'torch.linalg.svd(matrix, full_matrices=False, driver="gesvd")',
+                first_for=("gesvdj",),
+            ),
             fixes.LIST_PROCESSES,
             fixes.BUNDLED_LIBRARIES,
             Fix("Use MAGMA or another algorithm instead.", 'torch.backends.cuda.preferred_linalg_library("magma")'),
