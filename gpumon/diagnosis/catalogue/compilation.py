@@ -204,6 +204,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "->use_count > 0", r"->use_count > 0 ?INTERNAL ASSERT FAILED at \"?[^\"\n]{0,200}CUDACachingAllocator"
             ),
+            Pattern(
+                "inserted INTERNAL ASSERT FAILED",
+                r"\binserted INTERNAL ASSERT FAILED at \"?[^\"\n]{0,200}CUDACachingAllocator",
+            ),
             literal("head->prev == nullptr && head->pool != nullptr"),
         ),
         causes=(

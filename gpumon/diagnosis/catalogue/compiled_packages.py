@@ -198,10 +198,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Numba needs NumPy", r"Numba needs NumPy (?P<newest>[\d.]{1,8}) or less"),
             Pattern("core.multiarray failed to import", r"numpy\.(?:_)?core\.multiarray failed to import"),
+            literal("initialization of _internal failed without raising an exception"),
+            Pattern("module compiled against A", r"module compiled against A[BP]I version 0x(?P<built>\w{1,8})"),
         ),
         causes=(
             "PyTorch before 2.3 and other compiled packages do not support NumPy 2.",
             "NumPy is not installed.",
+            "Numba supports only versions of NumPy that are older than it; _internal is a part of Numba.",
             "Expected 96, got 88: the package is built for NumPy 2, and the process has loaded NumPy 1.",
         ),
         fixes=(
@@ -214,6 +217,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "If 88 is got, install NumPy 2, then restart the notebook or the program.",
                 "pip install --upgrade 'numpy>=2'",
                 first_for=("got 88",),
+            ),
+            Fix(
+                "For Numba, install the two together, so that pip chooses a NumPy that Numba supports.",
+                "pip install --upgrade numba numpy",
+                first_for=("_internal failed", "Numba needs"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -49,11 +49,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
         ),
         fixes=(
-            Fix(
-                "For the attention of Evoformer, say where CUTLASS is.",
-                "git clone https://github.com/NVIDIA/cutlass && export CUTLASS_PATH=$PWD/cutlass",
-                first_for=("CUTLASS",),
-            ),
             Fix("Show what DeepSpeed can build here, and what is missing.", "ds_report"),
             Fix(
                 "Install ninja, a compiler, and the CUDA toolkit of torch.version.cuda.",
@@ -66,6 +61,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Delete operators that were built for another PyTorch.", "rm -rf ~/.cache/torch_extensions"),
             Fix(
                 "Or use PyTorch's optimizer instead of DeepSpeed's.", 'config = {"zero_force_ds_cpu_optimizer": False}'
+            ),
+            Fix(
+                "For the attention of Evoformer, say where CUTLASS is.",
+                "git clone https://github.com/NVIDIA/cutlass && export CUTLASS_PATH=$PWD/cutlass",
+                first_for=("CUTLASS",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -108,6 +108,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?P<required>\d{1,12})",
             ),
             literal("Scene state is corrupted. Simulation cannot continue"),
+            Pattern("fail to launch kernel!!", r"internal error : (?P<reason>GPU [^\n]{1,80} fail to launch kernel!!)"),
         ),
         causes=(
             (
@@ -138,10 +139,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="Isaac Sim 4.2-5.0",
     ),
     KnownError(
-        id="physx-no-gpu",
+        id="simulator-no-gpu",
         section=SECTION,
-        title="Simulation does not get the GPU",
-        summary="PhysX could not create its CUDA context and simulates on the CPU, but the program needs the GPU.",
+        title="Simulator does not get the GPU",
+        summary="PhysX or Taichi could not open the driver or create a CUDA context, and would compute on the CPU.",
         context=ContextState.UNKNOWN,
         patterns=(
             Pattern("PhysX CUDA Context Manager", r"Failed to create a (?:valid )?PhysX CUDA Context Manager"),
@@ -150,9 +151,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("Unable to create PxCudaContextManager"),
             Pattern("Gym cuda error: ", r"Gym cuda error: (?P<reason>invalid resource handle)"),
             literal("Must enable GPU pipeline to use state tensors"),
+            literal("libcuda.so lib not found"),
+            Pattern(
+                "is not supported, falling back to CPU",
+                r"Arch=\[<Arch\.cuda: \d>\] is not supported, falling back to CPU",
+            ),
         ),
         causes=(
-            "Isaac Gym opens libcuda.so, and the system has only libcuda.so.1.",
+            "Isaac Gym and Taichi open libcuda.so, and the system has only libcuda.so.1.",
             "The driver is too old for the simulator, or the GPU too new: Isaac Gym has no kernels for Blackwell.",
             "On Isaac Sim, an earlier error killed the CUDA context.",
         ),
@@ -180,6 +186,51 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/unitreerobotics/unitree_rl_gym/issues/48",
             "https://github.com/isaac-sim/IsaacLab/pull/5727",
         ),
-        said_by="Isaac Gym Preview 4, Isaac Sim 4.2-6.0",
+        said_by="Isaac Gym Preview 4, Isaac Sim 4.2-6.0, Taichi 0.7-1.8",
+    ),
+    KnownError(
+        id="isaac-plugin",
+        section=SECTION,
+        title="Isaac Gym or Isaac Sim cannot load a plugin",
+        summary="A part of the simulator could not be loaded; the line above names the library that is missing.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Failed to acquire interface",
+                r"Failed to acquire interface: \[?(?P<plugin>(?:carb|omni)::[\w:]{1,80})",
+            ),
+            Pattern(
+                "No gym module found for the active",
+                r"No gym module found for the active version of Python \((?P<python>[\d.]{1,6})\)",
+            ),
+            Pattern("libmem_filesys.so: cannot open", r"libmem_filesys\.so: cannot open shared object file"),
+        ),
+        causes=(
+            "A library of the system is missing, often libcuda.so.1 of the driver or libpython3.8.so.1.0.",
+            "Isaac Gym has modules for Python 3.6 to 3.8 only, and only for Linux.",
+            "Isaac Sim: a module of omni was imported before SimulationApp was created, or parts are not installed.",
+        ),
+        fixes=(
+            Fix(
+                "Show which of these libraries the loader finds.",
+                "ldconfig -p | grep -E 'libcuda|libpython3|libvulkan'",
+            ),
+            Fix(
+                "Let the loader find the libraries of Python.",
+                "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH",
+            ),
+            Fix("Use Python 3.8 on Linux for Isaac Gym.", "conda create -n gym python=3.8"),
+            Fix(
+                "For Isaac Sim, create the application before the other imports.",
+                'from isaacsim import SimulationApp\n\napp = SimulationApp({"headless": True})',
+                first_for=("omni::",),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/isaac-sim/IsaacGymEnvs/issues/27",
+            "https://docs.isaacsim.omniverse.nvidia.com/latest/python_scripting/manual_standalone_python.html",
+        ),
+        said_by="Isaac Gym Preview 3-4, Isaac Sim 2021-5.0",
     ),
 )

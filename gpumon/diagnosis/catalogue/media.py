@@ -92,7 +92,7 @@ for path in Path("videos").rglob("*.mp4"):
             Fix(
                 "Install an FFmpeg that decodes AV1.",
                 'conda install -c conda-forge "ffmpeg<8"',
-                first_for=("Function not implemented", "Decoder not found"),
+                first_for=("Function not implemented",),
             ),
             Fix(
                 "Create the index of the dataset again from the videos, or allow a larger difference of the times.",

@@ -245,6 +245,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"to have the same type as tensor for argument #\d{1,3} '\w{1,40}'; but type"
                 r" (?P<other_type>[\w.]{1,40}) does not equal (?P<type>[\w.]{1,40})",
             ),
+            Pattern(
+                "Expected Tensor argument ",
+                r"Expected Tensor argument \w{1,40} to have dtype (?P<type>[\w.]{1,20}), but got"
+                r" (?P<other_type>[\w.]{1,20}) instead",
+            ),
         ),
         causes=(
             "The model was converted to half, and its inputs are float32.",

@@ -222,7 +222,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("unresolved externals", r"fatal error LNK1120: (?P<count>\d{1,5}) unresolved externals"),
             Pattern(
                 "has no member",
-                r"error: namespace \"(?:cooperative_groups|cub|thrust|cutlass|cuda)[\w:]{0,40}\" has no member",
+                r"error: namespace \"(?:cooperative_groups|cub|cutlass|cuda)[\w:]{0,40}\" has no member",
             ),
             Pattern("matches these operands", r"error: no operator \"[^\"\n]{1,8}\" matches these operands"),
             Pattern("is undefined", r"error: identifier \"__(?:nv|half|hf)\w{1,40}\" is undefined"),
@@ -281,11 +281,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The library is missing: an earlier build failed, or another process still builds it.",
         ),
         fixes=(
-            Fix(
-                "Delete what is half built, and run one process alone, which then builds it.",
-                "rm -rf ~/.cache/torch_extensions",
-                first_for=(".so: cannot",),
-            ),
             Fix("Find the first `error:` or `fatal` above this message.", "grep -n -m 5 -E '(error|fatal)' build.log"),
             Fix(
                 "Install a wheel that is already compiled, if there is one.", "pip install --only-binary :all: PACKAGE"
@@ -293,6 +288,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Compile with fewer jobs, if memory ran out.", "MAX_JOBS=2 pip install --no-build-isolation PACKAGE"),
             Fix(
                 "Compile only for this host's GPU.", "TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation PACKAGE"
+            ),
+            Fix(
+                "Delete what is half built, and run one process alone, which then builds it.",
+                "rm -rf ~/.cache/torch_extensions",
+                first_for=(".so: cannot",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

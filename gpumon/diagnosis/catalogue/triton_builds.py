@@ -86,13 +86,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "On a GPU before Ampere, use float16 in place of bfloat16 and float8.",
                 "model = model.to(torch.float16)",
-                first_for=("sm_80", "sm_75", "sm_89", "bf16"),
+                first_for=("sm_80", "bf16"),
             ),
             Fix(
                 "Select another implementation of the kernel, for example another attention or MoE backend, and"
                 " upgrade the package that contains it.",
                 "pip install --upgrade PACKAGE",
-                first_for=("not supported on", "tcgen05", "wgmma", "Arch conditional", "cutlass"),
+                first_for=("not supported on", "tcgen05", "Arch conditional", "cutlass"),
             ),
             Fix(
                 "On a GPU before Ampere, let Triton's kernels not use TF32.",
@@ -128,7 +128,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "On Windows, install the Build Tools of 2022 with C++ and the Windows SDK.",
                 "winget install Microsoft.VisualStudio.2022.BuildTools",
-                first_for=("Windows", "cl.EXE", "cl.exe", ":\\"),
+                first_for=("cl.EXE", ":\\"),
             ),
             Fix(
                 "On Windows, use a recent triton-windows, which contains a compiler.",
@@ -171,5 +171,98 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/pytorch/pytorch/pull/188952", "https://github.com/ashawkey/cubvh/pull/31"),
         said_by="torch 2.7-2.11, Visual Studio 2022",
+    ),
+    KnownError(
+        id="include-missing",
+        section=SECTION,
+        title="Source of an extension omits a header",
+        summary="The source uses a name whose header older compilers included by themselves and newer ones do not.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "is undefined",
+                r"error: identifier \"(?P<name>u?int(?:8|16|32|64|ptr)_t|(?:FLT|DBL|INT)_M(?:AX|IN))\" is undefined",
+            ),
+            Pattern(
+                "has no member",
+                r"error: namespace \"(?:std\" has no member \"(?P<name>u?int(?:8|16|32|64|ptr)_t)\"|thrust\" has no"
+                r" member \"(?P<algorithm>\w{1,40})\")",
+            ),
+            Pattern(
+                "has not been declared",
+                r"error: ['\u2018](?:std::)?(?P<name>u?int(?:8|16|32|64|ptr)_t)['\u2019] has not been declared",
+            ),
+            Pattern(
+                "does not name a type",
+                r"error: ['\u2018](?P<name>u?int(?:8|16|32|64|ptr)_t)['\u2019]"
+                r" (?:in namespace ['\u2018](?:::)?std['\u2019] )?does not name a type",
+            ),
+            Pattern(
+                "is not a member of ",
+                r"error: ['\u2018](?P<name>u?int(?:8|16|32|64|ptr)_t)['\u2019] is not a member"
+                r" of ['\u2018]std['\u2019]",
+            ),
+        ),
+        causes=(
+            "GCC 13 and newer no longer include cstdint through other headers.",
+            "CUDA 12 and newer no longer include the algorithms of Thrust through other headers.",
+        ),
+        fixes=(
+            Fix(
+                "Take the package's newest source; most have the header by now.",
+                "git submodule update --init --recursive --remote",
+            ),
+            Fix("Or add the header to the file that the message names: cstdint, and cfloat for FLT_MAX."),
+            Fix(
+                "Or add the header of Thrust: device needs thrust/execution_policy.h, remove_if thrust/remove.h.",
+                first_for=('"thrust"',),
+            ),
+            Fix("Or build with GCC 12 or older.", "CC=gcc-12 CXX=g++-12 pip install --no-build-isolation PACKAGE"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://gcc.gnu.org/gcc-13/porting_to.html",
+            "https://github.com/graphdeco-inria/gaussian-splatting/issues/923",
+            "https://github.com/NVIDIA/MinkowskiEngine/issues/601",
+        ),
+        said_by="GCC 13-15, nvcc 12-13",
+    ),
+    KnownError(
+        id="triton-gpu",
+        section=SECTION,
+        title="Triton of this version does not support the GPU",
+        summary="A check in Triton's compiler failed and ended the process, mostly because of the GPU's age.",
+        context=ContextState.DEAD,
+        patterns=(
+            literal("Unexpected MMA layout version found"),
+            literal("mma -> mma layout conversion is only supported on Ampere"),
+            Pattern("UNREACHABLE executed at ", r"UNREACHABLE executed at [^\n]{0,120}?/Triton\w{0,20}/"),
+            Pattern(
+                "Dialect/Triton",
+                r"Dialect/Triton[\w/]{1,100}\.cpp:\d{1,6}: [^\n]{1,300}?Assertion `(?P<check>[^\n]{1,160}?)' failed",
+            ),
+        ),
+        causes=(
+            "The GPU is older than Volta: Triton has no products in float16 below compute capability 7.0.",
+            "The GPU is newer than this Triton: Blackwell needs Triton 3.3, the GeForce RTX 50 among it.",
+            "The kernel asks for something that this Triton does on another generation of GPUs only.",
+        ),
+        fixes=(
+            Fix("On a new GPU, upgrade PyTorch, which brings a newer Triton.", "pip install --upgrade torch"),
+            Fix(
+                "On an old GPU, compute without Triton's kernels: no torch.compile, no model in GPTQ by Triton.",
+                "TORCHDYNAMO_DISABLE=1 python train.py",
+            ),
+            Fix(
+                "Show the compute capability.",
+                "nvidia-smi --query-gpu=name,compute_cap --format=csv",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/triton-lang/triton/issues/1271",
+            "https://github.com/triton-lang/triton/issues/6087",
+        ),
+        said_by="Triton 2.0-3.2",
     ),
 )
