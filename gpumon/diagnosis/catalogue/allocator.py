@@ -170,4 +170,42 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://github.com/pytorch/pytorch/pull/134338", "https://github.com/pytorch/pytorch/pull/120022"),
         said_by="torch 2.1-2.4",
     ),
+    KnownError(
+        id="memory-saver",
+        section=SECTION,
+        title="torch_memory_saver failed",
+        summary="torch_memory_saver, which gives the GPU's memory back between phases, got an error or is not loaded.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern(
+                "] CUresult error",
+                r"\[torch_memory_saver\.cpp\] CUresult error:? {1,3}(?:result=)?(?P<code>\d{1,3})\b",
+            ),
+            literal("TorchMemorySaver observes invalid LD_PRELOAD"),
+        ),
+        causes=(
+            "Code 2: the GPU has no memory for what is to be resumed, because another process took it meanwhile.",
+            "Code 1: memory was paused or resumed twice, or while a CUDA graph or a collective still used it.",
+            "LD_PRELOAD: the program's processes were started without the library.",
+        ),
+        fixes=(
+            Fix(
+                "Leave more memory for what is resumed, and free the trainer's cache before it.",
+                "torch.cuda.empty_cache()",
+                first_for=("CUresult",),
+            ),
+            fixes.LIST_PROCESSES,
+            Fix(
+                "Start the processes with the library.",
+                "with torch_memory_saver.configure_subprocess():\n    process.start()",
+                first_for=("LD_PRELOAD",),
+            ),
+        ),
+        empty_cache="Helps if PyTorch's unused cache fills the GPU: the saver maps memory outside of that cache.",
+        sources=(
+            "https://github.com/fzyzcjy/torch_memory_saver/issues/4",
+            "https://github.com/fzyzcjy/torch_memory_saver/issues/33",
+        ),
+        said_by="torch_memory_saver 0.0.2-0.0.9",
+    ),
 )

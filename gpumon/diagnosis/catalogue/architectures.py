@@ -45,7 +45,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             name("CUDA_ERROR_NO_BINARY_FOR_GPU"),
             Pattern(
                 "but was built for sm",
-                r"FATAL: (?:kernel `(?P<kernel>[^`\n]{1,160})`|this function) is for sm\d{2,4}(?:-sm\d{2,3})?, but"
+                r"(?:kernel `(?P<kernel>[^`\n]{1,160})`|this function) is for sm\d{2,4}(?:-sm\d{2,3})?, but"
                 r" was built for sm(?P<built>\d{2,4})",
             ),
             Pattern(

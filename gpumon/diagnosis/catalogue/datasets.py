@@ -180,4 +180,40 @@ loader = DataLoader(dataset, batch_size=8, collate_fn=collate)""",
         sources=(sources.DATA_LOADING,),
         said_by="torch 1.13-2.13",
     ),
+    KnownError(
+        id="streaming-memory",
+        section=SECTION,
+        title="StreamingDataset finds the shared memory of another run",
+        summary="MosaicML's StreamingDataset keeps its state in shared memory by number, and a part already exists.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Reused local directory", r"ValueError: Reused local directory: \[?(?P<path>[^\n,\]]{1,160})"),
+            Pattern(
+                "File exists: '/0000",
+                r"File exists: '/(?P<name>0000\d\d_\w{3,20})'",
+            ),
+        ),
+        causes=(
+            "An earlier run was killed and left its shared memory.",
+            "Two programs, or two datasets of one program, use the same local directory at once.",
+            "Each rank counts itself as the first: the launcher does not set RANK, WORLD_SIZE and LOCAL_WORLD_SIZE.",
+        ),
+        fixes=(
+            Fix(
+                "Delete what an earlier run left, once, before the dataset is created.",
+                "import streaming\n\nstreaming.base.util.clean_stale_shared_memory()",
+            ),
+            Fix(
+                "Give each dataset and each program a separate local directory.",
+                'dataset = StreamingDataset(remote=REMOTE, local="/tmp/run-1", batch_size=8)',
+            ),
+            Fix("Start with a launcher that sets the ranks.", "torchrun --nproc-per-node 4 train.py"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://docs.mosaicml.com/projects/streaming/en/stable/",
+            "https://github.com/mosaicml/streaming/issues/767",
+        ),
+        said_by="mosaicml-streaming 0.4-0.13",
+    ),
 )

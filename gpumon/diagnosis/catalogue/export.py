@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, cuda_error, literal, name
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 SECTION: Final = "Export"
@@ -176,5 +176,73 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/onnx/onnx-tensorrt",),
         said_by="TensorRT 7-10",
+    ),
+    KnownError(
+        id="kernel-file-missing",
+        section=SECTION,
+        title="File with the code of a kernel is missing",
+        summary="The program loads its kernels from files, and one of them is not where it is looked for.",
+        context=ContextState.ALIVE,
+        patterns=(cuda_error("file not found"), name("CUDA_ERROR_FILE_NOT_FOUND")),
+        causes=(
+            "A model of AOTInductor was copied without the .cubin files, whose paths are written into the library.",
+            "The cache of a compiler was deleted while the program ran, or is on another host.",
+        ),
+        fixes=(
+            Fix(
+                "Compile the model into one package, which contains the files.",
+                'torch._inductor.aoti_compile_and_package(exported, package_path="model.pt2")\n'
+                'model = torch._inductor.aoti_load_package("model.pt2")',
+            ),
+            Fix("Or copy the .cubin files to the same paths, such as those below /tmp/torchinductor_USER."),
+            Fix("Or compile again on this host."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://docs.pytorch.org/docs/stable/torch.compiler_aot_inductor.html",
+            "https://github.com/pytorch/pytorch/issues/140055",
+        ),
+        said_by="torch 2.3-2.13",
+    ),
+    KnownError(
+        id="aoti-runner",
+        section=SECTION,
+        title="Model that was compiled ahead of time failed",
+        summary="A model of AOTInductor could not be loaded or run; a line above this one states the reason.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "container_handle_",
+                r"(?P<call>run_func_|create_func_)\( ?&?container_handle_[^\n]{0,256}?API call failed at",
+            ),
+            Pattern(
+                "AOTInductorModelContainer",
+                r"(?P<call>AOTInductorModelContainer\w{1,30})\([^\n]{0,256}?API call failed",
+            ),
+        ),
+        causes=(
+            "The model was compiled for another GPU, a newer driver, or another version of PyTorch.",
+            "An input differs from those of the export: in number, type, shape or device.",
+            "The files of the kernels are missing.",
+        ),
+        fixes=(
+            Fix("Read the line with `Error:` above this message."),
+            Fix(
+                "Compile on a host with the same GPU and the same PyTorch, into one package.",
+                'torch._inductor.aoti_compile_and_package(exported, package_path="model.pt2")',
+            ),
+            Fix(
+                "Compile with checks of the inputs, which name the one that differs.",
+                "AOTI_RUNTIME_CHECK_INPUTS=1 python export.py",
+            ),
+            Fix(
+                "Run the exported model without compilation, to see PyTorch's message.",
+                "output = exported.module()(*inputs)",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/torch.compiler_aot_inductor.html",),
+        said_by="torch 2.2-2.13",
+        is_echo=True,
     ),
 )

@@ -135,12 +135,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"tq|gptqmodel|autoawq|optimum|xformers|deepspeed|apex|flash[-_"
                 r" ][Aa]ttn|vllm|triton|peft|accelerate)`? is not installed\. Please install",
             ),
+            Pattern(
+                "NameError: name '",
+                r"NameError: name '(?P<module>tcnn|bnb|flash_attn\w{0,30}|selective_scan_fn|causal_conv1d_fn|xformers"
+                r"|deepspeed|apex)' is not defined",
+            ),
         ),
         causes=(
             "The package is optional, or has to be built for the installed PyTorch, so that the requirements omit it.",
             "The module is part of the program itself, which was started from another folder.",
             "Another interpreter runs the program than the one for which the package was installed.",
             "Its installation failed; the log of pip has the reason.",
+            "A name that is not defined: the program passes over the failed import and uses the package later.",
         ),
         fixes=(
             Fix("Check which interpreter runs, and what it has.", "python -m pip --version; python -m pip list"),

@@ -250,6 +250,7 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
             ),
             Pattern("assert ", r"^ {0,40}assert (?P<argument>\w{1,40})\.is_cuda\b"),
             Pattern("Assertion failed: ", r"Assertion failed: [^\n]{0,80}?(?P<argument>\w{1,60})(?:\.|->)is_cuda\(\)"),
+            literal("CUDAGuardImpl initialized with non-CUDA DeviceType"),
         ),
         causes=(
             "The model or the batch was not moved to the GPU, or the program chose the CPU.",

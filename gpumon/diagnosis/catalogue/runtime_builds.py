@@ -78,8 +78,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("nvcc: not found", r"\bnvcc: not found"),
             literal("nvcc: command not found"),
             Pattern(
-                "FlashAttention is only supported on CUDA",
-                r"FlashAttention is only supported on CUDA (?P<required>[\d.]{1,6}) and above",
+                "is only supported on CUDA",
+                r"(?P<extension>FlashAttention|\w{2,40}) is only supported on CUDA (?P<required>[\d.]{1,6}) and above",
             ),
             Pattern("ailed to find nvcc", r"[Ff]ailed to find nvcc"),
         ),

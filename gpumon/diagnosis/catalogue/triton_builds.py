@@ -239,7 +239,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("UNREACHABLE executed at ", r"UNREACHABLE executed at [^\n]{0,120}?/Triton\w{0,20}/"),
             Pattern(
                 "Dialect/Triton",
-                r"Dialect/Triton[\w/]{1,100}\.cpp:\d{1,6}: [^\n]{1,300}?Assertion `(?P<check>[^\n]{1,160}?)' failed",
+                r"Dialect/Triton[\w/]{1,80}\.cpp:\d{1,6}: [^\n]{1,240}?Assertion `(?P<check>[^\n]{1,120}?)' failed",
             ),
         ),
         causes=(
