@@ -40,9 +40,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "_inductor.exc.InductorError:",
                 r"_inductor\.exc\.InductorError: (?!InvalidCxxCompiler|RuntimeError:"
-                r" Compiler|GPUTooOldForTriton|TritonMissing)(?P<reason>[^\n]{1,160})",
+                r" Compiler|GPUTooOldForTriton|TritonMissing|[^\n]{0,40}NoValidChoices)(?P<reason>[^\n]{1,160})",
             ),
-            Pattern("LoweringException:", r"(?:exc\.|raised:|^ {0,12})LoweringException: (?P<reason>[^\n]{1,160})"),
+            Pattern(
+                "LoweringException:",
+                r"(?:exc\.|raised:|^ {0,12})LoweringException: (?!NoValidChoices)(?P<reason>[^\n]{1,160})",
+            ),
             Pattern("CppCompileError:", r"CppCompileError: C\+\+ compile error"),
             Pattern("InternalTorchDynamoError:", r"InternalTorchDynamoError: (?P<reason>[^\n]{1,160})"),
         ),
@@ -231,5 +234,37 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_GRAPH_TREES, "https://github.com/pytorch/pytorch/issues/140419"),
         said_by="torch 2.2-2.13",
+    ),
+    KnownError(
+        id="no-kernel-choice",
+        section=SECTION,
+        title="torch.compile: no kernel remains to choose from",
+        summary="The compiler tries several kernels for a product or for attention, and none of them works here.",
+        context=ContextState.ALIVE,
+        patterns=(Pattern("NoValidChoicesError", r"NoValidChoicesError: (?P<reason>[^\n]{1,160})"),),
+        causes=(
+            "Each kernel of flex_attention needs more shared memory than the GPU has, as on GeForce cards or T4.",
+            "The backends in max_autotune_gemm_backends exclude the kernel that would work.",
+            "Changing sizes, or a version of PyTorch that does not know them in flex_attention.",
+        ),
+        fixes=(
+            Fix(
+                "Let flex_attention use smaller blocks and fewer stages.",
+                'output = flex_attention(q, k, v, kernel_options={"BLOCK_M": 32, "BLOCK_N": 32, "num_stages": 1})',
+            ),
+            Fix(
+                "For matrix products, permit PyTorch's kernels too.",
+                "TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS=ATEN,TRITON python train.py",
+            ),
+            Fix("Compile for fixed sizes.", "attention = torch.compile(flex_attention, dynamic=False)"),
+            Fix("Upgrade PyTorch; several such errors are fixed.", "pip install --upgrade torch"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(Fix("Show why each kernel failed.", 'TORCH_LOGS="+inductor" python train.py'),),
+        sources=(
+            "https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html",
+            "https://github.com/pytorch/pytorch/issues/133254",
+        ),
+        said_by="torch 2.5-2.13",
     ),
 )

@@ -64,11 +64,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="torchscript",
         section=SECTION,
-        title="TorchScript could not compile or run the model",
-        summary="The model uses Python that TorchScript does not know, or failed while it ran in TorchScript.",
+        title="TorchScript could not compile the model",
+        summary="The model uses Python or operators that TorchScript does not know.",
         context=ContextState.ALIVE,
         patterns=(
-            literal("The following operation failed in the TorchScript interpreter"),
             Pattern("torch.jit.frontend.", r"torch\.jit\.frontend\.(?P<error>NotSupportedError|UnsupportedNodeError)"),
             Pattern("Tracer cannot infer type of", r"Tracer cannot infer type of (?P<value>[^\n]{1,60})"),
             Pattern(
@@ -82,7 +81,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Unknown builtin op:", r"Unknown builtin op: (?P<operator>[\w:]{1,80})"),
         ),
         causes=(
-            "The last lines below the message name the real error: shapes, devices or types in the saved model.",
+            "The model has an argument without a type, a dynamic attribute, or another construct of Python.",
             "Unknown builtin op: the library that registers it, such as torchvision, was not imported or linked.",
             "The traced model returns a dictionary or an object.",
         ),
@@ -243,6 +242,34 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/torch.compiler_aot_inductor.html",),
         said_by="torch 2.2-2.13",
+        is_echo=True,
+    ),
+    KnownError(
+        id="torchscript-run",
+        section=SECTION,
+        title="Model in TorchScript failed while it ran",
+        summary="TorchScript shows its code first; the last `RuntimeError:` below it states what failed.",
+        context=ContextState.UNKNOWN,
+        patterns=(literal("The following operation failed in the TorchScript interpreter"),),
+        causes=(
+            "The inputs have another type, shape or device than the saved model expects.",
+            "The compiler for the GPU in TorchScript, nvFuser or NNC, failed: it knows no newer GPUs or CUDA.",
+        ),
+        fixes=(
+            Fix("Read the last `RuntimeError:` below this message."),
+            Fix(
+                "Run without fusing operators on the GPU.",
+                "torch._C._jit_override_can_fuse_on_gpu(False)\ntorch._C._jit_set_texpr_fuser_enabled(False)",
+            ),
+            Fix("In PyTorch 1.12 to 2.1, let nvFuser fall back.", "PYTORCH_NVFUSER_DISABLE=fallback python train.py"),
+            Fix("Run the code without TorchScript, to read the plain error.", "PYTORCH_JIT=0 python train.py"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://docs.pytorch.org/docs/stable/jit.html",
+            "https://github.com/pytorch/pytorch/issues/80911",
+        ),
+        said_by="torch 1.6-2.13",
         is_echo=True,
     ),
 )

@@ -181,4 +181,48 @@ for path in Path("videos").rglob("*.mp4"):
         sources=("https://github.com/niknah/ComfyUI-F5-TTS/issues/71",),
         said_by="TorchCodec 0.9",
     ),
+    KnownError(
+        id="video-decode-gpu",
+        section=SECTION,
+        title="Video cannot be decoded on the GPU",
+        summary="TorchCodec asked FFmpeg and NVDEC, the GPU's decoder, for a video, and did not get it.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Failed to create specified HW device",
+                r"Failed to create specified HW device[.:]? ?(?P<reason>[^\n]{0,80})",
+            ),
+            Pattern("Unsupported device: cuda", r"RuntimeError: Unsupported device: cuda"),
+            Pattern(
+                "Expected format to be AV_PIX_FMT_CUDA",
+                r"Expected format to be AV_PIX_FMT_CUDA, got (?P<format>\w{2,20})",
+            ),
+            Pattern("Failed to get decoder caps", r"Failed to get decoder caps: (?P<code>\d{1,4})"),
+            literal("Invalid codec for NvDecoder"),
+        ),
+        causes=(
+            "This TorchCodec, or this FFmpeg, was built without CUDA.",
+            "The container does not get the driver's libraries for videos.",
+            "The GPU has no decoder for this codec or format, such as for AV1 on an older GPU.",
+            "The GPU's memory is full, or too many decoders are open.",
+        ),
+        fixes=(
+            Fix("Decode on the CPU.", 'decoder = VideoDecoder(path, device="cpu")'),
+            Fix(
+                "Install the build for CUDA, of the version that belongs to PyTorch.",
+                "pip install --upgrade torch torchcodec --index-url https://download.pytorch.org/whl/cu130",
+            ),
+            Fix(
+                "Start the container with the libraries for videos.",
+                "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility,video IMAGE",
+            ),
+            Fix("Check with `ffmpeg -decoders` that FFmpeg has decoders whose names end in _cuvid."),
+        ),
+        empty_cache="Helps if PyTorch's unused cache fills the GPU: the decoder's memory is outside of that cache.",
+        sources=(
+            "https://github.com/meta-pytorch/torchcodec/issues/566",
+            "https://developer.nvidia.com/video-encode-decode-support-matrix",
+        ),
+        said_by="TorchCodec 0.1-0.12",
+    ),
 )

@@ -12,7 +12,7 @@ GPU_PACKAGES: Final = (
     r"tensorrt(?:_llm)?|transformer_engine(?:_\w{1,12})?|apex|amp_C|fused_\w{1,40}_cuda|fused_dense_lib"
     r"|dropout_layer_norm|xentropy_cuda_lib|rotary_emb|deepspeed|vllm|sglang|sgl_kernel|flashinfer|flash_mla|xformers"
     r"|bitsandbytes|auto_gptq|gptqmodel|awq|torch_(?:scatter|sparse|cluster|spline_conv)|pyg_lib"
-    r"|torch_geometric|pytorch3d|dgl|cupy|pycuda|pynvml|deep_gemm|deep_ep|fla|liger_kernel|torchao|hqq|spconv"
+    r"|torch_geometric|cuequivariance\w{0,20}|torchsparse|pytorch3d|dgl|cupy|pycuda|pynvml|deep_gemm|deep_ep|fla|liger_kernel|torchao|hqq|spconv"
     r"|MinkowskiEngine|nvdiffrast|diff_gaussian_rasterization|simple_knn|tinycudann|kaolin|gsplat|natten|sageattention"
     r"|torchvision|torchaudio|torchcodec|torchdata|accelerate|grouped_gemm|megatron|nemo|detectron2|mmcv|cutlass|quack"
     r"|cuda|onnxruntime|cudf|cuml|rmm|optimum|peft|trl|nvidia\.dali|pytorch_lightning|lightning"

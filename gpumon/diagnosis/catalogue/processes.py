@@ -200,7 +200,8 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
         patterns=(
             Pattern(
                 "Could this error message be improved?",
-                r"Expected (?P<check>(?!\W{0,4}is_sm|curr_block->next|[^\n,]{0,60}is_cuda)[^\n]{1,160}?) to be true,"
+                r"Expected (?P<check>(?!\W{0,4}(?:is_sm|curr_block->next)|[^\n,]{0,60}is_cuda)[^\n]{1,160}?)"
+                r" to be true,"
                 r" but got false\. {1,2}\("
                 r"Could this error message be improved\?",
             ),
