@@ -250,7 +250,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         title="Model in TorchScript failed while it ran",
         summary="TorchScript shows its code first; the last `RuntimeError:` below it states what failed.",
         context=ContextState.UNKNOWN,
-        patterns=(literal("The following operation failed in the TorchScript interpreter"),),
+        patterns=(
+            literal("The following operation failed in the TorchScript interpreter"),
+            Pattern(
+                "torch/csrc/jit/codegen/cuda/",
+                r"INTERNAL ASSERT FAILED at \"?[^\"\n]{0,200}torch/csrc/jit/codegen/cuda/(?P<file>\w{1,40})",
+            ),
+        ),
         causes=(
             "The inputs have another type, shape or device than the saved model expects.",
             "The compiler for the GPU in TorchScript, nvFuser or NNC, failed: it knows no newer GPUs or CUDA.",

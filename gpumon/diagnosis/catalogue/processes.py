@@ -209,8 +209,9 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
                 "INTERNAL ASSERT FAILED at ",
                 r"Error: (?P<check>(?!NVML_SUCCESS|!?in_bad_fork"
                 r"|[^\n]{0,80}device >= 0 &&)[^\n]{1,160}?) ?INTERNAL ASSERT FAILED at"
-                r" \"?(?P<file>(?![^\"\n]{0,200}(?:AllocatorConfig|CUDACachingAllocator))[^\"\n]{1,200}?)\"?:(?P<line"
-                r">\d{1,6})",
+                r" \"?(?P<file>(?![^\"\n]{0,200}(?:AllocatorConfig|CUDACachingAllocator|jit/codegen))"
+                r"[^\"\n]{1,200}?)\"?"
+                r":(?P<line>\d{1,6})",
             ),
         ),
         causes=(
@@ -244,7 +245,7 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
             Pattern(
                 "must be on a CUDA device", r"(?P<argument>\w{1,60}) (?:tensor |tensors )?must be on a CUDA device"
             ),
-            Pattern("must be CUDA tensors", r"(?P<argument>\w{1,60}) must be CUDA tensors"),
+            Pattern("must be CUDA tensors", r"(?P<argument>\w{1,60})(?<!state_steps) must be CUDA tensors"),
             Pattern(
                 ".is_cuda() to be true, but got false",
                 r"Expected (?P<argument>[\w.]{1,60})\.is_cuda\(\) to be true, but got false",

@@ -120,9 +120,9 @@ with torch.cuda.device(tensor.device):
         patterns=(
             literal("operation not permitted when stream is capturing"),
             Pattern(
-                "but param_groups' capturable is False",
+                "Attempting CUDA graph capture of step",
                 r"Attempting CUDA graph capture of step\(\) for an instance of (?P<optimizer>\w{1,40})"
-                r" but param_groups' capturable is False",
+                r" but (?:param_groups' capturable is False|this instance was constructed with capturable=False)",
             ),
             literal("philox_cuda_state for an unexpected CUDA generator used during capture"),
             Pattern(
