@@ -233,4 +233,43 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         said_by="Isaac Gym Preview 3-4, Isaac Sim 2021-5.0",
     ),
+    KnownError(
+        id="warp-build",
+        section=SECTION,
+        title="NVIDIA Warp cannot load or compile its code",
+        summary="Warp loads its library and compiles kernels at the first launch; one of the two failed.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "CUDA kernel build failed with error", r"CUDA kernel build failed with error code (?P<code>\d{1,3})"
+            ),
+            Pattern(
+                "Failed to load the shared library",
+                r"Failed to load the shared library '(?P<path>[^'\n]{0,200}warp[\\/]bin[\\/][^'\n]{1,40})'",
+            ),
+            literal("Failed to build CPU module because no CPU buildchain was found"),
+            Pattern("Warp CUDA error: Loading", r"Warp CUDA error: Loading module failed"),
+        ),
+        causes=(
+            "Warp is older than the GPU, the driver or Python, or the wheel is for another CUDA version.",
+            "A module is compiled or loaded for the first time while a CUDA graph is captured.",
+            "Warp was built from source without LLVM or without CUDA.",
+        ),
+        fixes=(
+            Fix("Upgrade Warp; its wheels contain all that is needed.", "pip install --upgrade warp-lang"),
+            Fix(
+                "Load all modules before a graph is captured.",
+                "wp.force_load(device)",
+                first_for=("Loading module",),
+            ),
+            Fix("Delete the cache of kernels.", "python -c 'import warp as wp; wp.init(); wp.clear_kernel_cache()'"),
+            fixes.DRIVER_CUDA_VERSION,
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://nvidia.github.io/warp/user_guide/installation.html",
+            "https://github.com/newton-physics/newton/issues/892",
+        ),
+        said_by="Warp 0.6-1.10",
+    ),
 )

@@ -225,4 +225,95 @@ for path in Path("videos").rglob("*.mp4"):
         ),
         said_by="TorchCodec 0.1-0.12",
     ),
+    KnownError(
+        id="opengl-context",
+        section=SECTION,
+        title="OpenGL does not get the GPU",
+        summary="A renderer asks for OpenGL without a screen, through EGL, and the driver's part for it is missing.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern("eglInitialize() failed", r"\beglInitialize\(\) failed"),
+            Pattern("eglGetDisplay() failed", r"\beglGetDisplay\(\) failed"),
+            Pattern("eglMakeCurrent() failed", r"\beglMakeCurrent\(\) failed"),
+            Pattern("[cudaGraphics", r"Cuda error: (?P<code>\d{1,3})\[(?P<call>cudaGraphics\w{2,40})"),
+            Pattern(
+                "has no attribute 'RasterizeCudaContext'",
+                r"module 'nvdiffrast\.torch' has no attribute '(?P<name>RasterizeCudaContext)'",
+            ),
+            literal("Cannot initialize a EGL device display"),
+            literal("err = EGL_NOT_INITIALIZED"),
+        ),
+        causes=(
+            "The container has no libraries for graphics: NVIDIA_DRIVER_CAPABILITIES lacks graphics.",
+            "GLVND or Mesa's EGL is loaded instead of NVIDIA's, or the user may not open /dev/dri.",
+            "GPUs such as the A100 in MIG mode have no graphics; nvdiffrast before 0.3 has OpenGL only.",
+        ),
+        fixes=(
+            Fix(
+                "With nvdiffrast 0.3 or newer, rasterize with CUDA, which needs no OpenGL.",
+                "context = nvdiffrast.torch.RasterizeCudaContext()",
+            ),
+            Fix(
+                "Start the container with the libraries for graphics.",
+                "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all IMAGE",
+            ),
+            Fix("Install EGL.", "sudo apt-get install -y libegl1 libgles2 libglvnd-dev"),
+            Fix(
+                "For MuJoCo and pyrender, choose EGL, or OSMesa on the CPU.",
+                "MUJOCO_GL=osmesa PYOPENGL_PLATFORM=osmesa python train.py",
+                first_for=("EGL device", "EGL_NOT"),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://nvlabs.github.io/nvdiffrast/",
+            "https://github.com/NVlabs/nvdiffrast/issues/72",
+        ),
+        said_by="nvdiffrast 0.2-0.3, MuJoCo 2-3, PyOpenGL 3.1",
+    ),
+    KnownError(
+        id="nvjpeg",
+        section=SECTION,
+        title="Image cannot be decoded on the GPU",
+        summary="The decoder nvJPEG, which DALI and torchvision use, rejects an image or cannot run.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern('NVJPEG error "', r"NVJPEG error \"(?P<code>\d{1,2})\""),
+            Pattern("NVJPEG_STATUS_", r"(?P<status>NVJPEG_STATUS_(?!SUCCESS)[A-Z_]{4,40})"),
+            literal("torchvision not compiled with nvJPEG support"),
+        ),
+        causes=(
+            "Code 3 or 4, BAD_JPEG or JPEG_NOT_SUPPORTED: a damaged file, or one in CMYK, 12 bits or arithmetic code.",
+            "Code 5, ALLOCATOR_FAILURE: the GPU has no memory left for the decoder.",
+            "Code 6, EXECUTION_FAILED: a very large image, or a library that does not fit the driver.",
+        ),
+        fixes=(
+            Fix(
+                "Decode on the CPU.",
+                'images = fn.decoders.image(files, device="cpu")',
+            ),
+            Fix(
+                "Find files that are no valid JPEG, and remove or convert them.",
+                """\
+from pathlib import Path
+from PIL import Image
+
+for path in Path("data").rglob("*.jpg"):
+    with Image.open(path) as image:
+        if image.format != "JPEG" or image.mode not in ("RGB", "L"):
+            print(path, image.format, image.mode)""",
+            ),
+            Fix("Use smaller batches and fewer threads, so that the decoder gets memory."),
+            Fix(
+                "Upgrade DALI and nvImageCodec together.",
+                "pip install --upgrade nvidia-dali-cuda120 nvidia-nvimgcodec-cu12",
+            ),
+        ),
+        empty_cache="Helps if PyTorch's unused cache fills the GPU: the decoder's memory is outside of that cache.",
+        sources=(
+            "https://docs.nvidia.com/cuda/nvjpeg/index.html",
+            "https://github.com/NVIDIA/DALI/issues/211",
+        ),
+        said_by="DALI 0.3-1.50, torchvision 0.9-0.25",
+    ),
 )
