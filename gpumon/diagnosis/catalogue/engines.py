@@ -1,4 +1,4 @@
-"""Errors of CTranslate2 and PhysX, which have separate kernels and run next to PyTorch."""
+"""Errors of CTranslate2, spconv, and simulators such as PhysX, Isaac Gym and Warp, which have separate kernels."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Errors of exporting a model: ONNX, TorchScript, and torch.export."""
+"""Errors of exporting a model: ONNX, TorchScript, torch.export, and models compiled ahead of time."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Errors of images, sounds, videos and boxes that the data of a training consists of."""
+"""Errors of images, videos, sound and boxes: decoding on the CPU and on the GPU, and rendering."""
 
 from typing import Final
 

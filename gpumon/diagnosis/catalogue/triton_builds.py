@@ -1,4 +1,4 @@
-"""Errors of Triton's kernels and of their launcher while they are compiled."""
+"""Errors of kernels while they are compiled: Triton and its launcher, and headers and names in C++ and CUDA."""
 
 from typing import Final
 
