@@ -12,19 +12,24 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="faiss-build",
         section=SECTION,
-        title="FAISS: a call of cuBLAS failed",
-        summary="FAISS could not multiply matrices on the GPU, usually because its package is older than the GPU.",
+        title="FAISS: a call of CUDA or cuBLAS failed",
+        summary="FAISS could not start or compute on the GPU, mostly because its package is older than the GPU.",
         context=ContextState.DEAD,
         patterns=(
             Pattern("; details: cublas failed (", r"; details: cublas failed \((?P<status>\d{1,3})\): \("),
             Pattern("Faiss assertion 'err == CUBLAS", r"Faiss assertion 'err == CUBLAS_STATUS_SUCCESS' failed"),
             Pattern("cublasGemmStridedBatchedEx failed", r"cublasGemmStridedBatchedEx failed \((?P<status>\d{1,3})\)"),
+            Pattern("== cudaSuccess' failed", r"Faiss assertion 'err_{0,2} == cudaSuccess' failed"),
+            Pattern(
+                "blasStatus == CUBLAS_STATUS_SUCCESS", r"Faiss assertion 'blasStatus == CUBLAS_STATUS_SUCCESS' failed"
+            ),
         ),
         causes=(
             (
                 "The package `faiss-gpu` of PyPI is of 2022, for CUDA 11 and GPUs up to Ampere; status 13 is what newer"
                 " GPUs answer."
             ),
+            "The GPU has no memory left: FAISS reserves up to 18% of it for itself at the start.",
             "Two threads use one `StandardGpuResources` at once.",
             "The vectors contain no data, or are not contiguous.",
         ),
@@ -33,6 +38,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Or the package of its developers, which has the code for all GPUs.",
                 "conda install -c pytorch -c nvidia -c conda-forge faiss-gpu=1.15.0",
+            ),
+            Fix(
+                "Let FAISS reserve less memory.",
+                "resources = faiss.StandardGpuResources()\nresources.setTempMemory(256 * 2**20)",
+                first_for=("out of memory",),
             ),
             Fix("Use one `StandardGpuResources` per thread, with contiguous float32 vectors."),
         ),

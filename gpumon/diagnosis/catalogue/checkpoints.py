@@ -140,7 +140,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=(
             "The job was killed, or the disk was full, while the checkpoint was written.",
             "A download or copy was interrupted.",
-            "Another process is still writing it.",
+            "Another process is still writing it, as when every rank writes to the same file.",
         ),
         fixes=(
             _PREVIOUS,

@@ -36,7 +36,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"error: ['\u2018](?P<name>\w{1,60})['\u2019] is not a member of"
                 r" ['\u2018](?P<scope>at|c10|torch)(?:::\w{1,40}){0,3}['\u2019]",
             ),
-            Pattern("C2872: 'std': ambiguous symbol", r"error C2872: 'std': ambiguous symbol"),
             Pattern("AT_CHECK", r"error: (?:identifier \"|['\u2018])(?P<name>AT_CHECK)[\"'\u2019]"),
             Pattern("AT_ASSERT", r"error: (?:identifier \"|['\u2018])(?P<name>AT_ASSERT)[\"'\u2019]"),
             Pattern("AT_ERROR", r"error: (?:identifier \"|['\u2018])(?P<name>AT_ERROR)[\"'\u2019]"),

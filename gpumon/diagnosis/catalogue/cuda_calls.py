@@ -269,7 +269,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             cuda_error("resource not mapped"),
             cuda_error("array is mapped"),
             cuda_error("invalid OpenGL or DirectX context"),
-            cuda_error("file not found"),
             cuda_error("shared object symbol not found"),
             cuda_error("shared object initialization failed"),
             cuda_error("device not ready"),
@@ -286,7 +285,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             name("CUDA_ERROR_EXTERNAL_DEVICE"),
             name("CUDA_ERROR_TENSOR_MEMORY_LEAK"),
             name("CUDA_ERROR_ALREADY_MAPPED"),
-            name("CUDA_ERROR_FILE_NOT_FOUND"),
         ),
         causes=(
             "An extension or another library calls CUDA in a way that it does not allow.",

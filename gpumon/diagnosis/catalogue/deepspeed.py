@@ -37,6 +37,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "object has no attribute 'ds_opt_adam'", r"'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'"
             ),
+            Pattern("CUTLASS_PATH environment variable is not set", r"CUTLASS_PATH environment variable is not set"),
+            Pattern("CUTLASS location directory", r"Please specify CUTLASS location directory as environment variable"),
         ),
         causes=(
             "CUDA_HOME is not set, or there is no nvcc: the wheels of PyTorch contain none.",
@@ -59,6 +61,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Delete operators that were built for another PyTorch.", "rm -rf ~/.cache/torch_extensions"),
             Fix(
                 "Or use PyTorch's optimizer instead of DeepSpeed's.", 'config = {"zero_force_ds_cpu_optimizer": False}'
+            ),
+            Fix(
+                "For the attention of Evoformer, say where CUTLASS is.",
+                "git clone https://github.com/NVIDIA/cutlass && export CUTLASS_PATH=$PWD/cutlass",
+                first_for=("CUTLASS",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -56,7 +56,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="An operator of NVIDIA DALI stopped the pipeline; its message names the operator and the reason.",
         context=ContextState.UNKNOWN,
         patterns=(
-            Pattern("Critical error in pipeline", r"Critical error in pipeline"),
+            Pattern("Critical error in pipeline", r"Critical error in pipeline(?![^\n]{0,200}NVJPEG error)"),
             Pattern(
                 "Error when executing ",
                 r"Error when executing (?P<device>GPU|CPU|MIXED) operator (?P<operator>\w{1,60})",

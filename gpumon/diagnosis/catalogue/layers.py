@@ -255,4 +255,40 @@ rest = [parameter for parameter in model.parameters() if id(parameter) not in fi
         sources=(_OPTIMIZERS,),
         said_by="torch 1.13-2.13",
     ),
+    KnownError(
+        id="optimizer-state-device",
+        section=SECTION,
+        title="Optimizer's count of steps is on the wrong device",
+        summary="Adam keeps a count of steps for each parameter; it must be on the CPU, or with capturable on the GPU.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("state_steps should not be CUDA", r"state_steps should not be CUDA tensors"),
+            literal("state_steps must be CUDA tensors"),
+            Pattern(
+                "_warned_capturable_if_run_uncaptured",
+                r"'(?P<optimizer>\w{1,40})' object has no attribute '_warned_capturable_if_run_uncaptured'",
+            ),
+        ),
+        causes=(
+            "PyTorch 1.12.0 moves the count to the GPU when a state is loaded; 1.12.1 no longer does.",
+            "The program moves every tensor of the loaded state to the GPU by itself.",
+            "The optimizer comes from a file or a copy that another version of PyTorch made.",
+        ),
+        fixes=(
+            Fix("Upgrade PyTorch; if 1.12 is needed, to 1.12.1.", "pip install --upgrade torch"),
+            Fix(
+                "Move the count back after the state was loaded.",
+                'for state in optimizer.state.values():\n    if "step" in state:\n'
+                '        state["step"] = torch.as_tensor(state["step"]).cpu()',
+            ),
+            Fix(
+                "Or let the optimizer count on the GPU.",
+                'for group in optimizer.param_groups:\n    group["capturable"] = True',
+            ),
+            Fix("Save and load the state instead of the optimizer.", "optimizer.load_state_dict(state)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/pytorch/pytorch/issues/80809", _OPTIMIZERS),
+        said_by="torch 1.12-2.1",
+    ),
 )

@@ -257,8 +257,8 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
     KnownError(
         id="triton-resources",
         section=SECTION,
-        title="Triton kernel exceeds the GPU's resources",
-        summary="A Triton kernel needs more shared memory or registers per block than the GPU has.",
+        title="Kernel exceeds the GPU's resources",
+        summary="A kernel of Triton, gsplat or Warp needs more shared memory or registers per block than the GPU has.",
         context=ContextState.ALIVE,
         patterns=(
             Pattern("increase TRITON_MAX_BLOCK", r"increase TRITON_MAX_BLOCK\['(?P<axis>\w)'\] to (?P<size>\d{1,6})"),
@@ -276,10 +276,21 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "Failed to set the allowed dynamic",
                 r"Failed to set the allowed dynamic shared ?memory size to (?P<required>\d{1,12})",
             ),
+            Pattern(
+                "Failed to set maximum shared memory size",
+                r"Failed to set maximum shared memory size \(requested (?P<required>\d{1,12}) bytes\)",
+            ),
+            Pattern(
+                "Failed to configure kernel dynamic shared memory",
+                r"Failed to configure kernel dynamic shared memory[^\n]{0,40}, tried to configure (?P<kernel>\w{1,120})"
+                r" kernel for (?P<required>\d{1,12}) bytes, but maximum"
+                r" available is (?P<limit>\d{1,12})",
+            ),
         ),
         causes=(
             "The kernel was tuned for an A100 or H100, and this GPU has about 100 KB of shared memory per block.",
             "Block sizes or num_stages are too large for the type.",
+            "If fewer than 48 KB were requested: the package has no kernel for this GPU; build it again.",
         ),
         fixes=(
             Fix(
@@ -291,10 +302,15 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "TORCHINDUCTOR_MAX_AUTOTUNE=0 python train.py",
             ),
             Fix("Upgrade the package that contains the kernel."),
+            Fix(
+                "For gsplat, use smaller tiles, or fewer channels at once.",
+                "rasterization(means, quats, scales, opacities, colors, viewmats, Ks, width, height, tile_size=8)",
+                first_for=("tile_size",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/triton-lang/triton/blob/main/python/triton/runtime/errors.py",),
-        said_by="torch 2.13",
+        said_by="gsplat 1.0, Warp 1.10, torch 2.13",
     ),
     KnownError(
         id="executable-stack",

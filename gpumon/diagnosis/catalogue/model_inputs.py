@@ -55,8 +55,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="image-file",
         section=SECTION,
-        title="Image or video file cannot be read",
-        summary="The file is damaged, empty, not an image or video, or of a format that this library does not know.",
+        title="Image file cannot be read",
+        summary="The file is damaged, empty, not an image, or of a format that this library does not know.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("cannot identify image file", r"cannot identify image file (?P<file>[^\n]{1,200})"),
@@ -66,7 +66,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" processed\))?",
             ),
             Pattern("broken data stream when reading", r"OSError: broken data stream when reading image file"),
-            literal("Invalid data found when processing input"),
         ),
         causes=(
             "The download was cut off, or the file is a web page with an error message.",
@@ -94,7 +93,7 @@ for path in Path("images").iterdir():
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://pillow.readthedocs.io/en/stable/reference/ImageFile.html",),
-        said_by="Pillow 8-12, PyAV 10-15",
+        said_by="Pillow 8-12",
     ),
     KnownError(
         id="audio-input",

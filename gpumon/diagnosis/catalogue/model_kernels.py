@@ -207,7 +207,7 @@ model = AutoModelForCausalLM.from_pretrained(
         context=ContextState.ALIVE,
         patterns=(
             Pattern("ot compiled with GPU support", r"(?:Error: |is )[Nn]ot compiled with GPU support"),
-            Pattern("Not compiled with CUDA support", r"Error: Not compiled with CUDA support"),
+            Pattern("Not compiled with CUDA support", r"Error: (?:\w{1,40}\(\): )?Not compiled with CUDA support"),
             Pattern(
                 "package was not compiled with CUDA support",
                 r"This (?P<package>\w{2,30}) package was not compiled with CUDA support",

@@ -165,7 +165,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "but got dtype ",
-                r"expected dtype (?P<type>[\w:]{1,20}) for `\w{1,30}` but got dtype (?P<other_type>[\w:]{1,20})",
+                r"expected dtype (?P<type>[\w:]{1,20}) for `?\w{1,30}`? but got dtype (?P<other_type>[\w:]{1,20})",
             ),
             Pattern(
                 "mat2 must have the same dtype",
@@ -244,6 +244,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "to have the same type as tensor for argument",
                 r"to have the same type as tensor for argument #\d{1,3} '\w{1,40}'; but type"
                 r" (?P<other_type>[\w.]{1,40}) does not equal (?P<type>[\w.]{1,40})",
+            ),
+            Pattern(
+                "Expected Tensor argument ",
+                r"Expected Tensor argument \w{1,40} to have dtype (?P<type>[\w.]{1,20}), but got"
+                r" (?P<other_type>[\w.]{1,20}) instead",
             ),
         ),
         causes=(

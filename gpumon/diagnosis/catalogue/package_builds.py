@@ -139,4 +139,44 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=(sources.PYTORCH_INSTALL,),
         said_by="pip 9-25",
     ),
+    KnownError(
+        id="comfyui-node-outdated",
+        section=SECTION,
+        title="ComfyUI and a custom node are of different times",
+        summary="A custom node replaces a function of ComfyUI, and ComfyUI calls it with arguments it does not have.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                " positional arguments",
+                r"(?P<function>forward_orig\w{0,20}|make_forward\.<locals>\.forward)\(\) takes"
+                r" (?:from \d{1,2} to )?\d{1,2} positional arguments",
+            ),
+            Pattern(
+                "got an unexpected keyword argument",
+                r"(?P<function>forward_orig\w{0,20}|\w{1,40}_sample_wrappers?\w{0,30})\(\) got an unexpected keyword"
+                r" argument '(?P<argument>\w{1,40})'",
+            ),
+            Pattern(
+                "keyword argument 'latent_shapes'", r"got an unexpected keyword argument '(?P<argument>latent_shapes)'"
+            ),
+        ),
+        causes=(
+            "ComfyUI was updated and the node was not, such as those of PuLID, IPAdapter or TeaCache.",
+            "The node was updated, and is newer than ComfyUI.",
+        ),
+        fixes=(
+            Fix("Update the node; the traceback names its folder.", "git -C ComfyUI/custom_nodes/NODE pull"),
+            Fix(
+                "Check that ComfyUI runs without custom nodes, then enable them one by one.",
+                "python main.py --disable-all-custom-nodes",
+            ),
+            Fix("If the node has no newer version, go back to an older ComfyUI.", "git -C ComfyUI checkout v0.3.40"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://docs.comfy.org/troubleshooting/custom-node-issues",
+            "https://github.com/Comfy-Org/ComfyUI/issues/6077",
+        ),
+        said_by="ComfyUI 0.3-0.15",
+    ),
 )

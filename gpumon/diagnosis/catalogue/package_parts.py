@@ -113,7 +113,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="kernel-signature",
         section=SECTION,
         title="Compiled kernels and Python code are of different versions",
-        summary="The Python part of a package calls a compiled function with other arguments than the function has.",
+        summary="The Python part of a package calls a compiled function that has other arguments, or is not there.",
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
@@ -135,6 +135,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "argument(s) but received ",
                 r"RuntimeError: (?P<function>\w{1,60})\(\) expected at most (?P<expected>\d{1,3}) argument\(s\)"
                 r" but received (?P<got>\d{1,3})",
+            ),
+            Pattern(
+                " has no attribute ",
+                r"\bmodule ['\"](?P<module>(?!torch\b)[\w.]{1,60}(?:csrc|_C|_cuda|_kernels?|_ext))['\"] has no"
+                r" attribute ['\"]?(?P<function>\w{1,60})",
             ),
         ),
         causes=(

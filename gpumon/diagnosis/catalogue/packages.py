@@ -12,7 +12,7 @@ GPU_PACKAGES: Final = (
     r"tensorrt(?:_llm)?|transformer_engine(?:_\w{1,12})?|apex|amp_C|fused_\w{1,40}_cuda|fused_dense_lib"
     r"|dropout_layer_norm|xentropy_cuda_lib|rotary_emb|deepspeed|vllm|sglang|sgl_kernel|flashinfer|flash_mla|xformers"
     r"|bitsandbytes|auto_gptq|gptqmodel|awq|torch_(?:scatter|sparse|cluster|spline_conv)|pyg_lib"
-    r"|torch_geometric|pytorch3d|dgl|cupy|pycuda|pynvml|deep_gemm|deep_ep|fla|liger_kernel|torchao|hqq|spconv"
+    r"|torch_geometric|cuequivariance\w{0,20}|torchsparse|pytorch3d|dgl|cupy|pycuda|pynvml|deep_gemm|deep_ep|fla|liger_kernel|torchao|hqq|spconv"
     r"|MinkowskiEngine|nvdiffrast|diff_gaussian_rasterization|simple_knn|tinycudann|kaolin|gsplat|natten|sageattention"
     r"|torchvision|torchaudio|torchcodec|torchdata|accelerate|grouped_gemm|megatron|nemo|detectron2|mmcv|cutlass|quack"
     r"|cuda|onnxruntime|cudf|cuml|rmm|optimum|peft|trl|nvidia\.dali|pytorch_lightning|lightning"
@@ -21,6 +21,7 @@ GPU_PACKAGES: Final = (
 VERSIONED: Final = (
     r"(?:torch(?:vision|audio|ao)?|triton|transformers|vllm|sglang|accelerate|peft|trl|diffusers|deepspeed|xformers"
     r"|megatron|apex|transformer_engine|flash_attn|flashinfer|bitsandbytes|optimum|lightning|pytorch_lightning|cupy|verl"
+    r"|numba|numba_cuda|cudf|torchsparse|spconv|monai|detectron2|speechbrain"
     r"|mbridge|modelopt|nemo|openrlhf|swift|llamafactory|colossalai|liger_kernel|unsloth|ray|datasets|huggingface_hub)"
 )
 
@@ -134,12 +135,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"tq|gptqmodel|autoawq|optimum|xformers|deepspeed|apex|flash[-_"
                 r" ][Aa]ttn|vllm|triton|peft|accelerate)`? is not installed\. Please install",
             ),
+            Pattern(
+                "NameError: name '",
+                r"NameError: name '(?P<module>tcnn|bnb|flash_attn\w{0,30}|selective_scan_fn|causal_conv1d_fn|xformers"
+                r"|deepspeed|apex)' is not defined",
+            ),
         ),
         causes=(
             "The package is optional, or has to be built for the installed PyTorch, so that the requirements omit it.",
             "The module is part of the program itself, which was started from another folder.",
             "Another interpreter runs the program than the one for which the package was installed.",
             "Its installation failed; the log of pip has the reason.",
+            "A name that is not defined: the program passes over the failed import and uses the package later.",
         ),
         fixes=(
             Fix("Check which interpreter runs, and what it has.", "python -m pip --version; python -m pip list"),

@@ -22,8 +22,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Invalid magic number; corrupt file?", r"Invalid magic number; corrupt file\?"),
             Pattern(
-                "storage has wrong byte size",
-                r"storage has wrong byte size: expected (?P<expected>\d{1,19}) got (?P<got>\d{1,19})",
+                "storage has wrong ",
+                r"storage has wrong (?:byte )?size: expected (?P<expected>-?\d{1,20}|%ld) got (?P<got>-?\d{1,20}|%ld)",
             ),
         ),
         causes=(

@@ -200,16 +200,18 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
         patterns=(
             Pattern(
                 "Could this error message be improved?",
-                r"Expected (?P<check>(?!\W{0,4}is_sm|[^\n,]{0,60}is_cuda)[^\n]{1,160}?) to be true, but got"
-                r" false\. {1,2}\("
+                r"Expected (?P<check>(?!\W{0,4}(?:is_sm|curr_block->next)|[^\n,]{0,60}is_cuda)[^\n]{1,160}?)"
+                r" to be true,"
+                r" but got false\. {1,2}\("
                 r"Could this error message be improved\?",
             ),
             Pattern(
                 "INTERNAL ASSERT FAILED at ",
                 r"Error: (?P<check>(?!NVML_SUCCESS|!?in_bad_fork"
                 r"|[^\n]{0,80}device >= 0 &&)[^\n]{1,160}?) ?INTERNAL ASSERT FAILED at"
-                r" \"?(?P<file>(?![^\"\n]{0,200}(?:AllocatorConfig|CUDACachingAllocator))[^\"\n]{1,200}?)\"?:(?P<line"
-                r">\d{1,6})",
+                r" \"?(?P<file>(?![^\"\n]{0,200}(?:AllocatorConfig|CUDACachingAllocator|jit/codegen))"
+                r"[^\"\n]{1,200}?)\"?"
+                r":(?P<line>\d{1,6})",
             ),
         ),
         causes=(
@@ -243,13 +245,14 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
             Pattern(
                 "must be on a CUDA device", r"(?P<argument>\w{1,60}) (?:tensor |tensors )?must be on a CUDA device"
             ),
-            Pattern("must be CUDA tensors", r"(?P<argument>\w{1,60}) must be CUDA tensors"),
+            Pattern("must be CUDA tensors", r"(?P<argument>\w{1,60})(?<!state_steps) must be CUDA tensors"),
             Pattern(
                 ".is_cuda() to be true, but got false",
                 r"Expected (?P<argument>[\w.]{1,60})\.is_cuda\(\) to be true, but got false",
             ),
             Pattern("assert ", r"^ {0,40}assert (?P<argument>\w{1,40})\.is_cuda\b"),
             Pattern("Assertion failed: ", r"Assertion failed: [^\n]{0,80}?(?P<argument>\w{1,60})(?:\.|->)is_cuda\(\)"),
+            literal("CUDAGuardImpl initialized with non-CUDA DeviceType"),
         ),
         causes=(
             "The model or the batch was not moved to the GPU, or the program chose the CPU.",

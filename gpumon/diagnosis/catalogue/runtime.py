@@ -158,6 +158,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             name("CUDA_ERROR_NOT_FOUND"),
             name("cudaErrorSymbolNotFound"),
             Pattern("Failed to encode tensor map", r"Failed to encode tensor map: (?P<code>(?!700)\d{1,4})\b"),
+            Pattern("symbol: invalid device symbol", r"symbol: invalid device symbol"),
         ),
         causes=(
             "A cache of compiled kernels comes from another version of the package or from another GPU.",

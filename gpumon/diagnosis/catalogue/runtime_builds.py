@@ -78,8 +78,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("nvcc: not found", r"\bnvcc: not found"),
             literal("nvcc: command not found"),
             Pattern(
-                "FlashAttention is only supported on CUDA",
-                r"FlashAttention is only supported on CUDA (?P<required>[\d.]{1,6}) and above",
+                "is only supported on CUDA",
+                r"(?P<extension>FlashAttention|\w{2,40}) is only supported on CUDA (?P<required>[\d.]{1,6}) and above",
             ),
             Pattern("ailed to find nvcc", r"[Ff]ailed to find nvcc"),
         ),
@@ -112,8 +112,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             literal("RuntimeError: Kernel compilation failed:"),
-            literal("nvrtc: error:"),
-            Pattern("NVRTC_ERROR_", r"\b(?P<status>NVRTC_ERROR_[A-Z_]{4,40})\b"),
+            Pattern("nvrtc: error:", r"nvrtc: error:(?! failed to (?:open libnvrtc-builtins|load builtins))"),
+            Pattern("NVRTC_ERROR_", r"\b(?P<status>NVRTC_ERROR_(?!BUILTIN)[A-Z_]{4,40})\b"),
             Pattern("NVJITLINK_ERROR_", r"\b(?P<status>NVJITLINK_ERROR_[A-Z_]{4,40})\b"),
         ),
         causes=(
@@ -130,5 +130,46 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.nvidia.com/cuda/nvrtc/index.html", sources.CPP_EXTENSIONS),
+    ),
+    KnownError(
+        id="nvrtc-builtins",
+        section=SECTION,
+        title="NVRTC does not find its library of built-in functions",
+        summary="NVRTC compiles kernels with libnvrtc-builtins of exactly its version, which the loader does not find.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "ailed to open libnvrtc-builtins",
+                r"failed to open (?P<library>libnvrtc-builtins\.so(?:[\d.]{1,6}\d)?)",
+            ),
+            Pattern(
+                "nvrtc: error: failed to load builtins",
+                r"nvrtc: error: failed to load builtins(?: for (?P<capability>compute_\d{2,3}))?",
+            ),
+            literal("NVRTC_ERROR_BUILTIN_OPERATION_FAILURE"),
+        ),
+        causes=(
+            "The folder of the library is not in the loader's path; the program's RPATH does not count for it.",
+            "Libraries of two CUDA versions are mixed: NVRTC of one, the built-in functions of the other.",
+            "The wheels of PyTorch 1.8 to 1.10 for CUDA 11 have the library under a name without its version.",
+        ),
+        fixes=(
+            Fix(
+                "Show which versions the loader finds, and compare them with the one in the message.",
+                "ldconfig -p | grep nvrtc; pip list | grep -i nvrtc",
+            ),
+            Fix(
+                "Add its folder to the loader's path.",
+                "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH",
+            ),
+            Fix("Or install it for this CUDA; for CUDA 13, nvidia-cuda-nvrtc.", "pip install nvidia-cuda-nvrtc-cu12"),
+            Fix("With an old PyTorch, upgrade it.", "pip install --upgrade torch"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://docs.nvidia.com/cuda/nvrtc/index.html",
+            "https://github.com/nlesc-recruit/cudawrappers/pull/354",
+        ),
+        said_by="NVRTC 9-13",
     ),
 )

@@ -62,7 +62,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "Sizes of tensors must match except in dimension",
-                r"Sizes of tensors must match except in dimension (?P<dimension>\d{1,3})\. Expected size"
+                r"Sizes of tensors must match except in dimension (?P<dimension>\d{1,3})\.? Expected size"
                 r" (?P<size>\d{1,19}) but got size (?P<other_size>\d{1,19})",
             ),
             Pattern(

@@ -56,7 +56,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("Key(s) present in other ranks but not this one"),
             Pattern(
                 "issing key in checkpoint state_dict",
-                r"Missing key in checkpoint state_dict: (?P<name>[\w./-]{1,200}?)\.?$",
+                r"Missing key in checkpoint state_dict: (?P<name>[\w./-]{0,199}\w)",
             ),
             Pattern(
                 "Size mismatch between saved",

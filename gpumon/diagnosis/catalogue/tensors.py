@@ -53,6 +53,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "to be no larger than self",
                 r"Expected index \[[\d, ]{1,60}\] to be no larger than self \[[\d, ]{0,60}\]",
             ),
+            Pattern("Invalid index in scatterAdd", r"Invalid index in (?P<operation>scatterAdd)"),
+            Pattern("Index dimension is out of bounds", r"invalid argument \d: Index dimension is out of bounds"),
         ),
         causes=(
             "An index is not less than the size: labels that start at 1, a vocabulary larger than the table.",
@@ -80,8 +82,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
-                ") must be Tensor, not ",
-                r"(?P<function>\w{1,60})\(\): argument '(?P<argument>\w{1,40})' \(position \d{1,3}\) must be"
+                " must be Tensor, not ",
+                r"(?P<function>\w{1,60})\(\): argument '(?P<argument>\w{1,40})'(?: \(position \d{1,3}\))? must be"
                 r" Tensor, not"
                 r" (?P<type>[\w.]{1,60})",
             ),
