@@ -194,7 +194,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "Error(s) in loading state_dict for",
-                r"Error\(s\) in loading state_dict for (?P<model>[\w.]{1,80})",
+                r"Error\(s\) in loading state_dict for (?P<model>[\w.]{1,80})"
+                r"(?!\w|[.:]?\s{1,4}While copying [^\n]{1,300}?Cannot copy out of meta)",
             ),
             Pattern(
                 "size mismatch for ",
@@ -232,7 +233,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 " expected shape ",
-                r"Cannot load [^\n]{1,120}? because (?P<name>[\w.]{1,120}) expected shape [^\n]{1,80}?, but got"
+                r"\b(?P<name>\w[\w.]{1,120}) expected shape (?:tensor\(|torch\.Size\()[^\n]{1,80}?, but got"
                 r" (?P<shape>torch\.Size\([^)\n]{1,60}\))",
             ),
         ),
@@ -395,6 +396,11 @@ model.load_state_dict(state)""",
             Fix(
                 "Find the parameters without values.",
                 "print([name for name, value in model.named_parameters() if value.is_meta])",
+            ),
+            Fix(
+                "In a program for images, start without the option that loads without memory, and with a fresh model.",
+                "python launch.py --disable-model-loading-ram-optimization",
+                first_for=("While copying the parameter",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -137,4 +137,34 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         said_by="Isaac Sim 4.2-5.0",
     ),
+    KnownError(
+        id="tensorrt-llm-build",
+        section=SECTION,
+        title="TensorRT-LLM could not build the engine",
+        summary="TensorRT made no engine of this model; its own messages, marked [TRT] [E], stand above this line.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("Engine building failed, please check", r"Engine building failed, please check (?:the )?error log"),
+            Pattern("Failed to build engine for rank", r"Failed to build engine for rank (?P<rank>\d{1,5})"),
+        ),
+        causes=(
+            "GPU memory is not enough while building, often because another process holds it.",
+            "This version has no plugin or kernel for the model, its type, or this GPU.",
+        ),
+        fixes=(
+            Fix("Read the first line of TensorRT that is marked as an error.", "grep -n -m 5 -F '[TRT] [E]' build.log"),
+            Fix(
+                "If it is about memory, build for smaller batches and lengths.",
+                "trtllm-build --checkpoint_dir CHECKPOINT --output_dir ENGINE --max_batch_size 8 --max_num_tokens 2048",
+            ),
+            Fix(
+                "Or serve the checkpoint without an engine: newer versions run it with PyTorch.",
+                "pip install --upgrade tensorrt-llm && trtllm-serve MODEL",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/NVIDIA/TensorRT-LLM/issues/978",),
+        said_by="TensorRT-LLM 0.5-0.20",
+        is_echo=True,
+    ),
 )

@@ -135,11 +135,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?:of|for) '(?P<model>[^'\n]{1,120})'",
             ),
             Pattern(
-                "Pipeline <class '",
-                r"Pipeline <class '(?P<model>[\w.]{1,120})'> expected [^\n]{1,200}?, but only [^\n]{1,100}? were"
-                r" passed\.",
-            ),
-            Pattern(
                 "Can't find weights for ",
                 r"Can't find weights for (?P<model>[^\n]{1,120}?) in [^\n]{1,120}? or in the Hugging"
                 r" Face Hub",

@@ -249,7 +249,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"I Usage|OutOfMemory|Myelin|Cudnn|Cublas|Skipping|Invalid|Unsupported|Cask)\w{0,20}[^\n]{0,80})",
             ),
             literal("TRT Engine build failed"),
-            literal("Engine building failed, please check"),
             Pattern(
                 "Could not find any implementation for node",
                 r"Could not find any implementation for node (?P<node>[^\n]{1,80})",

@@ -52,11 +52,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Library (?P<library>(?:cu|nv)\w{1,40}\.dll) is not found or cannot be loaded",
             ),
             Pattern(
-                "LoadLibrary failed with error 126",
-                r"LoadLibrary failed with error 126 [^\n]{0,40}when trying to load"
-                r" \"[^\"\n]{0,200}?(?P<library>onnxruntime_providers_\w{1,20}\.dll)",
-            ),
-            Pattern(
                 ".dll is not found",
                 r"\b(?P<library>(?:cu(?:dnn|blas|dart|fft|rand|solver|sparse)|nvrtc)[\w -]{0,30}\.dll) is not found",
             ),
@@ -230,11 +225,6 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             Pattern(
                 "libbitsandbytes_cpu.so: undefined symbol",
                 r"libbitsandbytes_cpu\.so: undefined symbol: (?P<symbol>\w{1,60})",
-            ),
-            Pattern(
-                "quantization only supports 16/32-bit floats",
-                r"Blockwise (?:[48]bit )?quantization only supports 16/32-bit floats, but got"
-                r" (?P<type>torch\.\w{1,20})",
             ),
         ),
         causes=(

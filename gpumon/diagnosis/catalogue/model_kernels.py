@@ -77,6 +77,11 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "' object has no attribute 'quant_state'",
                 r"'(?:Parameter|Params4bit|Tensor)' object has no attribute 'quant_state'",
             ),
+            Pattern(
+                "quantization only supports 16/32-bit floats",
+                r"Blockwise (?:[48]bit )?quantization only supports 16/32-bit floats, but got"
+                r" (?P<type>torch\.\w{1,20})",
+            ),
         ),
         causes=(
             "The 4-bit layer was computed before its weight was on the GPU, which is when it is quantized.",
@@ -93,6 +98,11 @@ model = AutoModelForCausalLM.from_pretrained(
             ),
             Fix("Upgrade the packages together.", "pip install --upgrade transformers accelerate bitsandbytes peft"),
             Fix("Run without offloading to the CPU, or without quantization."),
+            Fix(
+                "If the checkpoint is quantized already, do not quantize it again: leave the configuration out.",
+                'model = AutoModelForCausalLM.from_pretrained(name, device_map={"": 0})',
+                first_for=("Blockwise",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/bitsandbytes-foundation/bitsandbytes/issues/825",),
@@ -116,6 +126,11 @@ model = AutoModelForCausalLM.from_pretrained(
                 r"provider '(?P<provider>(?:CUDA|Tensorrt)ExecutionProvider)' is not in available provider names",
             ),
             literal("you are required to explicitly set the providers parameter"),
+            Pattern(
+                "LoadLibrary failed with error 126",
+                r"LoadLibrary failed with error 126 [^\n]{0,40}when trying to load"
+                r" \"[^\"\n]{0,200}?onnxruntime_providers_(?P<provider>\w{1,20})\.dll",
+            ),
         ),
         causes=(
             "The package onnxruntime is installed, which is for the CPU only, or both packages are.",
@@ -138,6 +153,12 @@ model = AutoModelForCausalLM.from_pretrained(
             Fix(
                 "Check which providers exist.",
                 "python -c 'import onnxruntime; print(onnxruntime.get_available_providers())'",
+            ),
+            Fix(
+                "On Windows, install the libraries of CUDA and cuDNN as wheels, and load them before the session.",
+                "pip install --upgrade 'onnxruntime-gpu[cuda,cudnn]'\n"
+                'python -c "import onnxruntime; onnxruntime.preload_dlls(); print(onnxruntime.get_device())"',
+                first_for=("LoadLibrary failed",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

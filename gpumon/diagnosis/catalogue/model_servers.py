@@ -29,6 +29,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "failed to load '",
                 r"failed to load '(?P<model>[^'\n]{1,80})' version \d{1,6}: (?P<reason>[A-Z][^\n]{1,120})",
             ),
+            Pattern(
+                "which has no loaded version",
+                r"depends on '(?P<model>[^'\n]{1,80})' which has no loaded version",
+            ),
         ),
         causes=(
             "The file of the model is damaged, or was made by a newer version than that of the backend.",

@@ -80,15 +80,26 @@ with safe_open("lora.safetensors", "pt") as file:
                 "has been incorrectly initialized or ",
                 r"has been incorrectly initialized or <class '(?P<component>[\w.]{1,120})'> is incorrectly implemented",
             ),
+            Pattern(
+                "Pipeline <class '",
+                r"Pipeline <class '(?P<component>[\w.]{1,120})'> expected [^\n]{1,200}?, but only [^\n]{1,100}? were"
+                r" passed\.",
+            ),
         ),
         causes=(
             "The package of that class is missing, such as sentencepiece for T5, so that a placeholder stands for it.",
             "The model is newer than the installed diffusers.",
+            "The model was saved or converted without this part.",
         ),
         fixes=(
             Fix(
                 "Install what its text encoders need.",
                 "pip install --upgrade diffusers transformers sentencepiece protobuf",
+            ),
+            Fix(
+                "If the installed versions do not know the part, load and pass it yourself.",
+                'processor = AutoProcessor.from_pretrained(name, subfolder="processor")\n'
+                "pipeline = DiffusionPipeline.from_pretrained(name, processor=processor)",
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -164,11 +164,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Expected [\w. ]{1,40}to have batch size (?P<size>\d{1,19}), but got (?P<other_size>\d{1,19})",
             ),
             Pattern(
-                "Image features and image tokens do not match",
-                r"Image features and image tokens do not match: tokens: (?P<size>\d{1,9}),? features:?"
-                r" (?P<other_size>\d{1,9})",
-            ),
-            Pattern(
                 "Trying to create tensor with negative dimension",
                 r"Trying to create tensor with negative dimension (?P<size>-\d{1,9})(?!\d)",
             ),
