@@ -216,7 +216,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "KeyError: '",
-                r"KeyError: '(?P<name>(?!time_embed\.0|(?:model\.diffusion|cond_stage|first_stage)_model\.|"
+                r"KeyError: '(?P<name>(?!time_embed\.0|conv_in\.weight|(?:model\.diffusion|cond_stage|"
+                r"first_stage)_model\.|"
                 r"(?:double|single)_blocks\.|conditioner\.)\w[\w.]{1,160}\.(?:weight|bias|running_mean|"
                 r"lora_[AB]|qweight|scales))'",
             ),

@@ -18,7 +18,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "Unsloth: ",
-                r"(?:Error|Exception): Unsloth:(?! ?Process crashed| ?No NVIDIA GPU| ?All"
+                r"(?:Error|Exception): Unsloth:(?! ?Saving LoRA finetune failed| ?Failed compiling|"
+                r" ?Quantization failed| ?Conversion"
+                r" failed| ?GGUF conversion| ?Merge failed| ?Failed to convert| ?The file '?llama| ?Process"
+                r" crashed| ?No NVIDIA GPU| ?All"
                 r" labels| ?train_on_responses_only) (?P<reason>[^\n]{1,200})",
             ),
             Pattern(

@@ -207,7 +207,7 @@ model = AutoModelForCausalLM.from_pretrained(
                 "Unknown quantization type, got",
                 r"Unknown quantization type, got (?P<type>[\w-]{1,40})(?: -|$)",
             ),
-            Pattern("Unknown quantization method:", r"Unknown quantization method: (?P<type>[\w'-]{1,40})"),
+            Pattern("Unknown quantization method:", r"Unknown quantization method: (?P<type>[\w'`-]{1,40})"),
             Pattern("nvalid quantization method", r"[Ii]nvalid quantization method: (?P<type>[\w'-]{1,40})"),
         ),
         causes=("The model is newer than the library.", "The format is for one server only, such as vLLM or SGLang."),
@@ -215,6 +215,11 @@ model = AutoModelForCausalLM.from_pretrained(
             Fix("Upgrade the libraries.", "pip install --upgrade transformers accelerate"),
             Fix("Serve the model with vLLM, which reads most formats.", "vllm serve MODEL"),
             Fix("Or use the weights without quantization."),
+            Fix(
+                "Quantize from the weights in 16 bits: convert those of DeepSeek with the script of its authors.",
+                "python fp8_cast_bf16.py --input-fp8-hf-path MODEL --output-bf16-hf-path MODEL-bf16",
+                first_for=("QuantizeConfig",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/huggingface/transformers/issues/35471",),
@@ -263,5 +268,32 @@ model = AutoModelForCausalLM.from_pretrained(
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/facebookresearch/pytorch3d/issues/1878",),
         said_by="PyTorch3D 0.7, detectron2 0.6, torchvision 0.14-0.24",
+    ),
+    KnownError(
+        id="dequantized-model",
+        section=SECTION,
+        title="Quantized model is loaded without its quantization",
+        summary="The kernels for the quantized weights are missing, so that transformers converts them to"
+        " bfloat16, which"
+        " takes two to four times the memory.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "we will default to dequantizing the model",
+                r"(?P<type>MXFP4|FP8) quanti[^\n]{1,160}?we will default to dequantizing the model",
+            ),
+        ),
+        causes=(
+            "Triton or the package kernels is missing or old.",
+            "The GPU is too old for the format, or no GPU is visible.",
+        ),
+        fixes=(
+            Fix("Install what the message names.", "pip install --upgrade transformers kernels 'triton>=3.4'"),
+            Fix("Show the compute capability.", "nvidia-smi --query-gpu=name,compute_cap --format=csv"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://huggingface.co/docs/transformers/quantization/mxfp4",),
+        said_by="transformers 4.55-5.0",
+        is_warning=True,
     ),
 )

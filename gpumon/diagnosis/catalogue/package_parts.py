@@ -255,6 +255,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "requires SM",
                 r"(?P<feature>\b[A-Z]\w{2,30}) requires SM ?(?P<required>\d{2,3})(?: or (?:newer|higher|above)|\+)",
             ),
+            Pattern(
+                "Only SM ",
+                r"Error: Only (?P<feature>SM) (?P<required>\d{1,2}\.x)(?: and \d{1,2}\.x)? (?:is|are) supported",
+            ),
         ),
         causes=("The GPU is older than the function, or the program did not choose a function for this GPU.",),
         fixes=(

@@ -94,8 +94,8 @@ model = PeftModel.from_pretrained(model, adapter).merge_and_unload()""",
                 r"Using the `(?P<class>\w{1,40})` with `PyTorch` requires `accelerate>=(?P<required>[\d.]{1,8})`",
             ),
             Pattern(
-                "as a kwarg when passing `quantization_config`",
-                r"You can't pass `load_in_4bit` ?or `load_in_8bit` as a kwarg when passing `quantization_config`",
+                " as a kwarg when passing ",
+                r"You can't pass `?load_in_4bit`? ?or `?load_in_8bit`? as a kwarg when passing `?quantization_config`?",
             ),
             Pattern(" requires an optimizer", r"zero stage (?P<stage>\d) requires an optimizer"),
             Pattern(

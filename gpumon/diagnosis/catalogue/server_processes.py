@@ -219,4 +219,32 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.nvidia.com/deeplearning/tensorrt/latest/reference/troubleshooting.html",),
     ),
+    KnownError(
+        id="xinference-launch",
+        section=SECTION,
+        title="Xinference: the model did not start",
+        summary="The worker could not start the engine of the model; the text behind the address is the reason, and the"
+        " log of the worker has its traceback.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "Failed to launch model, detail: ",
+                r"Failed to launch model, detail: \[address=[\d.:]{3,30},"
+                r" pid=(?P<pid>\d{1,9})\] (?P<reason>[^\n]{1,160})",
+            ),
+        ),
+        causes=("The engine, such as vLLM, is older than the model, or GPU memory is not enough.",),
+        fixes=(
+            Fix(
+                "Read the log of the worker.",
+                "grep -n -m 5 -E '(Error|Exception):' ~/.xinference/logs/*/xinference.log",
+            ),
+            Fix("Upgrade both.", "pip install --upgrade xinference vllm"),
+            Fix("Try another engine.", "uv run xinference launch --model-name NAME --model-engine transformers"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/xorbitsai/inference/issues/3135",),
+        said_by="Xinference 1.0-2.8",
+        is_echo=True,
+    ),
 )

@@ -38,7 +38,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "mat1 and mat2 shapes cannot be multiplied",
-                r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d{1,19})x(?P<columns>\d{1,19})"
+                r"(?<!processing !!! )(?<!Message: )(?<!Message:\*\* )(?<!Message:\* )mat1 and mat2 shapes"
+                r" cannot be multiplied \((?P<rows>\d{1,19})x(?P<columns>\d{1,19})"
                 r" and (?P<other_rows>\d{1,19})x(?P<other_columns>\d{1,19})\)",
             ),
             Pattern(
