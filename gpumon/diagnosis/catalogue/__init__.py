@@ -61,6 +61,7 @@ from gpumon.diagnosis.catalogue import (
     layers,
     libraries,
     library_calls,
+    llamafactory,
     megatron,
     memory,
     model_inputs,
@@ -118,6 +119,7 @@ from gpumon.diagnosis.catalogue import (
     xids_nvlink,
     xids_units,
     xla_builds,
+    zero_weights,
 )
 from gpumon.diagnosis.known import KnownError
 
@@ -179,6 +181,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     *peft.ERRORS,
     *finetuning.ERRORS,
     *finetuning_steps.ERRORS,
+    *llamafactory.ERRORS,
     *pipelines.ERRORS,
     *data_sets.ERRORS,
     *tokenizers.ERRORS,
@@ -205,6 +208,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     *kernel_libraries.ERRORS,
     *engines.ERRORS,
     *checkpoints.ERRORS,
+    *zero_weights.ERRORS,
     *files.ERRORS,
     *pickles.ERRORS,
     *network.ERRORS,

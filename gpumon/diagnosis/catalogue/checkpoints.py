@@ -195,13 +195,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "Error(s) in loading state_dict for",
                 r"Error\(s\) in loading state_dict for (?P<model>[\w.]{1,80})"
-                r"(?!\w|[.:]?\s{1,4}While copying [^\n]{1,300}?Cannot copy out of meta)",
+                r"(?!\w|[.:]?\s{1,4}While copying [^\n]{1,300}?Cannot copy out of meta"
+                r"|[.:]?\s{1,20}size mismatch for [^\n]{1,300}?Size\(\[0\]\))",
             ),
             Pattern(
                 "size mismatch for ",
                 r"size mismatch for (?P<name>[\w.]{1,200}): copying a param with shape (?:torch\.Size\()?"
-                r"(?P<shape>\[[\d, ]{0,60}\])\)? from checkpoint, the shape in current model is (?:torch\.Size\()?"
-                r"(?P<model_shape>\[[\d, ]{0,60}\])",
+                r"(?P<shape>(?!\[0\])\[[\d, ]{0,60}\])\)? from checkpoint, the shape in current model is"
+                r" (?:torch\.Size\()?"
+                r"(?P<model_shape>(?!\[0\])\[[\d, ]{0,60}\])",
             ),
             Pattern("Missing key(s) in state_dict", r"Missing key\(s\) in state_dict: \"(?P<name>[\w.]{1,200})\""),
             Pattern(
@@ -216,7 +218,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "KeyError: '",
-                r"KeyError: '(?P<name>(?!time_embed\.0|conv_in\.weight|(?:model\.diffusion|cond_stage|"
+                r"KeyError: '(?P<name>(?![\w.]{0,160}lora_|time_embed\.0|conv_in\.weight|(?:model\.diffusion|"
+                r"cond_stage|"
                 r"first_stage)_model\.|"
                 r"(?:double|single)_blocks\.|conditioner\.)\w[\w.]{1,160}\.(?:weight|bias|running_mean|"
                 r"lora_[AB]|qweight|scales))'",

@@ -30,9 +30,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "KeyError: '",
-                r"KeyError: '(?P<key>time_embed\.0\.weight|model\.diffusion_model\.[\w.]{1,100}|"
+                r"KeyError: '(?P<key>(?![\w.]{0,160}lora_)(?:time_embed\.0\.weight|"
+                r"model\.diffusion_model\.[\w.]{1,100}|"
                 r"cond_stage_model\.[\w.]{1,100}"
-                r"|first_stage_model\.[\w.]{1,100}|(?:double|single)_blocks\.[\w.]{1,80}|conditioner\.[\w.]{1,80})'",
+                r"|first_stage_model\.[\w.]{1,100}|(?:double|single)_blocks\.[\w.]{1,80}|conditioner\.[\w.]{1,80}))'",
             ),
             Pattern(
                 "AssertionError: You do not have", r"AssertionError: You do not have (?P<part>[\w ]{2,40}) state dict"
@@ -268,5 +269,52 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/nunchux-ai/nunchaku/issues/218",
         ),
         said_by="Nunchaku 0.1-1.1",
+    ),
+    KnownError(
+        id="comfy-version",
+        section=SECTION,
+        title="ComfyUI and a custom node are of different versions",
+        summary="The node calls functions of ComfyUI, or of another node, that have changed since it was"
+        " written, or was"
+        " given a model that it does not support.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Exception Message:",
+                r"Exception Message:\*{0,2} (?:AttributeError:"
+                r" )?'(?P<object>(?!NoneType|str'|int'|float|list'|dict'|tuple|"
+                r"bool|Tensor|Parameter|set')\w{3,60})' object has no attribute '(?P<name>\w{1,60})'",
+            ),
+            Pattern(
+                "Exception Message:",
+                r"Exception Message:\*{0,2} (?:TypeError: )?(?P<object>[\w.<>]{1,120})\(\) (?:got an unexpected keyword"
+                r" argument '(?P<name>\w{1,60})'|missing \d required positional argument|takes \d positional argument)",
+            ),
+            Pattern(
+                "' object has no attribute '",
+                r"(?<!Message: )(?<!Message:\*\* )'(?P<object>UNetModel|ModelPatcher|ComfyUI\w{3,60})' object has no"
+                r" attribute '(?P<name>\w{1,60})'",
+            ),
+            Pattern("module 'comfy", r"module 'comfy(?P<object>[\w.]{0,60})' has no attribute '(?P<name>\w{1,60})'"),
+        ),
+        causes=(
+            "ComfyUI was updated and the node was not, or the other way around.",
+            "Two nodes change the same part of ComfyUI.",
+            "The node is for another kind of model than the one that was loaded.",
+        ),
+        fixes=(
+            Fix(
+                "Update ComfyUI and the node that the stack names, with their requirements.",
+                "git pull && git -C custom_nodes/NODE pull && pip install -r requirements.txt",
+            ),
+            Fix("Find the node that is the cause.", "python main.py --disable-all-custom-nodes"),
+            Fix("Check which model the node is for."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://docs.comfy.org/troubleshooting/custom-node-issues",
+            "https://github.com/Comfy-Org/ComfyUI/issues/2939",
+        ),
+        said_by="ComfyUI of 2024-2026",
     ),
 )

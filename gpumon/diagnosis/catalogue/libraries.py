@@ -60,7 +60,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"[Uu]nable to load (?P<library>lib(?:cudnn|cublas|cudart|cufft|nvrtc|nccl)\w{0,20}\.so[\w.]{0,20})",
             ),
             Pattern("Cannot load symbol cu", r"Cannot load symbol (?P<symbol>cu(?:dnn|blas)\w{1,60})"),
-            Pattern("CUDA_PATH is set but CUDA was", r"CUDA_PATH is set but CUDA wasn'?t able to be loaded"),
             Pattern(
                 "Error in dlopen",
                 r"Error in dlopen(?: for library)?:? ?(?P<library>lib(?:nvrtc|cu|caffe2_nvrtc)[\w.-]{0,40})",

@@ -45,7 +45,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "got an unexpected keyword argument '",
-                r"(?:TypeError|Message):\*{0,2} (?P<module>(?!load_dataset)[\w.<>]{1,120})\(\) got an unexpected"
+                r"TypeError: (?P<module>(?!load_dataset)[\w.<>]{1,120})\(\) got an unexpected"
                 r" keyword argument"
                 r" '(?P<name>use_auth_token"
                 r"|token|cache_position|position_embeddings|past_key_values?|num_logits_to_keep|logits_to_keep|"
@@ -157,7 +157,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "' object has no attribute '",
-                rf"'(?P<module>{_MODEL}\w{{0,60}}?{_CLASS}|(?:SFT|GRPO|DPO|PPO|KTO|Seq2Seq)Trainer|TrainerState|"
+                rf"(?<!Message:"
+                rf" )(?<!Message:\*\* )'(?P<module>{_MODEL}\w{{0,60}}?{_CLASS}|(?:SFT|GRPO|DPO|PPO|KTO|Seq2Seq)"
+                rf"Trainer|TrainerState|"
                 rf"TrainingArguments|AcceleratorState|AdamW|MatmulLtState|ServerArgs|TransformersForCausalLM)'"
                 r" object has no attribute '(?P<name>\w{1,80})'",
             ),
@@ -177,6 +179,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "' object has no attribute '",
                 r"'(?P<module>(?:Dynamic|Static|HybridCache|Sliding\w{0,12}|Encoder\w{0,12})Cache|torch\._C\._Cud"
                 r"aDeviceProperties)' object has no attribute '(?P<name>\w{1,60})'",
+            ),
+            Pattern(
+                "' object has no attribute '",
+                r"'(?P<module>(?!PreTrained)\w{2,60}(?<!Config)(?<!Tokenizer)(?<!Processor))' object has no attribute"
+                r" '(?P<name>all_tied_weights_keys|_supports_sdpa|model_forward_params)'",
+            ),
+            Pattern(
+                "'dict' object has no attribute 'model_type'", r"'dict' object has no attribute '(?P<name>model_type)'"
             ),
         ),
         causes=(
@@ -201,6 +211,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Or install the versions that the program was written for, from its requirements.",
                 "pip install --upgrade -r requirements.txt",
+            ),
+            Fix(
+                "Install transformers 4, for which the program or the code of the model was written.",
+                'pip install "transformers<5"',
+                first_for=("all_tied_weights_keys",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

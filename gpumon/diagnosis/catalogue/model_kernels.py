@@ -131,6 +131,14 @@ model = AutoModelForCausalLM.from_pretrained(
                 r"LoadLibrary failed with error 126 [^\n]{0,40}when trying to load"
                 r" \"[^\"\n]{0,200}?onnxruntime_providers_(?P<provider>\w{1,20})\.dll",
             ),
+            Pattern("CUDA_PATH is set but CUDA was", r"CUDA_PATH is set but CUDA wasn'?t able to be loaded"),
+            Pattern(
+                "Please install TensorRT libraries", r"Please install (?P<provider>TensorRT) libraries as mentioned"
+            ),
+            Pattern(
+                "onnxruntime_providers_",
+                r"Error loading \"[^\"\n]{0,200}?onnxruntime_providers_(?P<provider>\w{1,20})\.dll\"",
+            ),
         ),
         causes=(
             "The package onnxruntime is installed, which is for the CPU only, or both packages are.",
@@ -158,7 +166,7 @@ model = AutoModelForCausalLM.from_pretrained(
                 "On Windows, install the libraries of CUDA and cuDNN as wheels, and load them before the session.",
                 "pip install --upgrade 'onnxruntime-gpu[cuda,cudnn]'\n"
                 'python -c "import onnxruntime; onnxruntime.preload_dlls(); print(onnxruntime.get_device())"',
-                first_for=("LoadLibrary failed",),
+                first_for=("LoadLibrary failed", "Error loading ", "CUDA_PATH is set"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -173,6 +173,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Could not run 'torchcodec_ns::", r"Could not run 'torchcodec_ns::(?P<function>\w{1,60})'"),
             Pattern("TorchCodec is required for ", r"TorchCodec is required for (?P<function>\w{1,60})"),
+            Pattern(
+                "libtorchcodec_core",
+                r"not found in DLL: [^\n]{1,200}?(?P<library>libtorchcodec_core\d\.dll)",
+            ),
         ),
         causes=(
             "No FFmpeg with shared libraries is installed; a static ffmpeg program has none.",
@@ -190,6 +194,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Show which library is missing.",
                 "cd \"$(python -c 'import site; print(site.getsitepackages()[0])')\" && ldd"
                 " torchcodec/libtorchcodec_core7.so | grep 'not found'",
+            ),
+            Fix(
+                "Install TorchCodec, in the version for this PyTorch.",
+                "pip install --upgrade torchcodec",
+                first_for=("TorchCodec is required for", "not found in DLL"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -43,9 +43,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"`state_dict` should be empty at this point"
                 r" but has",
             ),
+            Pattern("KeyError: '", r"KeyError: '(?P<name>[\w.]{0,160}lora_[\w.]{1,160})'"),
+            Pattern("lora key not loaded: ", r"lora key not loaded: (?P<name>[\w.]{3,200})"),
         ),
         causes=(
-            "The LoRA was trained for another model: SD 1.5, SDXL, Flux and Wan differ.",
+            "The LoRA was trained for another model: SD 1.5, SDXL, Flux and Wan differ, and their versions too.",
             "The program that trained it writes another format, which only newer versions of diffusers convert.",
         ),
         fixes=(

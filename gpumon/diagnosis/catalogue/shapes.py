@@ -90,7 +90,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("mat1 dim 1 must match mat2 dim 0", r"mat1 dim 1 must match mat2 dim 0"),
             Pattern(
-                "size mismatch, ", r"size mismatch, (?:m1: \[(?P<rows>\d{1,19}) x (?P<columns>\d{1,19})\]|get |got )"
+                "size mismatch, ",
+                r"size mismatch, (?:m1: \[(?P<rows>\d{1,19}) x (?P<columns>\d{1,19})\]|get |got (?!input"
+                r" [^\n]{1,60}, vec \(0\)))",
             ),
             Pattern(
                 "should contain ",
