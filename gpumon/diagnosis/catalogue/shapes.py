@@ -268,6 +268,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "hidden = hidden.reshape(batch_size, -1)",
                 first_for=("view size",),
             ),
+            Fix(
+                "In ComfyUI, compare the workflow with the template of its model: the files, width, height and frames;"
+                " then update the nodes.",
+                first_for=("processing !!!", "processing!!!", "Exception Message:"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.Linear.html",),
