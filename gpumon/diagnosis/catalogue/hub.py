@@ -307,6 +307,10 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
                 r"contains custom code which must be executed to correctly load the model",
             ),
             Pattern("Could not find module ", r"Could not find module (?P<model>\w{1,80}) in `transformers`"),
+            Pattern(
+                "config.json found but missing 'model_type'", r"config\.json found but missing 'model_type' for model"
+            ),
+            Pattern("Not a supported model. ", r"Not a supported model\. (?:Unrecognized|Detected) architectures?"),
         ),
         causes=(
             "The model is newer than the installed transformers.",

@@ -179,12 +179,6 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         summary="bitsandbytes did not find its compiled library for PyTorch's CUDA version.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
-            Pattern(
-                " in file ",
-                r"Error (?!operation not supported)(?P<reason>[\w ]{1,60}) at line \d{1,6} in file "
-                r"(?![^\n]{0,160}/bitsandbytes/csrc/)[^\s]{0,12"
-                r"0}/csrc/(?:ops|kernels|pythonInterface)\.\w{1,4}",
-            ),
             Pattern("itsandbytes is only supported on CUDA", r"[Bb]itsandbytes is only supported on CUDA GPUs?"),
             Pattern(
                 "not available in CPU-only version of",
@@ -209,11 +203,6 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             literal("CUDA VERSION MISMATCH"),
             literal("No compatible CUDA binary found at"),
             literal("The installed version of bitsandbytes was compiled without GPU support"),
-            Pattern(
-                "bitsandbytes/csrc/",
-                r"Error (?!operation not supported)(?P<reason>[\w ]{1,60}) at line \d{1,6} in file "
-                r"[^\n]{0,160}/bitsandbytes/csrc/",
-            ),
             literal("bitsandbytes native library functionality but it's not available"),
             Pattern("CUDA Setup failed despite", r"CUDA Setup failed despite (?:GPU|CUDA) being available"),
             Pattern(

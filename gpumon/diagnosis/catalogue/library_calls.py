@@ -188,6 +188,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "'dict' object has no attribute 'model_type'", r"'dict' object has no attribute '(?P<name>model_type)'"
             ),
+            Pattern(
+                "' object has no attribute '",
+                r"'(?P<module>(?:Async)?LLMEngine|AsyncLLM|InprocClient|SyncMPClient|GPUModelRunner)' object has no"
+                r" attribute '(?P<name>\w{1,60})'",
+            ),
         ),
         causes=(
             "The model or the program is newer than the installed library, or older: attributes are added and removed.",
@@ -216,6 +221,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Install transformers 4, for which the program or the code of the model was written.",
                 'pip install "transformers<5"',
                 first_for=("all_tied_weights_keys",),
+            ),
+            Fix(
+                "Install the version of vLLM that the training program asks for.",
+                "pip check",
+                first_for=("LLMEngine' object",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

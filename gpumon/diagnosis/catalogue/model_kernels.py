@@ -304,4 +304,47 @@ model = AutoModelForCausalLM.from_pretrained(
         said_by="transformers 4.55-5.0",
         is_warning=True,
     ),
+    KnownError(
+        id="bnb-kernel",
+        section=SECTION,
+        title="bitsandbytes: a kernel could not start",
+        summary="bitsandbytes printed a CUDA error with a line of its source, and ended the process.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                " in file ",
+                r"Error (?!operation not supported|no kernel image)(?P<reason>[\w ]{1,60}) at line \d{1,6} in file "
+                r"(?![^\n]{0,160}/bitsandbytes/csrc/)[^\s]{0,120}/csrc/(?:ops|kernels|pythonInterface)\.\w{1,4}",
+            ),
+            Pattern(
+                "bitsandbytes/csrc/",
+                r"Error (?!operation not supported|no kernel image)(?P<reason>[\w ]{1,60}) at line \d{1,6} in file "
+                r"[^\n]{0,160}/bitsandbytes/csrc/",
+            ),
+        ),
+        causes=(
+            "The kernel got an empty tensor: weights that ZeRO-3 or FSDP divided, or that are on the device meta.",
+            "The library has no kernel for this GPU, or is older than it.",
+        ),
+        fixes=(
+            Fix(
+                "Upgrade bitsandbytes, which brings kernels for newer GPUs.",
+                "pip install --upgrade bitsandbytes",
+                first_for=("symbol not found",),
+            ),
+            Fix(
+                "With FSDP, store the quantized weights in the type of the others.",
+                "quantization = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_storage=torch.bfloat16)",
+                first_for=("invalid configuration", "invalid argument"),
+            ),
+            Fix("With ZeRO-3 or FSDP, test one GPU, or ZeRO-2.", "CUDA_VISIBLE_DEVICES=0 python train.py"),
+            Fix("Print what bitsandbytes finds.", "python -m bitsandbytes"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/axolotl-ai-cloud/axolotl/issues/1527",
+            "https://huggingface.co/docs/bitsandbytes/main/en/fsdp_qlora",
+        ),
+        said_by="bitsandbytes 0.35-0.45",
+    ),
 )

@@ -227,4 +227,35 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NO_CONTEXT_YET,
         sources=("https://docs.vllm.ai/en/latest/serving/parallelism_scaling/",),
     ),
+    KnownError(
+        id="tgi-one-gpu",
+        section=SECTION,
+        title="Text Generation Inference cannot split this model",
+        summary="The server has no code for this model that runs on several GPUs, or its kernels are missing.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("sharded is not supported for ", r"sharded is not supported for (?P<model>this model|AutoModel)"),
+            Pattern(
+                "requires Flash Attention enabled models",
+                r"(?P<model>[\w ]{2,60}) requires Flash Attention enabled models",
+            ),
+        ),
+        causes=(
+            "The model is newer than the server, which then uses the classes of transformers.",
+            "The GPU is older than Ampere, for which the server has no flash attention.",
+        ),
+        fixes=(
+            Fix(
+                "Use one shard.",
+                "docker run --gpus all ghcr.io/huggingface/text-generation-inference --model-id MODEL --num-shard 1",
+            ),
+            Fix("Serve the model by vLLM.", "vllm serve MODEL --tensor-parallel-size 2"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/huggingface/text-generation-inference/issues/2146",
+            "https://github.com/huggingface/text-generation-inference/issues/686",
+        ),
+        said_by="Text Generation Inference 0.9-3.3",
+    ),
 )

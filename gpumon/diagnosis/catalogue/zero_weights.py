@@ -26,6 +26,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"from checkpoint, the shape in current model is (?:torch\.Size\()?\[0\]",
             ),
             Pattern("size mismatch, got input", r"size mismatch, got input [^\n]{1,60}, vec \(0\)"),
+            Pattern("exceeds dimension size (0)", r"start \(0\) \+ length \(\d{2,19}\) exceeds dimension size \(0\)"),
         ),
         causes=(
             "In the checkpoint: save_pretrained() or torch.save() was called without gathering the weights.",
