@@ -161,6 +161,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Error: (?:500 Internal Server Error: )?unable to load model: (?P<file>\S{1,160})",
             ),
             Pattern("model failed to load, this may be due to", r"model failed to load, this may be due to resource"),
+            Pattern("Could not load text model: ", r"Could not load text model: (?P<file>[^\n]{1,200}?\.gguf)"),
         ),
         causes=(
             "The version of llama.cpp is older than the model.",

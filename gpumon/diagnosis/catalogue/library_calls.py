@@ -189,8 +189,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "'dict' object has no attribute 'model_type'", r"'dict' object has no attribute '(?P<name>model_type)'"
             ),
             Pattern(
+                "Tokenizer' object has no attribute '",
+                r"'(?P<module>[A-Z]\w{0,40}\dTokenizer)' object has no attribute"
+                r" '(?P<name>encoder|sp_model|vocab|decoder)'",
+            ),
+            Pattern(
                 "' object has no attribute '",
-                r"'(?P<module>(?:Async)?LLMEngine|AsyncLLM|InprocClient|SyncMPClient|GPUModelRunner)' object has no"
+                r"'(?P<module>EagleProposer|(?:Async)?LLMEngine|AsyncLLM|InprocClient|SyncMPClient|"
+                r"GPUModelRunner)' object has no"
                 r" attribute '(?P<name>\w{1,60})'",
             ),
         ),
@@ -211,7 +217,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Upgrade the server, which brings the transformers that it needs.",
                 "pip install --upgrade vllm",
-                first_for=("TransformersForCausalLM", "ServerArgs"),
+                first_for=("TransformersForCausalLM", "ServerArgs", "EagleProposer"),
             ),
             Fix(
                 "Or install the versions that the program was written for, from its requirements.",
