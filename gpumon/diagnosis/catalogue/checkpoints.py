@@ -214,11 +214,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "KeyError: '",
                 r"KeyError: '(?P<name>(?:model_|optimizer_|scheduler_)?state_dict|param_groups|optimizer_states?"
-                r"|pytorch-lightning_version|model_state|optim(?:izer)?)'",
-            ),
-            Pattern(
-                "KeyError: '",
-                r"KeyError: '(?P<name>(?![\w.]{0,160}lora_|time_embed\.0|conv_in\.weight|(?:model\.diffusion|"
+                r"|pytorch-lightning_version|model_state|optim(?:izer)?|"
+                r"(?![\w.]{0,160}lora_|time_embed\.0|conv_in\.weight|(?:model\.diffusion|"
                 r"cond_stage|"
                 r"first_stage)_model\.|"
                 r"(?:double|single)_blocks\.|conditioner\.)\w[\w.]{1,160}\.(?:weight|bias|running_mean|"

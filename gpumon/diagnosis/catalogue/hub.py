@@ -279,14 +279,11 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
             ),
             Pattern(
                 "KeyError: '",
-                r"KeyError: '(?P<model>\w{2,60}For(?:CausalLM|ConditionalGeneration|SequenceClassification))'",
-            ),
-            Pattern(
-                "KeyError: '",
-                r"^KeyError: '(?P<model>qwen[\w.]{0,20}|llama[\w.]{1,20}|mistral[\w.]{0,20}|mixtral|gemma[\w.]{0,"
+                r"KeyError: '(?P<model>\w{2,60}For(?:CausalLM|ConditionalGeneration|SequenceClassification)|"
+                r"qwen[\w.]{0,20}|llama[\w.]{1,20}|mistral[\w.]{0,20}|mixtral|gemma[\w.]{0,"
                 r"20}|minimax\w{0,12}|kimi\w{0,12}|hunyuan\w{0,12}|step3\w{0,8}|ernie\w{0,12}|seed_oss|nemotron\w{0,12}"
                 r"|exaone\w{0,8}|granite\w{0,12}|internvl\w{0,8}|internlm\d|olmo\w{0,8}|cohere\d?|lfm2\w{0,8}|"
-                r"phi[\w.-]{0,12}|deepseek\w{0,12}|glm\w{0,12}|gpt_oss|smollm3)'$",
+                r"phi[\w.-]{0,12}|deepseek\w{0,12}|glm\w{0,12}|gpt_oss|smollm3)'(?!\S)",
             ),
             Pattern(
                 "does not support ",

@@ -160,7 +160,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 rf"(?<!Message:"
                 rf" )(?<!Message:\*\* )'(?P<module>{_MODEL}\w{{0,60}}?{_CLASS}|(?:SFT|GRPO|DPO|PPO|KTO|Seq2Seq)"
                 rf"Trainer|TrainerState|"
-                rf"TrainingArguments|AcceleratorState|AdamW|MatmulLtState|ServerArgs|TransformersForCausalLM)'"
+                rf"TrainingArguments|AcceleratorState|AdamW|MatmulLtState|ServerArgs|TransformersForCausalLM|"
+                rf"EagleProposer|(?:Async)?LLMEngine|AsyncLLM|InprocClient|SyncMPClient|GPUModelRunner|[A-Z]\w{{0,40}}\dTokenizer|"
+                rf"(?:Dynamic|Static|HybridCache|Sliding\w{{0,12}}|Encoder\w{{0,12}})Cache|torch\._C\._CudaDeviceProperties)'"
                 r" object has no attribute '(?P<name>\w{1,80})'",
             ),
             Pattern(
@@ -176,28 +178,22 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"'ModelType' has no attribute '(?P<name>encoder_and_decoder)'",
             ),
             Pattern(
-                "' object has no attribute '",
-                r"'(?P<module>(?:Dynamic|Static|HybridCache|Sliding\w{0,12}|Encoder\w{0,12})Cache|torch\._C\._Cud"
-                r"aDeviceProperties)' object has no attribute '(?P<name>\w{1,60})'",
+                "' object has no attribute 'all_tied_weights_keys'",
+                r"'(?P<module>(?!PreTrained)\w{2,60}(?<!Config)(?<!Tokenizer)(?<!Processor))' object has no attribute"
+                r" '(?P<name>all_tied_weights_keys)'",
             ),
             Pattern(
-                "' object has no attribute '",
+                "' object has no attribute '_supports_sdpa'",
                 r"'(?P<module>(?!PreTrained)\w{2,60}(?<!Config)(?<!Tokenizer)(?<!Processor))' object has no attribute"
-                r" '(?P<name>all_tied_weights_keys|_supports_sdpa|model_forward_params)'",
+                r" '(?P<name>_supports_sdpa)'",
+            ),
+            Pattern(
+                "' object has no attribute 'model_forward_params'",
+                r"'(?P<module>(?!PreTrained)\w{2,60}(?<!Config)(?<!Tokenizer)(?<!Processor))' object has no attribute"
+                r" '(?P<name>model_forward_params)'",
             ),
             Pattern(
                 "'dict' object has no attribute 'model_type'", r"'dict' object has no attribute '(?P<name>model_type)'"
-            ),
-            Pattern(
-                "Tokenizer' object has no attribute '",
-                r"'(?P<module>[A-Z]\w{0,40}\dTokenizer)' object has no attribute"
-                r" '(?P<name>encoder|sp_model|vocab|decoder)'",
-            ),
-            Pattern(
-                "' object has no attribute '",
-                r"'(?P<module>EagleProposer|(?:Async)?LLMEngine|AsyncLLM|InprocClient|SyncMPClient|"
-                r"GPUModelRunner)' object has no"
-                r" attribute '(?P<name>\w{1,60})'",
             ),
         ),
         causes=(
