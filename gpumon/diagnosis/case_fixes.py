@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from gpumon.diagnosis.known import Fix
+from gpumon.diagnosis.version_fixes import fitting_version
 
 Values = Mapping[str, int | str]
 
@@ -367,6 +368,7 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "nccl-system": _nccl_reason,
     "package-version": _upgraded_caller,
     "package-missing": _missing_package,
+    "package-version": fitting_version,
     "xid-154": _recovery,
     **{f"xid-{number}": _link_event for number in range(144, 151)},
     "shm": _worker,

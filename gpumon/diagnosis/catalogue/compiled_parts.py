@@ -199,10 +199,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?:No module named|cannot import name) '(?:sageattention\.)?(?P<module>_qattn_sm\d{2,3})'",
             ),
             Pattern("import name '_fused' from", r"cannot import name '(?P<module>_fused)' from 'sageattention"),
+            Pattern("headdim should be in [", r"headdim should be in \[(?P<limit>[\d, ]{2,30})\]"),
+            Pattern(
+                "Input tensors must be in dtype of torch.float16",
+                r"Input tensors must be in dtype of torch\.float16(?! or torch\.bfloat16, using pytorch attention)",
+            ),
         ),
         causes=(
             "The wheel was built for another GPU; each generation has separate kernels.",
             "Version 1 from PyPI is installed, and the program needs version 2.",
+            "A part of the model computes in float32, such as the text encoder; SageAttention takes 16 bits only.",
             "The size of a head is not 64, 96 or 128; the program then uses PyTorch's attention.",
         ),
         fixes=(
@@ -214,6 +220,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Or use PyTorch's attention: in ComfyUI, start without the option.",
                 "python main.py --use-pytorch-cross-attention",
+                first_for=("headdim", "must be in dtype"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -18,7 +18,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "Unsloth: ",
-                r"(?:Error|Exception): Unsloth:(?! ?Process crashed| ?No NVIDIA GPU| ?All"
+                r"(?:Error|Exception): Unsloth:(?! ?Saving LoRA finetune failed| ?Failed compiling|"
+                r" ?Quantization failed| ?Conversion"
+                r" failed| ?GGUF conversion| ?Merge failed| ?Failed to convert| ?The file '?llama| ?Process"
+                r" crashed| ?No NVIDIA GPU| ?All"
                 r" labels| ?train_on_responses_only) (?P<reason>[^\n]{1,200})",
             ),
             Pattern(
@@ -31,6 +34,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("loading failed for Unsloth", r"Direct module loading failed for (?P<reason>Unsloth\w{1,40})"),
             Pattern("Error: _unwrapped_old_generate", r"AttributeError: (?P<reason>_unwrapped_old_generate)"),
+            Pattern(
+                "grpo_accumulated_loss() ",
+                r"grpo_accumulated_loss\(\) (?P<reason>missing \d|got an unexpected|takes \d)",
+            ),
+            Pattern(
+                "has no attribute 'unsloth_",
+                r"has no attribute '(?P<reason>unsloth_\w{1,40})'",
+            ),
         ),
         causes=(
             "Unsloth, unsloth_zoo, TRL, transformers and vLLM are of versions that do not belong together.",
@@ -42,6 +53,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Upgrade both of its packages together, then restart the notebook's kernel.",
                 "pip install --upgrade --force-reinstall --no-cache-dir --no-deps unsloth unsloth_zoo",
+                first_for=("grpo_", "'unsloth_", "'Unsloth", "_unwrapped_old_generate"),
             ),
             Fix("Delete the compiled trainers.", "rm -rf unsloth_compiled_cache /tmp/unsloth_compiled_cache"),
         ),

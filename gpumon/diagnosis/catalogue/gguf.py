@@ -160,6 +160,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "unable to load model: ",
                 r"Error: (?:500 Internal Server Error: )?unable to load model: (?P<file>\S{1,160})",
             ),
+            Pattern("model failed to load, this may be due to", r"model failed to load, this may be due to resource"),
+            Pattern("Could not load text model: ", r"Could not load text model: (?P<file>[^\n]{1,200}?\.gguf)"),
         ),
         causes=(
             "The version of llama.cpp is older than the model.",
@@ -173,7 +175,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Test with fewer layers on the GPU and a short context.",
                 'llm = Llama(model_path="MODEL.gguf", n_gpu_layers=10, n_ctx=2048)',
             ),
-            Fix("For Ollama, read the log of the server.", "journalctl -u ollama --no-pager -n 100"),
+            Fix(
+                "Update Ollama, which brings its own llama.cpp; then read the log of its server.",
+                "journalctl -u ollama --no-pager -n 100",
+                first_for=("blobs", "due to resource"),
+            ),
         ),
         empty_cache="No effect: the memory is not PyTorch's.",
         sources=(_LOADER, "https://github.com/abetlen/llama-cpp-python/blob/main/llama_cpp/_internals.py"),

@@ -151,6 +151,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Find the package that contains the library.",
                 "sudo apt-get install -y apt-file; sudo apt-file update; apt-file search libGL.so.1",
             ),
+            Fix("Install FFmpeg.", "sudo apt-get install -y ffmpeg", first_for=("libav",)),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/opencv/opencv-python#frequently-asked-questions",),

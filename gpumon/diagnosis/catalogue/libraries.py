@@ -52,11 +52,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Library (?P<library>(?:cu|nv)\w{1,40}\.dll) is not found or cannot be loaded",
             ),
             Pattern(
-                "LoadLibrary failed with error 126",
-                r"LoadLibrary failed with error 126 [^\n]{0,40}when trying to load"
-                r" \"[^\"\n]{0,200}?(?P<library>onnxruntime_providers_\w{1,20}\.dll)",
-            ),
-            Pattern(
                 ".dll is not found",
                 r"\b(?P<library>(?:cu(?:dnn|blas|dart|fft|rand|solver|sparse)|nvrtc)[\w -]{0,30}\.dll) is not found",
             ),
@@ -65,7 +60,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"[Uu]nable to load (?P<library>lib(?:cudnn|cublas|cudart|cufft|nvrtc|nccl)\w{0,20}\.so[\w.]{0,20})",
             ),
             Pattern("Cannot load symbol cu", r"Cannot load symbol (?P<symbol>cu(?:dnn|blas)\w{1,60})"),
-            Pattern("CUDA_PATH is set but CUDA was", r"CUDA_PATH is set but CUDA wasn'?t able to be loaded"),
             Pattern(
                 "Error in dlopen",
                 r"Error in dlopen(?: for library)?:? ?(?P<library>lib(?:nvrtc|cu|caffe2_nvrtc)[\w.-]{0,40})",
@@ -185,12 +179,6 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         summary="bitsandbytes did not find its compiled library for PyTorch's CUDA version.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
-            Pattern(
-                " in file ",
-                r"Error (?!operation not supported)(?P<reason>[\w ]{1,60}) at line \d{1,6} in file "
-                r"(?![^\n]{0,160}/bitsandbytes/csrc/)[^\s]{0,12"
-                r"0}/csrc/(?:ops|kernels|pythonInterface)\.\w{1,4}",
-            ),
             Pattern("itsandbytes is only supported on CUDA", r"[Bb]itsandbytes is only supported on CUDA GPUs?"),
             Pattern(
                 "not available in CPU-only version of",
@@ -215,11 +203,6 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             literal("CUDA VERSION MISMATCH"),
             literal("No compatible CUDA binary found at"),
             literal("The installed version of bitsandbytes was compiled without GPU support"),
-            Pattern(
-                "bitsandbytes/csrc/",
-                r"Error (?!operation not supported)(?P<reason>[\w ]{1,60}) at line \d{1,6} in file "
-                r"[^\n]{0,160}/bitsandbytes/csrc/",
-            ),
             literal("bitsandbytes native library functionality but it's not available"),
             Pattern("CUDA Setup failed despite", r"CUDA Setup failed despite (?:GPU|CUDA) being available"),
             Pattern(
@@ -230,11 +213,6 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             Pattern(
                 "libbitsandbytes_cpu.so: undefined symbol",
                 r"libbitsandbytes_cpu\.so: undefined symbol: (?P<symbol>\w{1,60})",
-            ),
-            Pattern(
-                "quantization only supports 16/32-bit floats",
-                r"Blockwise (?:[48]bit )?quantization only supports 16/32-bit floats, but got"
-                r" (?P<type>torch\.\w{1,20})",
             ),
         ),
         causes=(

@@ -29,6 +29,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "failed to load '",
                 r"failed to load '(?P<model>[^'\n]{1,80})' version \d{1,6}: (?P<reason>[A-Z][^\n]{1,120})",
             ),
+            Pattern(
+                "which has no loaded version",
+                r"depends on '(?P<model>[^'\n]{1,80})' which has no loaded version",
+            ),
         ),
         causes=(
             "The file of the model is damaged, or was made by a newer version than that of the backend.",
@@ -64,6 +68,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern("[TM][ERROR]", r"\[TM\]\[ERROR\](?! {0,3}CUDA runtime error) (?P<reason>[^\n]{1,200})"),
             Pattern("No module named '_turbomind'", r"No module named '(?P<module>_turbomind)'"),
+            Pattern(
+                "turbomind has not been built with", r"turbomind has not been built with (?P<type>\w{2,12}) support"
+            ),
         ),
         causes=(
             "TurboMind does not support the model, its size, the quantization or the number of GPUs.",
@@ -73,6 +80,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Use the engine that is written in PyTorch.", "lmdeploy serve api_server MODEL --backend pytorch"),
             Fix("Run on one GPU.", "lmdeploy serve api_server MODEL --tp 1"),
             Fix("Upgrade LMDeploy.", "pip install --upgrade lmdeploy"),
+            Fix(
+                "Select a type that TurboMind has.",
+                "lmdeploy serve api_server MODEL --dtype float16",
+                first_for=("been built with",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://lmdeploy.readthedocs.io/en/latest/supported_models/supported_models.html",),

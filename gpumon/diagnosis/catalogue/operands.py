@@ -270,6 +270,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
 def forward(ctx, value):
     return launch(value)""",
             ),
+            Fix(
+                "In ComfyUI, let all parts use one type, and update the node of the traceback.",
+                "python main.py --force-fp16",
+                first_for=("processing !!!", "processing!!!", "Exception Message:"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.AMP,),

@@ -73,7 +73,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "should be set within your deepspeed",
                 r"(?P<key>\w{1,60}) should be set within your deepspeed config file",
             ),
-            Pattern("for AxolotlInputConfig", r"\d{1,3} validation errors? for (?P<key>AxolotlInputConfig)"),
             Pattern("omegaconf.errors.", r"\bomegaconf\.errors\.(?P<error>\w{1,60})"),
             Pattern("hydra.errors.", r"\bhydra\.errors\.(?P<error>\w{1,60})"),
             Pattern("Could not override '", r"Could not override '(?P<key>[^'\n]{1,160})'"),

@@ -178,6 +178,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Could not run 'torchcodec_ns::", r"Could not run 'torchcodec_ns::(?P<function>\w{1,60})'"),
             Pattern("TorchCodec is required for ", r"TorchCodec is required for (?P<function>\w{1,60})"),
+            Pattern(
+                "libtorchcodec_core",
+                r"not found in DLL: [^\n]{1,200}?(?P<library>libtorchcodec_core\d\.dll)",
+            ),
         ),
         causes=(
             "No FFmpeg with shared libraries is installed; a static ffmpeg program has none.",
@@ -195,6 +199,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Show which library is missing.",
                 "cd \"$(python -c 'import site; print(site.getsitepackages()[0])')\" && ldd"
                 " torchcodec/libtorchcodec_core7.so | grep 'not found'",
+            ),
+            Fix(
+                "Install TorchCodec, in the version for this PyTorch.",
+                "pip install --upgrade torchcodec",
+                first_for=("TorchCodec is required for", "not found in DLL"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -259,6 +268,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "requires SM",
                 r"(?P<feature>\b[A-Z]\w{2,30}) requires SM ?(?P<required>\d{2,3})(?: or (?:newer|higher|above)|\+)",
+            ),
+            Pattern(
+                "Only SM ",
+                r"Error: Only (?P<feature>SM) (?P<required>\d{1,2}\.x)(?: and \d{1,2}\.x)? (?:is|are) supported",
             ),
         ),
         causes=("The GPU is older than the function, or the program did not choose a function for this GPU.",),

@@ -3,7 +3,7 @@
 from typing import Final
 
 from gpumon.diagnosis.catalogue.models import SECTION
-from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 _TRAINER: Final = "https://huggingface.co/docs/transformers/main_classes/trainer"
@@ -20,7 +20,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "not found in the base model",
                 r"Target modules (?P<modules>[^\n]{1,200}?) not found in the base model",
             ),
-            literal("Please specify `target_modules` in `peft_config`"),
+            Pattern(
+                "Please specify ",
+                r"Please specify [`'\"]?(?P<modules>target_modules|feedforward_modules|num_layers|token_dim|"
+                r"num_attention_heads)[`'\"]?(?: or [`'\"]?target_parameters[`'\"]?)? ?in [`'\"]?peft_config",
+            ),
             Pattern(
                 "is not supported. Currently, only the following modules",
                 r"Target module (?P<module>[^\n]{1,120}) is not supported\. Currently, only the following modules",
@@ -90,8 +94,8 @@ model = PeftModel.from_pretrained(model, adapter).merge_and_unload()""",
                 r"Using the `(?P<class>\w{1,40})` with `PyTorch` requires `accelerate>=(?P<required>[\d.]{1,8})`",
             ),
             Pattern(
-                "as a kwarg when passing `quantization_config`",
-                r"You can't pass `load_in_4bit` ?or `load_in_8bit` as a kwarg when passing `quantization_config`",
+                " as a kwarg when passing ",
+                r"You can't pass `?load_in_4bit`? ?or `?load_in_8bit`? as a kwarg when passing `?quantization_config`?",
             ),
             Pattern(" requires an optimizer", r"zero stage (?P<stage>\d) requires an optimizer"),
             Pattern(

@@ -43,9 +43,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"`state_dict` should be empty at this point"
                 r" but has",
             ),
+            Pattern("KeyError: '", r"KeyError: '(?P<name>[\w.]{0,160}lora_[\w.]{1,160})'"),
+            Pattern("lora key not loaded: ", r"lora key not loaded: (?P<name>[\w.]{3,200})"),
         ),
         causes=(
-            "The LoRA was trained for another model: SD 1.5, SDXL, Flux and Wan differ.",
+            "The LoRA was trained for another model: SD 1.5, SDXL, Flux and Wan differ, and their versions too.",
             "The program that trained it writes another format, which only newer versions of diffusers convert.",
         ),
         fixes=(
@@ -80,15 +82,26 @@ with safe_open("lora.safetensors", "pt") as file:
                 "has been incorrectly initialized or ",
                 r"has been incorrectly initialized or <class '(?P<component>[\w.]{1,120})'> is incorrectly implemented",
             ),
+            Pattern(
+                "Pipeline <class '",
+                r"Pipeline <class '(?P<component>[\w.]{1,120})'> expected [^\n]{1,200}?, but only [^\n]{1,100}? were"
+                r" passed\.",
+            ),
         ),
         causes=(
             "The package of that class is missing, such as sentencepiece for T5, so that a placeholder stands for it.",
             "The model is newer than the installed diffusers.",
+            "The model was saved or converted without this part.",
         ),
         fixes=(
             Fix(
                 "Install what its text encoders need.",
                 "pip install --upgrade diffusers transformers sentencepiece protobuf",
+            ),
+            Fix(
+                "If the installed versions do not know the part, load and pass it yourself.",
+                'processor = AutoProcessor.from_pretrained(name, subfolder="processor")\n'
+                "pipeline = DiffusionPipeline.from_pretrained(name, processor=processor)",
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

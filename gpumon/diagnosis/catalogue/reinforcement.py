@@ -56,6 +56,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("requires n_samples_per_prompt > 1", r"requires n_samples_per_prompt > 1"),
             Pattern("self.train_dataloader", r"assert len\(self\.train_dataloader\) >= 1"),
             literal("Train dataloader is empty!"),
+            Pattern(
+                "ppo_mini_batch_size 0 should be larger than 0",
+                r"ppo_mini_batch_size (?P<batch>0) should be larger than 0 after normalization",
+            ),
+            Pattern(
+                "is not divisible by infer_",
+                r"rollout world_size: (?P<batch>\d{1,6}) is not divisible by"
+                r" infer_(?:tp|world_size): (?P<micro>\d{1,6})",
+            ),
         ),
         causes=(
             "The settings of an example were changed for fewer GPUs, without changing the batches.",
@@ -74,6 +83,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "GRPOConfig(per_device_train_batch_size=8, num_generations=8)",
             ),
             Fix("If the loader is empty, check the length of the data and the limit on prompts."),
+            Fix(
+                "Divide the model for generation over no more GPUs than there are.",
+                "python -m verl.trainer.main_ppo actor_rollout_ref.rollout.tensor_model_parallel_size=1",
+                first_for=("divisible by infer_",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_VERL, "https://huggingface.co/docs/trl/main/en/grpo_trainer"),

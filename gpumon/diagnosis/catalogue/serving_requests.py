@@ -48,6 +48,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "token count between text and `input_ids`",
                 r"Mismatch in `(?P<kind>\w{1,12})` token count between text and `input_ids`",
             ),
+            Pattern(
+                " tokens do not match",
+                r"(?P<kind>[IiVvAa]\w{4})s? features and \w{5,6} tokens do not match"
+                r"(?:[:,] tokens[:=] ?(?P<places>\d{1,9}),? features:?[= ]{1,2}(?P<tokens>\d{1,9}))?",
+            ),
+            Pattern(
+                "does not match the number of ",
+                r"The number of (?P<kind>image|video|audio)s does not match the number of <(?:image|video|audio)>",
+            ),
         ),
         causes=(
             "The prompt was made without the chat template, which puts the placeholders of the images into it.",

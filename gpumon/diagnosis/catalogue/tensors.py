@@ -48,7 +48,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Expected index \[[\d, ]{1,60}\] to be smaller than (?P<tensor>\w{1,10}) \[[\d,"
                 r" ]{0,60}\]",
             ),
-            Pattern("exceeds dimension", r"start \((?P<index>-?\d{1,19})\) \+ length \(\d{1,19}\) exceeds dimension"),
+            Pattern(
+                "exceeds dimension",
+                r"start \((?P<index>-?\d{1,19})\) \+ length \(\d{1,19}\) exceeds dimension(?! size \(0\))",
+            ),
             Pattern(
                 "to be no larger than self",
                 r"Expected index \[[\d, ]{1,60}\] to be no larger than self \[[\d, ]{0,60}\]",
