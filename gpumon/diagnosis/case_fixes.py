@@ -134,7 +134,8 @@ def case_fixes(error_id: str, values: Values, fixes: Sequence[Fix], text: str) -
         fixes: The fixes of the entry.
         text: The line with the error.
     """
-    ranked = tuple(sorted(fixes, key=lambda fix: not any(part in text for part in fix.first_for)))
+    message = "\n".join((text, *map(str, values.values())))  # values may be from further lines of the message
+    ranked = tuple(sorted(fixes, key=lambda fix: not any(part in message for part in fix.first_for)))
     rank = _CASES.get(error_id)
     return ranked if rank is None else rank(values, ranked)
 
@@ -332,6 +333,12 @@ def _prefixed_names(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     return tuple(sorted(fixes, key=lambda fix: not (is_wrapped and "removeprefix" in fix.code)))
 
 
+def _isolated_build(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """PyTorch may be installed, if only the environment in which pip builds a package lacks it."""
+    is_build = "environment" in values
+    return tuple(sorted(fixes, key=lambda fix: not (is_build and "--no-build-isolation" in fix.code)))
+
+
 def _assertion(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """The assertion is in the log, so it need not be looked for; its words name what is out of range."""
     assertion = str(values.get("assertion", ""))
@@ -354,6 +361,7 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "inductor-old-gpu": _old_gpu,
     "lib-missing": _missing_library,
     "nccl-system": _nccl_reason,
+    "no-torch": _isolated_build,
     "package-missing": _missing_package,
     "xid-154": _recovery,
     **{f"xid-{number}": _link_event for number in range(144, 151)},

@@ -38,6 +38,9 @@ _MAX_LINES_TO_REASON: Final = 4
 _MAX_MESSAGE_LINES: Final = 16
 _MAX_MERGED: Final = 8
 """Lines of one message whose values are read: a traceback has the message in its code and at its end."""
+_BUILD: Final = re.compile(r"build_meta\.py|Getting requirements to build wheel|egg_info")
+_MAX_LINES_TO_BUILD: Final = 40
+"""Lines above an error in which pip reports that it builds a package, in an environment without PyTorch."""
 _WARNING: Final = re.compile(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} ")
 
 
@@ -134,7 +137,7 @@ class _Tally:
 
 def _match(block: LogBlock, hit: PatternHit) -> Match:
     memory = read_memory_message(hit.text)
-    texts = {**hit.line_match.groups, **dict(_last_error(hit))}
+    texts = {**hit.line_match.groups, **dict(_last_error(hit)), **dict(_build_environment(block, hit))}
     values: dict[str, int | str] = {name: safe_text(text, _MAX_VALUE) for name, text in texts.items()}
     return Match(
         hit.error,
@@ -178,6 +181,13 @@ def _last_error(hit: PatternHit) -> Iterator[tuple[str, str]]:
             reason = line["reason"].strip() or following.strip()
             yield from (("last_error", reason),) if reason else ()
             return
+
+
+def _build_environment(block: LogBlock, hit: PatternHit) -> Iterator[tuple[str, str]]:
+    """Where PyTorch is missing, if not in the environment of the program but in that of a build."""
+    above = block.lines[max(0, hit.position - _MAX_LINES_TO_BUILD) : hit.position]
+    if hit.error.id == "no-torch" and any(map(_BUILD.search, above)):
+        yield "environment", "isolated build"
 
 
 def _is_warning(block: LogBlock, position: int) -> bool:

@@ -125,6 +125,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("failed assertion `[MPS", r"failed assertion `\[MPS(?P<reason>[^\n]{1,160})"),
             Pattern("command buffer exited with error status", r"command buffer exited with error status"),
             literal("LLVM ERROR: Failed to infer result type"),
+            Pattern("AppleInternal/Library/BuildRoots", r"\(mpsFileLoc\): /AppleInternal/Library/BuildRoots/"),
+            Pattern("error: 'mps.", r"error: 'mps\.(?P<operation>\w{1,40})' op (?P<reason>[^\n]{1,120})"),
         ),
         causes=(
             "A tensor is larger than Metal allows: 4 GiB or 2^32 bytes for one array in older versions.",
@@ -136,11 +138,49 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Upgrade PyTorch and macOS: most of these are repaired in newer versions.",
                 "pip install --upgrade torch",
+                first_for=("command buffer",),
+            ),
+            Fix(
+                "Run the same step on the CPU, which reports the shapes that do not fit.",
+                'model = model.to("cpu")',
+                first_for=("broadcast-compatible", "(mpsFileLoc)"),
             ),
             Fix("Run the operation that fails on the CPU.", 'result = function(values.to("cpu")).to("mps")'),
         ),
         empty_cache="Only torch.mps.empty_cache() has an effect on these GPUs, and not on this error.",
         sources=(_MPS, "https://github.com/pytorch/pytorch/issues/77764"),
         said_by="torch 1.13-2.7, macOS 13-15",
+    ),
+    KnownError(
+        id="apple-architecture",
+        section=SECTION,
+        title="Apple: library for the other kind of Mac",
+        summary="Python runs as a program for one kind of processor, and the library is made for the other.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "mach-o file, but is an incompatible architecture",
+                r"mach-o file, but is an incompatible architecture \(have '(?P<have>\w{1,12})', need"
+                r" '(?P<need>\w{1,12})'",
+            ),
+        ),
+        causes=(
+            "Python was installed for Intel (x86_64) and runs in emulation on an Apple processor (arm64).",
+            "The environment was copied from another Mac, or its packages were installed by another Python.",
+        ),
+        fixes=(
+            Fix(
+                "Check for which processor Python is made: on an Apple processor, it must be arm64.",
+                "python -c 'import platform; print(platform.machine())'",
+            ),
+            Fix("Create a new environment with a Python for this processor.", "uv venv --python 3.12"),
+            Fix(
+                "Install the package again in it, without the files in the cache.",
+                "pip install --force-reinstall --no-cache-dir PACKAGE",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/get-started/locally/",),
+        said_by="macOS 11-15",
     ),
 )

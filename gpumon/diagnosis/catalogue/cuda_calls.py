@@ -296,6 +296,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             fixes.LAUNCH_BLOCKING,
             fixes.CUDA_LOG,
+            Fix(
+                "A library of the driver did not start: restart the host, then install the driver again.",
+                first_for=("shared object initialization",),
+            ),
             Fix("Look the reason up in the list of CUDA's errors, and update the package that makes the call."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -173,6 +173,10 @@ docker run --device nvidia.com/gpu=all IMAGE""",
             ),
             name("NVMLError_GpuIsLost"),
             name("NVML_ERROR_GPU_IS_LOST"),
+            Pattern(
+                "NVRM: fallen off the bus",
+                r"NVRM: fallen off the bus and is not responding",
+            ),
         ),
         causes=(
             "Power: the supply, a cable or its connector.",

@@ -150,6 +150,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("timed out waiting for llama runner to start"),
             Pattern("model runner has unexpectedly stopped", r"model runner has unexpectedly stopped"),
+            Pattern(
+                "llama-server process has terminated",
+                r"llama-server process has terminated(?:: (?P<reason>(?![^\n]{0,300}CUDA error:)[^\n\"]{1,160}))?",
+            ),
+            Pattern("do load request: Post ", r"do load request: Post \"\S{1,80}/load\": (?P<reason>[^\n]{1,100})"),
+            Pattern("timed out waiting for llama-server to start", r"timed out waiting for llama-server to start"),
         ),
         causes=(
             "The GPU's memory or host memory ran out.",

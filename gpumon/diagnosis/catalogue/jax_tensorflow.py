@@ -158,8 +158,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Could not load dynamic library",
                 r"Could not load dynamic library '(?P<library>[\w.+-]{4,60})'; dlerror",
             ),
-            Pattern("failed call to cuInit", r"failed call to cuInit: (?P<reason>[^\n]{1,120})"),
+            Pattern(
+                "failed call to cuInit",
+                r"failed call to cuInit: (?P<reason>(?![^\n]{0,60}?CUDA_ERROR_)[^\n]{1,120})",
+            ),
             Pattern("Jax plugin configuration error", r"Jax plugin configuration error"),
+            Pattern(
+                "no platforms that are instances of gpu",
+                r"Unknown backend: '(?P<backend>gpu|cuda)' requested, but no platforms that are instances of gpu",
+            ),
         ),
         causes=(
             "The package without CUDA is installed: `jax` instead of `jax[cuda12]`, `tensorflow` without `[and-cuda]`.",
@@ -172,7 +179,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 'pip install --upgrade "jax[cuda12]"',
             ),
             Fix("Or install TensorFlow with CUDA.", 'pip install --upgrade "tensorflow[and-cuda]"'),
-            _UNSET_PATH,
+            Fix(
+                "Check whether the host, and the container, gives the program a GPU.",
+                'nvidia-smi -L; echo "$CUDA_VISIBLE_DEVICES"',
+                first_for=("No visible GPU", "no supported devices"),
+            ),
+            replace(_UNSET_PATH, first_for=("dlopen", "dlerror")),
             fixes.DRIVER_CUDA_VERSION,
             Fix("Print what JAX sees.", "python -c 'import jax; print(jax.devices())'"),
         ),

@@ -219,7 +219,7 @@ sudo update-initramfs -u && sudo reboot""",
             Pattern(
                 "/var/lib/dkms/nvidia",
                 r"make\[\d\]: \*\*\* [^\n]{0,160}/var/lib/dkms/nvidia[\w-]{0,20}/(?P<version>[\d.]{3,16})/build[^\n]{"
-                r"0,40}\] Error",
+                r"0,40}\] \w{4,12} \d",
             ),
             Pattern("DKMS module 'nvidia", r"DKMS module 'nvidia[\w-]{0,12}-(?P<version>[\d.]{3,16})' failed to build"),
             Pattern(
@@ -250,6 +250,15 @@ sudo update-initramfs -u && sudo reboot""",
                 "Bad return status for module build",
                 r"Bad return status for module build on kernel: (?P<kernel>\S{1,60})",
             ),
+            Pattern(
+                "Building DKMS module",
+                r"Building DKMS module:? '?nvidia[\w-]{0,12}-(?P<version>[\d.]{3,16})[^\n]{0,60}?\.\.\. ?FAILED",
+            ),
+            Pattern(
+                "/build/make.log for more information",
+                r"Consult /var/lib/dkms/nvidia[\w-]{0,20}/(?P<version>[\d.]{3,16})/build/make\.log for more"
+                r" information",
+            ),
         ),
         causes=(
             "Key was rejected by service: Secure Boot is on, and the signature of the module is not enrolled.",
@@ -273,7 +282,7 @@ sudo update-initramfs -u && sudo reboot""",
             Fix(
                 "Read why the build failed.",
                 "sudo tail -n 50 /var/lib/dkms/nvidia/*/build/make.log",
-                first_for=("failed to build", "] Error"),
+                first_for=("failed to build", "/build] ", "FAILED", "make.log"),
             ),
         ),
         empty_cache=BELOW_PYTORCH,

@@ -182,4 +182,39 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="SageMaker training toolkit 3-4",
         is_echo=True,
     ),
+    KnownError(
+        id="wsl-container-driver",
+        section=SECTION,
+        title="Container in WSL lacks a library of the driver",
+        summary="CUDA could not be initialized: the container did not get every library of the Windows driver.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Error 500: named symbol not found", r"\bError 500: named symbol not found"),
+            Pattern(
+                "cuInit results in CUDA_ERROR_NOT_FOUND",
+                r"Call to cuInit results in CUDA_ERROR_NOT_FOUND",
+            ),
+            Pattern(
+                "failed call to cuInit: ",
+                r"failed call to cuInit: (?:INTERNAL: CUDA error: Failed call to cuInit: )?CUDA_ERROR_NOT_FOUND",
+            ),
+            Pattern("cuda driver library init failure: 500", r"cuda driver library init failure: 500"),
+        ),
+        causes=(
+            "Drivers of Windows since 555 have a library, libnvdxgdmal.so.1, that an older Docker does not pass on.",
+            "A copy of libcuda in the image hides the one of WSL.",
+        ),
+        fixes=(
+            Fix("Update Docker Desktop, to 4.31 or later, and restart it."),
+            Fix(
+                "If Docker runs inside WSL, update the container toolkit, to 1.14.4 or later.",
+                "sudo apt-get update && sudo apt-get install --only-upgrade nvidia-container-toolkit &&"
+                " sudo systemctl restart docker",
+            ),
+            Fix("Check which copies of libcuda the program finds.", "ldconfig -p | grep libcuda"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/520",),
+        said_by="torch 2.0-2.5, TensorFlow 2.16, numba 0.57-0.59, Ollama 0.1-0.3",
+    ),
 )

@@ -150,7 +150,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"|curand\w{0,10}\.h|nvToolsExt\.h|nv/target): No such file or directory",
             ),
             Pattern(
-                "cannot find -l", r"cannot find -l(?P<library>cuda(?:rt)?|cufile|cublas|cudnn|curand|nvrtc|nccl)\b"
+                "cannot find -l",
+                r"cannot find -l(?P<library>cuda(?:rt\w{0,7}|devrt)?|cufile|cublas\w{0,2}"
+                r"|cudnn|curand|cusparse|cusolver|nvrtc|nccl|nvToolsExt|torch\w{0,12}|c10\w{0,5})\b",
             ),
             Pattern("libcuda.so cannot found!", r"libcuda\.so cannot found!"),
             Pattern(
@@ -195,9 +197,28 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "On Windows, install the Build Tools with C++, and start from their terminal.",
                 "winget install Microsoft.VisualStudio.2022.BuildTools",
-                first_for=("cl is not found",),
+                first_for=(
+                    "cl is not found",
+                    "Visual C++",
+                    "MSVC is",
+                    "version for cl",
+                    "'cl.exe'",
+                    "LNK1104",
+                    "C1083",
+                ),
             ),
             Fix("Or do without compilation in PyTorch.", "TORCHDYNAMO_DISABLE=1 python train.py"),
+            Fix(
+                "For Triton on Windows, put the folders include and libs of this Python next to an embedded python.exe,"
+                " and have the Build Tools with the Windows SDK.",
+                first_for=("cl.EXE'",),
+            ),
+            Fix(
+                "For the libraries of PyTorch, let the linker find their folder.",
+                """\
+export LIBRARY_PATH="$(python -c 'import os, torch; print(os.path.dirname(torch.__file__))')/lib:$LIBRARY_PATH\"""",
+                first_for=("-ltorch",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CPP_EXTENSIONS, sources.TORCH_COMPILE, sources.TRITON),
@@ -265,6 +286,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("fatal error C", r"torch[\\/]include[^\n]{1,200}fatal error C\d{4}"),
             Pattern("in _run_ninja_build", r"cpp_extension\.py\", line \d{1,6}, in _run_ninja_build"),
+            Pattern("Failed to fetch wheel: ", rf"Failed to fetch wheel: (?P<extension>{EXTENSIONS})"),
+            Pattern("Failed to build `", rf"Failed to build `(?P<extension>{EXTENSIONS})"),
+            Pattern("Failed to download and build `", rf"Failed to download and build `(?P<extension>{EXTENSIONS})"),
         ),
         causes=(
             "The build ran out of host memory: the kernel then kills nvcc, which prints no reason.",
