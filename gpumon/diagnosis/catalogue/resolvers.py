@@ -158,6 +158,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("feature:", r"feature:[|@/\w-]{0,20}::?__cuda=="),
             literal("Could not solve for environment specs"),
             Pattern("conflicting with __cuda", r"has constraint __cuda[^\n]{1,40} conflicting with __cuda"),
+            Pattern(
+                "Cannot solve the request because of",
+                r"Cannot solve the request because of:"
+                r" (?P<reason>[^\n]{1,120})",
+            ),
+            Pattern("failed to solve the conda requirements of", r"failed to solve the conda requirements of '"),
+            Pattern("failed to solve requirements of environment", r"failed to solve requirements of environment '"),
+            Pattern(
+                "Virtual package '__cuda' does not match",
+                r"Virtual package '__cuda' does not match any of the"
+                r" available",
+            ),
         ),
         causes=(
             "PyTorch no longer publishes packages for conda: the channel pytorch ends with version 2.5.1.",
@@ -180,11 +192,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "On a host without a GPU, such as a login node, name the version of the nodes.",
                 "CONDA_OVERRIDE_CUDA=12.8 conda install -c conda-forge pytorch-gpu",
+                first_for=("Virtual package '__cuda'",),
+            ),
+            Fix(
+                "With pixi, name the CUDA version of the driver in `[system-requirements]`, take everything from"
+                " conda-forge, and remove systems for which a package does not exist.",
+                first_for=("Cannot solve the request", "failed to solve requirements of"),
             ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(_CONDA_CUDA, "https://github.com/pytorch/pytorch/issues/138506"),
-        said_by="conda 23-25, libmamba 1.5-2.3",
+        said_by="conda 23-25, libmamba 1.5-2.3, pixi 0.20-0.60",
     ),
     KnownError(
         id="pip-system-python",

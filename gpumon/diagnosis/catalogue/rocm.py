@@ -168,6 +168,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("amdgpu_job_timedout", r"amdgpu_job_timedout \[amdgpu\]\] \*ERROR\* ring [\w.]{1,20} timeout"),
             Pattern("Memory Fault Error [host:", r"Memory Fault Error \[host: [^\]\n]{1,200}"),
             Pattern("amdgpu: GPU reset", r"amdgpu: GPU reset(?: begin|\(\d{1,4}\) (?:failed|succeeded))"),
+            Pattern(
+                "Memory critical error by agent node",
+                r"Memory critical error by agent node-(?P<node>\d{1,3}) \([^)\n]{1,60}\) on address"
+                r" \S{1,24} Reason: (?P<reason>[^\n.]{1,80})",
+            ),
         ),
         causes=(
             "A bug in a kernel, or an index out of range.",

@@ -136,7 +136,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "XlaRuntimeError: ",
                 r"XlaRuntimeError: (?P<status>INTERNAL|UNKNOWN|FAILED_PRECONDITION|INVALID_ARGUMENT|ABORTED"
                 r"|UNIMPLEMENTED"
-                r"|DEADLINE_EXCEEDED): (?!Barrier|Deadline Exceeded RPC|Getting local|[^\n]{0,200}?(?:PjRT_"
+                r"|DEADLINE_EXCEEDED): (?!Barrier|Deadline Exceeded RPC|Getting local|Autotuning failed|No reference"
+                r" output|[^\n]{0,200}?(?:PjRT_"
                 r"|CUDA_ERROR|CUDNN_|DNN|cuSolver internal|dnn !=|ptxas|ut of"
                 r" memory|libdevice))"
                 r"(?P<reason>[^\n]{1,160})",
@@ -148,13 +149,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "] Check failed: ",
-                r"F external/(?:local_)?xla/[\w./-]{1,120}:\d{1,6}\] Check failed: (?P<reason>[^\n]{1,120})",
+                r"F external/(?:local_)?xla/[\w./-]{1,120}:\d{1,6}\] Check failed:"
+                r" (?!options\.is_auto)(?P<reason>[^\n]{1,120})",
             ),
             Pattern(
                 "JaxRuntimeError: ",
                 r"JaxRuntimeError: (?P<status>INTERNAL|UNKNOWN|FAILED_PRECONDITION|INVALID_ARGUMENT|ABORTED"
                 r"|UNIMPLEMENTED"
-                r"|DEADLINE_EXCEEDED): (?!Barrier|Deadline Exceeded RPC|Getting local|[^\n]{0,200}?(?:PjRT_"
+                r"|DEADLINE_EXCEEDED): (?!Barrier|Deadline Exceeded RPC|Getting local|Autotuning failed|No reference"
+                r" output|[^\n]{0,200}?(?:PjRT_"
                 r"|CUDA_ERROR|CUDNN_|DNN|cuSolver internal|dnn !=|ptxas|ut of"
                 r" memory|libdevice))"
                 r"(?P<reason>[^\n]{1,160})",
@@ -177,5 +180,32 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://docs.jax.dev/en/latest/gpu_memory_allocation.html",),
         said_by="JAX 0.4-0.8",
         is_echo=True,
+    ),
+    KnownError(
+        id="xla-autotuning",
+        section=SECTION,
+        title="XLA: no kernel passed its autotuning",
+        summary="XLA tries several kernels for an operation before it chooses one, and none of them worked.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern("Autotuning failed for HLO", r"Autotuning failed for HLO(?:: (?P<operation>[^\n]{1,120}))?"),
+            Pattern("INTERNAL: No reference output found", r"INTERNAL: No reference output found"),
+            Pattern("options.is_autotuning_compilation", r"Check failed: options\.is_autotuning_compilation"),
+        ),
+        causes=(
+            "JAX, its CUDA libraries or the driver are older than the GPU needs.",
+            "The GPU has no memory left for the attempts.",
+        ),
+        fixes=(
+            Fix(
+                "Upgrade JAX together with its libraries, and the driver; use cuda13 if that is installed.",
+                'pip install --upgrade "jax[cuda12]"',
+            ),
+            Fix("Choose kernels without trying them.", "XLA_FLAGS=--xla_gpu_autotune_level=0 python train.py"),
+            Fix("Leave memory for the attempts.", "XLA_PYTHON_CLIENT_PREALLOCATE=false python train.py"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/jax-ml/jax/issues/33715", "https://github.com/jax-ml/jax/issues/20024"),
+        said_by="JAX 0.4-0.9",
     ),
 )
