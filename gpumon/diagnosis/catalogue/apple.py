@@ -80,7 +80,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="apple-unavailable",
         section=SECTION,
         title="Apple GPU cannot be used",
-        summary="PyTorch was built with support for Apple's GPUs, and this macOS or this build cannot use it.",
+        summary="The program has support for Apple's GPUs, and this macOS, this build or this session cannot use one.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
@@ -88,6 +88,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"The MPS backend is supported on MacOS (?P<required>[\d.]{1,6})\+",
             ),
             literal("PyTorch is not linked with support for mps devices"),
+            Pattern("mlx::core::metal::Device::Device()", r"mlx::core::metal::Device::Device\(\)"),
         ),
         causes=(
             "This macOS is older than this version of PyTorch requires: 14 since PyTorch 2.9.",
@@ -120,7 +121,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "failed assertion `",
-                r"(?:MPS|MTL|mps|mtl|Metal|AGX)[^\n]{0,160}?failed assertion `(?P<reason>[^\n]{1,160})",
+                r"(?:MPS|MTL|mps|mtl|Metal|AGX|validateComputeFunction)[^\n]{0,160}?failed assertion"
+                r" `(?P<reason>[^\n]{1,160})",
             ),
             Pattern("failed assertion `[MPS", r"failed assertion `\[MPS(?P<reason>[^\n]{1,160})"),
             Pattern("command buffer exited with error status", r"command buffer exited with error status"),
@@ -138,7 +140,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Upgrade PyTorch and macOS: most of these are repaired in newer versions.",
                 "pip install --upgrade torch",
-                first_for=("command buffer",),
+                first_for=("command buffer", "Compute Function"),
             ),
             Fix(
                 "Run the same step on the CPU, which reports the shapes that do not fit.",

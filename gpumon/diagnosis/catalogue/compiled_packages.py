@@ -197,6 +197,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "triton.compiler.errors.UnsupportedLanguageConstruct",
                 r"triton\.compiler\.errors\.UnsupportedLanguageConstruct",
             ),
+            Pattern("data type not supported", r"LLVM ERROR: mma\w{1,12} data type not supported"),
         ),
         causes=(
             "The kernel was written for another version of Triton.",

@@ -65,8 +65,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="llama-init",
         section=SECTION,
-        title="llama.cpp or Ollama: CUDA could not be initialized",
-        summary="CUDA could not be initialized, and the model runs on the CPU, which is many times slower.",
+        title="llama.cpp or Ollama: the GPU is not used",
+        summary="The GPU could not be initialized, and the model runs on the CPU, which is many times slower.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
@@ -90,13 +90,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The driver is older than the CUDA version of the build.",
             "Unknown error: the nvidia_uvm module is in a bad state, often after a suspend.",
             "No device: the container or the service has no access to the GPU.",
-            "The build has no support for CUDA.",
+            "The build has no support for CUDA, or, on an AMD GPU, not for its architecture.",
         ),
         fixes=(
             fixes.DRIVER_CUDA_VERSION,
             replace(fixes.RELOAD_UVM, first_for=("unknown error",)),
             Fix("Check whether a container sees the GPU.", "docker run --rm --gpus all ubuntu nvidia-smi"),
-            _OLLAMA_LOG,
+            replace(_OLLAMA_LOG, first_for=("no compatible GPUs", "failure during GPU discovery")),
             Fix(
                 "Build llama.cpp with CUDA.",
                 "bash -c 'cmake -B build -DGGML_CUDA=ON && cmake --build build --config Release -j'",

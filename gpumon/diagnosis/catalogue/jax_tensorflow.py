@@ -146,7 +146,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("No GPU/TPU found, falling back to CPU", r"No GPU/TPU found, falling back to CPU"),
             Pattern(
                 "Unable to initialize backend",
-                r"Unable to initialize backend '(?P<backend>cuda|gpu)': (?P<reason>[^\n]{1,160})",
+                r"Unable to initialize backend '(?P<backend>cuda|gpu)': (?P<reason>(?!INVALID_ARGUMENT:"
+                r" Mis)[^\n]{1,160})",
             ),
             Pattern(
                 "Could not find cuda drivers on your machine",

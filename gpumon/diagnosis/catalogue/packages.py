@@ -20,7 +20,8 @@ GPU_PACKAGES: Final = (
 """Packages whose modules compute on the GPU, or that load and train models on it."""
 VERSIONED: Final = (
     r"(?:torch(?:vision|audio|ao)?|triton|transformers|vllm|sglang|accelerate|peft|trl|diffusers|deepspeed|xformers"
-    r"|megatron|apex|transformer_engine|flash_attn|flashinfer|bitsandbytes|optimum|lightning|pytorch_lightning|cupy|verl"
+    r"|megatron|apex|transformer_engine|flash_attn|flashinfer|bitsandbytes|optimum|lightning|pytorch_lightning|cupy"
+    r"|verl"
     r"|mbridge|modelopt|nemo|openrlhf|swift|llamafactory|colossalai|liger_kernel|unsloth|ray|datasets|huggingface_hub)"
 )
 
@@ -183,7 +184,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "cannot import name '",
                 r"cannot import name '(?P<name>(?!triton_key|AttrsDescriptor|selective_scan_)\w{1,80})' from"
-                r" '(?P<module>(?!google\.)[\w.]{1,120})' \([^)\n]{0,200}(?:site|dist)-packages",
+                r" '(?P<module>(?!google\.|jax\._src)[\w.]{1,120})' \([^)\n]{0,200}(?:site|dist)-packages",
             ),
             Pattern(
                 " has no attribute ",

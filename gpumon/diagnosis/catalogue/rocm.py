@@ -73,6 +73,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"ggml was not compiled with support for this arch(?:itecture)?",
             ),
             Pattern("error: invalid kernel file", r"(?:CUDA|HIP|ROCm) error: invalid kernel file"),
+            Pattern("for HSA_OVERRIDE_GFX_VERSION usage", r"troubleshooting\.md for HSA_OVERRIDE_GFX_VERSION usage"),
         ),
         causes=(
             "The GPU is not in the list of architectures of this build: many consumer GPUs and APUs are not.",
@@ -101,7 +102,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("No HIP GPUs are available", r"No HIP GPUs are available"),
-            Pattern("HIP error: no ROCm-capable device", r"HIP error: no ROCm-capable device is detected"),
+            Pattern("no ROCm-capable device is detected", r"no ROCm-capable device is detected"),
+            Pattern("Could not initialize Tensile host", r"Could not initialize Tensile host: No devices found"),
             name("hipErrorNoDevice"),
             Pattern("ROCk module is NOT loaded", r"ROCk module is NOT loaded"),
             Pattern("Unable to open /dev/kfd", r"Unable to open /dev/kfd(?: read-write)?: (?P<reason>[^\n]{1,60})"),

@@ -42,6 +42,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" '(?P<name>generate_pjrt_gpu_plugin_options|GpuAllocatorConfig|\w{0,30}pjrt\w{0,40}"
                 r"|_version_as_tuple)'",
             ),
+            Pattern(
+                "Mismatched PJRT plugin PJRT API version",
+                r"Mismatched PJRT plugin PJRT API version \((?P<plugin>[\d.]{1,8})\)",
+            ),
+            Pattern("' from 'jax._src", r"cannot import name '(?P<name>\w{1,60})' from 'jax\._src[\w.]{0,60}'"),
+            Pattern(
+                "register_custom_call_target(): ",
+                r"register_custom_call_target\(\): incompatible function"
+                r" arguments",
+            ),
         ),
         causes=("One of the packages was upgraded alone, or another package fixes an old version of it.",),
         fixes=(
