@@ -39,7 +39,9 @@ COMMANDS: Final = (
     " python3 ray "
     "rm rocm-smi rocminfo sacct srun ss sudo tmux torchrun trtexec ulimit ucx_info unset vllm which winget wsl sinfo"
     " squeue fi_info fi_pingpong horovodrun printf sbatch ssh ssh-keygen hostname scontrol slurmd trl"
-    " lmdeploy tritonserver apt-cache aws clinfo cmake dpkg findmnt helm reg sacctmgr sw_vers uv wget"
+    " lmdeploy tritonserver apt-cache aws clinfo cmake dpkg findmnt helm reg sacctmgr sw_vers uv wget apptainer find"
+    " lms"
+    " rocm-sdk where"
 )
 """Code that starts with one of these commands, or with a variable for one, is shell code; the rest is Python."""
 

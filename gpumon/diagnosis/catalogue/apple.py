@@ -185,4 +185,32 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://docs.pytorch.org/get-started/locally/",),
         said_by="macOS 11-15",
     ),
+    KnownError(
+        id="apple-internal",
+        section=SECTION,
+        title="Apple GPU: check inside PyTorch failed",
+        summary="An operation of PyTorch on the Apple GPU got a tensor that its code for Metal does not handle.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "/native/mps/",
+                r"Error: (?P<reason>[^\n]{1,100}?) ?INTERNAL ASSERT FAILED at \"[^\"\n]{0,160}/native/mps/\w{1,40}\.mm",
+            ),
+        ),
+        causes=(
+            "Placeholder tensor is empty: a tensor with a dimension of 0, or a view of one, reached the operation.",
+            "A bug of PyTorch in this operation; the CPU accepts the same tensors.",
+        ),
+        fixes=(
+            Fix("Upgrade PyTorch: many of these are repaired in newer versions.", "pip install --upgrade torch"),
+            Fix(
+                "Print the shapes before the operation, and skip tensors without elements.",
+                "if values.numel() > 0: result = function(values.contiguous())",
+            ),
+            Fix("Run the operation that fails on the CPU.", 'result = function(values.to("cpu")).to("mps")'),
+        ),
+        empty_cache="Only torch.mps.empty_cache() has an effect on these GPUs, and not on this error.",
+        sources=(_MPS, "https://github.com/pytorch/pytorch/issues/148589"),
+        said_by="torch 2.0-2.9, macOS 13-26",
+    ),
 )

@@ -125,6 +125,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"nvidia-gridd(?:\[\d{1,10}\])?: [^\n]{0,80}?(?:Failed to acquire|[Uu]nlicensed|not licensed)[^\n]{0,"
                 r"80}",
             ),
+            Pattern("Failed to acquire license from", r"Failed to acquire license from (?P<server>\S{1,60})"),
+            Pattern("local trusted store", r"Failed to update local trusted store"),
+            Pattern(
+                "License Status",
+                r"License Status {1,40}: (?P<state>Unlicensed(?:"
+                r" \((?:Restricted|Unrestricted)\))?)",
+            ),
         ),
         causes=(
             "The license server cannot be reached, or has no free license.",

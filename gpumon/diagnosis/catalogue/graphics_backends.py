@@ -140,4 +140,53 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=(_MLX, "https://github.com/ollama/ollama/issues/15470"),
         said_by="MLX 0.25-0.31, Ollama 0.20",
     ),
+    KnownError(
+        id="lmstudio-load",
+        section=SECTION,
+        title="LM Studio: the process of the model ended",
+        summary="The runtime in which LM Studio loads or runs the model has crashed; its log has the reason.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern(
+                "Try a different model and/or config",
+                r"\(Exit code: (?P<code>-?\d{1,20})\)\. (?:Unknown error|Some model operation failed)\. Try a different"
+                r" model and/or config",
+            ),
+            Pattern(
+                "The model has crashed without additional",
+                r"The model has crashed without additional information\.(?: \(Exit code: (?P<code>[\w-]{1,20})\))?",
+            ),
+            Pattern(
+                "try loading the model again",
+                r"\(Exit code: (?P<code>-?\d{1,20})\)\. Please check settings and try loading the model again",
+            ),
+            Pattern("[Endpoint=loadModel] Error", r"\[Endpoint=loadModel\] Error in channel handler: Error: "),
+        ),
+        causes=(
+            "The runtime does not support this GPU, its driver, or the CPU.",
+            "Exit code 18446744072635810000 is a forbidden access to memory, or an instruction that the CPU lacks.",
+            "Exit code 18446744072635812000 means that the runtime ended itself.",
+            "The model, its context and what else is in the memory of the GPU do not fit.",
+            "The runtime is older than the architecture of the model.",
+        ),
+        fixes=(
+            Fix(
+                "Update the runtime, or switch to another one: CUDA, CUDA 12, Vulkan, ROCm or CPU.",
+                "lms runtime select",
+            ),
+            Fix(
+                "Load the model without the GPU, to see whether the cause is the GPU.",
+                "lms load MODEL --gpu off --context-length 4096",
+            ),
+            Fix("Read the log while the model is loaded.", "lms log stream"),
+            Fix("Install the newest driver of the GPU."),
+        ),
+        empty_cache="No effect: the memory is not PyTorch's.",
+        sources=(
+            "https://lmstudio.ai/docs/cli/load",
+            "https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/297",
+        ),
+        said_by="LM Studio 0.2-0.4",
+        is_echo=True,
+    ),
 )

@@ -82,7 +82,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("your nvidia driver is too old or missing"),
             literal("no usable GPU found, --gpu-layers option will be ignored"),
             literal("compiled without GPU offload support"),
-            Pattern("failure during GPU discovery", r"failure during GPU discovery"),
+            Pattern("GPU discovery", r"failure during (?:llama-server )?GPU discovery"),
             Pattern("VRAM usage didn't recover", r"[Gg][Pp][Uu] VRAM usage didn't recover within timeout"),
             literal("cuda driver library failed to get device context"),
         ),
@@ -95,6 +95,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             fixes.DRIVER_CUDA_VERSION,
             replace(fixes.RELOAD_UVM, first_for=("unknown error",)),
+            Fix(
+                "Install the newest driver; if that does not help, name the library that Ollama loads.",
+                "OLLAMA_LLM_LIBRARY=cuda_v12 ollama serve",
+                first_for=("llama-server GPU",),
+            ),
             Fix("Check whether a container sees the GPU.", "docker run --rm --gpus all ubuntu nvidia-smi"),
             replace(_OLLAMA_LOG, first_for=("no compatible GPUs", "failure during GPU discovery")),
             Fix(
@@ -164,6 +169,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             _OLLAMA_LOG,
+            Fix(
+                "A DLL is missing: install Microsoft's C++ libraries, then Ollama again.",
+                "winget install Microsoft.VCRedist.2015+.x64",
+                first_for=("0xc0000135",),
+            ),
             Fix("Update Ollama.", "bash -c 'curl -fsSL https://ollama.com/install.sh | sh'"),
             Fix("Try a shorter context.", "OLLAMA_CONTEXT_LENGTH=4096 ollama serve"),
             Fix("Try without the GPU, to see whether the GPU is the cause.", "CUDA_VISIBLE_DEVICES=-1 ollama serve"),

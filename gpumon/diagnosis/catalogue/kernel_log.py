@@ -92,7 +92,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             _REINSTALL,
             Fix("Rebuild the initial RAM disk.", "sudo update-initramfs -u -k all && sudo reboot"),
-            _POWER_CYCLE,
+            replace(_POWER_CYCLE, first_for=("GFW boot", "WPR2 already")),
             SEATING,
         ),
         empty_cache=BELOW_PYTORCH,
@@ -121,6 +121,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("GSP RPC buffer contains", r"GPU\d{0,3} GSP RPC buffer contains function"),
             Pattern("RPC history (CPU ->", r"GPU\d{1,3} RPC history \(CPU -> GSP\)"),
             Pattern("kgspHealthCheck", r"kgspHealthCheck_TU102: \*{2,60} GSP-CrashCat Report"),
+            Pattern("GSP task watchdog timeout", r"GSP task watchdog timeout @ pc:(?P<address>0x[\da-f]{1,16})"),
+            Pattern("NVRM: GPU", r"NVRM: GPU\d{1,3} _kgspLogRpcTimeout: \*{2,60} GSP Timeout"),
+            Pattern(
+                "Memory Subsystem Error detected",
+                r"kgmmuCheckMemSubsysError_\w{1,12}: Memory Subsystem Error"
+                r" detected",
+            ),
         ),
         causes=("A bug in the firmware or the driver.", "The GPU is failing, or has lost power or its PCIe link."),
         fixes=(

@@ -3,7 +3,7 @@
 from typing import Final
 
 from gpumon.diagnosis.catalogue.jax_tensorflow import SECTION
-from gpumon.diagnosis.catalogue.wording import NO_CONTEXT_YET, NOT_ABOUT_MEMORY
+from gpumon.diagnosis.catalogue.wording import NO_CONTEXT_YET, NOT_ABOUT_MEMORY, literal
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 _JAX_INSTALL: Final = "https://docs.jax.dev/en/latest/installation.html"
@@ -217,5 +217,56 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/jax-ml/jax/issues/33715", "https://github.com/jax-ml/jax/issues/20024"),
         said_by="JAX 0.4-0.9",
+    ),
+    KnownError(
+        id="tpu-unavailable",
+        section=SECTION,
+        title="TPU cannot be used",
+        summary="JAX, TensorFlow or PyTorch/XLA could not find or start the TPU.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "in use by process with pid",
+                r"The TPU is already in use by process with pid"
+                r" (?P<process>\d{1,9})",
+            ),
+            literal("libtpu.so already in use by another process"),
+            Pattern("initialize backend 'tpu'", r"Unable to initialize backend 'tpu': (?P<reason>[^\n]{1,160})"),
+            Pattern("A Google TPU may be present", r"A Google TPU may be present on this \w{4,10}"),
+            Pattern("TPU initialization failed:", r"TPU initialization failed: (?P<reason>[^\n]{1,160})"),
+            Pattern(
+                "Failed to initialize TPU system",
+                r"Failed to initialize TPU system with error: (?P<reason>[^\n]{1,160})",
+            ),
+            Pattern("Please provide a TPU Name", r"Please provide a TPU Name to connect to"),
+            Pattern("'ConfigureDistributedTPU'", r"support Op 'ConfigureDistributedTPU'"),
+        ),
+        causes=(
+            "Another process has the TPU: only one process at a time can use it, often that of a notebook.",
+            "The installed package has no support for TPUs, or its libtpu has another version.",
+            "The host has no TPU, or variables of the environment describe another layout of workers.",
+        ),
+        fixes=(
+            Fix(
+                "Find the process that has the TPU, and end it.",
+                "sudo lsof -w /dev/accel* /dev/vfio/*",
+                first_for=("in use",),
+            ),
+            Fix("Install JAX with its library for TPUs.", 'pip install --upgrade "jax[tpu]"'),
+            Fix(
+                "Install TensorFlow for TPUs instead of the usual package, and name a local TPU `local`.",
+                "pip uninstall -y tensorflow && pip install tensorflow-tpu -f"
+                " https://storage.googleapis.com/libtpu-tf-releases/index.html",
+                first_for=("TPU Name", "ConfigureDistributedTPU"),
+            ),
+            Fix(
+                "On Kaggle and on a single host, remove the addresses of other workers.",
+                "unset TPU_PROCESS_ADDRESSES CLOUD_TPU_TASK_ID",
+                first_for=("worker_addresses",),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_JAX_INSTALL, "https://github.com/huggingface/transformers/issues/28204"),
+        said_by="JAX 0.4-0.9, TensorFlow 2.13-2.19, torch-xla 2",
     ),
 )
