@@ -41,7 +41,7 @@ COMMANDS: Final = (
     " squeue fi_info fi_pingpong horovodrun printf sbatch ssh ssh-keygen hostname scontrol slurmd trl"
     " lmdeploy tritonserver apt-cache aws clinfo cmake dpkg findmnt helm reg sacctmgr sw_vers uv wget apptainer find"
     " lms"
-    " rocm-sdk where"
+    " dcgm-exporter rocm-sdk sky where"
 )
 """Code that starts with one of these commands, or with a variable for one, is shell code; the rest is Python."""
 

@@ -193,8 +193,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
-                "/native/mps/",
-                r"Error: (?P<reason>[^\n]{1,100}?) ?INTERNAL ASSERT FAILED at \"[^\"\n]{0,160}/native/mps/\w{1,40}\.mm",
+                "INTERNAL ASSERT FAILED at ",
+                r"Error: (?P<reason>[^\n]{1,100}?) ?INTERNAL ASSERT FAILED at \"[^\"\n]{0,160}/mps/\w{1,40}\.mm",
             ),
         ),
         causes=(

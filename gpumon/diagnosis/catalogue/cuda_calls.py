@@ -308,6 +308,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("shared object initialization",),
             ),
             Fix("Look the reason up in the list of CUDA's errors, and update the package that makes the call."),
+            Fix(
+                "On Windows and in WSL, a kernel that ran too long ends so: allow longer ones, and restart.",
+                "reg add HKLM\\System\\CurrentControlSet\\Control\\GraphicsDrivers /v TdrDelay /t REG_DWORD /d 60",
+                first_for=("device not ready",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.CPP_STACKTRACES, fixes.KERNEL_LOG),

@@ -259,4 +259,41 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         said_by="Kubernetes 1.29-1.36",
     ),
+    KnownError(
+        id="dcgm-exporter",
+        section=SECTION,
+        title="DCGM cannot read the GPUs",
+        summary="DCGM or its exporter cannot start, or cannot watch one of the values in its list.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Profiling module returned", r"The third-party Profiling module returned an unrecoverable error"),
+            Pattern("serviced by a module of DCGM", r"This request is serviced by a module of DCGM that is not"),
+            Pattern("Error starting nv-hostengine", r"Error starting nv-hostengine: (?P<reason>[^\n\"]{1,100})"),
+            Pattern("Host engine connection", r"Unable to connect to host engine\. Host engine connection"),
+        ),
+        causes=(
+            "Values of profiling (fields 1001 to 1012) need a GPU for data centers and the right SYS_ADMIN.",
+            "Another profiler, or a second DCGM, already reads these values.",
+            "The service does not run, or its container has no access to the driver or to all GPUs.",
+        ),
+        fixes=(
+            Fix("Check whether DCGM sees the GPUs.", "dcgmi discovery -l; dcgmi modules -l"),
+            Fix(
+                "Give the container of the exporter the right to profile.",
+                "docker run --gpus all --cap-add SYS_ADMIN -p 9400:9400 nvcr.io/nvidia/k8s/dcgm-exporter:TAG",
+                first_for=("Profiling module", "module of DCGM"),
+            ),
+            Fix(
+                "Or collect no profiling: use the list without DCP.",
+                "dcgm-exporter -f /etc/dcgm-exporter/default-counters.csv",
+            ),
+            Fix("Start the service.", "sudo systemctl restart nvidia-dcgm", first_for=("Host engine connection",)),
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=(
+            "https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html",
+            "https://github.com/NVIDIA/dcgm-exporter/issues/330",
+        ),
+        said_by="DCGM 2-4",
+    ),
 )

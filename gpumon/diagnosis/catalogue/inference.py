@@ -85,6 +85,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("GPU discovery", r"failure during (?:llama-server )?GPU discovery"),
             Pattern("VRAM usage didn't recover", r"[Gg][Pp][Uu] VRAM usage didn't recover within timeout"),
             literal("cuda driver library failed to get device context"),
+            Pattern("cuda driver library init failure", r"cuda driver library init failure: (?P<code>(?!500)\d{1,4})"),
         ),
         causes=(
             "The driver is older than the CUDA version of the build.",
@@ -94,7 +95,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             fixes.DRIVER_CUDA_VERSION,
-            replace(fixes.RELOAD_UVM, first_for=("unknown error",)),
+            replace(fixes.RELOAD_UVM, first_for=("unknown error", "init failure: 999")),
             Fix(
                 "Install the newest driver; if that does not help, name the library that Ollama loads.",
                 "OLLAMA_LLM_LIBRARY=cuda_v12 ollama serve",

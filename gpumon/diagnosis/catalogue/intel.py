@@ -27,11 +27,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("Torch not compiled with XPU enabled"),
             literal("PyTorch was compiled without XPU support"),
             Pattern("No XPU devices are available", r"Error: No XPU devices are available"),
+            Pattern(
+                "/intel/oneapi/",
+                r"/intel/oneapi/\S{1,80}/(?P<library>lib\w{2,30}\.so[.\d]{0,8}): version `(?P<required>[\w.]{3,40})'"
+                r" not found",
+            ),
         ),
         causes=(
             "The build is for CUDA or for the CPU: builds for Intel GPUs have +xpu in their version.",
             "The driver or Level Zero is missing, or a container was started without /dev/dri.",
             "The GPU is too old: Arc, Core Ultra and the data center GPUs are supported.",
+            "The script setvars.sh of oneAPI was loaded, and its libraries have another version than those of PyTorch.",
         ),
         fixes=(
             Fix(
@@ -41,6 +47,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             _SEES,
             Fix("Install the driver of the GPU, and join the group render.", 'sudo usermod -aG render "$USER"'),
             Fix("Give a container the devices.", "docker run --rm --device /dev/dri IMAGE"),
+            Fix(
+                "Do not load oneAPI before Python: PyTorch brings these libraries along.",
+                "env -u LD_LIBRARY_PATH python -c 'import torch; print(torch.xpu.is_available())'",
+                first_for=("/intel/oneapi/",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_XPU, _DRIVER),
@@ -114,6 +125,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"torch-xpu-ops/src/ATen/native/xpu/sycl/\w{1,60}\.cpp:\d{1,5}: [^\n]{1,160}? Assertion"
                 r" `(?P<assertion>[^\n]{1,100}?)` failed",
             ),
+            Pattern("Error: UR error", r"RuntimeError: UR error$"),
+            Pattern("initialize Level Zero Sysman", r"Can't initialize Level Zero Sysman"),
         ),
         causes=(
             "DEVICE_LOST: the memory is full, or a kernel ran too long, and the driver reset the GPU.",
@@ -132,6 +145,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("Assertion `",),
             ),
             Fix("Check the kernel log of the driver.", "sudo dmesg -T | grep -i -E 'xe |i915'"),
+            Fix(
+                "Read the telemetry once before the first operation on the GPU.",
+                "import torch; torch.xpu.temperature()",
+                first_for=("Sysman",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_XPU, "https://github.com/pytorch/pytorch/issues/190972"),

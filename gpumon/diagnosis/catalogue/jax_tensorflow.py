@@ -118,6 +118,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             _UNSET_PATH,
             Fix(
+                "Install TensorFlow with the cuDNN for which it was built.",
+                'pip install --upgrade "tensorflow[and-cuda]"',
+                first_for=("DNN library is not found", "Loaded runtime CuDNN"),
+            ),
+            Fix(
                 "Upgrade JAX together with its libraries; use cuda13 if that is installed.",
                 'pip install --upgrade "jax[cuda12]"',
             ),

@@ -137,6 +137,26 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("GPUS_ALL_REGIONS", r"Quota 'GPUS_ALL_REGIONS' exceeded"),
             Pattern("VcpuLimitExceeded", r"\bVcpuLimitExceeded\b"),
             Pattern("SkuNotAvailable", r"\bSkuNotAvailable\b"),
+            Pattern(
+                "EC2InsufficientCapacityError",
+                r"EC2InsufficientCapacityError: Instance type"
+                r" '(?P<instance>[\w.-]{3,30})'",
+            ),
+            Pattern(
+                "ResourcesUnavailableError",
+                r"sky\.exceptions\.ResourcesUnavailableError:"
+                r" (?P<reason>[^\n]{1,120})",
+            ),
+            Pattern(
+                "No resource satisfying ",
+                r"No resource satisfying (?P<requested>[^\n]{3,80}?),[^\n]{0,200}? on"
+                r" (?P<cloud>\w{2,20})\.",
+            ),
+            Pattern(
+                "Unable to provision requested ML",
+                r"CapacityError: Unable to provision requested ML compute"
+                r" capacity",
+            ),
         ),
         causes=(
             "All GPUs of this kind are in use in this zone.",
@@ -147,6 +167,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Try another zone, region or kind of GPU, or try again later."),
             Fix("Request a higher quota for exactly the limit that the message names."),
             Fix("In Colab, disconnect other sessions: Runtime, Manage sessions; or work without a GPU until tomorrow."),
+            Fix(
+                "With SkyPilot, list the spellings and numbers of GPUs that each cloud offers.",
+                "sky show-gpus --all",
+                first_for=("No resource satisfying",),
+            ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(

@@ -208,7 +208,7 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
                 "INTERNAL ASSERT FAILED at ",
                 r"Error: (?P<check>(?!NVML_SUCCESS|!?in_bad_fork"
                 r"|[^\n]{0,80}device >= 0 &&)[^\n]{1,160}?) ?INTERNAL ASSERT FAILED at"
-                r" \"?(?P<file>(?![^\"\n]{0,200}(?:AllocatorConfig|CUDACachingAllocator|/native/mps/))"
+                r" \"?(?P<file>(?![^\"\n]{0,200}(?:AllocatorConfig|CUDACachingAllocator|/mps/))"
                 r"[^\"\n]{1,200}?)\"?:(?P<line"
                 r">\d{1,6})",
             ),
