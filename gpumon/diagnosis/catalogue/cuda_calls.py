@@ -313,6 +313,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "reg add HKLM\\System\\CurrentControlSet\\Control\\GraphicsDrivers /v TdrDelay /t REG_DWORD /d 60",
                 first_for=("device not ready",),
             ),
+            Fix(
+                "Where MPS divides the GPU, mount no other /dev/shm into the container: MPS puts its memory there.",
+                "kubectl get pod POD -o yaml | grep -n -B 2 -A 4 /dev/shm",
+                first_for=("Error 205",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.CPP_STACKTRACES, fixes.KERNEL_LOG),

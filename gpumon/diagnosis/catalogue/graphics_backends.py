@@ -189,4 +189,37 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="LM Studio 0.2-0.4",
         is_echo=True,
     ),
+    KnownError(
+        id="metal-command",
+        section=SECTION,
+        title="Metal: the GPU stopped the program's work",
+        summary="The system ended what the program had given to the Apple GPU, and refuses what follows.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern("command buffer", r"ggml_metal_\w{3,20}: command buffer \d{1,4} failed with status (?P<status>\d)"),
+            Pattern(
+                "CommandBufferCallbackError",
+                r"kIO(?:GPU|Accel)CommandBufferCallbackError(?P<reason>(?!OutOfMemory)[A-Z]\w{2,40})",
+            ),
+        ),
+        causes=(
+            "The memory of the Mac was full, also by other programs.",
+            "A kernel ran too long, or accessed memory that is not the program's.",
+            "SubmissionsIgnored: an earlier command failed; its message stands further up in the log.",
+        ),
+        fixes=(
+            Fix(
+                "Find the first of these messages: it has the reason.",
+                "grep -n -m 3 CommandBufferCallbackError log.txt",
+            ),
+            Fix("Use a shorter context, a smaller batch or a smaller model, and close other programs."),
+            Fix("Update the program, and macOS."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://developer.apple.com/documentation/metal/mtlcommandbuffererror",
+            "https://github.com/ggml-org/llama.cpp/issues/8886",
+        ),
+        said_by="llama.cpp of 2024-2026, MLX 0.2-0.32",
+    ),
 )

@@ -36,6 +36,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             name("hipErrorOutOfMemory"),
             name("HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
             literal("Not enough memory for command submission"),
+            Pattern("SVM mapping failed", r"amdgpu: SVM mapping failed, exceeds resident system memory limit"),
         ),
         causes=("The model, its activations and its optimizer need more memory than the GPU has.", "Other processes."),
         fixes=(
@@ -47,6 +48,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Reduce fragmentation; versions before 2.9 know only this name of the variable.",
                 "PYTORCH_HIP_ALLOC_CONF=garbage_collection_threshold:0.8,max_split_size_mb:128 python train.py",
+            ),
+            Fix(
+                "On an APU, the kernel limits the host memory that the GPU gets: see the limit in pages of 4 KiB, and"
+                " raise it"
+                " with the kernel parameter ttm.pages_limit.",
+                "cat /sys/module/ttm/parameters/pages_limit",
+                first_for=("SVM mapping",),
             ),
         ),
         empty_cache="Frees nothing more here: the allocator has already emptied its cache.",
@@ -185,7 +193,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Remove the override, if it is set.", "unset HSA_OVERRIDE_GFX_VERSION"),
             _SERIALIZE,
             _KERNEL_LOG,
-            Fix("Update ROCm, the kernel and the firmware of the GPU."),
+            Fix(
+                "Update the firmware and the kernel, then restart: the scheduler of the GPU (MES) is firmware.",
+                "sudo apt-get install --only-upgrade linux-firmware linux-generic && sudo reboot",
+                first_for=("MES", "ring "),
+            ),
+            Fix("Update ROCm."),
         ),
         empty_cache=CONTEXT_IS_DEAD,
         sources=(_HIP,),

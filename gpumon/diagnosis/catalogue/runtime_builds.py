@@ -82,6 +82,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"FlashAttention is only supported on CUDA (?P<required>[\d.]{1,6}) and above",
             ),
             Pattern("ailed to find nvcc", r"[Ff]ailed to find nvcc"),
+            Pattern(
+                "o such file or directory: '",
+                r"No such file or directory: '(?P<file>[^'\n]{0,160}\bnvcc"
+                r"(?:\.exe)?)'",
+            ),
         ),
         causes=(
             "pip found no prebuilt wheel and builds the package from source.",
