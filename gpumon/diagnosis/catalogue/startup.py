@@ -88,7 +88,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("CUDA is required but not available", r"CUDA is required but not available"),
             literal("Expected a cuda device, but got: cpu"),
             literal("Your device does not support the current version of Torch/CUDA"),
-            literal("No CUDA runtime is found, using CUDA_HOME"),
         ),
         causes=(
             "The installed PyTorch is a CPU-only build.",
