@@ -135,7 +135,8 @@ def case_fixes(error_id: str, values: Values, fixes: Sequence[Fix], text: str) -
         fixes: The fixes of the entry.
         text: The line with the error.
     """
-    ranked = tuple(sorted(fixes, key=lambda fix: not any(part in text for part in fix.first_for)))
+    message = "\n".join((text, *map(str, values.values())))  # values may be from further lines of the message
+    ranked = tuple(sorted(fixes, key=lambda fix: not any(part in message for part in fix.first_for)))
     rank = _CASES.get(error_id)
     return ranked if rank is None else rank(values, ranked)
 
@@ -144,17 +145,6 @@ def wheel_index(capability: str) -> str | None:
     """The index of PyTorch's wheels that have kernels for a GPU, by its compute capability; None if it is no number."""
     number = _capability(capability)
     return None if number is None else _NEWEST_INDEX if number >= _TURING else _VOLTA_INDEX
-
-
-def _upgraded_caller(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    package = values.get("raised_by")
-    if not package:
-        return tuple(fixes)
-    upgrade = Fix(
-        f"Upgrade {package}, whose code raised the error; if it is the newest release, install the releases of its "
-        "dependencies that it was tested with, which its requirements name."
-    )
-    return (upgrade, *fixes)
 
 
 def _fitting_build(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -366,7 +356,6 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "inductor-old-gpu": _old_gpu,
     "lib-missing": _missing_library,
     "nccl-system": _nccl_reason,
-    "package-version": _upgraded_caller,
     "package-missing": _missing_package,
     "package-version": fitting_version,
     "xid-154": _recovery,

@@ -36,6 +36,11 @@ def fitting_version(values: Mapping[str, int | str], fixes: Sequence[Fix]) -> tu
     kept = next((kept for part, kept in _KEPT_UNTIL.items() if part in (name, module.rpartition(".")[2])), "")
     if kept:
         first = Fix("Install the last version that has this name.", f'pip install "{kept}"')
+    elif caller := values.get("raised_by"):
+        first = Fix(
+            f"Upgrade {caller}, whose code raised the error; if it is the newest release, install the releases of its "
+            "dependencies that it was tested with, which its requirements name."
+        )
     elif package in _UPGRADED:
         first = Fix(f"Upgrade {package}: the name came with a newer version.", f"pip install --upgrade {package}")
     elif package != "transformers":

@@ -227,4 +227,38 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://github.com/thu-ml/SageAttention/blob/main/sageattention/core.py",),
         said_by="SageAttention 1.0-2.2, ComfyUI of 2025",
     ),
+    KnownError(
+        id="library-damaged",
+        section=SECTION,
+        title="Library is damaged or for another processor",
+        summary="The file of a library exists, and it is empty, incomplete, or made for another kind of processor.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("file too short", r"Error: (?P<library>/[^\n:]{1,200}\.so[\w.]{0,20}): file too short"),
+            Pattern("invalid ELF header", r"Error: (?P<library>/[^\n:]{1,200}\.so[\w.]{0,20}): invalid ELF header"),
+            Pattern("ELF load command", r"Error: (?P<library>/[^\n:]{1,200}\.so[\w.]{0,20}): ELF load command"),
+            Pattern("wrong ELF class", r"Error: (?P<library>/[^\n:]{1,200}\.so[\w.]{0,20}): wrong ELF class"),
+        ),
+        causes=(
+            "The installation or the compilation stopped halfway, as with a full disk.",
+            "In a container on a Jetson, the files of the driver are empty until the NVIDIA runtime replaces them.",
+            "The folder was copied from a host with another kind of processor.",
+        ),
+        fixes=(
+            Fix(
+                "Install the package again, without the files in the cache.",
+                "pip install --force-reinstall --no-cache-dir PACKAGE",
+            ),
+            Fix(
+                "Start the container with the NVIDIA runtime, which brings the libraries of the driver.",
+                "docker run --rm --runtime nvidia IMAGE nvidia-smi",
+                first_for=("linux-gnu/nvidia/",),
+            ),
+            Fix("Show the size of the file, and the processor of the host.", "ls -lL /lib/*-linux-gnu/libcuda.so*"),
+            Fix("Check the free space.", "df -h"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/docker/compose/issues/12203", sources.CPP_EXTENSIONS),
+        said_by="glibc 2.17-2.41",
+    ),
 )

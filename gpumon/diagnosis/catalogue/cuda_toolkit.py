@@ -30,6 +30,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("Unsupported gpu architecture 'compute_'"),
             literal("Value 'native' is not defined for option 'gpu-architecture'"),
             literal("Your installed Caffe2 version uses CUDA but I cannot find"),
+            Pattern("CUDACompiler.cmake:", r"CMake(?:Test|Determine)CUDACompiler\.cmake:\d{1,5} \(message\)"),
+            Pattern("Check for working CUDA compiler", r"Check for working CUDA compiler: [^\n]{1,200} - broken"),
         ),
         causes=(
             "The toolkit is not installed: PyTorch's packages contain no nvcc.",

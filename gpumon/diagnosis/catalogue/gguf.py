@@ -186,4 +186,43 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="llama.cpp of 2023-2026, llama-cpp-python 0.2-0.3, Ollama 0.3-0.12",
         is_echo=True,
     ),
+    KnownError(
+        id="llama-python-library",
+        section=SECTION,
+        title="llama-cpp-python: its library cannot be loaded",
+        summary="The Python package is there, and llama.cpp's library in it is missing, or lacks a library of CUDA.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "' (or one of its dependencies)",
+                r"Could not find module '(?P<library>[^'\n]{0,200}(?:llama|ggml)\w{0,12}\.dll)' \(or one of its"
+                r" dependencies\)",
+            ),
+            Pattern("Shared library with base name '", r"Shared library with base name '(?P<library>llama|llava)'"),
+        ),
+        causes=(
+            "On Windows, the CUDA libraries of the version for which the wheel is built are not on the search path.",
+            "The program runs in the source folder of the package, which has no compiled library.",
+            "The processor lacks instructions, such as AVX2, for which the wheel is built.",
+        ),
+        fixes=(
+            Fix(
+                "Install a wheel that is built for your CUDA version, for example 12.4.",
+                "pip install --force-reinstall --no-cache-dir llama-cpp-python"
+                " --extra-index-url https://abetlen.github.io/llama-cpp-python/whl/cu124",
+            ),
+            Fix(
+                "On Windows, install the CUDA toolkit of the wheel's version; CUDA_PATH must name it.",
+                "winget install Nvidia.CUDA",
+                first_for=(".dll'",),
+            ),
+            Fix("Run the program from another folder than the package's source."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/abetlen/llama-cpp-python",
+            "https://github.com/abetlen/llama-cpp-python/issues/1150",
+        ),
+        said_by="llama-cpp-python 0.2-0.3",
+    ),
 )

@@ -79,6 +79,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Reinstall PyTorch, which restores its CUDA libraries.", "pip install --force-reinstall torch"),
             fixes.BUNDLED_LIBRARIES,
             Fix(
+                "For ctranslate2 and faster-whisper, install cuDNN 9, and add its folder to the search path.",
+                """\
+pip install nvidia-cudnn-cu12 nvidia-cublas-cu12
+export LD_LIBRARY_PATH="$(python -c 'import nvidia.cudnn as n; print(n.__path__[0])')/lib:$LD_LIBRARY_PATH\"""",
+                first_for=("Unable to load any of {libcudnn",),
+            ),
+            Fix(
+                "On Windows, add the folder of PyTorch's libraries, `Lib\\site-packages\\torch\\lib`, to PATH, if it"
+                " has the"
+                " file; otherwise, install the version of cuDNN that the message names, and add its folder.",
+                first_for=("Could not locate cu", "_infer64_8.dll", "_9.dll"),
+            ),
+            Fix(
                 "Install PyTorch in a new environment.",
                 "python3 -m venv fresh && fresh/bin/pip install torch --index-url"
                 " https://download.pytorch.org/whl/cu130",

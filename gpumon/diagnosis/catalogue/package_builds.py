@@ -101,12 +101,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"n)\b",
             ),
             Pattern(
-                "is not a supported wheel on this platform",
-                r"(?P<package>(?:[\w.-]{2,60}\+cu\d{2,3}|flash_attn-|xformers-|tensorrt_llm-)[\w.+-]{1,120}\.whl) is "
-                r"not a"
-                r" supported wheel on this platform",
-            ),
-            Pattern(
                 "No matching distribution found for ",
                 r"No matching distribution found for (?P<package>xformers|triton|torch(?:vision|audio)?"
                 r"|flash[-_]attn|bitsandbytes|deepspeed|vllm)(?P<version>[=<>!~]{1,3}[\w.]{1,20})?(?![\w+.-])",

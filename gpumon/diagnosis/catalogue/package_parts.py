@@ -59,7 +59,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "Could not find module '",
-                r"Could not find module '(?P<library>(?!nvrtc64)[^'\n]{1,200}\.dll)' \(or one of its dependencies\)",
+                r"Could not find module '(?P<library>(?!nvrtc64)(?![^'\n]{0,200}(?:llama|ggml)\w{0,12}\.dll)"
+                r"[^'\n]{1,200}\.dll)'"
+                r" \(or one of its dependencies\)",
             ),
         ),
         causes=(

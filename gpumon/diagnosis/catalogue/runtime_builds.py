@@ -82,6 +82,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?P<extension>FlashAttention|\w{2,40}) is only supported on CUDA (?P<required>[\d.]{1,6}) and above",
             ),
             Pattern("ailed to find nvcc", r"[Ff]ailed to find nvcc"),
+            Pattern(
+                "o such file or directory: '",
+                r"No such file or directory: '(?P<file>[^'\n]{0,160}\bnvcc"
+                r"(?:\.exe)?)'",
+            ),
         ),
         causes=(
             "pip found no prebuilt wheel and builds the package from source.",
@@ -103,6 +108,39 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CPP_EXTENSIONS, sources.CUDA_COMPATIBILITY),
         said_by="torch 1.13-2.13, vLLM 0.10",
+    ),
+    KnownError(
+        id="build-without-gpu",
+        section=SECTION,
+        title="Extension is built without a GPU",
+        summary="PyTorch sees no GPU while an extension is built, so that the build does not know for which one.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "No CUDA runtime is found",
+                r"No CUDA runtime is found, using"
+                r" CUDA_HOME='(?P<toolkit>[^'\n]{1,120})'",
+            ),
+        ),
+        causes=(
+            "The build runs where no GPU is visible, as in `docker build` or on a login node.",
+            "PyTorch is installed in its build for the CPU.",
+        ),
+        fixes=(
+            Fix(
+                "Name the architectures for the build; the message itself does not stop it.",
+                "TORCH_CUDA_ARCH_LIST='8.0;9.0' pip install --no-build-isolation PACKAGE",
+            ),
+            Fix(
+                "Check the build of PyTorch, and what it sees.",
+                "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())'",
+            ),
+            Fix("If the build fails, read the error that follows: often nvcc is missing."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.CPP_EXTENSIONS, "https://github.com/ByteDance-Seed/Bagel/issues/50"),
+        said_by="torch 1.5-2.13",
+        is_warning=True,
     ),
     KnownError(
         id="nvrtc-compile",

@@ -22,6 +22,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("MaxGRESPer", r"\b(?P<limit>(?:QOS|Assoc)MaxGRESPer\w{0,12})\b"),
             Pattern("MaxTRESPer", r"\b(?P<limit>(?:QOS|Assoc)MaxTRESPer\w{0,12})\b"),
             Pattern("gres/gpu count", r"gres/gpu count (?:reported )?(?:lower than configured|changed)[^\n]{0,60}"),
+            Pattern("Step requested GRES", r"Step requested GRES \((?P<requested>[^\n]{1,60})\) not found in the job"),
         ),
         causes=(
             "The type in --gres or --gpus is not spelled as in the cluster, or the partition has no GPUs.",
@@ -34,6 +35,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If the count is lower than configured, look for the lost GPU on the node.",
                 "nvidia-smi -L; sudo dmesg -T | grep -i xid",
+                first_for=("count",),
+            ),
+            Fix(
+                "Leave --gres and --gpus out of srun, so that the step gets the GPUs of the job, or name them as the"
+                " job does.",
+                "scontrol show job $SLURM_JOB_ID | grep -i tres",
+                first_for=("Step requested",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -136,11 +144,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The daemon of the node cannot read its GPUs, or the node differs from the configuration.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
-            Pattern("duplicate records for", r"fatal: gres\.conf duplicate records for (?P<resource>\w{1,20})"),
-            Pattern(
-                "configured to autodetect ",
-                r"We were configured to autodetect (?P<library>\w{1,12}) functionality, but we weren't able to find",
-            ),
             Pattern("find_node_record", r"find_node_record: lookup failure for node \"(?P<node>[\w.-]{1,80})\""),
             Pattern(
                 "Node configuration differs from hardware", r"Node configuration differs from hardware: [^\n]{1,80}"
@@ -156,7 +159,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=(
             "The driver was not loaded when the daemon started: the files of the GPUs did not exist yet.",
             "Configuration files of Slurm name a node, GPUs or memory that the hardware does not have.",
-            "Autodetect: Slurm was built without NVIDIA's library for management.",
             "Kill task failed: a process on a GPU did not end, often because of an error of the driver.",
         ),
         fixes=(

@@ -88,7 +88,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("CUDA is required but not available", r"CUDA is required but not available"),
             literal("Expected a cuda device, but got: cpu"),
             literal("Your device does not support the current version of Torch/CUDA"),
-            literal("No CUDA runtime is found, using CUDA_HOME"),
         ),
         causes=(
             "The installed PyTorch is a CPU-only build.",
@@ -209,12 +208,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The compute mode allows one process and another one uses the GPU, or the mode prohibits all processes.",
             "The GPU is in MIG mode and has no compute instance.",
             "The GPU has failed and needs a reset.",
+            "A virtual GPU has no license; `nvidia-smi -q` shows the state of the license.",
         ),
         fixes=(
             Fix("Show the compute mode and the processes on the GPU.", "nvidia-smi -q -d COMPUTE; nvidia-smi"),
             Fix("Allow several processes.", "sudo nvidia-smi -i 0 -c DEFAULT"),
             Fix("Or choose another GPU.", "CUDA_VISIBLE_DEVICES=1 python train.py"),
             Fix("With MIG, list the instances.", "sudo nvidia-smi mig -lgi; sudo nvidia-smi mig -lci"),
+            Fix("On a virtual GPU, check the license.", "nvidia-smi -q | grep -i -A 2 license"),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.CUDA_ERRORS,),
