@@ -215,6 +215,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Or use PyTorch's attention: in ComfyUI, start without the option.",
                 "python main.py --use-pytorch-cross-attention",
+                first_for=("Unsupported",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

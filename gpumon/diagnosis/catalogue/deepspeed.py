@@ -202,6 +202,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Check that the loss depends on parameters that are trained.",
                 "print(sum(p.requires_grad for p in model.parameters()))",
             ),
+            Fix(
+                "Read a value of ZeRO-3 only for parameters that it divides.",
+                "from deepspeed.utils import safe_get_full_fp32_param",
+                first_for=("only defined for ZeRO-3",),
+            ),
+            Fix(
+                "Call step() after the block of no_sync.",
+                "with engine.no_sync():\n    engine.backward(loss)\nengine.step()",
+                first_for=("no_sync",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://www.deepspeed.ai/getting-started/", "https://github.com/deepspeedai/DeepSpeed/issues/1218"),

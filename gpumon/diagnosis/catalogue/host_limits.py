@@ -105,6 +105,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Every rank and every DataLoader worker starts as many threads as the host has cores.",
             "The limit of processes is low: `ulimit -u`, or the `pids` limit of the container.",
             "Processes of an earlier run still exist.",
+            "In a container: Docker before 20.10.10 forbids the call with which a newer glibc starts threads.",
         ),
         fixes=(
             Fix(
@@ -115,6 +116,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Show the limits and the number of threads.", "ulimit -u; cat /sys/fs/cgroup/pids.max; ps -eLf | wc -l"
             ),
             Fix("Start the container with a higher limit.", "docker run --rm --gpus all --pids-limit -1 IMAGE"),
+            Fix(
+                "If no thread starts in a container, upgrade Docker on the host; to test, start it without seccomp.",
+                "docker run --rm --gpus all --security-opt seccomp=unconfined IMAGE",
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.kernel.org/admin-guide/cgroup-v2.html", sources.DATA_LOADING),
@@ -176,7 +181,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Read what the kernel says about the disk.",
                 "sudo dmesg -T | grep -i -E 'i/o error|ext4|xfs|nvme|nfs' | tail -20",
             ),
-            Fix("Check how the folder is mounted.", "findmnt -T FOLDER; df -h FOLDER"),
+            Fix(
+                "Check how the folder is mounted.",
+                "findmnt -T FOLDER; df -h FOLDER",
+                first_for=("Read-only", "Transport endpoint"),
+            ),
             Fix(
                 "Write caches and checkpoints to a folder that is writable.",
                 "export HF_HOME=/scratch/hf TMPDIR=/scratch/tmp",

@@ -59,6 +59,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If a download was cut off, repeat it with the older way of transfer.",
                 "HF_HUB_DISABLE_XET=1 hf download NAME/MODEL --force-download",
+                first_for=("Consistency check", "CAS service"),
+            ),
+            Fix(
+                "Turn the package hf_transfer off, which hides the reason.",
+                "HF_HUB_ENABLE_HF_TRANSFER=0 python train.py",
+                first_for=("hf_transfer",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -104,9 +110,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Accept the license on the page of the model, then log in.", "hf auth login"),
             Fix(
-                "For a local model, check that the folder exists on every node.",
+                "Check the name; for a local model, check that the folder exists on every node.",
                 "ls -l MODEL/config.json",
-                first_for=("Repo id must be",),
+                first_for=("Repo id must be", "is not a local folder"),
             ),
             Fix("Download once before the job, and run offline.", "hf download NAME/MODEL", first_for=("429 Client",)),
         ),

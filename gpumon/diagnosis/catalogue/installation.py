@@ -86,6 +86,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Install PyTorch from its own index, in a version that it has.",
                 "pip install torch torchvision --index-url https://download.pytorch.org/whl/cu130",
+                first_for=("+cu",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -180,6 +181,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "On Windows, install the Build Tools with C++, and open a new terminal.",
                 "winget install Microsoft.VisualStudio.2022.BuildTools",
+                first_for=("cl.exe", "Microsoft Visual"),
             ),
             Fix("If the compiler runs and fails, read its first `error:` above."),
         ),

@@ -36,7 +36,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Compare the size with the original, and look at the first bytes.",
                 "ls -l model.pt; head -c 64 model.pt",
             ),
-            Fix("Read it with torch.load.", 'state = torch.load("model.pt", map_location="cpu", weights_only=True)'),
+            Fix(
+                "Read it with torch.load.",
+                'state = torch.load("model.pt", map_location="cpu", weights_only=True)',
+                first_for=("persistent",),
+            ),
             Fix("Copy or download it again, or use the checkpoint before it."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -63,7 +67,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Import the class under the old name before loading.", "from model import Model  # noqa: F401"),
-            Fix("If the class belongs to a package, upgrade the package.", "pip install --upgrade ultralytics"),
+            Fix(
+                "If the class belongs to a package, upgrade the package.",
+                "pip install --upgrade ultralytics",
+                first_for=("-packages",),
+            ),
             Fix("Save the state instead of the object.", 'torch.save(model.state_dict(), "model.pt")'),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

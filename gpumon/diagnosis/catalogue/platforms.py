@@ -145,8 +145,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Try another zone, region or kind of GPU, or try again later."),
-            Fix("Request a higher quota for exactly the limit that the message names."),
-            Fix("In Colab, disconnect other sessions: Runtime, Manage sessions; or work without a GPU until tomorrow."),
+            Fix(
+                "Request a higher quota for exactly the limit that the message names.",
+                first_for=("uota", "LimitExceeded"),
+            ),
+            Fix(
+                "In Colab, disconnect other sessions: Runtime, Manage sessions; or work without a GPU until tomorrow.",
+                first_for=("Colab", "GPU backend"),
+            ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(

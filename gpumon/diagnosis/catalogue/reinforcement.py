@@ -72,8 +72,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "In TRL, make the batch of all processes a multiple of the generations.",
                 "GRPOConfig(per_device_train_batch_size=8, num_generations=8)",
+                first_for=("num_generations", "generation_batch_size", "GRPO requires"),
             ),
-            Fix("If the loader is empty, check the length of the data and the limit on prompts."),
+            Fix(
+                "If the loader is empty, check the length of the data and the limit on prompts.",
+                first_for=("dataloader",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_VERL, "https://huggingface.co/docs/trl/main/en/grpo_trainer"),
@@ -127,8 +131,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Start the trainer on the others.",
                 "CUDA_VISIBLE_DEVICES=1,2,3 accelerate launch --num_processes 3 train.py",
             ),
-            Fix("Start the server again after a trainer that failed."),
-            Fix("To shard a large model, use DeepSpeed ZeRO-3 or FSDP instead of device_map."),
+            Fix("Start the server again after a trainer that failed.", first_for=("already initialized",)),
+            Fix(
+                "To shard a large model, use DeepSpeed ZeRO-3 or FSDP instead of device_map.", first_for=("device_map",)
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_TRL,),
@@ -174,7 +180,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Look at the columns of the data.",
                 "python -c 'import pandas; print(pandas.read_parquet(\"train.parquet\").iloc[0])'",
             ),
-            Fix("In TRL, give one weight per function.", "GRPOConfig(reward_weights=[1.0, 0.5])"),
+            Fix(
+                "In TRL, give one weight per function.",
+                "GRPOConfig(reward_weights=[1.0, 0.5])",
+                first_for=("reward weights",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://verl.readthedocs.io/en/latest/preparation/reward_function.html",),

@@ -81,7 +81,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"srun: error: Unable to create step for job \d{1,12}: " + _REASON,
             ),
             literal("SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive"),
-            Pattern("error: Slurm controller not responding", r"error: Slurm controller not responding"),
         ),
         causes=(
             "Requested node configuration is not available: no node of the partition has that many GPUs or cores.",
@@ -97,6 +96,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "In a job of another job, remove the variables of the outer one.",
                 "unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE; srun python train.py",
+                first_for=("mutually exclusive",),
+            ),
+            Fix(
+                "Show which accounts, partitions and limits are yours.",
+                "sacctmgr show associations user=$USER format=Account,Partition,QOS,MaxTRES; sinfo -s",
+                first_for=("Invalid account", "nvalid partition", "QOS", "group not permitted", "Access/permission"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -188,6 +193,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("were transmitted or received", r"Zero Bytes were transmitted or received"),
             Pattern("resolve_ctls_from_dns_srv", r"resolve_ctls_from_dns_srv: res_nsearch error"),
             Pattern("Could not establish a configuration source", r"Could not establish a configuration source"),
+            literal("error: Slurm controller not responding"),
         ),
         causes=(
             "The service munge does not run, its keys differ between the hosts, or a clock is wrong.",
