@@ -51,6 +51,31 @@ _NCCL_REASONS: Final = {
 """Text in the code of the fix, by a word of NCCL's last error; the first word that occurs counts."""
 _CUDA_12: Final = 12000
 _WRAPPER_PREFIXES: Final = ("module.", "_orig_mod.")
+_VOCABULARY: Final = ("embed_tokens", "lm_head", "wte", "word_embeddings", "token_embedding")
+"""Parts of the names of parameters that have one row for each token."""
+_SERVERS: Final[Mapping[str, tuple[Fix, ...]]] = {
+    "vLLM": (
+        Fix(
+            "Process fewer requests at a time, with a shorter context.",
+            "vllm serve MODEL --max-num-seqs 64 --max-model-len 8192",
+        ),
+        Fix(
+            "If the weights themselves do not fit, divide them over several GPUs, or use a quantized model.",
+            "vllm serve MODEL --tensor-parallel-size 2",
+        ),
+    ),
+    "SGLang": (
+        Fix(
+            "Leave more memory for the graphs and activations, and record fewer batch sizes.",
+            "python -m sglang.launch_server --model-path MODEL --mem-fraction-static 0.8 --cuda-graph-max-bs 16",
+        ),
+        Fix(
+            "If the weights themselves do not fit, divide them over several GPUs, or use a quantized model.",
+            "python -m sglang.launch_server --model-path MODEL --tp 2",
+        ),
+    ),
+}
+"""How to reduce the memory of a server, by its name."""
 _ASSERTIONS: Final = (
     (
         ("n_classes", "cur_target"),
@@ -325,11 +350,32 @@ def _missing_package(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     return (Fix(install.text, command), check, *others) if command else (check, install, *others)
 
 
-def _prefixed_names(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """Names of the checkpoint that start with the prefix of a wrapper need only to lose it."""
-    names = (str(values.get(key, "")) for key in ("unexpected", "name"))
-    is_wrapped = any(name.startswith(_WRAPPER_PREFIXES) for name in names)
-    return tuple(sorted(fixes, key=lambda fix: not (is_wrapped and "removeprefix" in fix.code)))
+def _checkpoint_names(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """Names with the prefix of a wrapper need only to lose it; a shape of 0 or of a vocabulary has its own fix."""
+    names = [str(values.get(key, "")) for key in ("unexpected", "name")]
+    shape = str(values.get("model_shape", ""))
+    if shape == "[0]":
+        marker = "GatheredParameters"
+    elif shape and any(part in name for part in _VOCABULARY for name in names):
+        marker = "resize_token_embeddings"
+    else:
+        marker = "removeprefix" if any(name.startswith(_WRAPPER_PREFIXES) for name in names) else ""
+    return tuple(sorted(fixes, key=lambda fix: not (marker and marker in fix.code)))
+
+
+def _isolated_build(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """A package that is missing while pip builds another one is installed, but not visible to the build."""
+    is_build = values.get("program") == "pip"
+    return tuple(sorted(fixes, key=lambda fix: not (is_build and "--no-build-isolation PACKAGE" in fix.code)))
+
+
+def _serving(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """A server has no training step whose memory could be reduced: it has limits for requests."""
+    if values.get("program") not in _SERVERS:
+        return tuple(fixes)
+    return *_SERVERS[str(values["program"])], *(
+        fix for fix in fixes if "loss" not in fix.code and "hidden" not in fix.code
+    )
 
 
 def _assertion(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -358,7 +404,9 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "xid-154": _recovery,
     **{f"xid-{number}": _link_event for number in range(144, 151)},
     "shm": _worker,
-    "state-dict-mismatch": _prefixed_names,
+    "no-torch": _isolated_build,
+    "oom": _serving,
+    "state-dict-mismatch": _checkpoint_names,
     "port-in-use": _reach_host,
     "tcpstore": _reach_host,
     "vllm-max-len": _fitting_length,

@@ -38,6 +38,8 @@ _MAX_LINES_TO_REASON: Final = 4
 _MAX_MESSAGE_LINES: Final = 16
 _MAX_MERGED: Final = 8
 """Lines of one message whose values are read: a traceback has the message in its code and at its end."""
+_PROGRAMS: Final = {"vllm-": "vLLM", "sglang-": "SGLang", "install-build": "pip"}
+"""Programs by the beginning of the ids of their errors."""
 _WARNING: Final = re.compile(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} ")
 
 
@@ -57,7 +59,8 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
         hits = finder.hits(block)
         for hit in hits:
             tallies[hit.error.id].add(block, hit)
-        last.add(block, {hit.position for hit in hits})
+        echoes = {hit.position for hit in hits if hit.error.is_echo}
+        last.add(block, {hit.position for hit in hits}, echoes)
         lines = block.numbers[-1] if block.numbers else 0
     matches = sorted((tally.match() for tally in tallies.values()), key=lambda match: match.line)
     unknown = last.error
@@ -66,11 +69,20 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
     cause = first_cause(matches)
     rest = (match for match in matches if match is not cause)
     is_later = unknown is not None and unknown.form <= ErrorForm.CRASH and unknown.line > cause.line
-    return Explanation((replace(cause, is_cause=True), *rest), lines, unknown if is_later else None, last.last_lines)
+    first = replace(cause, is_cause=True, values={**cause.values, **_program(matches)})
+    return Explanation((first, *rest), lines, unknown if is_later else None, last.last_lines)
 
 
 def _are_echoes(matches: Iterable[Match]) -> bool:
-    return all(match.error.is_echo for match in matches)
+    """Whether the cause may be another error: echoes follow it, and after mere warnings the program continues."""
+    return all(match.error.is_echo or match.error.is_warning for match in matches)
+
+
+def _program(matches: Iterable[Match]) -> dict[str, str]:
+    """The program in whose log the errors are, if another error names it."""
+    ids = [match.error.id for match in matches]
+    names = (name for prefix, name in _PROGRAMS.items() if any(error_id.startswith(prefix) for error_id in ids))
+    return {"program": name} if (name := next(names, "")) else {}
 
 
 def explain_text(text: str) -> Explanation:

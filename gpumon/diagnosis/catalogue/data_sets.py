@@ -42,6 +42,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache="No effect: the memory is the host's.",
         sources=("https://github.com/huggingface/datasets/blob/main/src/datasets/utils/py_utils.py",),
         said_by="datasets 2.10-4.0, Unsloth 2025-2026",
+        is_echo=True,
     ),
     KnownError(
         id="dataset-generation",

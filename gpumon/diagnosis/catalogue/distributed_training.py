@@ -60,7 +60,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "arguments = TrainingArguments(ddp_find_unused_parameters=True)",
             ),
             Fix(
-                "With Lightning, choose the strategy.", 'trainer = Trainer(strategy="ddp_find_unused_parameters_true")'
+                "With Lightning, choose the strategy.",
+                'trainer = Trainer(strategy="ddp_find_unused_parameters_true")',
+                first_for=("LightningModule",),
             ),
             Fix("With DeepSpeed, set the option.", 'config["zero_optimization"]["ignore_unused_parameters"] = True'),
         ),

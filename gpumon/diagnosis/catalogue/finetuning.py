@@ -44,6 +44,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "pip install --upgrade --force-reinstall --no-cache-dir --no-deps unsloth unsloth_zoo",
             ),
             Fix("Delete the compiled trainers.", "rm -rf unsloth_compiled_cache /tmp/unsloth_compiled_cache"),
+            Fix("Install vLLM, or set fast_inference=False.", "pip install unsloth vllm", first_for=("install vLLM",)),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/unslothai/unsloth", "https://github.com/unslothai/unsloth-zoo"),

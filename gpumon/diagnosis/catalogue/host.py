@@ -184,8 +184,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("exitcode", r"exitcode {0,3}: (?P<exitcode>-(?:1|2|15))\b"),
             Pattern(
                 "CANCELLED AT ",
-                r"\*\*\* (?:STEP|JOB) (?P<job>[\w.+]{1,40}) ON \S{1,80} CANCELLED AT \S{1,30}"
-                r"(?: DUE TO (?P<reason>[A-Z ]{1,40}))?",
+                r"\*\*\* (?:STEP|JOB) (?P<job>[\w.+]{1,40}) ON \S{1,80} CANCELLED AT \S{1,30}(?!\S)"
+                r"(?! DUE TO (?:TIME|PREEMPTION|NODE))",
             ),
         ),
         causes=(
@@ -199,7 +199,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "tmux new -s train 'torchrun --nproc-per-node=gpu train.py'",
             ),
             Fix(
-                "Ask the scheduler why the job ended.", "sacct -j JOBID --format=JobID,State,Elapsed,Timelimit,ExitCode"
+                "Ask the scheduler why the job ended.",
+                "sacct -j JOBID --format=JobID,State,Elapsed,Timelimit,ExitCode",
+                first_for=("signal: 15", "SIGTERM", "CANCELLED"),
             ),
             Fix(
                 "Save a checkpoint when the scheduler announces the end.",

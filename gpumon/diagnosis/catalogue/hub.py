@@ -24,8 +24,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "HTTPSConnectionPool(host='",
-                r"HTTPSConnectionPool\(host='(?P<host>(?:cdn-lfs[\w.-]{0,30}|cas-bridge[\w.-]{0,30}|[\w.-]{0,20})"
-                r"huggingface\.co|hf-mirror\.com)'",
+                r"HTTPSConnectionPool\(host='(?P<host>[\w.-]{0,40}huggingface\.co"
+                r"|(?:[\w-]{1,30}\.){1,3}hf\.co|hf-mirror\.com)'",
             ),
             Pattern(
                 "trying to locate the file",

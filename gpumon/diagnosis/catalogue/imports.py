@@ -156,7 +156,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For libraries of the environment itself, let the loader search it.",
                 "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH",
-                first_for=("libpython", "libffi", "libsqlite", "libbz2", "libmkl", "libiomp5"),
+                first_for=("libpython", "libmkl"),
             ),
             Fix(
                 "Find the package that contains the library.",

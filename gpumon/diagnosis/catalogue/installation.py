@@ -11,7 +11,8 @@ from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 _RESOLUTION: Final = "https://pip.pypa.io/en/stable/topics/dependency-resolution/"
 
 _PACKAGES: Final = (
-    r"(?:torch|triton|xformers|flash|vllm|sglang|numpy|transformers|tokenizers|accelerate|peft|trl|deepspeed|bitsandbytes"
+    r"(?:torch|triton|xformers|flash|vllm|sglang|numpy|transformers|tokenizers|accelerate|peft|trl|deepspeed|bitsand"
+    r"bytes"
     r"|nvidia-|cuda-|cupy|tensorrt|tensorflow|jax|onnxruntime|lightning|pytorch|diffusers|auto|gptq|unsloth|fsspec)"
 )
 """How the names of packages begin that PyTorch programs install."""

@@ -171,7 +171,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Install JAX with CUDA; cuda13 needs a driver of branch 580 or later.",
                 'pip install --upgrade "jax[cuda12]"',
             ),
-            Fix("Or install TensorFlow with CUDA.", 'pip install --upgrade "tensorflow[and-cuda]"'),
+            Fix(
+                "Or install TensorFlow with CUDA.",
+                'pip install --upgrade "tensorflow[and-cuda]"',
+                first_for=("cuda drivers on your machine", "dlopen some GPU", "Skipping registering"),
+            ),
             _UNSET_PATH,
             fixes.DRIVER_CUDA_VERSION,
             Fix("Print what JAX sees.", "python -c 'import jax; print(jax.devices())'"),

@@ -77,6 +77,15 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "' object has no attribute 'quant_state'",
                 r"'(?:Parameter|Params4bit|Tensor)' object has no attribute 'quant_state'",
             ),
+            Pattern(
+                "mat1 and mat2 shapes cannot be multiplied",
+                r"mat1 and mat2 shapes cannot be multiplied \(\d{1,12}x\d{1,12} and (?:1x\d{6,12}|\d{6,12}x1)\)",
+            ),
+            Pattern(
+                "mat2 must have the same dtype, but got ",
+                r"(?:mat1|self) and mat2 must have the same dtype, but got (?P<type>\w{1,20}) and"
+                r" (?P<other_type>Byte|Char)\b",
+            ),
         ),
         causes=(
             "The 4-bit layer was computed before its weight was on the GPU, which is when it is quantized.",

@@ -169,7 +169,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "mat2 must have the same dtype",
-                r"(?:mat1|self) and mat2 must have the same dtype"
+                r"(?:mat1|self) and mat2 must have the same dtype(?!, but got \w{1,20} and (?:Byte|Char)\b)"
                 r"(?:, but got (?P<type>\w{1,20}) and (?P<other_type>\w{1,20}))?",
             ),
             Pattern(
@@ -206,7 +206,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "the same dtype",
-                r"(?:expected|must|should|Expected) [^\n]{0,60}?(?:have|be of|all have) the same dtype",
+                r"(?:expected|must|should|Expected) [^\n]{0,60}?(?:have|be of|all have) the same dtype(?!, but got"
+                r" \w{1,20} and (?:Byte|Char)\b)",
             ),
             Pattern(
                 "Expected attn_mask dtype to be ",
@@ -264,6 +265,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
 @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
 def forward(ctx, value):
     return launch(value)""",
+            ),
+            Fix(
+                "Convert indices and labels to integers.",
+                "indices = indices.long()",
+                first_for=("'indices'", "scalar types: Long"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

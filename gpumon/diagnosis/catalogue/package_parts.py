@@ -50,7 +50,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "Error: [WinError 1",
-                r"Error: \[WinError (?P<code>126|127|193|1114)\] (?![^\n]{1,200}?Error loading)[^\n]{1,100}",
+                r"Error: \[WinError (?P<code>126|127|193|1114)\] (?![^\n]{1,200}?Error loading"
+                r" [^\n]{1,200}\.dll)[^\n]{1,100}",
             ),
             Pattern(
                 "Error loading ",

@@ -20,7 +20,8 @@ GPU_PACKAGES: Final = (
 """Packages whose modules compute on the GPU, or that load and train models on it."""
 VERSIONED: Final = (
     r"(?:torch(?:vision|audio|ao)?|triton|transformers|vllm|sglang|accelerate|peft|trl|diffusers|deepspeed|xformers"
-    r"|megatron|apex|transformer_engine|flash_attn|flashinfer|bitsandbytes|optimum|lightning|pytorch_lightning|cupy|verl"
+    r"|megatron|apex|transformer_engine|flash_attn|flashinfer|bitsandbytes|optimum|lightning|pytorch_lightning|cupy|"
+    r"verl"
     r"|mbridge|modelopt|nemo|openrlhf|swift|llamafactory|colossalai|liger_kernel|unsloth|ray|datasets|huggingface_hub)"
 )
 
@@ -296,12 +297,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"celerator|AdamW|GradScaler|LLM|EngineArgs)\.__init__\(\) got an unexpected keyword argument"
                 r" '(?P<name>\w{1,60})'",
             ),
+            Pattern(
+                "got an unexpected keyword argument '",
+                r"(?P<module>flash_attn\w{0,30}_func)\(\) got an unexpected keyword argument '(?P<name>\w{1,40})'",
+            ),
         ),
         causes=(
             "One of two packages that belong together was upgraded alone, such as PyTorch without Triton.",
             "The program was written for an older or newer version of the package; names are moved and removed.",
         ),
         fixes=(
+            Fix(
+                "Upgrade the package whose file the traceback shows last, together with the one that the message"
+                " names.",
+                "pip install --upgrade PACKAGE transformers",
+            ),
             Fix("List what does not fit together.", "python -m pip check"),
             Fix(
                 "Install the versions that the program was written for, from its requirements.",
@@ -313,6 +323,26 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Fix(
                 "If the program is old and has no successor, replace the import; the release notes name the new place."
+            ),
+            Fix(
+                "For a trainer of TRL, upgrade TRL and transformers together.",
+                "pip install --upgrade trl transformers accelerate peft",
+                first_for=(
+                    "'tokenizer'",
+                    "'dataset_text_field'",
+                    "SFTTrainer",
+                    "GRPOTrainer",
+                ),
+            ),
+            Fix(
+                "Load the model without its repository's own code, if transformers has the model.",
+                "model = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=False)",
+                first_for=("Cache' object",),
+            ),
+            Fix(
+                "For functions of flash-attn, upgrade that package.",
+                "pip install --upgrade --no-build-isolation flash-attn",
+                first_for=("flash_attn",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -124,16 +124,7 @@ with safe_open("lora.safetensors", "pt") as file:
             Fix(
                 "If the task is newer than the installed version, upgrade.",
                 "pip install --upgrade transformers",
-                first_for=(
-                    "task image-text-to-text",
-                    "task any-to-any",
-                    "task image-to-image",
-                    "task keypoint",
-                    "task video",
-                    "task image-feature",
-                    "task text-to-audio",
-                    "task mask-generation",
-                ),
+                first_for=("task image-text-to-text",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

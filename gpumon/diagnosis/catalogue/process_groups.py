@@ -39,9 +39,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("ailed to recv, got 0 bytes", r"[Ff]ailed to recv, got 0 bytes"),
             Pattern(
-                "failed on SocketImpl", r"(?P<operation>sendBytes|recvValue|sendVector|recvVector) failed on SocketImpl"
-            ),
-            Pattern(
                 "retrieving ncclUniqueId from",
                 r"is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<from_rank>\d{1,6})\]",
             ),

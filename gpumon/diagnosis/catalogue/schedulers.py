@@ -101,12 +101,50 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Show which accounts, partitions and limits are yours.",
                 "sacctmgr show associations user=$USER format=Account,Partition,QOS,MaxTRES; sinfo -s",
-                first_for=("Invalid account", "nvalid partition", "QOS", "group not permitted", "Access/permission"),
+                first_for=("Invalid account", "nvalid partition", "QOS", "group not permitted"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://slurm.schedmd.com/sbatch.html",),
         said_by="Slurm 20.11-24.11",
+    ),
+    KnownError(
+        id="slurm-limit",
+        section=SECTION,
+        title="Slurm ended the job",
+        summary="The job reached its time limit, was preempted by another job, or its node failed.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "CANCELLED AT ",
+                r"\*\*\* (?:STEP|JOB) (?P<job>[\w.+]{1,40}) ON \S{1,80} CANCELLED AT \S{1,30}"
+                r" DUE TO (?P<reason>TIME LIMIT|PREEMPTION|NODE FAILURE)",
+            ),
+        ),
+        causes=(
+            "TIME LIMIT: the job runs longer than requested, or hung until then.",
+            "PREEMPTION: a job of higher priority needs the nodes.",
+            "NODE FAILURE: the node crashed or lost its connection.",
+        ),
+        fixes=(
+            Fix(
+                "Request more time, up to the limit of the partition.",
+                "sbatch --time=2-00:00:00 job.sh",
+                first_for=("TIME LIMIT",),
+            ),
+            Fix("Let Slurm queue the job again, and resume from a checkpoint.", "sbatch --requeue job.sh"),
+            Fix(
+                "Let Slurm send a signal before the end, and save a checkpoint then.",
+                "sbatch --signal=B:USR1@300 job.sh",
+            ),
+            Fix(
+                "Check whether the job made progress until its end.",
+                "sacct -j JOBID --format=JobID,State,Elapsed,Timelimit,ExitCode",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://slurm.schedmd.com/sbatch.html",),
+        said_by="Slurm 19.05-25.11",
     ),
     KnownError(
         id="slurm-task-ended",

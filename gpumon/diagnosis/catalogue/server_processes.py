@@ -171,6 +171,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern("apture cuda graph failed", r"Capture cuda graph failed: ?(?P<reason>[^\n]{0,200})"),
             Pattern("apture CUDA graph failed", r"Capture CUDA graph failed: ?(?P<reason>[^\n]{0,200})"),
+            literal("set --mem-fraction-static to a smaller value"),
         ),
         causes=("Most often the GPU has no memory left for the graphs.",),
         fixes=(

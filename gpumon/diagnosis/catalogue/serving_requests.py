@@ -157,7 +157,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For embeddings, start it as such.",
                 "vllm serve MODEL --runner pooling",
-                first_for=("embed", "Embeddings", "pooling"),
+                first_for=("Embeddings", "pooling", "'embed' task"),
             ),
             Fix(
                 "In SGLang.",

@@ -39,7 +39,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "mat1 and mat2 shapes cannot be multiplied",
                 r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d{1,19})x(?P<columns>\d{1,19})"
-                r" and (?P<other_rows>\d{1,19})x(?P<other_columns>\d{1,19})\)",
+                r" and (?!1x\d{6}|\d{6,19}x1\))(?P<other_rows>\d{1,19})x(?P<other_columns>\d{1,19})\)",
             ),
             Pattern(
                 "is invalid for input of size",

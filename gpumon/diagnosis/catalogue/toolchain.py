@@ -185,12 +185,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For libcuda, let the linker find the stub or the driver's library.",
                 "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH",
-                first_for=("find -lcuda:", "'-lcuda'", "libcuda"),
+                first_for=("find -lcuda:", "libcuda"),
             ),
             Fix(
-                "For CUDA headers, use a devel image, or install the toolkit.",
+                "For headers and libraries of CUDA, use a devel image, or install the toolkit.",
                 "conda install -c nvidia cuda-toolkit",
-                first_for=("lcudart", "error: cu"),
+                first_for=("lcudart", "lcurand", "lcufile", "error: cu"),
             ),
             Fix(
                 "On Windows, install the Build Tools with C++, and start from their terminal.",
@@ -279,6 +279,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Compile with fewer jobs, if memory ran out.", "MAX_JOBS=2 pip install --no-build-isolation PACKAGE"),
             Fix(
                 "Compile only for this host's GPU.", "TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation PACKAGE"
+            ),
+            Fix(
+                "If a compiler was killed, host memory ran out: run fewer compilers at a time.",
+                "MAX_JOBS=4 pip install --no-build-isolation PACKAGE",
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
