@@ -7,7 +7,7 @@ from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 SECTION: Final = "Schedulers"
 
-_REASON: Final = r"(?P<reason>(?!Invalid generic|Invalid Trackable)[^\n]{1,120})"
+_REASON: Final = r"(?P<reason>(?!Invalid ?(?:gen|Track|$))[^\n]{1,120})"
 """Why Slurm refused, except for GPUs that it does not have."""
 ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
@@ -54,11 +54,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("equested node configuration is not available", r"Requested node configuration is not available"),
             Pattern(
                 "ob submission failed:",
-                r"Batch job submission failed: (?P<reason>(?!Invalid generic|Invalid Trackable)[^\n]{1,100})",
+                r"Batch job submission failed: (?P<reason>(?!Invalid ?(?:gen|Track|$))[^\n]{1,100})",
             ),
             Pattern(
                 "nable to allocate resources:",
-                r"Unable to allocate resources: (?P<reason>(?!Invalid generic|Invalid Trackable)[^\n]{1,100})",
+                r"Unable to allocate resources: (?P<reason>(?!Invalid ?(?:gen|Track|$))[^\n]{1,100})",
             ),
             Pattern(
                 "nable to create step for job",
