@@ -46,7 +46,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "DLL load failed",
                 r"ImportError: DLL load failed(?: while importing (?P<module>(?!libtriton|flash_attn_2)\w{1,60})"
-                r")?\b(?!\w| while)",
+                r")?\b(?!\w| while importing (?:libtriton|flash_attn_2))",
             ),
             Pattern(
                 "Error: [WinError 1",
