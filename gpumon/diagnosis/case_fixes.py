@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from gpumon.diagnosis.known import Fix
+from gpumon.diagnosis.program_fixes import program_fixes
 
 Values = Mapping[str, int | str]
 
@@ -53,29 +54,6 @@ _CUDA_12: Final = 12000
 _WRAPPER_PREFIXES: Final = ("module.", "_orig_mod.")
 _VOCABULARY: Final = ("embed_tokens", "lm_head", "wte", "word_embeddings", "token_embedding")
 """Parts of the names of parameters that have one row for each token."""
-_SERVERS: Final[Mapping[str, tuple[Fix, ...]]] = {
-    "vLLM": (
-        Fix(
-            "Process fewer requests at a time, with a shorter context.",
-            "vllm serve MODEL --max-num-seqs 64 --max-model-len 8192",
-        ),
-        Fix(
-            "If the weights themselves do not fit, divide them over several GPUs, or use a quantized model.",
-            "vllm serve MODEL --tensor-parallel-size 2",
-        ),
-    ),
-    "SGLang": (
-        Fix(
-            "Leave more memory for the graphs and activations, and record fewer batch sizes.",
-            "python -m sglang.launch_server --model-path MODEL --mem-fraction-static 0.8 --cuda-graph-max-bs 16",
-        ),
-        Fix(
-            "If the weights themselves do not fit, divide them over several GPUs, or use a quantized model.",
-            "python -m sglang.launch_server --model-path MODEL --tp 2",
-        ),
-    ),
-}
-"""How to reduce the memory of a server, by its name."""
 _ASSERTIONS: Final = (
     (
         ("n_classes", "cur_target"),
@@ -161,7 +139,7 @@ def case_fixes(error_id: str, values: Values, fixes: Sequence[Fix], text: str) -
     """
     ranked = tuple(sorted(fixes, key=lambda fix: not any(part in text for part in fix.first_for)))
     rank = _CASES.get(error_id)
-    return ranked if rank is None else rank(values, ranked)
+    return program_fixes(error_id, str(values.get("program", "")), ranked if rank is None else rank(values, ranked))
 
 
 def wheel_index(capability: str) -> str | None:
@@ -363,21 +341,6 @@ def _checkpoint_names(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     return tuple(sorted(fixes, key=lambda fix: not (marker and marker in fix.code)))
 
 
-def _isolated_build(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """A package that is missing while pip builds another one is installed, but not visible to the build."""
-    is_build = values.get("program") == "pip"
-    return tuple(sorted(fixes, key=lambda fix: not (is_build and "--no-build-isolation PACKAGE" in fix.code)))
-
-
-def _serving(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """A server has no training step whose memory could be reduced: it has limits for requests."""
-    if values.get("program") not in _SERVERS:
-        return tuple(fixes)
-    return *_SERVERS[str(values["program"])], *(
-        fix for fix in fixes if "loss" not in fix.code and "hidden" not in fix.code
-    )
-
-
 def _assertion(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """The assertion is in the log, so it need not be looked for; its words name what is out of range."""
     assertion = str(values.get("assertion", ""))
@@ -404,8 +367,6 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "xid-154": _recovery,
     **{f"xid-{number}": _link_event for number in range(144, 151)},
     "shm": _worker,
-    "no-torch": _isolated_build,
-    "oom": _serving,
     "state-dict-mismatch": _checkpoint_names,
     "port-in-use": _reach_host,
     "tcpstore": _reach_host,

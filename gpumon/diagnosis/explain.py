@@ -19,6 +19,7 @@ from gpumon.diagnosis.match import ErrorFinder
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.oom import explain_oom
 from gpumon.diagnosis.prefixes import Timestamp, timestamp_of
+from gpumon.diagnosis.program_fixes import PIP
 from gpumon.diagnosis.scan import LogBlock, blocks
 from gpumon.diagnosis.unknown import ErrorForm
 from gpumon.diagnosis.wrapped_search import PatternHit
@@ -38,7 +39,7 @@ _MAX_LINES_TO_REASON: Final = 4
 _MAX_MESSAGE_LINES: Final = 16
 _MAX_MERGED: Final = 8
 """Lines of one message whose values are read: a traceback has the message in its code and at its end."""
-_PROGRAMS: Final = {"vllm-": "vLLM", "sglang-": "SGLang", "install-build": "pip"}
+_PROGRAMS: Final = {"vllm-": "vLLM", "sglang-": "SGLang", "install-build": PIP}
 """Programs by the beginning of the ids of their errors."""
 _WARNING: Final = re.compile(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} ")
 

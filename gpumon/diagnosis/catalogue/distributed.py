@@ -236,6 +236,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "detected by watchdog at work: ",
                 r"Exception \(either an error or timeout\) detected by watchdog at work: (?P<sequence>\d{1,12})",
             ),
+            literal("Heartbeat monitor timed out!"),
         ),
         causes=(
             "A collective timed out, or an earlier CUDA error occurred: the first message above shows which.",

@@ -65,7 +65,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "For GLIBCXX and CXXABI, install a newer libstdc++ into the environment.",
                 "conda install -c conda-forge libstdcxx-ng",
             ),
-            Fix("For GLIBC, build the package here, or use a container with a newer distribution.", "ldd --version"),
+            Fix(
+                "For GLIBC, build the package here, or use a container with a newer distribution.",
+                "ldd --version",
+                first_for=("`GLIBC_",),
+            ),
             Fix("Show which file is loaded.", "LD_DEBUG=libs python -c 'import torch' 2>&1 | grep stdc"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

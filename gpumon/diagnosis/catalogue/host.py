@@ -63,6 +63,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?P<workers>\d{1,6}) Workers \([^)\n]{1,80}\) killed due to memory pressure",
             ),
             Pattern(": Out Of Memory", r"srun: error: [^\n]{1,80}: task \d{1,6}: Out Of Memory"),
+            Pattern("Failed core proc(s): {", r"Failed core proc\(s\): \{[^}\n]{0,100}: -9\b"),
         ),
         causes=(
             "Every DataLoader worker and every rank holds its own copy of the data set or of the model.",

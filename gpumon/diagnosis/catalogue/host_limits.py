@@ -37,6 +37,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?P<process>[^,\n]{1,40})",
             ),
             Pattern("unable to allocate backing store", r"unable to allocate backing store"),
+            Pattern(
+                "unable to mmap ", r"unable to mmap (?P<requested>\d{1,16}) bytes from file <(?!/?torch_|/dev/shm)"
+            ),
         ),
         causes=(
             "The data set, the checkpoint or a copy of it does not fit into the memory of the host.",

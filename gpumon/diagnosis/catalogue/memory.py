@@ -172,7 +172,7 @@ if too_big:
             Fix(
                 "In Ollama and llama.cpp, put fewer layers on the GPU, or use a shorter context.",
                 "llama-server -m MODEL.gguf -ngl 20 -c 4096",
-                first_for=("ggml"),
+                first_for=("ggml",),
             ),
         ),
         empty_cache=(

@@ -115,7 +115,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Let NCCL choose algorithm and protocol.",
                 "unset NCCL_ALGO NCCL_PROTO",
-                first_for=("NCCL_ALGO"),
+                first_for=("NCCL_ALGO",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -97,7 +97,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Show the exception behind the message: the class could not be imported or created.",
                 "HYDRA_FULL_ERROR=1 python train.py",
-                first_for=("Error locating target"),
+                first_for=("Error locating target",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -310,7 +310,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Upgrade the package whose file the traceback shows last, together with the one that the message"
                 " names.",
-                "pip install --upgrade PACKAGE transformers",
+                "pip install --upgrade PACKAGE OTHER_PACKAGE",
             ),
             Fix("List what does not fit together.", "python -m pip check"),
             Fix(
@@ -343,6 +343,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "For functions of flash-attn, upgrade that package.",
                 "pip install --upgrade --no-build-isolation flash-attn",
                 first_for=("flash_attn",),
+            ),
+            Fix(
+                "For triton.ops, upgrade bitsandbytes: its old versions use a part that Triton 3 removed.",
+                "pip install --upgrade bitsandbytes",
+                first_for=("'triton.ops",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

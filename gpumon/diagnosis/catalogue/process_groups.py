@@ -52,7 +52,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("Stop_waiting response is expected"),
             Pattern("connect() timed out. Original", r"connect\(\) timed out\. Original timeout was \d{1,9} ms"),
-            Pattern("RuntimeError: Socket Timeout", r"RuntimeError: Socket Timeout"),
+            Pattern("Error: Socket Timeout", r"(?:Runtime|DistStore|DistNetwork)Error: Socket Timeout"),
             Pattern("RuntimeError: Connection reset by peer", r"RuntimeError: Connection reset by peer"),
             Pattern("RuntimeError: Broken pipe", r"RuntimeError: Broken pipe"),
             Pattern("DistNetworkError: Unknown error", r"DistNetworkError: Unknown error"),

@@ -258,6 +258,11 @@ if __name__ == "__main__":
                 "Check for a GPU without initializing CUDA.",
                 "PYTORCH_NVML_BASED_CUDA_CHECK=1 python train.py",
             ),
+            Fix(
+                "Restart the notebook's kernel, and call nothing of torch.cuda before the trainer starts.",
+                'trainer = Trainer(devices=2, strategy="ddp_notebook")',
+                first_for=("Lightning can't",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.MULTIPROCESSING_NOTES, sources.CUDA_NOTES),

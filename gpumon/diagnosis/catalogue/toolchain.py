@@ -67,6 +67,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Let Triton use the ptxas of a newer toolkit.",
                 "export TRITON_PTXAS_PATH=/usr/local/cuda-13.0/bin/ptxas",
+                first_for=("'gpu-name'",),
             ),
             Fix("Or upgrade PyTorch, which brings a newer Triton and ptxas.", "pip install --upgrade torch"),
             Fix(
