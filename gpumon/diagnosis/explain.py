@@ -39,7 +39,9 @@ _MAX_LINES_TO_REASON: Final = 4
 _MAX_MESSAGE_LINES: Final = 16
 _MAX_MERGED: Final = 8
 """Lines of one message whose values are read: a traceback has the message in its code and at its end."""
-_PROGRAMS: Final = {"vllm-": "vLLM", "sglang-": "SGLang", "install-build": PIP}
+_NAN: Final = "nan-loss"
+"""A warning that is often the cause of the error that follows."""
+_PROGRAMS: Final = {"vllm-": "vLLM", "sglang-": "SGLang", "comfy-": "ComfyUI", "install-build": PIP}
 """Programs by the beginning of the ids of their errors."""
 _WARNING: Final = re.compile(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} ")
 
@@ -75,8 +77,8 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
 
 
 def _are_echoes(matches: Iterable[Match]) -> bool:
-    """Whether the cause may be another error: echoes follow it, and after mere warnings the program continues."""
-    return all(match.error.is_echo or match.error.is_warning for match in matches)
+    """Whether the cause may be another error: echoes follow it, and after harmless warnings the program continues."""
+    return all(match.error.is_echo or (match.error.is_warning and match.error.id != _NAN) for match in matches)
 
 
 def _program(matches: Iterable[Match]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Fixes that depend on the program in whose log an error stands: a server of models has no code of the user."""
+"""Fixes that depend on the program in whose log an error stands: a server of models runs no code of the user."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -67,10 +67,22 @@ SERVERS: Final[Mapping[str, _Server]] = {
             "pip install --upgrade sglang",
         ),
     ),
+    "ComfyUI": _Server(
+        (
+            Fix("Use a smaller image, fewer frames, or a model that is quantized to FP8 or GGUF."),
+            Fix("Keep less of the models on the GPU.", "python main.py --lowvram"),
+        ),
+        Fix("Find the kernel: run with synchronous launches.", "CUDA_LAUNCH_BLOCKING=1 python main.py"),
+        Fix(
+            "The operation is in a node: check that the models of the workflow belong together, and update ComfyUI.",
+            "git -C ComfyUI pull",
+        ),
+    ),
 }
 """Servers by their names."""
 _TRAINING_ONLY: Final = ("loss", "hidden", "run_step")
 """Parts of the code of fixes that change a training step."""
+_MEMORY_ERRORS: Final = frozenset({"oom", "oom-async-backend"})
 _KERNEL_ERRORS: Final = frozenset(
     {"illegal-address", "launch-failure", "misaligned", "cublas-exec", "device-assert", "invalid-argument"}
 )
@@ -105,7 +117,7 @@ def program_fixes(error_id: str, program: str, fixes: Sequence[Fix]) -> tuple[Fi
     server = SERVERS.get(program)
     if server is None:
         return tuple(fixes)
-    if error_id == "oom":
+    if error_id in _MEMORY_ERRORS:
         return *server.memory, *(fix for fix in fixes if not any(part in fix.code for part in _TRAINING_ONLY))
     if error_id == "fork":
         return *server.fork, *fixes

@@ -104,23 +104,23 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "torchinductor",
                 r"(?:PermissionError|FileNotFoundError|FileExistsError|NotADirectoryError|OSError):"
-                r" \[(?:Errno|WinError) (?P<code>(?!13\])\d{1,4})\]"
+                r" \[(?:Errno|WinError) (?P<code>(?!(?:13|28|122)\])\d{1,4})\]"
                 r" [^\n]{1,200}?torchinductor",
             ),
             Pattern(
                 ".triton",
                 r"(?:PermissionError|FileNotFoundError|FileExistsError|OSError): \[(?:Errno|WinError)"
-                r" (?P<code>(?!13\])\d{1,4})\] [^\n]{1,160}?\.triton[\\/]",
+                r" (?P<code>(?!(?:13|28|122)\])\d{1,4})\] [^\n]{1,160}?\.triton[\\/]",
             ),
             Pattern(
                 "torch_extensions",
                 r"(?:PermissionError|FileNotFoundError|FileExistsError|OSError): \[(?:Errno|WinError)"
-                r" (?P<code>(?!13\])\d{1,4})\] [^\n]{1,160}?torch_extensions",
+                r" (?P<code>(?!(?:13|28|122)\])\d{1,4})\] [^\n]{1,160}?torch_extensions",
             ),
             Pattern(
                 "triton_cache",
                 r"(?:PermissionError|FileNotFoundError|FileExistsError|OSError): \[(?:Errno|WinError)"
-                r" (?P<code>(?!13\])\d{1,4})\] [^\n]{1,160}?triton_cache",
+                r" (?P<code>(?!(?:13|28|122)\])\d{1,4})\] [^\n]{1,160}?triton_cache",
             ),
         ),
         causes=(

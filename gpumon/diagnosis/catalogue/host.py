@@ -146,6 +146,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Fatal Python error: ",
                 r"Fatal Python error: (?P<reason>none_dealloc[^\n]{0,60}|PyThreadState_Get[^\n]{0,80})",
             ),
+            literal("!!!!!!! Segfault encountered !!!!!!!"),
         ),
         causes=(
             "Signal 11: an extension, a driver library or a data library accessed invalid memory.",

@@ -155,6 +155,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Cannot find any model weights with",
                 r"Cannot find any model weights with [`'](?P<model>[^`'\n]{1,120})",
             ),
+            Pattern(
+                "no such modeling files are available",
+                r"`variant=(?P<variant>[^`\n]{1,20})`, but no such"
+                r" modeling files are available",
+            ),
         ),
         causes=(
             "Saving or downloading was interrupted, or only the adapter (LoRA) was saved.",
@@ -167,6 +172,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "from peft import AutoPeftModelForCausalLM\n\nmodel = AutoPeftModelForCausalLM.from_pretrained(folder)",
             ),
             Fix("Download again.", "hf download NAME/MODEL --force-download"),
+            Fix(
+                "Leave out the variant.",
+                "pipeline = DiffusionPipeline.from_pretrained(name, torch_dtype=torch.float16)",
+                first_for=("`variant=",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_TRANSFORMERS,),
@@ -275,6 +285,10 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
                 r"contains custom code which must be executed to correctly load the model",
             ),
             Pattern("Could not find module ", r"Could not find module (?P<model>\w{1,80}) in `transformers`"),
+            Pattern(
+                "Specified `attn_implementation=",
+                r'Specified `attn_implementation="(?P<attention>[\w/-]{1,60})"` is not supported',
+            ),
         ),
         causes=(
             "The model is newer than the installed transformers.",
@@ -296,7 +310,7 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
             Fix(
                 "Use another attention: sdpa, or eager, which every model supports.",
                 'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")',
-                first_for=("ttention",),
+                first_for=("ttention", "attn_implementation"),
             ),
             Fix(
                 "After reading its code, allow the repository's own code.",

@@ -127,6 +127,28 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="ComfyUI 0.2-0.9",
     ),
     KnownError(
+        id="comfy-unloaded",
+        section=SECTION,
+        title="ComfyUI ran out of memory",
+        summary="GPU memory ran out while a node ran, and ComfyUI removed all models from the GPU; the next run may"
+        " succeed.",
+        context=ContextState.ALIVE,
+        patterns=(literal("Got an OOM, unloading all loaded models"),),
+        causes=(
+            "The image, the video or the batch is too large for this GPU.",
+            "The models of the workflow do not fit together: text encoders, the diffusion model and the VAE.",
+        ),
+        fixes=(
+            Fix("Use a smaller image, fewer frames, or a model that is quantized to FP8 or GGUF."),
+            Fix("Decode in tiles: use the node VAE Decode (Tiled)."),
+            Fix("Keep less of the models on the GPU.", "python main.py --lowvram"),
+        ),
+        empty_cache="No effect: ComfyUI calls it itself when it unloads its models.",
+        sources=("https://github.com/Comfy-Org/ComfyUI",),
+        said_by="ComfyUI 0.2-0.9",
+        is_echo=True,
+    ),
+    KnownError(
         id="webui-install",
         section=SECTION,
         title="Web interface could not install a package",
