@@ -23,7 +23,7 @@ _FOLLOWS_ASSERT: Final = frozenset(
     }
 )
 """Errors that other calls report after a device-side assert killed the context, possibly earlier in the log than it."""
-_INITIALIZATION: Final = frozenset(
+INITIALIZATION: Final = frozenset(
     {"driver-old", "compat-803-804", "fabric-802", "init-unknown", "init-error-3", "no-driver"}
 )
 """Why CUDA cannot start. PyTorch prints it as a warning, and continues without a GPU."""
@@ -66,7 +66,7 @@ def first_cause(matches: Sequence[Match]) -> Match:
         asserts = (match for match in matches if match.error.id == _DEVICE_ASSERT and _share_rank(match, first))
         return next(asserts, first)
     if first.error.id in _FOLLOWS_INITIALIZATION:
-        failures = (match for match in matches if match.error.id in _INITIALIZATION and match.line < first.line)
+        failures = (match for match in matches if match.error.id in INITIALIZATION and match.line < first.line)
         return next((match for match in failures if _share_rank(match, first)), first)
     return first
 

@@ -12,9 +12,9 @@ from typing import Final
 from gpumon.core.oom_file import is_oom_file, read_oom_file
 from gpumon.core.text import safe_text
 from gpumon.diagnosis.catalogue import ERRORS
-from gpumon.diagnosis.cause import first_cause
+from gpumon.diagnosis.cause import INITIALIZATION, first_cause
 from gpumon.diagnosis.explanation import Explanation, Match
-from gpumon.diagnosis.last_error import LastError
+from gpumon.diagnosis.last_error import IGNORED, LastError
 from gpumon.diagnosis.match import ErrorFinder
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.oom import explain_oom
@@ -39,10 +39,14 @@ _MAX_LINES_TO_REASON: Final = 4
 _MAX_MESSAGE_LINES: Final = 16
 _MAX_MERGED: Final = 8
 """Lines of one message whose values are read: a traceback has the message in its code and at its end."""
-_NAN: Final = "nan-loss"
-"""A warning that is often the cause of the error that follows."""
+_LEADING: Final = frozenset({"arch-warning", "nan-loss", "no-gpus", *INITIALIZATION})
+"""Warnings that are often the cause of the error that follows, like those of NCCL."""
 _PROGRAMS: Final = {"vllm-": "vLLM", "sglang-": "SGLang", "comfy-": "ComfyUI", "install-build": PIP}
 """Programs by the beginning of the ids of their errors."""
+_TRACEBACK: Final = "Traceback (most recent call last)"
+_MAX_TRACEBACK_LINES: Final = 32
+_CAUGHT: Final = re.compile(rf"{IGNORED.pattern}|some optimizations will not be enabled")
+"""Above the traceback of an exception that does not end the program; the text is xFormers'."""
 _WARNING: Final = re.compile(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} ")
 
 
@@ -78,7 +82,11 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
 
 def _are_echoes(matches: Iterable[Match]) -> bool:
     """Whether the cause may be another error: echoes follow it, and after harmless warnings the program continues."""
-    return all(match.error.is_echo or (match.error.is_warning and match.error.id != _NAN) for match in matches)
+    return all(match.error.is_echo or (match.is_warning and not _is_leading(match.error.id)) for match in matches)
+
+
+def _is_leading(error_id: str) -> bool:
+    return error_id in _LEADING or error_id.startswith("nccl-")
 
 
 def _program(matches: Iterable[Match]) -> dict[str, str]:
@@ -202,7 +210,19 @@ def _is_warning(block: LogBlock, position: int) -> bool:
     """
     is_announced = position > 0 and block.lines[position - 1].rstrip().endswith("Warning:")
     record = bisect_left(block.numbers, block.numbers[position])
-    return is_announced or any(_WARNING.search(block.lines[index]) is not None for index in {position, record})
+    is_warning = any(_WARNING.search(block.lines[index]) is not None for index in {position, record})
+    return is_announced or is_warning or _is_ignored(block, position)
+
+
+def _is_ignored(block: LogBlock, position: int) -> bool:
+    """Whether a line ends the traceback of an exception that the program caught, as the line above it says."""
+    for index in range(position - 1, max(0, position - _MAX_TRACEBACK_LINES), -1):
+        text = block.texts[index]
+        if _TRACEBACK in text:
+            return _CAUGHT.search(block.texts[index - 1]) is not None
+        if not text[:1].isspace():
+            return False
+    return False
 
 
 def _timestamp(block: LogBlock, position: int) -> Timestamp | None:

@@ -67,6 +67,10 @@ _LIBRARY: Final = re.compile(
     r"|^<(?!stdin|string)"
 )
 _CAUSED: Final = ("During handling of the above", "The above exception was")
+IGNORED: Final = re.compile(
+    r"Exception ignored (?:in|while)\b|Error in atexit\._run_exitfuncs|Error in sys\.excepthook"
+)
+"""What Python prints above the traceback of an exception that it does not raise, mostly while the program ends."""
 
 
 class _Candidate(NamedTuple):
@@ -175,7 +179,11 @@ def _raised(block: LogBlock, header: int) -> _Candidate | None:
         if not line or line[0].isspace() or line.startswith('File "'):
             continue
         match = _ANY_EXCEPTION.match(block.texts[position])
-        return None if match is None else _Candidate(position, _exception_form(match[1]), match[1])
+        if match is None:
+            return None
+        above = next(_of_rank(block, header, -1, 1), None)
+        is_ignored = above is not None and IGNORED.search(block.texts[above]) is not None
+        return _Candidate(position, ErrorForm.LOGGED if is_ignored else _exception_form(match[1]), match[1])
     return None
 
 

@@ -216,6 +216,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "ermission denied (os error 13)",
                 r"Permission denied \(os error 13\)[^\n]{0,200}(?:huggingface|\.cache)",
             ),
+            Pattern("PermissionError at ", r"PermissionError at (?P<path>\S{1,200}) when downloading"),
         ),
         causes=(
             "The cache was written by another user before, for example by root in a container.",

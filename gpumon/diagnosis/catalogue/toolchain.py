@@ -150,9 +150,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"fatal error: (?P<header>cuda(?:_\w{1,30})?\.h|cusparse\.h|cublas_v2\.h|cusolverDn\.h|cudnn\.h|nccl\.h"
                 r"|curand\w{0,10}\.h|nvToolsExt\.h|nv/target): No such file or directory",
             ),
-            Pattern(
-                "cannot find -l", r"cannot find -l(?P<library>cuda(?:rt)?|cufile|cublas|cudnn|curand|nvrtc|nccl)\b"
-            ),
+            Pattern("cannot find -l", r"cannot find -l(?P<library>cuda(?:rt)?|cublas|cudnn|curand|nvrtc|nccl)\b"),
             Pattern("libcuda.so cannot found!", r"libcuda\.so cannot found!"),
             Pattern(
                 "Command '['",
@@ -191,7 +189,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For headers and libraries of CUDA, use a devel image, or install the toolkit.",
                 "conda install -c nvidia cuda-toolkit",
-                first_for=("lcudart", "lcurand", "lcufile", "error: cu"),
+                first_for=("lcudart", "lcurand", "error: cu"),
             ),
             Fix(
                 "On Windows, install the Build Tools with C++, and start from their terminal.",
