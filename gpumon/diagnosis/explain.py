@@ -216,11 +216,12 @@ def _is_warning(block: LogBlock, position: int) -> bool:
 
 def _is_ignored(block: LogBlock, position: int) -> bool:
     """Whether a line ends the traceback of an exception that the program caught, as the line above it says."""
+    prefix = len(block.lines[position]) - len(block.texts[position].lstrip())
     for index in range(position - 1, max(0, position - _MAX_TRACEBACK_LINES), -1):
-        text = block.texts[index]
-        if _TRACEBACK in text:
-            return _CAUGHT.search(block.texts[index - 1]) is not None
-        if not text[:1].isspace():
+        line = block.lines[index]
+        if _TRACEBACK in line:
+            return _CAUGHT.search(block.lines[index - 1]) is not None
+        if not line[prefix : prefix + 1].isspace():
             return False
     return False
 

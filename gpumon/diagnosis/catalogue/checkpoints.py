@@ -146,6 +146,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Check the file; a complete checkpoint is a valid ZIP archive.",
                 "ls -l checkpoint.pt; python -m zipfile -t checkpoint.pt",
+                first_for=("failed locating file",),
             ),
             _DOWNLOAD_AGAIN,
             WRITE_ATOMICALLY,

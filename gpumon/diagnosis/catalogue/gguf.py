@@ -49,6 +49,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"tensor '(?P<tensor>[\w.-]{1,120})' has wrong shape; expected (?P<expected>[\d, ]{1,60})",
             ),
             Pattern("has invalid ggml type ", r"tensor '[^'\n]{1,120}' has invalid ggml type (?P<type>\d{1,9})"),
+            Pattern(
+                "requires both PyTorch and GGUF",
+                r"Loading a GGUF checkpoint in PyTorch, requires both PyTorch and GGUF",
+            ),
         ),
         causes=(
             (
@@ -73,7 +77,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For transformers, upgrade it, or load the model in its own format.",
                 "pip install --upgrade transformers gguf",
-                first_for=("GGUF model with architecture",),
+                first_for=("GGUF model with architecture", "GGUF checkpoint"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

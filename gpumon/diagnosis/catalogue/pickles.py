@@ -91,9 +91,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Import the class under the old name before loading.", "from model import Model  # noqa: F401"),
             Fix(
+                "Upgrade PyTorch: the checkpoint was saved by a newer version.",
+                "pip install --upgrade torch",
+                first_for=("<module 'torch",),
+            ),
+            Fix(
                 "If the class belongs to a package, upgrade the package.",
                 "pip install --upgrade ultralytics",
-                first_for=("-packages",),
+                first_for=("ultralytics",),
             ),
             Fix("Save the state instead of the object.", 'torch.save(model.state_dict(), "model.pt")'),
         ),

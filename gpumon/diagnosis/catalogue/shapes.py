@@ -270,6 +270,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "hidden = hidden.reshape(batch_size, -1)",
                 first_for=("view size",),
             ),
+            Fix(
+                "A size of 0: the parameter is sharded by ZeRO-3 or FSDP. Call the wrapped model, or gather the"
+                " parameter.",
+                "with deepspeed.zero.GatheredParameters(list(module.parameters())):\n    output = module(hidden)",
+                first_for=("tensor a (0)", "tensor b (0)"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.Linear.html",),
