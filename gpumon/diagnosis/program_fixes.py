@@ -112,8 +112,8 @@ def program_fixes(error_id: str, program: str, fixes: Sequence[Fix]) -> tuple[Fi
         program: The program in whose log the error stands; empty if it is unknown.
         fixes: The fixes of the entry.
     """
-    if program == PIP:
-        return tuple(sorted(fixes, key=lambda fix: "--no-build-isolation PACKAGE" not in fix.code))
+    if program == PIP and error_id == "no-torch":
+        return tuple(sorted(fixes, key=lambda fix: "--no-build-isolation" not in fix.code))
     server = SERVERS.get(program)
     if server is None:
         return tuple(fixes)

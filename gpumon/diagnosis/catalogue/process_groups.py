@@ -56,7 +56,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("RuntimeError: Connection reset by peer", r"RuntimeError: Connection reset by peer"),
             Pattern("RuntimeError: Broken pipe", r"RuntimeError: Broken pipe"),
             Pattern("DistNetworkError: Unknown error", r"DistNetworkError: Unknown error"),
-            Pattern("Failed to recv, got ", r"DistNetworkError: Failed to recv, got (?P<bytes>[1-9]\d{0,9}) bytes"),
+            Pattern("ailed to recv, got ", r"DistNetworkError: [Ff]ailed to recv, got (?P<bytes>[1-9]\d{0,9}) bytes"),
         ),
         causes=(
             "Rank 0 failed first; its log contains the cause.",

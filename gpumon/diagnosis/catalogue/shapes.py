@@ -271,8 +271,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("view size",),
             ),
             Fix(
-                "A size of 0: the parameter is sharded by ZeRO-3 or FSDP. Call the wrapped model, or gather the"
-                " parameter.",
+                "If ZeRO-3 or FSDP sharded the parameter (size 0), call the wrapped model, or gather it first.",
                 "with deepspeed.zero.GatheredParameters(list(module.parameters())):\n    output = module(hidden)",
                 first_for=("tensor a (0)", "tensor b (0)"),
             ),

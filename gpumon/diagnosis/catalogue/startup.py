@@ -169,7 +169,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The program requested a GPU whose index is not less than the number of visible GPUs.",
         context=ContextState.ALIVE,
         patterns=(
-            literal("invalid device ordinal"),
+            Pattern("invalid device ordinal", r"(?<!uda failure ')(?<!uda failure 101 ')invalid device ordinal"),
             name("cudaErrorInvalidDevice"),
             name("CUDA_ERROR_INVALID_DEVICE"),
             Pattern("Invalid device id", r"Error: Invalid device id$"),

@@ -279,10 +279,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Compile only for this host's GPU.", "TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation PACKAGE"
             ),
-            Fix(
-                "If a compiler was killed, host memory ran out: run fewer compilers at a time.",
-                "MAX_JOBS=4 pip install --no-build-isolation PACKAGE",
-            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CPP_EXTENSIONS, "https://github.com/Dao-AILab/flash-attention#installation-and-features"),
