@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from gpumon.diagnosis.known import Fix
+from gpumon.diagnosis.program_fixes import program_fixes
 from gpumon.diagnosis.version_fixes import fitting_version
 
 Values = Mapping[str, int | str]
@@ -52,6 +53,8 @@ _NCCL_REASONS: Final = {
 """Text in the code of the fix, by a word of NCCL's last error; the first word that occurs counts."""
 _CUDA_12: Final = 12000
 _WRAPPER_PREFIXES: Final = ("module.", "_orig_mod.")
+_VOCABULARY: Final = ("embed_tokens", "lm_head", "wte", "word_embeddings", "token_embedding")
+"""Parts of the names of parameters that have one row for each token."""
 _ASSERTIONS: Final = (
     (
         ("n_classes", "cur_target"),
@@ -138,7 +141,7 @@ def case_fixes(error_id: str, values: Values, fixes: Sequence[Fix], text: str) -
     message = "\n".join((text, *map(str, values.values())))  # values may be from further lines of the message
     ranked = tuple(sorted(fixes, key=lambda fix: not any(part in message for part in fix.first_for)))
     rank = _CASES.get(error_id)
-    return ranked if rank is None else rank(values, ranked)
+    return program_fixes(error_id, str(values.get("program", "")), ranked if rank is None else rank(values, ranked))
 
 
 def wheel_index(capability: str) -> str | None:
@@ -327,11 +330,17 @@ def _missing_package(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     return (Fix(install.text, command), check, *others) if command else (check, install, *others)
 
 
-def _prefixed_names(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """Names of the checkpoint that start with the prefix of a wrapper need only to lose it."""
-    names = (str(values.get(key, "")) for key in ("unexpected", "name"))
-    is_wrapped = any(name.startswith(_WRAPPER_PREFIXES) for name in names)
-    return tuple(sorted(fixes, key=lambda fix: not (is_wrapped and "removeprefix" in fix.code)))
+def _checkpoint_names(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """Names with the prefix of a wrapper need only to lose it; a shape of 0 or of a vocabulary has its own fix."""
+    names = [str(values.get(key, "")) for key in ("unexpected", "name")]
+    shape = str(values.get("model_shape", ""))
+    if shape == "[0]":
+        marker = "GatheredParameters"
+    elif shape and any(part in name for part in _VOCABULARY for name in names):
+        marker = "resize_token_embeddings"
+    else:
+        marker = "removeprefix" if any(name.startswith(_WRAPPER_PREFIXES) for name in names) else ""
+    return tuple(sorted(fixes, key=lambda fix: not (marker and marker in fix.code)))
 
 
 def _assertion(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -361,7 +370,7 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "xid-154": _recovery,
     **{f"xid-{number}": _link_event for number in range(144, 151)},
     "shm": _worker,
-    "state-dict-mismatch": _prefixed_names,
+    "state-dict-mismatch": _checkpoint_names,
     "port-in-use": _reach_host,
     "tcpstore": _reach_host,
     "vllm-max-len": _fitting_length,

@@ -23,6 +23,26 @@ _FOLLOWS_ASSERT: Final = frozenset(
     }
 )
 """Errors that other calls report after a device-side assert killed the context, possibly earlier in the log than it."""
+INITIALIZATION: Final = frozenset(
+    {"driver-old", "compat-803-804", "fabric-802", "init-unknown", "init-error-3", "no-driver"}
+)
+"""Why CUDA cannot start. PyTorch prints it as a warning, and continues without a GPU."""
+_FOLLOWS_INITIALIZATION: Final = frozenset(
+    {
+        "bad-ordinal",
+        "bf16-unsupported",
+        "cuda-unavailable",
+        "fsdp-no-accelerator",
+        "load-map",
+        "mixed-precision-cpu",
+        "nccl-no-gpu",
+        "no-gpus",
+        "trainer-no-gpu",
+        "type-unsupported",
+        "vllm-no-device",
+    }
+)
+"""Errors of programs that need a GPU and see none."""
 _DAY_SECONDS: Final = 24 * 3600.0
 _PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT_YEAR: 366 * _DAY_SECONDS}
 """The period after which a clock restarts: two errors may be on both sides of midnight or of a new year."""
@@ -45,6 +65,9 @@ def first_cause(matches: Sequence[Match]) -> Match:
     if first.error.id in _FOLLOWS_ASSERT:
         asserts = (match for match in matches if match.error.id == _DEVICE_ASSERT and _share_rank(match, first))
         return next(asserts, first)
+    if first.error.id in _FOLLOWS_INITIALIZATION:
+        failures = (match for match in matches if match.error.id in INITIALIZATION and match.line < first.line)
+        return next((match for match in failures if _share_rank(match, first)), first)
     return first
 
 

@@ -12,13 +12,14 @@ from typing import Final
 from gpumon.core.oom_file import is_oom_file, read_oom_file
 from gpumon.core.text import safe_text
 from gpumon.diagnosis.catalogue import ERRORS
-from gpumon.diagnosis.cause import first_cause
+from gpumon.diagnosis.cause import INITIALIZATION, first_cause
 from gpumon.diagnosis.explanation import Explanation, Match
-from gpumon.diagnosis.last_error import LastError
+from gpumon.diagnosis.last_error import IGNORED, LastError
 from gpumon.diagnosis.match import ErrorFinder
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.oom import explain_oom
 from gpumon.diagnosis.prefixes import Timestamp, timestamp_of
+from gpumon.diagnosis.program_fixes import PIP
 from gpumon.diagnosis.scan import LogBlock, blocks
 from gpumon.diagnosis.unknown import ErrorForm
 from gpumon.diagnosis.version_skew import version_skew
@@ -39,6 +40,14 @@ _MAX_LINES_TO_REASON: Final = 4
 _MAX_MESSAGE_LINES: Final = 16
 _MAX_MERGED: Final = 8
 """Lines of one message whose values are read: a traceback has the message in its code and at its end."""
+_LEADING: Final = frozenset({"arch-warning", "nan-loss", "no-gpus", *INITIALIZATION})
+"""Warnings that are often the cause of the error that follows, like those of NCCL."""
+_PROGRAMS: Final = {"vllm-": "vLLM", "sglang-": "SGLang", "comfy-": "ComfyUI", "install-build": PIP}
+"""Programs by the beginning of the ids of their errors."""
+_TRACEBACK: Final = "Traceback (most recent call last)"
+_MAX_TRACEBACK_LINES: Final = 32
+_CAUGHT: Final = re.compile(rf"{IGNORED.pattern}|some optimizations will not be enabled")
+"""Above the traceback of an exception that does not end the program; the text is xFormers'."""
 _WARNING: Final = re.compile(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} ")
 
 
@@ -58,7 +67,8 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
         hits = finder.hits(block)
         for hit in hits:
             tallies[hit.error.id].add(block, hit)
-        last.add(block, {hit.position for hit in hits})
+        echoes = {hit.position for hit in hits if hit.error.is_echo}
+        last.add(block, {hit.position for hit in hits}, echoes)
         lines = block.numbers[-1] if block.numbers else 0
     matches = sorted((tally.match() for tally in tallies.values()), key=lambda match: match.line)
     unknown = last.error
@@ -69,11 +79,24 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
     cause = first_cause(matches)
     rest = (match for match in matches if match is not cause)
     is_later = unknown is not None and unknown.form <= ErrorForm.CRASH and unknown.line > cause.line
-    return Explanation((replace(cause, is_cause=True), *rest), lines, unknown if is_later else None, last.last_lines)
+    first = replace(cause, is_cause=True, values={**cause.values, **_program(matches)})
+    return Explanation((first, *rest), lines, unknown if is_later else None, last.last_lines)
 
 
 def _are_echoes(matches: Iterable[Match]) -> bool:
-    return all(match.error.is_echo for match in matches)
+    """Whether the cause may be another error: echoes follow it, and after harmless warnings the program continues."""
+    return all(match.error.is_echo or (match.is_warning and not _is_leading(match.error.id)) for match in matches)
+
+
+def _is_leading(error_id: str) -> bool:
+    return error_id in _LEADING or error_id.startswith("nccl-")
+
+
+def _program(matches: Iterable[Match]) -> dict[str, str]:
+    """The program in whose log the errors are, if another error names it."""
+    ids = [match.error.id for match in matches]
+    names = (name for prefix, name in _PROGRAMS.items() if any(error_id.startswith(prefix) for error_id in ids))
+    return {"program": name} if (name := next(names, "")) else {}
 
 
 def explain_text(text: str) -> Explanation:
@@ -190,7 +213,20 @@ def _is_warning(block: LogBlock, position: int) -> bool:
     """
     is_announced = position > 0 and block.lines[position - 1].rstrip().endswith("Warning:")
     record = bisect_left(block.numbers, block.numbers[position])
-    return is_announced or any(_WARNING.search(block.lines[index]) is not None for index in {position, record})
+    is_warning = any(_WARNING.search(block.lines[index]) is not None for index in {position, record})
+    return is_announced or is_warning or _is_ignored(block, position)
+
+
+def _is_ignored(block: LogBlock, position: int) -> bool:
+    """Whether a line ends the traceback of an exception that the program caught, as the line above it says."""
+    prefix = len(block.lines[position]) - len(block.texts[position].lstrip())
+    for index in range(position - 1, max(0, position - _MAX_TRACEBACK_LINES), -1):
+        line = block.lines[index]
+        if _TRACEBACK in line:
+            return _CAUGHT.search(block.lines[index - 1]) is not None
+        if not line[prefix : prefix + 1].isspace():
+            return False
+    return False
 
 
 def _timestamp(block: LogBlock, position: int) -> Timestamp | None:

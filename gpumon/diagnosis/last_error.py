@@ -68,6 +68,10 @@ _LIBRARY: Final = re.compile(
 )
 _PACKAGE: Final = re.compile(r"(?:site|dist)-packages[\\/](\w{1,80})[\\/.]")
 _CAUSED: Final = ("During handling of the above", "The above exception was")
+IGNORED: Final = re.compile(
+    r"Exception ignored (?:in|while)\b|Error in atexit\._run_exitfuncs|Error in sys\.excepthook"
+)
+"""What Python prints above the traceback of an exception that it does not raise, mostly while the program ends."""
 
 
 class _Candidate(NamedTuple):
@@ -96,12 +100,13 @@ class LastError:
         self.last_lines: tuple[NumberedLine, ...] = ()
         self._timestamp_of = timestamp_of
 
-    def add(self, block: LogBlock, known: Collection[int]) -> None:
+    def add(self, block: LogBlock, known: Collection[int], echoes: Collection[int] = ()) -> None:
         """Reads a block.
 
         Args:
             block: The block.
             known: The positions of known errors.
+            echoes: Those of them that follow another error. Such a line ends the message of the error before it.
         """
         self._keep_last_lines(block)
         chosen: _Candidate | None = None
@@ -110,7 +115,7 @@ class LastError:
             number = block.numbers[candidate.position]
             is_late_crash = candidate.form is ErrorForm.CRASH and number > line + _NEAR_LINES
             replaces = form is None or candidate.form <= form or is_late_crash
-            if replaces and not _is_known(block, candidate, known):
+            if replaces and not _is_known(block, candidate, known, echoes):
                 chosen, form, line = candidate, candidate.form, number
         if chosen is not None:
             self.error = _unknown_error(block, chosen, self._timestamp_of(block, chosen.position))
@@ -175,7 +180,11 @@ def _raised(block: LogBlock, header: int) -> _Candidate | None:
         if not line or line[0].isspace() or line.startswith('File "'):
             continue
         match = _ANY_EXCEPTION.match(block.texts[position])
-        return None if match is None else _Candidate(position, _exception_form(match[1]), match[1])
+        if match is None:
+            return None
+        above = next(_of_rank(block, header, -1, 1), None)
+        is_ignored = above is not None and IGNORED.search(block.texts[above]) is not None
+        return _Candidate(position, ErrorForm.LOGGED if is_ignored else _exception_form(match[1]), match[1])
     return None
 
 
@@ -183,7 +192,7 @@ def _exception_form(name: str) -> ErrorForm:
     return ErrorForm.REPORT if _REPORTS.search(name) else ErrorForm.EXCEPTION
 
 
-def _is_known(block: LogBlock, candidate: _Candidate, known: Collection[int]) -> bool:
+def _is_known(block: LogBlock, candidate: _Candidate, known: Collection[int], echoes: Collection[int]) -> bool:
     """Whether the message of an error, which may have several lines, contains a known error."""
     if candidate.position in known:
         return True
@@ -192,7 +201,7 @@ def _is_known(block: LogBlock, candidate: _Candidate, known: Collection[int]) ->
         if _HEADER in text or text.startswith(_CAUSED) or not text.strip():
             return False
         if position in known:
-            return True
+            return position not in echoes
         if _EXCEPTION.match(text.lstrip()) is not None:
             return False
     return False

@@ -131,7 +131,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "more bytes. The file might be corrupted",
                 r"unexpected EOF, expected (?P<missing>\d{1,16}) more bytes\. The file might be corrupted",
             ),
-            literal("EOFError: Ran out of input"),
             Pattern(
                 "Unable to load weights from pytorch checkpoint file",
                 r"Unable to load weights from pytorch checkpoint file for '(?P<file>[^'\n]{1,200})'",
@@ -147,6 +146,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Check the file; a complete checkpoint is a valid ZIP archive.",
                 "ls -l checkpoint.pt; python -m zipfile -t checkpoint.pt",
+                first_for=("failed locating file",),
             ),
             _DOWNLOAD_AGAIN,
             WRITE_ATOMICALLY,
@@ -262,6 +262,16 @@ model.load_state_dict(state)""",
                 "model = AutoModel.from_pretrained(name, num_labels=3, ignore_mismatched_sizes=True)",
             ),
             Fix("Load what fits, and check what is missing.", "print(model.load_state_dict(state, strict=False))"),
+            Fix(
+                "If tokens were added, resize the embeddings before the checkpoint or the adapter is loaded.",
+                "model.resize_token_embeddings(len(tokenizer))",
+            ),
+            Fix(
+                "With ZeRO-3, the parameters are empty until they are gathered: load through from_pretrained, or"
+                " gather them.",
+                "with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0):\n   "
+                " model.load_state_dict(state)",
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_LOAD_STATE_DICT,),

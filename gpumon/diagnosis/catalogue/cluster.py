@@ -140,6 +140,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Build it again for the installed PyTorch.",
                 "HOROVOD_WITH_PYTORCH=1 HOROVOD_GPU_OPERATIONS=NCCL pip install --no-cache-dir --upgrade horovod",
+                first_for=("not been built",),
             ),
             Fix("For a new program use torchrun and DistributedDataParallel, which are maintained."),
         ),
@@ -176,6 +177,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Send the modules of the program to every worker, and use the same environment on all hosts.",
                 'ray.init(runtime_env={"working_dir": "."})',
+                first_for=("No module named",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -72,6 +72,31 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://www.deepspeed.ai/tutorials/advanced-install/",),
     ),
     KnownError(
+        id="deepspeed-probe",
+        section=SECTION,
+        title="DeepSpeed: optional library is not there",
+        summary="When it is imported, DeepSpeed tries to link the libraries for offloading to NVMe; without them it"
+        " continues.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("cannot find -l", r"cannot find -l(?P<library>aio|cufile)\b"),
+            literal("async_io requires the dev libaio .so object and headers but these were not found"),
+        ),
+        causes=("The development files of libaio or cuFile are not installed, or not where the linker searches.",),
+        fixes=(
+            Fix("Ignore it, unless parameters or the optimizer are offloaded to NVMe."),
+            Fix("To offload to NVMe, install the library.", "sudo apt-get install -y libaio-dev"),
+            Fix(
+                "If CUDA's libraries are not found, name their folder.",
+                "export LIBRARY_PATH=/usr/local/cuda/lib64:$LIBRARY_PATH",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/deepspeedai/DeepSpeed/blob/master/op_builder/async_io.py",),
+        said_by="DeepSpeed 0.10-0.19",
+        is_warning=True,
+    ),
+    KnownError(
         id="deepspeed-batch",
         section=SECTION,
         title="DeepSpeed: batch sizes do not fit together",
@@ -208,6 +233,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Check that the loss depends on parameters that are trained.",
                 "print(sum(p.requires_grad for p in model.parameters()))",
+            ),
+            Fix(
+                "Read a value of ZeRO-3 only for parameters that it divides.",
+                "from deepspeed.utils import safe_get_full_fp32_param",
+                first_for=("only defined for ZeRO-3",),
+            ),
+            Fix(
+                "Call step() after the block of no_sync.",
+                "with engine.no_sync():\n    engine.backward(loss)\nengine.step()",
+                first_for=("no_sync",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

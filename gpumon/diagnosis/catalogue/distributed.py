@@ -84,7 +84,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "Cuda failure",
                 r"(?<!nvls\.cc:\d\d )(?<!nvls\.cc:\d\d\d )(?<!nvls\.cc:\d\d\d\d )\bNCCL WARN Cuda failure (?:(?P<code"
-                r">\d{1,4}) )?'(?P<reason>[^'\n]{1,100})'",
+                r">\d{1,4}) )?'(?P<reason>(?!out of memory)[^'\n]{1,100})'",
             ),
             literal("NCCL error: unhandled cuda error"),
         ),
@@ -106,6 +106,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         see_more=(fixes.KERNEL_LOG,),
         sources=(sources.NCCL_TROUBLESHOOTING, sources.NCCL_VARIABLES),
         said_by="torch 1.13-2.13, NCCL 2.18-2.29, SGLang 0.5, CuPy 13.6",
+        is_echo=True,
     ),
     KnownError(
         id="nccl-usage",
@@ -235,6 +236,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "detected by watchdog at work: ",
                 r"Exception \(either an error or timeout\) detected by watchdog at work: (?P<sequence>\d{1,12})",
             ),
+            literal("Heartbeat monitor timed out!"),
         ),
         causes=(
             "A collective timed out, or an earlier CUDA error occurred: the first message above shows which.",
@@ -289,9 +291,12 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "WARN Connection closed by remote",
                 r"socket\.h:\d{1,5} (?:NCCL )?WARN Connection closed by remote peer",
             ),
-            Pattern("Call to recv from", r"Call to recv from (?P<peer>[\w.:%\[\]-]{1,80}<\d{1,5}>) failed : "),
-            Pattern("Call to send to", r"Call to send to (?P<peer>[\w.:%\[\]-]{1,80}<\d{1,5}>) failed : "),
+            Pattern("Call to recv from", r"Call to recv from (?P<peer>[\w.:%\[\]-]{1,80}<\d{1,5}>) failed :"),
+            Pattern("Call to send to", r"Call to send to (?P<peer>[\w.:%\[\]-]{1,80}<\d{1,5}>) failed :"),
             Pattern("NCCL communicator was aborted", r"NCCL communicator was aborted(?: on rank (?P<rank>\d{1,6}))?"),
+            Pattern(
+                "failed on SocketImpl", r"(?P<operation>sendBytes|recvValue|sendVector|recvVector) failed on SocketImpl"
+            ),
         ),
         causes=(
             "Another rank failed first: out of memory, an assert, the host's out-of-memory killer.",

@@ -60,7 +60,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "arguments = TrainingArguments(ddp_find_unused_parameters=True)",
             ),
             Fix(
-                "With Lightning, choose the strategy.", 'trainer = Trainer(strategy="ddp_find_unused_parameters_true")'
+                "With Lightning, choose the strategy.",
+                'trainer = Trainer(strategy="ddp_find_unused_parameters_true")',
+                first_for=("LightningModule",),
             ),
             Fix("With DeepSpeed, set the option.", 'config["zero_optimization"]["ignore_unused_parameters"] = True'),
         ),
@@ -235,6 +237,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Gloo connectFullMesh failed", r"Gloo connectFullMesh failed with (?P<reason>[^\n]{1,120})"),
             literal("Detected at least one rank that was not able to complete the barrier"),
+            Pattern(
+                " failed to pass monitoredBarrier", r"Ranks (?P<ranks>[\d, ]{1,80}) failed to pass monitoredBarrier"
+            ),
         ),
         causes=(
             "The other rank raised an exception or was killed; its log has the cause.",

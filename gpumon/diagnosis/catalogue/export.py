@@ -49,6 +49,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 'torch.onnx.export(model, inputs, "model.onnx", dynamo=True, opset_version=18)',
             ),
             Fix(
+                "If the exporter that is based on torch.export fails, use the older one.",
+                'torch.onnx.export(model, inputs, "model.onnx", dynamo=False)',
+                first_for=("TorchExportError", "ConversionError", "DispatchError", "OnnxExporterError"),
+            ),
+            Fix(
                 "Write a report that names the operations.",
                 'torch.onnx.export(model, inputs, "model.onnx", dynamo=True, report=True)',
             ),
@@ -91,7 +96,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Use torch.compile or torch.export: TorchScript is no longer developed.",
                 "program = torch.export.export(model, (example,))",
             ),
-            Fix("Let the tracer accept dictionaries.", "traced = torch.jit.trace(model, example, strict=False)"),
+            Fix(
+                "Let the tracer accept dictionaries.",
+                "traced = torch.jit.trace(model, example, strict=False)",
+                first_for=("annot infer type",),
+            ),
+            Fix(
+                "Import the library that registers the operation before the model is loaded.",
+                "import torchvision",
+                first_for=("Unknown builtin op", "Ensure that it is registered"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/jit.html",),
@@ -125,6 +139,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Keep this function outside of the graph.",
                 "@torch.compiler.disable\ndef select(values, mask):\n    return values[mask]",
+            ),
+            Fix(
+                "Let the exporter decide which dimensions are dynamic.",
+                "program = torch.export.export(model, (example,), dynamic_shapes=({0: torch.export.Dim.AUTO},))",
+                first_for=("Constraints violated",),
             ),
         ),
         see_more=(Fix("Log how the sizes were decided.", 'TORCH_LOGS="+dynamic" python train.py'),),
@@ -170,6 +189,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Let ONNX Runtime run what TensorRT does not know.",
                 "session = onnxruntime.InferenceSession(path, providers=['TensorrtExecutionProvider',"
                 " 'CUDAExecutionProvider'])",
+            ),
+            Fix(
+                "If the file cannot be parsed at all, check that it is complete and no pointer of Git LFS.",
+                "ls -l model.onnx; head -c 64 model.onnx",
+                first_for=("MODEL_DESERIALIZE_FAILED", "ParseFromCodedStream"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -49,6 +49,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"tensor '(?P<tensor>[\w.-]{1,120})' has wrong shape; expected (?P<expected>[\d, ]{1,60})",
             ),
             Pattern("has invalid ggml type ", r"tensor '[^'\n]{1,120}' has invalid ggml type (?P<type>\d{1,9})"),
+            Pattern(
+                "requires both PyTorch and GGUF",
+                r"Loading a GGUF checkpoint in PyTorch, requires both PyTorch and GGUF",
+            ),
         ),
         causes=(
             (
@@ -67,8 +71,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "In ComfyUI, update the node, and load a text encoder with the loader for CLIP.",
                 "git -C ComfyUI/custom_nodes/ComfyUI-GGUF pull",
+                first_for=("Unexpected architecture type",),
             ),
             Fix("Or download a GGUF file that was made for this program."),
+            Fix(
+                "For transformers, upgrade it, or load the model in its own format.",
+                "pip install --upgrade transformers gguf",
+                first_for=("GGUF model with architecture", "GGUF checkpoint"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_LOADER, "https://github.com/city96/ComfyUI-GGUF/blob/main/loader.py"),
@@ -102,7 +112,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Start the server.", "ollama serve"),
             Fix("Name its address, if it runs elsewhere.", "OLLAMA_HOST=http://HOST:11434 ollama list"),
-            Fix("Pull again; what is there already is kept.", "ollama pull NAME"),
+            Fix(
+                "Pull again; what is there already is kept.",
+                "ollama pull NAME",
+                first_for=("digest mismatch", "manifest", "max retries"),
+            ),
             Fix("Check the disk.", "df -h /usr/share/ollama ~/.ollama"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

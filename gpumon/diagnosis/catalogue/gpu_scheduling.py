@@ -86,6 +86,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " toolkit.env[0].name=CONTAINERD_SOCKET --set toolkit.env[0].value=/run/k3s/containerd/containerd.sock",
             ),
             Fix("Check which runtime classes exist.", "kubectl get runtimeclass"),
+            Fix(
+                "If no runtime class named nvidia exists, create it; the GPU operator does that by itself.",
+                "printf 'apiVersion: node.k8s.io/v1\\nkind: RuntimeClass\\nmetadata:\\n  name: nvidia\\n"
+                "handler: nvidia\\n' | kubectl apply -f -",
+                first_for=('RuntimeClass "nvidia" not found',),
+            ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(_OPERATOR, "https://docs.k3s.io/advanced#nvidia-container-runtime"),
@@ -170,6 +176,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "kubectl rollout restart daemonset -n gpu-operator nvidia-device-plugin-daemonset",
             ),
             Fix("Read its log.", "kubectl logs -n gpu-operator -l app=nvidia-device-plugin-daemonset --tail=100"),
+            Fix(
+                "Request one share of a time-sliced GPU; more than one share gives no more of it.",
+                first_for=("shared resources",),
+            ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=("https://github.com/NVIDIA/k8s-device-plugin",),

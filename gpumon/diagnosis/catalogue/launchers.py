@@ -60,6 +60,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "torchrun --nnodes 2 --node-rank 0 --nproc-per-node 8 --master-addr HOST --master-port 29500 train.py",
             ),
             Fix("For a single host, do without a hostfile.", "deepspeed --hostfile /dev/null --num_gpus 8 train.py"),
+            Fix(
+                "Install pdsh, or let DeepSpeed start the other hosts through another launcher, such as openmpi.",
+                "sudo apt-get install -y pdsh",
+                first_for=("'pdsh' not installed",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://www.deepspeed.ai/getting-started/", "https://github.com/deepspeedai/DeepSpeed/issues/4907"),
@@ -90,6 +95,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Each line of the hostfile must read `NAME slots=GPUS`; the names must be those that ssh knows.",
             "CUDA_VISIBLE_DEVICES was set, which DeepSpeed's launcher replaces; it selects GPUs with --include.",
             "More than one node was requested without a hostfile.",
+            "No GPU is visible: DeepSpeed then has nothing to start on.",
         ),
         fixes=(
             Fix("Write one line per host.", "printf 'host1 slots=8\\nhost2 slots=8\\n' > hostfile"),
@@ -98,6 +104,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "With Accelerate on several hosts, name the first one on each.",
                 "accelerate launch --num_machines 2 --machine_rank 0 --main_process_ip HOST --main_process_port 29500"
                 " --num_processes 16 train.py",
+            ),
+            Fix(
+                "Without a hostfile, DeepSpeed counts the GPUs of this host: check why it sees none.",
+                "nvidia-smi -L; python -c 'import torch; print(torch.cuda.is_available(), torch.version.cuda)'",
+                first_for=("no GPU resources",),
+            ),
+            Fix(
+                "Name the address of the first host.",
+                "deepspeed --master_addr HOST --hostfile hostfile train.py",
+                first_for=("master address",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -198,6 +214,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Start with it.", "srun --mpi=pmix python train.py"),
             Fix("Or start with the launcher of the same MPI.", "mpirun -np 8 python train.py"),
             Fix("Show which MPI mpi4py uses.", "python -c 'from mpi4py import MPI; print(MPI.Get_library_version())'"),
+            Fix(
+                "Install an MPI: the package mpi4py from PyPI contains none.",
+                "conda install -c conda-forge openmpi mpi4py",
+                first_for=("cannot load MPI library",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.open-mpi.org/en/main/launching-apps/slurm.html",),
@@ -248,8 +269,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "In Slurm, start one task per GPU, and set devices and num_nodes to the same numbers.",
                 "srun --nodes=2 --ntasks-per-node=8 --gpus-per-node=8 python train.py",
             ),
-            Fix("With torchrun, start one process per GPU.", "torchrun --nproc-per-node=gpu train.py"),
-            Fix("With Accelerate.", "accelerate launch --multi_gpu --num_processes 8 train.py"),
+            Fix(
+                "With torchrun, start one process per GPU.",
+                "torchrun --nproc-per-node=gpu train.py",
+                first_for=("exceeds available", "MMDataParallel", "must equal world_size"),
+            ),
+            Fix(
+                "With Accelerate.",
+                "accelerate launch --multi_gpu --num_processes 8 train.py",
+                first_for=("multi_gpu", "GPU ids"),
+            ),
+            Fix(
+                "Read the local rank from the environment, and remove the argument from the command.",
+                'local_rank = int(os.environ["LOCAL_RANK"])',
+                first_for=("ocal rank", "LOCAL_RANK ("),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html", sources.TORCHRUN),

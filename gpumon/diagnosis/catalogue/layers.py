@@ -50,9 +50,21 @@ class Net(torch.nn.Module):
         super().__init__()
         self.layer = torch.nn.Linear(8, 2)""",
             ),
-            Fix("Keep several modules in a ModuleList.", "self.blocks = torch.nn.ModuleList(blocks)"),
-            Fix("Change the values of a parameter in place.", "with torch.no_grad():\n    layer.weight.copy_(values)"),
-            Fix("Or make the tensor a parameter.", "layer.weight = torch.nn.Parameter(values)"),
+            Fix(
+                "Keep several modules in a ModuleList.",
+                "self.blocks = torch.nn.ModuleList(blocks)",
+                first_for=("not a Module subclass",),
+            ),
+            Fix(
+                "Change the values of a parameter in place.",
+                "with torch.no_grad():\n    layer.weight.copy_(values)",
+                first_for=("non-leaf",),
+            ),
+            Fix(
+                "Or make the tensor a parameter.",
+                "layer.weight = torch.nn.Parameter(values)",
+                first_for=("as parameter",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_MODULE,),
@@ -155,8 +167,13 @@ class Net(torch.nn.Module):
                 """\
 first = {id(parameter) for parameter in model.head.parameters()}
 rest = [parameter for parameter in model.parameters() if id(parameter) not in first]""",
+                first_for=("more than one parameter group",),
             ),
-            Fix("Wrap a single tensor in a list.", "optimizer = torch.optim.AdamW([tensor], lr=1e-4)"),
+            Fix(
+                "Wrap a single tensor in a list.",
+                "optimizer = torch.optim.AdamW([tensor], lr=1e-4)",
+                first_for=("iterable of Tensors",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_OPTIMIZERS,),
@@ -203,12 +220,22 @@ rest = [parameter for parameter in model.parameters() if id(parameter) not in fi
         ),
         fixes=(
             Fix("Print the settings, and convert text to numbers.", "learning_rate = float(config.learning_rate)"),
-            Fix("Use dense gradients.", "embedding = torch.nn.Embedding(rows, width, sparse=False)"),
+            Fix(
+                "Use dense gradients.",
+                "embedding = torch.nn.Embedding(rows, width, sparse=False)",
+                first_for=("not support sparse",),
+            ),
             Fix(
                 "Move the model before the optimizer is built.",
                 'model = model.to("cuda")\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)',
+                first_for=("fused", "capturable", "foreach=True was"),
             ),
-            Fix("Give Muon the matrices of the hidden layers, and the rest to AdamW."),
+            Fix("Give Muon the matrices of the hidden layers, and the rest to AdamW.", first_for=("Muon",)),
+            Fix(
+                "SparseAdam is for embeddings with sparse=True only: use Adam for all others.",
+                "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)",
+                first_for=("SparseAdam does not",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_OPTIMIZERS,),
@@ -249,6 +276,7 @@ rest = [parameter for parameter in model.parameters() if id(parameter) not in fi
             Fix(
                 "When resuming, load the states of both instead of giving last_epoch.",
                 'optimizer.load_state_dict(state["optimizer"])\nscheduler.load_state_dict(state["scheduler"])',
+                first_for=("initial_lr",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -130,8 +130,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Leave the option out: the server reads the quantization from the checkpoint.", "vllm serve MODEL"),
             Fix("Show what the checkpoint says.", "grep -A 12 quantization_config MODEL/config.json"),
-            Fix("Upgrade the server.", "pip install --upgrade vllm"),
-            Fix("Set the type that the quantization computes in.", "vllm serve MODEL --dtype half"),
+            Fix(
+                "Upgrade the server.",
+                "pip install --upgrade vllm",
+                first_for=("quantization yet", "unknown quantization"),
+            ),
+            Fix(
+                "Set the type that the quantization computes in.",
+                "vllm serve MODEL --dtype half",
+                first_for=("Supported dtypes",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.vllm.ai/en/latest/features/quantization/",),
@@ -312,7 +320,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Show the types of this GPU.",
                 "python -c \"import ctranslate2; print(ctranslate2.get_supported_compute_types('cuda'))\"",
             ),
-            Fix("Download the converted model again.", "hf download Systran/faster-whisper-large-v3 --force-download"),
+            Fix(
+                "Download the converted model again.",
+                "hf download Systran/faster-whisper-large-v3 --force-download",
+                first_for=("'model.bin'",),
+            ),
+            Fix(
+                "Give the number of the GPU separately.",
+                'model = WhisperModel("large-v3", device="cuda", device_index=0)',
+                first_for=("unsupported device",),
+            ),
+            Fix(
+                "Install the package of CTranslate2, which is built with cuDNN.",
+                "pip install --force-reinstall --no-cache-dir ctranslate2",
+                first_for=("not integrated in this build",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://opennmt.net/CTranslate2/quantization.html",),

@@ -52,6 +52,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If the argument is --local-rank, start with torchrun, and read LOCAL_RANK from the environment.",
                 "torchrun --nproc-per-node=gpu train.py",
+                first_for=("local-rank", "local_rank"),
             ),
             Fix("Put the options of the launcher before the script, and those of the script after it."),
         ),
@@ -92,6 +93,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Add a key that does not exist.", "python train.py +trainer.new_key=1"),
             Fix("Quote a setting for the shell.", "python train.py 'data.files=[a.parquet,b.parquet]'"),
             Fix("Use the example script of the installed version."),
+            Fix(
+                "Show the exception behind the message: the class could not be imported or created.",
+                "HYDRA_FULL_ERROR=1 python train.py",
+                first_for=("Error locating target",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://hydra.cc/docs/advanced/override_grammar/basic/",),
@@ -132,7 +138,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "If the setting was valid in an older version, read the guide for upgrading.",
                 "pip show lightning pytorch-lightning",
             ),
-            Fix("In a notebook, use the strategy that forks.", 'trainer = Trainer(devices=2, strategy="ddp_notebook")'),
+            Fix(
+                "In a notebook, use the strategy that forks.",
+                'trainer = Trainer(devices=2, strategy="ddp_notebook")',
+                first_for=("interactive environment",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://lightning.ai/docs/pytorch/stable/upgrade/migration_guide.html",),

@@ -70,11 +70,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Two modules of a package import each other, because its versions are mixed.",
         ),
         fixes=(
-            Fix("Show which file is imported.", "python -c 'import datasets; print(datasets.__file__)'"),
+            Fix("Show which file is imported.", "python -c 'import MODULE; print(MODULE.__file__)'"),
             Fix("Rename the file of the program, and delete its compiled copy.", "rm -rf __pycache__"),
             Fix(
                 "If it is the package's own file, install the package again.",
                 "pip install --force-reinstall --no-deps PACKAGE",
+            ),
+            Fix(
+                "For OpenCV, remove all of its packages, and install one.",
+                "pip uninstall -y opencv-python opencv-contrib-python opencv-python-headless && pip install"
+                " opencv-python-headless",
+                first_for=("'cv2'",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

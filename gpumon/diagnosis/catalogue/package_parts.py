@@ -46,11 +46,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "DLL load failed",
                 r"ImportError: DLL load failed(?: while importing (?P<module>(?!libtriton|flash_attn_2)\w{1,60})"
-                r")?\b(?!\w| while)",
+                r")?\b(?!\w| while importing (?:libtriton|flash_attn_2))",
             ),
             Pattern(
                 "Error: [WinError 1",
-                r"Error: \[WinError (?P<code>126|127|193|1114)\] (?![^\n]{1,200}?Error loading)[^\n]{1,100}",
+                r"Error: \[WinError (?P<code>126|127|193|1114)\] (?![^\n]{1,200}?Error loading"
+                r" [^\n]{1,200}\.dll)[^\n]{1,100}",
             ),
             Pattern(
                 "Error loading ",

@@ -149,8 +149,16 @@ mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))""",
             Fix(
                 "Choose at least as many micro-batches as stages.", "schedule = ScheduleGPipe(stage, n_microbatches=8)"
             ),
-            Fix("Leave out the last batch.", "loader = DataLoader(dataset, batch_size=8, drop_last=True)"),
-            Fix("For evaluation, use the schedule's own function.", "output = schedule.eval(inputs)"),
+            Fix(
+                "Leave out the last batch.",
+                "loader = DataLoader(dataset, batch_size=8, drop_last=True)",
+                first_for=("Shape mismatch", "number of chunks"),
+            ),
+            Fix(
+                "For evaluation, use the schedule's own function.",
+                "output = schedule.eval(inputs)",
+                first_for=("no_grad", "no-grad"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_PIPELINE,),

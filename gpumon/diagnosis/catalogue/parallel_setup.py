@@ -54,6 +54,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Must flatten tensors on the same device but got both (?P<device>[\w:]{1,12}) and (?P<other_devi"
                 r"ce>[\w:]{1,12})",
             ),
+            Pattern(
+                "Expects tensor to be on the compute device",
+                r"Expects tensor to be on the compute device (?P<device>[\w:]{1,12})",
+            ),
         ),
         causes=(
             "The model was wrapped before it was moved to the GPU of this rank, and no device_id was given.",

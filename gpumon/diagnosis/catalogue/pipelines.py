@@ -124,11 +124,21 @@ with safe_open("lora.safetensors", "pt") as file:
         causes=(
             "The program was written for transformers 4.",
             "The name has a typing error, or no pair of languages.",
+            "The installed transformers is older than the task.",
         ),
         fixes=(
             Fix("Use a model that generates text, with a prompt.", 'pipe = pipeline("text-generation", model=name)'),
             Fix("Or install the version that has the task.", 'pip install "transformers<5"'),
-            Fix("Name both languages.", 'pipe = pipeline("translation_en_to_fr", model=name)'),
+            Fix(
+                "Name both languages.",
+                'pipe = pipeline("translation_en_to_fr", model=name)',
+                first_for=("translation_XX",),
+            ),
+            Fix(
+                "If the task is newer than the installed version, upgrade.",
+                "pip install --upgrade transformers",
+                first_for=("task image-text-to-text",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://huggingface.co/docs/transformers/main_classes/pipelines",),
@@ -157,8 +167,12 @@ with safe_open("lora.safetensors", "pt") as file:
         ),
         fixes=(
             Fix("Install FFmpeg.", "conda install ffmpeg -c conda-forge"),
-            Fix("For torchaudio, install a library that reads the file.", "pip install soundfile torchcodec"),
-            Fix("Check the file.", "ls -l FILE; head -c 16 FILE"),
+            Fix(
+                "For torchaudio, install a library that reads the file.",
+                "pip install soundfile torchcodec",
+                first_for=("appropriate backend",),
+            ),
+            Fix("Check the file.", "ls -l FILE; head -c 16 FILE", first_for=("audio: ffmpeg version",)),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/openai/whisper#setup",),
@@ -186,6 +200,11 @@ with safe_open("lora.safetensors", "pt") as file:
             Fix("Train without reports.", 'arguments = TrainingArguments(output_dir, report_to="none")'),
             Fix("Or write them to disk, and send them later.", "WANDB_MODE=offline python train.py"),
             Fix("Or log in once on this host.", "python -m wandb login"),
+            Fix(
+                "Upgrade wandb: keys have 86 characters since 2026, which versions before 0.22.3 refuse.",
+                "pip install --upgrade wandb && python -m wandb login --relogin",
+                first_for=("40 characters",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.wandb.ai/support/kb-articles/run_wandb_offline",),

@@ -52,10 +52,24 @@ ERRORS: Final[tuple[KnownError, ...]] = (
 parts = [torch.empty_like(value) for _ in range(world_size)] if rank == 0 else None
 torch.distributed.gather(value, parts, dst=0)""",
             ),
-            Fix("Send numbers as a tensor on the GPU of this rank.", "value = torch.tensor([loss], device=device)"),
+            Fix(
+                "Send numbers as a tensor on the GPU of this rank.",
+                "value = torch.tensor([loss], device=device)",
+                first_for=("of type torch.Tensor",),
+            ),
             Fix(
                 "Send other objects with the functions for objects.",
                 "torch.distributed.all_gather_object(parts, value)",
+            ),
+            Fix(
+                "Give the timeout as a duration.",
+                'torch.distributed.init_process_group("nccl", timeout=datetime.timedelta(seconds=1800))',
+                first_for=("timeout argument",),
+            ),
+            Fix(
+                "Convert the tensors to one type.",
+                "tensors = [value.to(torch.float32) for value in tensors]",
+                first_for=("different dtypes",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -102,12 +116,19 @@ torch.distributed.gather(value, parts, dst=0)""",
             Fix(
                 "Use a group only on its own ranks.",
                 "if rank in (0, 1):\n    torch.distributed.all_reduce(value, group=group)",
+                first_for=("not initialized in the world group", "Invalid process group"),
             ),
             Fix(
                 "Give the device with its number.",
                 """\
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
 torch.distributed.init_process_group("nccl", device_id=device)""",
+                first_for=("device_id", "bound device"),
+            ),
+            Fix(
+                "Name the backends by device.",
+                'torch.distributed.init_process_group("cpu:gloo,cuda:nccl")',
+                first_for=("Unknown backend", "device:backend pairing"),
             ),
         ),
         empty_cache=NO_CONTEXT_YET,

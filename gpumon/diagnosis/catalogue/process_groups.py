@@ -39,9 +39,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("ailed to recv, got 0 bytes", r"[Ff]ailed to recv, got 0 bytes"),
             Pattern(
-                "failed on SocketImpl", r"(?P<operation>sendBytes|recvValue|sendVector|recvVector) failed on SocketImpl"
-            ),
-            Pattern(
                 "retrieving ncclUniqueId from",
                 r"is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<from_rank>\d{1,6})\]",
             ),
@@ -55,11 +52,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("Stop_waiting response is expected"),
             Pattern("connect() timed out. Original", r"connect\(\) timed out\. Original timeout was \d{1,9} ms"),
-            Pattern("RuntimeError: Socket Timeout", r"RuntimeError: Socket Timeout"),
+            Pattern("Error: Socket Timeout", r"(?:Runtime|DistStore|DistNetwork)Error: Socket Timeout"),
             Pattern("RuntimeError: Connection reset by peer", r"RuntimeError: Connection reset by peer"),
             Pattern("RuntimeError: Broken pipe", r"RuntimeError: Broken pipe"),
             Pattern("DistNetworkError: Unknown error", r"DistNetworkError: Unknown error"),
-            Pattern("Failed to recv, got ", r"DistNetworkError: Failed to recv, got (?P<bytes>[1-9]\d{0,9}) bytes"),
+            Pattern("ailed to recv, got ", r"DistNetworkError: [Ff]ailed to recv, got (?P<bytes>[1-9]\d{0,9}) bytes"),
         ),
         causes=(
             "Rank 0 failed first; its log contains the cause.",

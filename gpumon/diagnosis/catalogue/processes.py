@@ -39,6 +39,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Can't pickle <function ", r"PicklingError: Can't pickle <function (?P<object>[^\n]{1,100}?) at 0x"
             ),
             Pattern("cannot pickle '_thread.", r"cannot pickle '(?P<object>_thread\.\w{1,20})' object"),
+            Pattern("' (built-in)>", r"Can't get attribute '(?P<object>\w{1,80})' on <module '__main__' \(built-in\)>"),
         ),
         causes=(
             (
@@ -50,6 +51,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Define the function at the top level of a module, and open files in the worker."),
             Fix("Or load data in the main process.", "loader = DataLoader(dataset, num_workers=0)"),
+            Fix(
+                "In a notebook, put the class or function into a file, and import it: a new process cannot see cells.",
+                "from my_data import MyDataset",
+                first_for=("(built-in)",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/data.html#platform-specific-behaviors",),

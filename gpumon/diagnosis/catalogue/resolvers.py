@@ -65,6 +65,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If the versions are on several indexes, let uv compare them.",
                 "uv pip install --index-strategy unsafe-best-match torch",
+                first_for=("was found on",),
             ),
             Fix(
                 "Resolve the lock file again for this system; name the index of PyTorch, or a version with its wheels.",
@@ -109,8 +110,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "With pip, wait longer and forget incomplete files.",
                 "pip cache purge && pip install --timeout 600 --retries 10 torch",
+                first_for=("pip._vendor", "HASHES"),
             ),
-            Fix("With conda, wait longer.", "conda config --set remote_read_timeout_secs 600 && conda clean --all"),
+            Fix(
+                "With conda, wait longer.",
+                "conda config --set remote_read_timeout_secs 600 && conda clean --all",
+                first_for=("Conda",),
+            ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=("https://docs.astral.sh/uv/reference/environment/",),

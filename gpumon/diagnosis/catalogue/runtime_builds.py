@@ -103,6 +103,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Install that toolkit, and set CUDA_HOME to its location.",
                 "export CUDA_HOME=/usr/local/cuda-13.0 PATH=/usr/local/cuda-13.0/bin:$PATH",
+                first_for=("DeepSpeed Op Builder", "Installed CUDA version"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -7,7 +7,7 @@ from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 SECTION: Final = "Schedulers"
 
-_REASON: Final = r"(?P<reason>(?!Invalid generic|Invalid Trackable)[^\n]{1,120})"
+_REASON: Final = r"(?P<reason>(?!Invalid ?(?:gen|Track|$))[^\n]{1,120})"
 """Why Slurm refused, except for GPUs that it does not have."""
 ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
@@ -62,11 +62,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("equested node configuration is not available", r"Requested node configuration is not available"),
             Pattern(
                 "ob submission failed:",
-                r"Batch job submission failed: (?P<reason>(?!Invalid generic|Invalid Trackable)[^\n]{1,100})",
+                r"Batch job submission failed: (?P<reason>(?!Invalid ?(?:gen|Track|$))[^\n]{1,100})",
             ),
             Pattern(
                 "nable to allocate resources:",
-                r"Unable to allocate resources: (?P<reason>(?!Invalid generic|Invalid Trackable)[^\n]{1,100})",
+                r"Unable to allocate resources: (?P<reason>(?!Invalid ?(?:gen|Track|$))[^\n]{1,100})",
             ),
             Pattern(
                 "nable to create step for job",
@@ -89,7 +89,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"srun: error: Unable to create step for job \d{1,12}: " + _REASON,
             ),
             literal("SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive"),
-            Pattern("error: Slurm controller not responding", r"error: Slurm controller not responding"),
         ),
         causes=(
             "Requested node configuration is not available: no node of the partition has that many GPUs or cores.",
@@ -105,11 +104,55 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "In a job of another job, remove the variables of the outer one.",
                 "unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE; srun python train.py",
+                first_for=("mutually exclusive",),
+            ),
+            Fix(
+                "Show which accounts, partitions and limits are yours.",
+                "sacctmgr show associations user=$USER format=Account,Partition,QOS,MaxTRES; sinfo -s",
+                first_for=("Invalid account", "nvalid partition", "QOS", "group not permitted"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://slurm.schedmd.com/sbatch.html",),
         said_by="Slurm 20.11-24.11",
+    ),
+    KnownError(
+        id="slurm-limit",
+        section=SECTION,
+        title="Slurm ended the job",
+        summary="The job reached its time limit, was preempted by another job, or its node failed.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "CANCELLED AT ",
+                r"\*\*\* (?:STEP|JOB) (?P<job>[\w.+]{1,40}) ON \S{1,80} CANCELLED AT \S{1,30}"
+                r" DUE TO (?P<reason>TIME LIMIT|PREEMPTION|NODE FAILURE)",
+            ),
+        ),
+        causes=(
+            "TIME LIMIT: the job runs longer than requested, or hung until then.",
+            "PREEMPTION: a job of higher priority needs the nodes.",
+            "NODE FAILURE: the node crashed or lost its connection.",
+        ),
+        fixes=(
+            Fix(
+                "Request more time, up to the limit of the partition.",
+                "sbatch --time=2-00:00:00 job.sh",
+                first_for=("TIME LIMIT",),
+            ),
+            Fix("Let Slurm queue the job again, and resume from a checkpoint.", "sbatch --requeue job.sh"),
+            Fix(
+                "Let Slurm send a signal before the end, and save a checkpoint then.",
+                "sbatch --signal=B:USR1@300 job.sh",
+            ),
+            Fix(
+                "Check whether the job made progress until its end.",
+                "sacct -j JOBID --format=JobID,State,Elapsed,Timelimit,ExitCode",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://slurm.schedmd.com/sbatch.html",),
+        said_by="Slurm 19.05-25.11",
     ),
     KnownError(
         id="slurm-task-ended",
@@ -190,6 +233,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("were transmitted or received", r"Zero Bytes were transmitted or received"),
             Pattern("resolve_ctls_from_dns_srv", r"resolve_ctls_from_dns_srv: res_nsearch error"),
             Pattern("Could not establish a configuration source", r"Could not establish a configuration source"),
+            literal("error: Slurm controller not responding"),
         ),
         causes=(
             "The service munge does not run, its keys differ between the hosts, or a clock is wrong.",

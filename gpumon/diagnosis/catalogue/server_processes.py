@@ -107,6 +107,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Worker VllmWorkerProcess pid (?P<pid>\d{1,10}) died, exit code: (?P<exit_code>-?\d{1,3})",
             ),
             Pattern("EngineDeadError", r"(?<!Async)EngineDeadError: (?P<reason>EngineCore)"),
+            Pattern("died unexpectedly (exit code: ", r"Worker proc [\w-]{1,40} died unexpectedly \(exit code: "),
         ),
         causes=(
             "The engine raised an exception: out of memory, an unsupported model, a CUDA error.",
@@ -171,6 +172,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern("apture cuda graph failed", r"Capture cuda graph failed: ?(?P<reason>[^\n]{0,200})"),
             Pattern("apture CUDA graph failed", r"Capture CUDA graph failed: ?(?P<reason>[^\n]{0,200})"),
+            literal("set --mem-fraction-static to a smaller value"),
         ),
         causes=("Most often the GPU has no memory left for the graphs.",),
         fixes=(

@@ -124,7 +124,10 @@ from torch.distributed.checkpoint.state_dict import get_state_dict
 
 model_state, optimizer_state = get_state_dict(model, optimizer)""",
             ),
-            Fix("Save to a new folder, and load with the number of ranks that saved."),
+            Fix(
+                "Save to a new folder, and load with the number of ranks that saved.",
+                first_for=("already exists", "world size at save"),
+            ),
             Fix("Upgrade PyTorch and the trainer.", "pip install --upgrade torch"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -168,7 +168,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The program requested a GPU whose index is not less than the number of visible GPUs.",
         context=ContextState.ALIVE,
         patterns=(
-            literal("invalid device ordinal"),
+            Pattern("invalid device ordinal", r"(?<!uda failure ')(?<!uda failure 101 ')invalid device ordinal"),
             name("cudaErrorInvalidDevice"),
             name("CUDA_ERROR_INVALID_DEVICE"),
             Pattern("Invalid device id", r"Error: Invalid device id$"),
@@ -263,6 +263,11 @@ if __name__ == "__main__":
             Fix(
                 "Check for a GPU without initializing CUDA.",
                 "PYTORCH_NVML_BASED_CUDA_CHECK=1 python train.py",
+            ),
+            Fix(
+                "Restart the notebook's kernel, and call nothing of torch.cuda before the trainer starts.",
+                'trainer = Trainer(devices=2, strategy="ddp_notebook")',
+                first_for=("Lightning can't",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

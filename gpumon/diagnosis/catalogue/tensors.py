@@ -119,6 +119,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=(
             "A part of the model returned None: an optional output, a cache, or a branch without return.",
             "The batch has no such column, or holds lists or NumPy arrays that were not converted.",
+            "The list of tensors is empty: nothing was detected or collected in this step.",
             "An argument is of another type than the function takes, such as a float as a size.",
             "The library expects another version of PyTorch or transformers, whose functions return something else.",
         ),
@@ -128,6 +129,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "print(type(hidden), batch.keys())",
             ),
             Fix("Convert arrays and lists before the model.", "values = torch.as_tensor(values, device=device)"),
+            Fix(
+                "Handle the step in which the list is empty.",
+                "merged = torch.cat(parts) if parts else torch.empty(0, device=device)",
+                first_for=("non-empty", "no tensor arguments"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.as_tensor.html",),

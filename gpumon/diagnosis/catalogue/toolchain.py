@@ -66,6 +66,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Let Triton use the ptxas of a newer toolkit.",
                 "export TRITON_PTXAS_PATH=/usr/local/cuda-13.0/bin/ptxas",
+                first_for=("'gpu-name'",),
             ),
             Fix(
                 "Or upgrade PyTorch, which brings a newer Triton and ptxas.",
@@ -152,9 +153,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"fatal error: (?P<header>cuda(?:_\w{1,30})?\.h|cusparse\.h|cublas_v2\.h|cusolverDn\.h|cudnn\.h|nccl\.h"
                 r"|curand\w{0,10}\.h|nvToolsExt\.h|nv/target): No such file or directory",
             ),
-            Pattern(
-                "cannot find -l", r"cannot find -l(?P<library>cuda(?:rt)?|cufile|cublas|cudnn|curand|nvrtc|nccl)\b"
-            ),
+            Pattern("cannot find -l", r"cannot find -l(?P<library>cuda(?:rt)?|cublas|cudnn|curand|nvrtc|nccl)\b"),
             Pattern("libcuda.so cannot found!", r"libcuda\.so cannot found!"),
             Pattern(
                 "Command '['",
@@ -188,12 +187,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For libcuda, let the linker find the stub or the driver's library.",
                 "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH",
-                first_for=("find -lcuda:", "'-lcuda'", "libcuda"),
+                first_for=("find -lcuda:", "libcuda"),
             ),
             Fix(
-                "For CUDA headers, use a devel image, or install the toolkit.",
+                "For headers and libraries of CUDA, use a devel image, or install the toolkit.",
                 "conda install -c nvidia cuda-toolkit",
-                first_for=("lcudart", "error: cu"),
+                first_for=("lcudart", "lcurand", "error: cu"),
             ),
             Fix(
                 "On Windows, install the Build Tools with C++, and start from their terminal.",
