@@ -158,6 +158,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             literal("Failed to unpickle serialized exception"),
+            literal("in RayTaskError can't be subclassed"),
             Pattern(
                 "RaySystemError: System error: ",
                 r"RaySystemError: System error: (?P<reason>No module named [^\n]{1,80}|Can't get attribute [^\n]{1,80}"

@@ -108,20 +108,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="ray-start",
         section=SECTION,
-        title="Ray could not start or lost a node",
-        summary="Ray's processes on this host did not start, ended, or do not reach each other.",
+        title="Ray could not start on a host",
+        summary="Ray's processes on this host did not start, or do not reach each other.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("Failed to register worker to Raylet", r"Failed to register worker to Raylet"),
             Pattern("Unable to register worker with raylet", r"Unable to register worker with raylet"),
             literal("The current node timed out during startup"),
-            Pattern(
-                "has been marked dead because the detector",
-                r"The node with node id: \w{1,80} and address: (?P<address>[\d.]{7,15}) [^\n]{0,80}has been"
-                r" marked dead because"
-                r" the detector",
-            ),
-            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>NodeDiedError|LocalRayletDiedError)"),
         ),
         causes=(
             (
@@ -129,7 +122,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " of the host."
             ),
             "Another Ray runs on this host, or one that was left behind, in another version.",
-            "A node was ended for lack of host memory, or its network stopped.",
         ),
         fixes=(
             Fix("End what is left of an earlier Ray, and start again.", "ray stop --force"),
@@ -145,6 +137,81 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DEBUG,),
         said_by="Ray 2.9-2.52",
+    ),
+    KnownError(
+        id="ray-node-lost",
+        section=SECTION,
+        title="Ray lost a node",
+        summary="A host of the cluster ended or no longer answers, and every actor and result on it is lost.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "has been marked dead because the detector",
+                r"The node with node id: \w{1,80} and address: (?P<address>[\d.]{7,15}) [^\n]{0,80}has been"
+                r" marked dead because"
+                r" the detector",
+            ),
+            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>NodeDiedError|LocalRayletDiedError)"),
+            Pattern("The actor is dead because", r"The actor is dead because its (?P<what>node) has died"),
+            literal("Owner's node has crashed"),
+        ),
+        causes=(
+            "The host ran out of memory, so that the kernel ended Ray's daemon, the raylet.",
+            "All cores are busy, as while data is loaded or kernels are compiled, so that heartbeats are late.",
+            "The host was taken away or restarted (spot instances, a pod that was evicted), or its network stopped.",
+        ),
+        fixes=(
+            Fix("On that host, look for the out-of-memory killer.", "sudo dmesg -T | grep -i -E 'out of memory|oom'"),
+            Fix("Read the last lines of its raylet.", "cat /tmp/ray/session_latest/logs/raylet.out"),
+            Fix("Leave cores for Ray: give it fewer than the host has.", "ray start --address HEAD:6379 --num-cpus 16"),
+            Fix(
+                "If the host is only slow, allow more missed heartbeats, on the head.",
+                "ray start --head --system-config='{\"health_check_failure_threshold\": 20}'",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_DEBUG, "https://github.com/verl-project/verl/issues/1472"),
+        said_by="Ray 2.9-2.52",
+    ),
+    KnownError(
+        id="ray-actor-died",
+        section=SECTION,
+        title="Ray: a worker process ended",
+        summary="The process of an actor or task ended; what ended it stands in its own log, not in this message.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>WorkerCrashedError|ActorUnavailableError)"),
+            literal("The actor died unexpectedly before finishing this task"),
+            literal("The actor died because of an error raised in its creation task"),
+            Pattern(
+                "The actor is dead because",
+                r"The actor is dead because (?P<reason>its (?:worker process|owner|creator) has died|it was killed"
+                r"|all references to|it was never created)",
+            ),
+            literal("A worker died or was killed while executing a task by an unexpected system error"),
+        ),
+        causes=(
+            "The process raised an exception, which is printed above or in its log.",
+            "Host memory ran out, and the kernel or Ray's memory monitor ended the process.",
+            "Native code crashed, as in a CUDA or NCCL library.",
+            "The process that started it, the driver, ended first.",
+        ),
+        fixes=(
+            Fix(
+                "Read the last error of that process; the message names its pid.",
+                "grep -l -E 'Error|Fatal|SIG' /tmp/ray/session_latest/logs/worker-*",
+            ),
+            Fix(
+                "Check whether the kernel ended it for lack of memory.",
+                "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'",
+            ),
+            Fix("Look at the owner, the driver: it ended first.", first_for=("owner",)),
+            Fix("For a crash, print the Python stack.", "PYTHONFAULTHANDLER=1 python train.py"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_DEBUG,),
+        said_by="Ray 2.9-2.52",
+        is_echo=True,
     ),
     KnownError(
         id="ray-objects",
