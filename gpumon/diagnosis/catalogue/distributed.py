@@ -95,6 +95,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             fixes.FIRST_RANK,
+            Fix(
+                "In Slurm, let every task see all GPUs of its host; transfers between them need that.",
+                "srun --ntasks-per-node=8 --gpus-per-node=8 --gpu-bind=none python train.py",
+                first_for=("invalid device ordinal",),
+            ),
             fixes.MEMORY_FOR_LIBRARIES,
             _NCCL_DEBUG,
             Fix(

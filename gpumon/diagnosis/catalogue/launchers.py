@@ -232,7 +232,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("MMDataParallel only supports single GPU training"),
             literal("You are running multi-node training without SLURM handling the processes"),
             literal("You need to use at least 2 processes to use `--multi_gpu`"),
-            literal("Less than two GPU ids were configured and tried to run on multiple GPUs"),
+            Pattern(
+                "Less than two GPU ids were configured",
+                r"Less than two GPU ids were configured and tried to run on (?:on )?multiple GPUs",
+            ),
             Pattern(
                 "data_parallel_size (",
                 r"data_parallel_size \(\d{1,6}\) \* tensor_model_parallel_size \(\d{1,6}\) must equal",

@@ -206,6 +206,7 @@ for state in optimizer.state.values():
                 "it should be a factor of",
                 r"reshard_after_forward as an int, it should be a factor of (?P<processes>\d{1,6})",
             ),
+            literal("does not match num_processes"),
             Pattern("Invalid parallel dims", r"Invalid parallel dims: (?P<degree>[^\n]{1,120})"),
         ),
         causes=("Fewer processes were started than the configuration needs, or a degree is wrong.",),
@@ -252,6 +253,10 @@ for state in optimizer.state.values():
                 r"\) times data parallel size \((?P<parts>\d{1,6})\)",
             ),
             Pattern("AssertionError: ", r"AssertionError: (?P<batch>\d{1,9}) % (?P<parts>\d{1,6}) != 0$"),
+            Pattern(
+                "needs to be a round multiple of",
+                r"batch size \((?P<batch>\d{1,9})\) needs to be a round multiple of the number",
+            ),
             Pattern(
                 "must divide world size",
                 r"tensor_parallel_size \((?P<batch>\d{1,6})\) must divide world size \((?P<parts>\d{1,6})\) evenly",

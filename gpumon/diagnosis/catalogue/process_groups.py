@@ -175,6 +175,8 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             literal("Default process group has not been initialized"),
+            literal("DeepSpeed backend not set, please initialize it using init_process_group()"),
+            literal("Distributed backend is not initialized. Please set dist_init_required"),
             literal("trying to initialize the default process group twice"),
         ),
         causes=(

@@ -16,6 +16,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="Ray knows of fewer free GPUs than the program requests, or of none on the host where it starts.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            literal("Placement group creation timed out. Make sure your cluster either has enough resources"),
             literal("Ray does not allocate any GPUs on the driver node"),
             Pattern("local_gpu_idx ", r"local_gpu_idx (?P<index>\d{1,4}) is not a valid GPU id or is not available"),
             Pattern(
@@ -103,7 +104,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/verl-project/verl/issues/2380",),
-        said_by="Ray 2.9-2.52",
+        said_by="Ray 2.9-2.60",
     ),
     KnownError(
         id="ray-start",
@@ -115,6 +116,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Failed to register worker to Raylet", r"Failed to register worker to Raylet"),
             Pattern("Unable to register worker with raylet", r"Unable to register worker with raylet"),
             literal("The current node timed out during startup"),
+            literal("Some Ray subprocesses exited unexpectedly"),
+            Pattern("Failed to start ", r"Failed to start (?:the|a) dashboard\b"),
         ),
         causes=(
             (
@@ -136,7 +139,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DEBUG,),
-        said_by="Ray 2.9-2.52",
+        said_by="Ray 2.9-2.60",
     ),
     KnownError(
         id="ray-node-lost",
@@ -152,8 +155,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" the detector",
             ),
             Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>NodeDiedError|LocalRayletDiedError)"),
-            Pattern("The actor is dead because", r"The actor is dead because its (?P<what>node) has died"),
+            Pattern("because its node has died", r"The actor (?:is dead|died) because its (?P<what>node) has died"),
             literal("Owner's node has crashed"),
+            literal("Node is dead because the health check failed"),
         ),
         causes=(
             "The host ran out of memory, so that the kernel ended Ray's daemon, the raylet.",
@@ -171,7 +175,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DEBUG, "https://github.com/verl-project/verl/issues/1472"),
-        said_by="Ray 2.9-2.52",
+        said_by="Ray 2.9-2.60",
     ),
     KnownError(
         id="ray-actor-died",
@@ -186,7 +190,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "The actor is dead because",
                 r"The actor is dead because (?P<reason>its (?:worker process|owner|creator) has died|it was killed"
-                r"|all references to|it was never created)",
+                r"|all references to|it was never created|GCS could not load)",
+            ),
+            literal("The worker died unexpectedly while executing this task"),
+            literal("The actor never ran - it was cancelled before it started running"),
+            Pattern(
+                "Could not create the actor because", r"Could not create the actor because (?P<reason>[^\n.]{1,80})"
             ),
             literal("A worker died or was killed while executing a task by an unexpected system error"),
         ),
@@ -210,7 +219,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DEBUG,),
-        said_by="Ray 2.9-2.52",
+        said_by="Ray 2.9-2.60",
         is_echo=True,
     ),
     KnownError(
@@ -245,43 +254,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.ray.io/en/latest/ray-core/objects/object-spilling.html", _DEBUG),
-        said_by="Ray 2.9-2.52",
-    ),
-    KnownError(
-        id="ray-connect",
-        section=SECTION,
-        title="Ray: the cluster cannot be reached, or does not fit",
-        summary="The program found no running Ray, or one with another version, or could not prepare its environment.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            literal("Could not find any running Ray instance"),
-            literal("Version mismatch: The cluster was started with:"),
-            Pattern(
-                "Failed to look up actor with name '", r"Failed to look up actor with name '(?P<actor>[^'\n]{1,120})'"
-            ),
-            Pattern("RuntimeEnvSetupError", r"ray\.exceptions\.(?P<error>RuntimeEnvSetupError)"),
-            Pattern(
-                "GCS at address",
-                r"(?:Failed to connect to|Unable to connect to) GCS at address[= ](?P<address>[\w.:-]{1,80})",
-            ),
-            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>GetTimeoutError|RpcError|AuthenticationError)"),
-        ),
-        causes=(
-            "No Ray was started on this host, or the program names another address than the head's.",
-            "The hosts have different versions of Ray or Python.",
-            "The worker that registers the actor ended, so that the others wait for it in vain; see its log.",
-            "The working folder or the packages of the runtime environment could not be copied or installed.",
-        ),
-        fixes=(
-            Fix("Show the cluster that this host knows.", "ray status"),
-            Fix("Start the head, then the other hosts.", "ray start --head --port=6379; ray start --address=HOST:6379"),
-            Fix(
-                "Compare the versions on all hosts.", "python -c 'import ray, sys; print(ray.__version__, sys.version)'"
-            ),
-            Fix("Read the errors of the workers.", "grep -h -i error /tmp/ray/session_latest/logs/worker*"),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(_DEBUG,),
-        said_by="Ray 2.9-2.52",
+        said_by="Ray 2.9-2.60",
     ),
 )

@@ -95,6 +95,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Attempting to use the same CUDA device \(UUID: (?P<device>[\w-]{1,60})\) for multiple distinct",
             ),
             literal("Weight update group already initialized"),
+            Pattern(
+                "Failed to update parameter online", r"Failed to update parameter online: (?P<reason>[^\n]{1,100})"
+            ),
             literal("Communicator not initialized. Call `init_communicator` first"),
             Pattern(
                 "this nccl communicator is created to work on",
@@ -128,6 +131,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "CUDA_VISIBLE_DEVICES=1,2,3 accelerate launch --num_processes 3 train.py",
             ),
             Fix("Start the server again after a trainer that failed."),
+            Fix(
+                "Give both the same model and versions: the server could not use the weights that the trainer sent.",
+                "pip list | grep -i -E 'verl|slime|sglang|vllm|transformers|megatron'",
+                first_for=("update parameter online",),
+            ),
             Fix("To shard a large model, use DeepSpeed ZeRO-3 or FSDP instead of device_map."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
