@@ -115,6 +115,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "is absent in RendezvousParameters", r"(?P<option>rank|endpoint) is absent in RendezvousParameters"
             ),
             Pattern("Port is absent in endpoint", r"Port is absent in endpoint: (?P<endpoint>[^\n]{1,80}?)\. Try"),
+            Pattern("port is missing in endpoint", r"port is missing in endpoint: (?P<endpoint>[^\n]{1,80}?)\. Try"),
+            Pattern('is not in "MIN:MAX" format', r"nnodes=(?P<value>\S{1,40}) is not in \"MIN:MAX\" format"),
+            literal("min_nodes must be > 0 and <= max_nodes"),
+            Pattern("No rendezvous handler for", r"No rendezvous handler for (?P<backend>\w{1,20})://"),
             Pattern("Endpoint is missing in endpoint", r"Endpoint is missing in endpoint\. Try to add"),
             Pattern(
                 "number of the rendezvous endpoint",

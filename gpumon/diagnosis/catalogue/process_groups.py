@@ -54,6 +54,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?P<rank>\d{1,6})[^\n]{0,160}?(?:worker_count=(?P<joined>\d{1,6}))?",
             ),
             literal("Stop_waiting response is expected"),
+            Pattern(
+                "Timed out waiting on barrier on rank",
+                r"Timed out waiting on barrier on rank (?P<rank>\d{1,6}), for key prefix",
+            ),
             Pattern("connect() timed out. Original", r"connect\(\) timed out\. Original timeout was \d{1,9} ms"),
             Pattern("RuntimeError: Socket Timeout", r"RuntimeError: Socket Timeout"),
             Pattern("RuntimeError: Connection reset by peer", r"RuntimeError: Connection reset by peer"),
@@ -109,6 +113,11 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             ),
             Pattern("KeyError: 'LOCAL_RANK'", r"KeyError: '(?P<variable>LOCAL_RANK)'"),
             literal("KeyError: 'WORLD_SIZE'"),
+            Pattern(
+                "rendezvous: ",
+                r"Error initializing torch\.distributed using \w{1,8}:// rendezvous: (?P<variable>rank"
+                r"|world size|port number)",
+            ),
             Pattern("No module named 'mpi4py'", r"No module named '(?P<variable>mpi4py)'"),
             Pattern("DCP needs MASTER_", r"DCP needs MASTER_(?P<variable>ADDR|PORT)"),
         ),
