@@ -135,7 +135,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Could not find a (?P<kind>\w{1,12}) model in the provided checkpoint state",
             ),
             Pattern(
-                "Saving checkpoints ",
+                " in the given state. ",
                 r"Found multiple \w{1,12} (?:models|engine modules) in the given state\. \w{6,7} ",
             ),
             Pattern(
