@@ -228,6 +228,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         patterns=(
             literal("Terminating the process after attempting to dump debug info"),
             literal("we are taking the entire process down"),
+            literal("Some NCCL operations have failed or timed out"),
             Pattern("Timeout at NCCL work: ", r"Timeout at NCCL work: (?P<sequence>\d{1,12})"),
             Pattern("atchdog thread terminated with exception", r"[Ww]atchdog thread terminated with exception"),
             literal("failure detected by watchdog at work sequence id"),

@@ -274,10 +274,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"'ModelType' has no attribute '(?P<name>encoder_and_decoder)'",
             ),
             Pattern(
-                "is only supported for",
-                r"is only supported for `?(?:PyT|pyt|t)orch ?>= ?(?P<required>[\d.]{1,8})",
-            ),
-            Pattern(
                 "requires PyTorch >=",
                 r"(?P<name>FSDP2?|parallelism|GTP) requires PyTorch >= ?(?P<required>[\d.]{1,8})",
             ),

@@ -207,6 +207,10 @@ for state in optimizer.state.values():
                 r"reshard_after_forward as an int, it should be a factor of (?P<processes>\d{1,6})",
             ),
             literal("does not match num_processes"),
+            Pattern(
+                "The parallel mesh requires ",
+                r"The parallel mesh requires (?P<mesh>\d{1,6}) processes, but world_size is (?P<processes>\d{1,6})",
+            ),
             Pattern("Invalid parallel dims", r"Invalid parallel dims: (?P<degree>[^\n]{1,120})"),
         ),
         causes=("Fewer processes were started than the configuration needs, or a degree is wrong.",),

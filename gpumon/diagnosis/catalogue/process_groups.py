@@ -31,7 +31,23 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"The client socket has failed to connect to any network address of"
                 r" \((?P<host>[^,\n]{1,200}), (?P<port>\d{1,5})\)",
             ),
-            Pattern("wait timeout after", r"wait timeout after (?P<waited>\d{1,9}ms), keys: (?P<key>\S{1,200})"),
+            Pattern(
+                " timeout after ", r"(?:wait|barrier) timeout after (?P<waited>\d{1,9}ms), keys?: (?P<key>\S{1,200})"
+            ),
+            Pattern(
+                "waitForInput: ",
+                r"waitForInput: [^\n]{0,20}?socket SocketImpl\([^\n]{1,200}?\)"
+                r" (?:timed out after (?P<waited>\d{1,9}ms)|returned 0, likely a timeout)",
+            ),
+            Pattern(
+                "TCP client failed to connect/validate to host ",
+                r"TCP client failed to connect/validate to host (?P<host>[^\s:]{1,200}):(?P<port>\d{1,5}) - timed out",
+            ),
+            literal("Failed to send, sent 0 bytes. Connection was likely closed"),
+            Pattern(
+                " failed -- missing ranks: ",
+                r"(?P<operation>gather|all_gather|barrier) failed -- missing ranks: (?P<missing>[^\n]{1,80})",
+            ),
             Pattern(
                 "clients joined",
                 r"Timed out after \d{1,9} seconds waiting for clients\."
@@ -187,6 +203,8 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             literal("DeepSpeed backend not set, please initialize it using init_process_group()"),
             literal("Distributed backend is not initialized. Please set dist_init_required"),
             literal("trying to initialize the default process group twice"),
+            literal('Need to initialize default process group using "init_process_group"'),
+            literal("Could not resolve the process group registered under the name"),
         ),
         causes=(
             "A module that needs several processes, such as SyncBatchNorm, is used in a single process.",
@@ -250,6 +268,10 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "No backend type associated with device type",
                 r"No backend type associated with device type (?P<device>\w{1,20})",
             ),
+            Pattern(
+                "Could not find the default backend type ",
+                r"Could not find the default backend type \d{1,3} for Process Group with name",
+            ),
             literal("Tensors must be CUDA and dense"),
         ),
         causes=(
@@ -261,6 +283,49 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             Fix(
                 "Or create the group with a backend for each device type.",
                 'torch.distributed.init_process_group("cpu:gloo,cuda:nccl")',
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.TORCH_DISTRIBUTED,),
+        said_by="torch 1.13-2.13",
+    ),
+    KnownError(
+        id="backend-operation",
+        section=SECTION,
+        title="Backend does not have this collective",
+        summary="NCCL, Gloo and MPI differ in the collectives and reductions that they offer.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Cannot use ReduceOp.",
+                r"Cannot use ReduceOp\.(?P<operation>\w{1,16}) with (?P<backend>\w{1,16}|non-integral dtype)",
+            ),
+            Pattern(
+                " does not support ",
+                r"Backend (?P<backend>nccl|gloo|mpi|ucc|\w{1,16}) does not support (?P<operation>_?(?:all\w{5,40}"
+                r"|reduce\w{0,40}|gather|scatter|broadcast|recvAnysource|monitoredBarrier|barrier)(?: sparse)?)",
+            ),
+            Pattern("::send takes a single tensor", r"ProcessGroup(?P<backend>\w{1,16})::send takes a single tensor"),
+        ),
+        causes=(
+            "The group was created with Gloo, as without a GPU, and the program uses what only NCCL offers.",
+            "NCCL cannot reduce sparse tensors, and has no bitwise reductions.",
+        ),
+        fixes=(
+            Fix(
+                "For tensors on the GPU, create the group with NCCL.",
+                'torch.distributed.init_process_group("nccl")',
+                first_for=("with Gloo", "gloo does"),
+            ),
+            Fix(
+                "Compute the mean from the sum.",
+                "torch.distributed.all_reduce(value)\nvalue /= torch.distributed.get_world_size()",
+                first_for=("ReduceOp.AVG",),
+            ),
+            Fix(
+                "Reduce dense gradients.",
+                "embedding = torch.nn.Embedding(vocabulary, size, sparse=False)",
+                first_for=("sparse",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

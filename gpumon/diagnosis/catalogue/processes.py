@@ -206,7 +206,7 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
             ),
             Pattern(
                 "INTERNAL ASSERT FAILED at ",
-                r"Error: (?P<check>(?!NVML_SUCCESS|!?in_bad_fork"
+                r"Error: (?P<check>(?!NVML_SUCCESS|!?in_bad_fork|expect_autograd_hooks_"
                 r"|[^\n]{0,80}device >= 0 &&)[^\n]{1,160}?) ?INTERNAL ASSERT FAILED at"
                 r" \"?(?P<file>(?![^\"\n]{0,200}(?:AllocatorConfig|CUDACachingAllocator))[^\"\n]{1,200}?)\"?:(?P<line"
                 r">\d{1,6})",

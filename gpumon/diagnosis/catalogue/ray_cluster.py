@@ -108,7 +108,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Fix("Name the cluster to use.", "export RAY_ADDRESS=10.0.0.7:6379", first_for=("multiple active",)),
             Fix(
-                "On a host with other users, use a port and a folder of your own.",
+                "On a host with other users, use its own port and folder.",
                 "ray start --head --port 6380 --temp-dir=$HOME/ray",
             ),
         ),

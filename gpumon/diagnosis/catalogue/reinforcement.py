@@ -108,7 +108,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
         ),
         causes=(
-            "A step of your own, such as filtering or a tool call, returned fewer or more samples than it got.",
+            "An added step, such as filtering or a tool call, returned fewer or more samples than it got.",
             "A list was added for the prompts, and the batch has n answers for each of them.",
         ),
         fixes=(

@@ -184,10 +184,16 @@ model_state, optimizer_state = get_state_dict(model, optimizer)""",
             Pattern(
                 "Sharding propagation failed ", r"Sharding propagation failed (?:for|on op) (?P<operator>[^\n]{1,80})"
             ),
+            Pattern(
+                "found no DeviceMesh from dtensor args",
+                r"found no DeviceMesh from dtensor args for (?P<operator>[\w.:]{1,80})",
+            ),
+            literal("not supported for ShardedTensor!"),
         ),
         causes=(
             "Part of the model is parallel in two dimensions and part in one, such as layers outside the plan.",
             "This version of PyTorch has no rule for the operator.",
+            "A collective such as broadcast got a DTensor, as with sync_module_states of FSDP1 on a parallel model.",
         ),
         fixes=(
             Fix("Include every layer in the plan of tensor parallelism; replicate those that are not split."),
@@ -196,6 +202,11 @@ model_state, optimizer_state = get_state_dict(model, optimizer)""",
                 "optimizer = torch.optim.AdamW(model.parameters(), foreach=False)",
             ),
             Fix("Gather the tensor before the operator.", "tensor = tensor.full_tensor()"),
+            Fix(
+                "Give a collective the part of this rank.",
+                "torch.distributed.broadcast(tensor.to_local(), src=0)",
+                first_for=("args for c10d.",),
+            ),
             Fix("Upgrade PyTorch, which adds rules with each version.", "pip install --upgrade torch"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
