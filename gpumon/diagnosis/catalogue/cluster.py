@@ -71,6 +71,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "mpirun noticed that process rank",
                 r"mpirun noticed that process rank (?P<rank>\d{1,6}) with PID (?P<pid>\d{1,10})",
             ),
+            Pattern(
+                "mpirun has exited due to process rank",
+                r"mpirun has exited due to process rank (?P<rank>\d{1,6}) with PID (?P<pid>\d{1,10})",
+            ),
+            Pattern(
+                "returned a non-zero exit code",
+                r"Primary job {1,2}terminated normally, but \d{1,6} process(?:es)? returned"
+                r" a non-zero exit code",
+            ),
         ),
         causes=("The process of the named rank crashed, was killed, or raised an exception.",),
         fixes=(
@@ -95,7 +104,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("ValueError: host not found: Name or service not known"),
             Pattern("Failed to resolve hostname", r"Failed to resolve hostname (?P<host>\S{1,100})"),
-            Pattern("Could not resolve hostname", r"ssh: Could not resolve hostname (?P<host>[^\s:]{1,100})"),
         ),
         causes=(
             "MASTER_ADDR is a name that only the first host knows, or one with a typing error.",

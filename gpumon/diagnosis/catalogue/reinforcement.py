@@ -147,6 +147,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("Weight update group already initialized"),
             Pattern(
+                "Exception: Request failed: ",
+                r"Exception: Request failed: (?P<status>\d{3}), (?P<reason>[^\n]{1,100})",
+            ),
+            Pattern(
+                " waiting for vLLM server at ",
+                r"Timed out after (?P<waited>[\d.]{1,10})s waiting for vLLM server at (?P<address>\S{1,160})",
+            ),
+            Pattern(
                 "Failed to update parameter online", r"Failed to update parameter online: (?P<reason>[^\n]{1,100})"
             ),
             literal("Communicator not initialized. Call `init_communicator` first"),
@@ -170,6 +178,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "No server was started, or it is on another host or port; loading its model can take minutes.",
             "The server and the trainer have the same GPUs, or the trainer takes all of them.",
             "An earlier trainer ended without closing its group in the server.",
+            "Status 404: the server was started with vllm serve, which does not have TRL's addresses.",
             "The model of the trainer is spread over several GPUs with device_map.",
         ),
         fixes=(

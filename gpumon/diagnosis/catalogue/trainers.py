@@ -248,6 +248,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"type object '(?P<name>DeepSpeedPlugin|FullyShardedDataParallelPlugin|DistributedType|PartialState)'"
                 r" has no attribute '(?P<attribute>\w{1,60})'",
             ),
+            Pattern("vp_stage must be ", r"vp_stage must be (?:a kwarg in|passed if|provided if) (?P<name>\w{1,60})"),
         ),
         causes=(
             "One of transformers, accelerate, deepspeed and peft was upgraded alone.",
