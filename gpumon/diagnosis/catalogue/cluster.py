@@ -136,6 +136,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"tensors were submitted to be reduced, gathered or broadcasted by subset of ranks",
             ),
             literal("Horovod has been shut down"),
+            literal("This was caused by an exception on one of the ranks or an attempt to allreduce"),
             Pattern("Extension horovod.", r"Extension horovod\.(?P<framework>\w{1,20}) has not been built"),
         ),
         causes=(

@@ -297,4 +297,47 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html", sources.TORCHRUN),
         said_by="Lightning 2.0-2.6, torch 2.13, DeepSpeed 0.12-0.19, accelerate 0.25-1.14",
     ),
+    KnownError(
+        id="launcher-missing",
+        section=SECTION,
+        title="Launcher is not installed",
+        summary="The shell does not find the program that starts the processes.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "not found",
+                r"\b(?P<launcher>srun|sbatch|mpirun|mpiexec|torchrun|accelerate|deepspeed|ray|horovodrun|colossalai): "
+                r"(?:command )?not found",
+            ),
+        ),
+        causes=(
+            "The environment that has the package is not active, or its folder of programs is not on PATH.",
+            "The host is not part of a cluster, and the script is for Slurm or MPI.",
+        ),
+        fixes=(
+            Fix(
+                "Start it as a module of the Python that has PyTorch.",
+                "python -m torch.distributed.run --nproc-per-node=gpu train.py",
+            ),
+            Fix(
+                "For accelerate, the same.",
+                "python -m accelerate.commands.launch train.py",
+                first_for=("accelerate:",),
+            ),
+            Fix(
+                "Install the package into the environment that is active.",
+                "python -m pip install accelerate deepspeed",
+                first_for=("deepspeed:",),
+            ),
+            Fix(
+                "Without Slurm, start with torchrun, and set what the script reads from Slurm.",
+                "SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 python train.py",
+                first_for=("srun:", "sbatch:"),
+            ),
+            Fix("Install MPI.", "sudo apt install openmpi-bin", first_for=("mpirun:", "mpiexec:")),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.TORCHRUN, "https://huggingface.co/docs/accelerate/basic_tutorials/launch"),
+        said_by="bash, dash, zsh",
+    ),
 )

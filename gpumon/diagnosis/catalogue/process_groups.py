@@ -127,8 +127,27 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "expected, but not set",
                 r"rendezvous: environment variable (?P<variable>[A-Z_]{1,40}) expected, but not set",
             ),
-            Pattern("KeyError: 'LOCAL_RANK'", r"KeyError: '(?P<variable>LOCAL_RANK)'"),
-            literal("KeyError: 'WORLD_SIZE'"),
+            Pattern(
+                "KeyError:",
+                r"KeyError: ?'(?P<variable>(?:LOCAL_|NODE_|GROUP_)?RANK|PMI_(?:LOCAL_)?RANK"
+                r"|OMPI_COMM_WORLD_(?:LOCAL_)?RANK)'",
+            ),
+            Pattern("WORLD_SIZE'", r"KeyError: ?'(?P<variable>(?:LOCAL_)?WORLD_SIZE)'"),
+            Pattern("'MASTER_", r"KeyError: ?'(?P<variable>MASTER_(?:ADDR|PORT))'"),
+            Pattern(
+                "KeyError:",
+                r"KeyError: ?'(?P<variable>SLURM_(?:PROCID|LOCALID|NODEID|NTASKS|NPROCS|NODELIST|JOB_\w{2,20}"
+                r"|STEP_\w{2,20}|\w{2,20}_PER_NODE))'",
+            ),
+            Pattern(
+                "= int(os.",
+                r"^ {0,80}\S{1,60} = int\(os\.(?:getenv|environ\.get)\([\"']"
+                r"(?P<variable>(?:LOCAL_)?(?:RANK|WORLD_SIZE))[\"']\)\)$",
+            ),
+            Pattern(
+                " environment, visit ",
+                r"Could not find '(?P<variable>\w{1,30})' in the \w{1,10} environment, visit https",
+            ),
             Pattern(
                 "rendezvous: ",
                 r"Error initializing torch\.distributed using \w{1,8}:// rendezvous: (?P<variable>rank"
@@ -149,6 +168,12 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "For a single process, set the variables.",
                 "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500 python train.py",
             ),
+            Fix(
+                "Start it in a job of Slurm, one task per GPU.",
+                "srun --ntasks-per-node=8 --gpus-per-node=8 python train.py",
+                first_for=("'SLURM_",),
+            ),
+            Fix("Start it with MPI.", "mpirun -np 8 python train.py", first_for=("'OMPI_", "'PMI_")),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.TORCHRUN, sources.TORCH_DISTRIBUTED),
