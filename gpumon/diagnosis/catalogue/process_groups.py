@@ -140,9 +140,8 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 r"|STEP_\w{2,20}|\w{2,20}_PER_NODE))'",
             ),
             Pattern(
-                "= int(os.",
-                r"^ {0,80}\S{1,60} = int\(os\.(?:getenv|environ\.get)\([\"']"
-                r"(?P<variable>(?:LOCAL_)?(?:RANK|WORLD_SIZE))[\"']\)\)$",
+                " = int(os.getenv(",
+                r"^ {0,80}\S{1,60} = int\(os\.getenv\([\"'](?P<variable>(?:LOCAL_)?(?:RANK|WORLD_SIZE))[\"']\)\)$",
             ),
             Pattern(
                 " environment, visit ",
@@ -225,6 +224,11 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             literal("Default process group has not been initialized"),
+            literal("Default process group is not initialized"),
+            Pattern(
+                "is only supported within torch.nn.parallel",
+                r"SyncBatchNorm is only supported within torch\.nn\.parallel",
+            ),
             literal("DeepSpeed backend not set, please initialize it using init_process_group()"),
             literal("Distributed backend is not initialized. Please set dist_init_required"),
             literal("trying to initialize the default process group twice"),
@@ -246,10 +250,15 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0",
             ),
             _TORCHRUN,
+            Fix(
+                "In a single process, use the ordinary layer; in OpenMMLab's configurations, BN instead of SyncBN.",
+                "norm_cfg = dict(type='BN', requires_grad=True)",
+                first_for=("SyncBatchNorm",),
+            ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.TORCH_DISTRIBUTED,),
-        said_by="torch 1.13-2.13",
+        said_by="torch 1.1-2.13",
     ),
     KnownError(
         id="gloo-address",
@@ -279,6 +288,39 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         empty_cache=NO_CONTEXT_YET,
         sources=("https://github.com/pytorch/pytorch/issues/135355",),
         said_by="torch 2.3-2.13",
+    ),
+    KnownError(
+        id="rendezvous-lost",
+        section=SECTION,
+        title="Rendezvous of torchrun went away",
+        summary="The host that keeps the list of nodes ended or cannot be reached, and this node ends as well.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                " the rendezvous '",
+                r"The node '(?P<node>[^'\n]{1,120})' has failed to (?:shutdown|send a keep-alive heartbeat to)"
+                r" the rendezvous '[^'\n]{1,80}' due to an error of type (?P<exception>Rendezvous\w{1,30})",
+            ),
+            Pattern(
+                "'NoneType' object has no attribute 'is_failed'", r"'NoneType' object has no attribute 'is_failed'"
+            ),
+        ),
+        causes=(
+            "The program failed on the first host, whose torchrun ended and with it the list.",
+            "Two jobs on a host share a port: the first that ends takes the list of the other with it.",
+            "More nodes were started than the job takes, and the last ones are not needed.",
+        ),
+        fixes=(
+            fixes.FIRST_RANK,
+            Fix(
+                "Give each job a port and an identifier.",
+                "torchrun --rdzv-backend c10d --rdzv-endpoint localhost:0 --rdzv-id $RANDOM train.py",
+            ),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(sources.TORCHRUN, "https://github.com/pytorch/pytorch/issues/67742"),
+        said_by="torch 1.9-2.13",
+        is_echo=True,
     ),
     KnownError(
         id="backend-device",
