@@ -28,6 +28,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("CUDA_HOME does not exist, unable to compile CUDA op(s)"),
             Pattern("Unable to pre-compile ", r"AssertionError: Unable to pre-compile (?P<operator>\w{1,40})"),
+            Pattern("'deepspeed.ops.", r"No module named 'deepspeed\.ops\.[\w.]{1,40}?\.(?P<operator>\w{1,30}_op)'"),
             Pattern(
                 ".so: cannot open shared object file",
                 r"/(?P<operator>cpu_adam|fused_adam|cpu_adagrad|cpu_lion|async_io|utils|transformer_inference)/\w"

@@ -102,4 +102,58 @@ state = get_model_state_dict(model, options=options)""",
         sources=("https://docs.pytorch.org/docs/stable/distributed.checkpoint.html",),
         said_by="torch 1.12-2.13",
     ),
+    KnownError(
+        id="fsdp-unexpected-state",
+        section=SECTION,
+        title="FSDP: parameters are in another state than expected",
+        summary="FSDP checks that parameters are sharded or gathered, and where they are; here one of them was not.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Expects the handle training to be IDLE",
+                r"Expects the handle training to be IDLE but got (?P<state>[\w.]{1,60})",
+            ),
+            Pattern(
+                " state but got ", r"Expects `BACKWARD_PRE` or `BACKWARD_POST` state but got (?P<state>[\w.]{1,60})"
+            ),
+            Pattern("Expects to be in `", r"Expects to be in `BACKWARD_PRE` or `IDLE`"),
+            Pattern("Expects storage to be ", r"Expects storage to be (?:allocated|freed but got storage)"),
+            Pattern("Expects `_mp_shard` to exist", r"Expects `_mp_shard` to exist"),
+            literal("Expects `.grad` to be the unsharded gradient"),
+            Pattern(
+                "Expects tensor to be on ",
+                r"Expects tensor to be on (?:the compute device (?P<expected>[\w:]{1,12}), was on|CPU but got)"
+                r" (?P<device>[\w:]{1,12})",
+            ),
+            literal("Expects the `FlatParameter` to be on CPU when parameter CPU"),
+            Pattern(
+                "Expects the l",
+                r"Expects the (?:local|low precision) shard to be on (?P<expected>\w[\w:]{0,11}) but got",
+            ),
+            Pattern(" mismatch when accumulating gradients", r"(?:Device|Shape) mismatch when accumulating gradients:"),
+        ),
+        causes=(
+            "The model was moved with .to() or .cpu(), or its parameters were replaced, after it was wrapped.",
+            "An exception in a step was caught, and the model was used again.",
+            "The state is saved, or a part of the model is called, within a forward or backward pass.",
+        ),
+        fixes=(
+            Fix(
+                "Let FSDP move the model.",
+                "model = FullyShardedDataParallel(model, device_id=torch.cuda.current_device())",
+            ),
+            Fix("Save between two steps, on all ranks, from the outermost module.", "state = model.state_dict()"),
+            Fix("After an exception in a step, end the program, and resume from the last checkpoint."),
+            Fix(
+                "Use FSDP2, which has fewer states.",
+                "from torch.distributed.fsdp import fully_shard\n\nfully_shard(model)",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://docs.pytorch.org/docs/stable/fsdp.html",
+            "https://github.com/Lightning-AI/lit-llama/issues/434",
+        ),
+        said_by="torch 1.12-2.13",
+    ),
 )

@@ -269,6 +269,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"not sure how to proceed as we're seeing conflicting local rank",
             ),
             literal("MMDataParallel only supports single GPU training"),
+            Pattern(
+                " replicas were requested",
+                r"Only able to place (?P<placed>\d{1,6}) replicas, but (?P<requested>\d{1,6}) replicas were requested",
+            ),
             literal("You are running multi-node training without SLURM handling the processes"),
             literal("You need to use at least 2 processes to use `--multi_gpu`"),
             Pattern(

@@ -173,11 +173,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "No module named '",
-                rf"No module named '(?P<module>(?!flash_attn){VERSIONED}\.[\w.]{{1,80}})(?<!\._C)'(?!; ')",
+                r"No module named '(?P<module>(?!flash_attn|deepspeed\.ops\.\w{1,20}\.\w{1,30}_op')"
+                rf"{VERSIONED}\.[\w.]{{1,80}})(?<!\._C)'(?!; ')",
             ),
             Pattern(
                 "Error: No module named '",
-                rf"ModuleNotFoundError: No module named '(?P<module>(?!flash_attn|mamba_ssm|causal_conv1d){_IMPORTED}"
+                r"ModuleNotFoundError: No module named '"
+                rf"(?P<module>(?!flash_attn|mamba_ssm|causal_conv1d|deepspeed\.ops){_IMPORTED}"
                 r"(?:\.\w{1,40}){1,5})(?<!\._C)(?<!\._ext)'(?!; ')",
             ),
             Pattern(

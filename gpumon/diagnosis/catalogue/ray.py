@@ -150,7 +150,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "has been marked dead because the detector",
-                r"The node with node id: \w{1,80} and address: (?P<address>[\d.]{7,15}) [^\n]{0,80}has been"
+                r"The node with node id: \w{1,80} and (?:address|ip): (?P<address>[\d.]{7,15}) [^\n]{0,80}has been"
                 r" marked dead because"
                 r" the detector",
             ),

@@ -31,6 +31,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("GCS. Last ", r"Failed to \w{1,12}(?: to)? GCS\. Last (?:connection error|\d{1,4} lines)"),
             literal("ray client connection timeout"),
+            literal("No available agent to submit job"),
             literal("Failed to reconnect within the reconnection grace period"),
             Pattern(
                 "Initialization failure from server", r"ConnectionAbortedError: Initialization failure from server"
@@ -53,6 +54,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Show the cluster that this host knows.", "ray status"),
+            Fix(
+                "Install Ray with its dashboard, whose agents take jobs, on all hosts; then start Ray again.",
+                "pip install 'ray[default]'",
+                first_for=("No available agent",),
+            ),
             Fix("Start the head, then the other hosts.", "ray start --head --port=6379; ray start --address=HOST:6379"),
             Fix(
                 "Compare the versions on all hosts.", "python -c 'import ray, sys; print(ray.__version__, sys.version)'"
