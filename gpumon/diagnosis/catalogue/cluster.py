@@ -75,11 +75,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "mpirun has exited due to process rank",
                 r"mpirun has exited due to process rank (?P<rank>\d{1,6}) with PID (?P<pid>\d{1,10})",
             ),
-            Pattern(
-                "returned a non-zero exit code",
-                r"Primary job {1,2}terminated normally, but \d{1,6} process(?:es)? returned"
-                r" a non-zero exit code",
-            ),
         ),
         causes=("The process of the named rank crashed, was killed, or raised an exception.",),
         fixes=(
