@@ -127,18 +127,13 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "expected, but not set",
                 r"rendezvous: environment variable (?P<variable>[A-Z_]{1,40}) expected, but not set",
             ),
-            Pattern(
-                "KeyError:",
-                r"KeyError: ?'(?P<variable>(?:LOCAL_|NODE_|GROUP_)?RANK|PMI_(?:LOCAL_)?RANK"
-                r"|OMPI_COMM_WORLD_(?:LOCAL_)?RANK)'",
-            ),
+            Pattern("KeyError: 'RANK'", r"KeyError: '(?P<variable>RANK)'"),
+            Pattern("LOCAL_RANK'", r"KeyError: '(?P<variable>LOCAL_RANK)'"),
+            Pattern("NODE_RANK'", r"KeyError: '(?P<variable>NODE_RANK)'"),
+            Pattern("COMM_WORLD_RANK'", r"KeyError: '(?P<variable>OMPI_COMM_WORLD_RANK)'"),
             Pattern("WORLD_SIZE'", r"KeyError: ?'(?P<variable>(?:LOCAL_)?WORLD_SIZE)'"),
             Pattern("'MASTER_", r"KeyError: ?'(?P<variable>MASTER_(?:ADDR|PORT))'"),
-            Pattern(
-                "KeyError:",
-                r"KeyError: ?'(?P<variable>SLURM_(?:PROCID|LOCALID|NODEID|NTASKS|NPROCS|NODELIST|JOB_\w{2,20}"
-                r"|STEP_\w{2,20}|\w{2,20}_PER_NODE))'",
-            ),
+            Pattern("SLURM_PROCID'", r"KeyError: ?'(?P<variable>SLURM_PROCID)'"),
             Pattern(
                 " = int(os.getenv(",
                 r"^ {0,80}\S{1,60} = int\(os\.getenv\([\"'](?P<variable>(?:LOCAL_)?(?:RANK|WORLD_SIZE))[\"']\)\)$",
