@@ -15,11 +15,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="Code for DTensor or ShardedTensor got a plain tensor: this parameter or state is not sharded.",
         context=ContextState.ALIVE,
         patterns=(
-            Pattern(
-                "' object has no attribute '",
-                r"'(?:Tensor|Parameter)' object has no attribute '(?P<attribute>_local_tensor|local_tensor|local_shards"
-                r"|to_local|full_tensor|device_mesh|placements|redistribute)'",
-            ),
+            Pattern("attribute '_local_tensor'", r"'Tensor' object has no attribute '(?P<attribute>_local_tensor)'"),
+            Pattern("attribute 'local_shards'", r"'Tensor' object has no attribute '(?P<attribute>local_shards)'"),
         ),
         causes=(
             "Part of the model is not sharded, such as frozen layers, adapters or buffers.",
