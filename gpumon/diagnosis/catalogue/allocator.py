@@ -132,6 +132,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("expandable_segments allocation: IPC", r"expandable_segments allocation: IPC handles are disabled"),
             Pattern("expandable_segments: FABRIC", r"expandable_segments: FABRIC handle"),
             Pattern("syscall needed to use IPC", r"pidfd_(?:open|getfd) syscall needed to use IPC for CUDA tensors"),
+            literal("pidfd_getfd: Operation not permitted"),
         ),
         causes=(
             "A queue or a pipe of torch.multiprocessing transfers CUDA tensors while expandable segments are enabled.",
@@ -143,6 +144,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False python train.py",
             ),
             Fix("Pass CPU tensors, and move them to the GPU in the receiving process.", "queue.put(tensor.cpu())"),
+            Fix(
+                "In a container, permit the exchange of file descriptors between processes.",
+                "docker run --gpus all --ipc=host --cap-add SYS_PTRACE image",
+            ),
         ),
         empty_cache="No effect: the type of the memory is the problem, not how much of it is in use.",
         sources=(sources.CUDA_NOTES, sources.MULTIPROCESSING_NOTES),

@@ -28,6 +28,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("CUDA_HOME does not exist, unable to compile CUDA op(s)"),
             Pattern("Unable to pre-compile ", r"AssertionError: Unable to pre-compile (?P<operator>\w{1,40})"),
+            Pattern("'deepspeed.ops.", r"No module named 'deepspeed\.ops\.[\w.]{1,40}?\.(?P<operator>\w{1,30}_op)'"),
             Pattern(
                 ".so: cannot open shared object file",
                 r"/(?P<operator>cpu_adam|fused_adam|cpu_adagrad|cpu_lion|async_io|utils|transformer_inference)/\w"
@@ -167,6 +168,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "optim_states.pt' under",
                 r"Expected \d{1,6} of '\*_optim_states\.pt' under '(?P<path>[^'\n]{1,200})' but found",
             ),
+            Pattern("numels out of", r"consumed \d{1,15} numels out of \d{1,15} - something is wrong"),
+            Pattern("can't find ", r"can't find \S{1,60} files in directory '(?P<path>[^'\n]{1,200})'"),
+            literal("containing optimizer global state is missing! Cannot proceed"),
+            literal("seems a bogus DeepSpeed checkpoint folder"),
+            literal("No ZeRO files found in"),
+            Pattern("is not a model state checkpoint", r"Error: [^\n]{1,200} is not a model state checkpoint"),
             Pattern("is not a zero checkpoint", r"Error: [^\n]{1,200} is not a zero checkpoint"),
         ),
         causes=(
@@ -289,8 +296,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("Expected a string path to an existing deepspeed config"),
             literal("Please correct the following DeepSpeed config values that mismatch TrainingArguments"),
             Pattern(
-                "in the DeepSpeed config as this will be set",
-                r"Do not set `(?P<setting>\w{1,60})` in the DeepSpeed config as this will be set",
+                "` in the DeepSpeed config",
+                r"Do not set `(?P<setting>\w{1,60})` in the DeepSpeed config",
             ),
             Pattern(
                 "using DeepSpeed", r"When using DeepSpeed,? `accelerate\.prepare\(\)` requires you to pass at least one"

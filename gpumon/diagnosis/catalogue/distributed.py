@@ -95,6 +95,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             fixes.FIRST_RANK,
+            Fix(
+                "In Slurm, let every task see all GPUs of its host; transfers between them need that.",
+                "srun --ntasks-per-node=8 --gpus-per-node=8 --gpu-bind=none python train.py",
+                first_for=("invalid device ordinal",),
+            ),
             fixes.MEMORY_FOR_LIBRARIES,
             _NCCL_DEBUG,
             Fix(
@@ -224,8 +229,8 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         patterns=(
             literal("Terminating the process after attempting to dump debug info"),
             literal("we are taking the entire process down"),
+            literal("Some NCCL operations have failed or timed out"),
             Pattern("Timeout at NCCL work: ", r"Timeout at NCCL work: (?P<sequence>\d{1,12})"),
-            Pattern("watchdog got stuck for", r"watchdog got stuck for (?P<seconds>\d{1,9}) seconds"),
             Pattern("atchdog thread terminated with exception", r"[Ww]atchdog thread terminated with exception"),
             literal("failure detected by watchdog at work sequence id"),
             Pattern(
@@ -238,10 +243,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             ),
             literal("Heartbeat monitor timed out!"),
         ),
-        causes=(
-            "A collective timed out, or an earlier CUDA error occurred: the first message above shows which.",
-            "Stuck: a CUDA call hangs, the thread gets no CPU time, or another thread holds the GIL.",
-        ),
+        causes=("A collective timed out, or an earlier CUDA error occurred: the first message above shows which.",),
         fixes=(
             fixes.FIRST_RANK,
             _ROOT_CAUSE,

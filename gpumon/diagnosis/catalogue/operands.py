@@ -42,6 +42,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"got (?!index)|\w{1,20} is on)[^\n]{3,80}",
             ),
             literal("Input, output and indices must be on the current device"),
+            literal("Attention bias and Query/Key/Value should be on the same device"),
             Pattern(
                 "to have the same device type, but got",
                 r"Expected query, key, and value to have the same device type, but got query\.device:"

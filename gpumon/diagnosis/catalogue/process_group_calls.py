@@ -40,10 +40,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Expected argument (?P<name>\w{1,40}) to be a list of size at least 1",
             ),
             literal("All ops need to use the same group"),
+            literal("Tensor's dim 0 does not divide equally across group size"),
+            literal("Number of tensor splits not equal to group size"),
+            literal("Tensor list input to scatter/gather must match number of collective participants"),
+            Pattern(
+                "must be a multiple of group_size",
+                r"input dimension \d{1,3} \(\d{1,12} must be a multiple of group"
+                r"_size \d{1,6}",
+            ),
         ),
         causes=(
             "The list of results is given on ranks that receive nothing, or is missing on the one that receives.",
             "A number or a list is sent instead of a tensor.",
+            "A tensor is split among the ranks, and its first dimension is no multiple of their number.",
         ),
         fixes=(
             Fix(
