@@ -60,9 +60,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "arguments = TrainingArguments(ddp_find_unused_parameters=True)",
             ),
             Fix(
-                "With Lightning, choose the strategy.",
-                'trainer = Trainer(strategy="ddp_find_unused_parameters_true")',
-                first_for=("LightningModule",),
+                "With Lightning, choose the strategy.", 'trainer = Trainer(strategy="ddp_find_unused_parameters_true")'
             ),
             Fix("With DeepSpeed, set the option.", 'config["zero_optimization"]["ignore_unused_parameters"] = True'),
         ),
@@ -81,7 +79,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             literal("Expected to mark a variable ready only once"),
-            literal("expect_autograd_hooks_ INTERNAL ASSERT FAILED"),
             Pattern(
                 "has been marked as ready twice",
                 r"Parameter at index (?P<index>\d{1,6}) (?:with name (?P<name>[\w.]{1,200}) )?has been marked as"
@@ -91,7 +88,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=(
             "Gradient checkpointing with use_reentrant=True together with find_unused_parameters or shared weights.",
             "One forward is followed by several backward passes.",
-            "A backward pass follows no forward of the model that DDP wraps, as expect_autograd_hooks_ checks.",
         ),
         fixes=(
             Fix(
@@ -104,11 +100,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "model = DistributedDataParallel(model, find_unused_parameters=False)",
             ),
             Fix("If the graph never changes, say so.", "model = DistributedDataParallel(model, static_graph=True)"),
-            Fix(
-                "Call the wrapped model, once before each backward.",
-                "loss = criterion(ddp_model(images), labels)\nloss.backward()",
-                first_for=("expect_autograd_hooks_",),
-            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DDP, "https://docs.pytorch.org/docs/stable/checkpoint.html"),
@@ -177,9 +168,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" CollectiveFingerPrint\(SequenceNumber=(?P<sequence>\d{1,12}), OpType=(?P<operation>\w{1,40})",
             ),
             Pattern(
-                "Detected mismatch between collectives on ranks",
-                r"Detected mismatch between collectives on ranks\.(?! Rank \d{1,6} is running collective:"
-                r" CollectiveFingerPrint\(Seq)",
+                "Detected mismatch between collectives on ranks", r"Detected mismatch between collectives on ranks\.$"
             ),
             literal("Collectives differ in the following aspects"),
             literal("Cannot apply desired operation due to shape mismatches"),
@@ -229,7 +218,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "monitoredBarrier",
                 r"[Rr]ank (?P<rank>\d{1,6}) (?:successfully reached monitoredBarrier, but received errors|failed to p"
-                r"ass monitoredBarrier|timed out in monitoredBarrier after)",
+                r"ass monitoredBarrier)",
             ),
             Pattern(
                 "Connection closed by peer",
@@ -246,9 +235,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Gloo connectFullMesh failed", r"Gloo connectFullMesh failed with (?P<reason>[^\n]{1,120})"),
             literal("Detected at least one rank that was not able to complete the barrier"),
-            Pattern(
-                " failed to pass monitoredBarrier", r"Ranks (?P<ranks>[\d, ]{1,80}) failed to pass monitoredBarrier"
-            ),
         ),
         causes=(
             "The other rank raised an exception or was killed; its log has the cause.",
@@ -282,9 +268,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"-- Process (?P<process>\d{1,6}) terminated with the following error",
             ),
             literal("BrokenProcessPool: A process in the process pool was terminated abruptly"),
+            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>WorkerCrashedError|ActorUnavailableError)"),
+            literal("The actor died unexpectedly before finishing this task"),
+            literal("The actor died because of an error raised in its creation task"),
+            literal("The actor is dead because its worker process has died"),
             Pattern("RuntimeError: Rank[", r"RuntimeError: Rank\[(?P<process>\d{1,6})\] failed\."),
             literal("The Ray Train run failed. Please inspect the previous error messages"),
             literal("Forcefully terminating all other processes to avoid zombies"),
+            literal("A worker died or was killed while executing a task by an unexpected system error"),
         ),
         causes=(
             "The process raised an exception, which is printed above.",

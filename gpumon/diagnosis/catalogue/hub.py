@@ -91,6 +91,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "429 Client Error: Too Many Requests",
                 r"429 Client Error: Too Many Requests for url: https://huggingface\.co",
             ),
+            Pattern(
+                "HFValidationError: Repo id must ",
+                r"HFValidationError: Repo id must (?:be in the form|use alphanumeric)[^\n]{0,80}",
+            ),
         ),
         causes=(
             "The model is gated: its license was not accepted with this account, or no token was given.",
@@ -99,62 +103,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Accept the license on the page of the model, then log in.", "hf auth login"),
-            Fix("For a local model, check that the folder exists on every node.", "ls -l MODEL/config.json"),
+            Fix(
+                "For a local model, check that the folder exists on every node.",
+                "ls -l MODEL/config.json",
+                first_for=("Repo id must be",),
+            ),
             Fix("Download once before the job, and run offline.", "hf download NAME/MODEL", first_for=("429 Client",)),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://huggingface.co/docs/hub/models-gated",),
         said_by="transformers 4.30-5.0, huggingface_hub 0.20-1.3",
-    ),
-    KnownError(
-        id="model-folder-missing",
-        section=SECTION,
-        title="Folder of the model does not exist",
-        summary="The text is no folder with a configuration on this host, and no name of a model on the Hub, such as"
-        " owner/model.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            Pattern(
-                "Repo id must be in the form",
-                r"Repo id must be in the form 'repo_name' or 'namespace/repo_name': '(?P<model>[^'\n]{0,160})'",
-            ),
-            Pattern(
-                "Repo id must use alphanumeric",
-                r"Repo id must use alphanumeric chars[^\n]{0,140}: '(?P<model>[^'\n]{0,160})'",
-            ),
-            Pattern(
-                "Cannot have -- or .. in repo_id", r"Cannot have -- or \.\. in repo_id: '(?P<model>[^'\n]{0,160})'"
-            ),
-            Pattern("Incorrect path_or_model_id", r"Incorrect path_or_model_id: ['\"](?P<model>[^'\"\n]{0,160})['\"]"),
-            Pattern(
-                "Invalid repository ID or local directory",
-                r"Invalid repository ID or local directory specified: '(?P<model>[^'\n]{0,160})'",
-            ),
-            Pattern(
-                "Could not detect config format",
-                r"Could not detect config format for no config file found\. With config_format 'auto'",
-            ),
-        ),
-        causes=(
-            "The folder has another name, is on another host, or was not mounted into the container.",
-            "A relative path is read from another working directory, or a quoted ~ was not expanded.",
-            "The path leads to a file, or to the folder above the one with config.json.",
-            "The name has a part too many, such as the name of a file or a tag behind owner/model.",
-        ),
-        fixes=(
-            Fix("Check the path, in the container too; an absolute path is safest.", "ls -l MODEL/config.json"),
-            Fix(
-                "Mount the folder into the container.",
-                "docker run --gpus all -v /data/models:/data/models IMAGE COMMAND",
-            ),
-            Fix("Download the model, and give its folder.", "hf download OWNER/MODEL --local-dir MODEL"),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(
-            "https://github.com/opendatalab/MinerU/issues/1650",
-            "https://github.com/gpustack/gpustack/issues/1268",
-        ),
-        said_by="huggingface_hub 0.20-1.3, transformers 4.38-5.0, vLLM 0.6-0.33",
     ),
     KnownError(
         id="model-file-missing",
@@ -175,6 +133,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Can't load ",
                 r"Can't load (?:the (?:configuration|model)|tokenizer|feature extractor|image processor|config)"
                 r" (?:of|for) '(?P<model>[^'\n]{1,120})'",
+            ),
+            Pattern(
+                "Pipeline <class '",
+                r"Pipeline <class '(?P<model>[\w.]{1,120})'> expected [^\n]{1,200}?, but only [^\n]{1,100}? were"
+                r" passed\.",
             ),
             Pattern(
                 "Can't find weights for ",
@@ -226,7 +189,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("shard file(s) missing", r"references (?P<missing>\d{1,4}) shard file\(s\) missing"),
             Pattern("has no attribute 'get_metadata'", r"'NoneType' object has no attribute 'get_metadata'"),
-            Pattern("Value error, Expecting value", r"Value error, Expecting value: line 1 column 1 \(char 0\)"),
         ),
         causes=(
             "The download or the copy was interrupted, or the disk was full.",
@@ -279,11 +241,14 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
             ),
             Pattern(
                 "KeyError: '",
-                r"KeyError: '(?P<model>\w{2,60}For(?:CausalLM|ConditionalGeneration|SequenceClassification)|"
-                r"qwen[\w.]{0,20}|llama[\w.]{1,20}|mistral[\w.]{0,20}|mixtral|gemma[\w.]{0,"
+                r"KeyError: '(?P<model>\w{2,60}For(?:CausalLM|ConditionalGeneration|SequenceClassification))'",
+            ),
+            Pattern(
+                "KeyError: '",
+                r"^KeyError: '(?P<model>qwen[\w.]{0,20}|llama[\w.]{1,20}|mistral[\w.]{0,20}|mixtral|gemma[\w.]{0,"
                 r"20}|minimax\w{0,12}|kimi\w{0,12}|hunyuan\w{0,12}|step3\w{0,8}|ernie\w{0,12}|seed_oss|nemotron\w{0,12}"
                 r"|exaone\w{0,8}|granite\w{0,12}|internvl\w{0,8}|internlm\d|olmo\w{0,8}|cohere\d?|lfm2\w{0,8}|"
-                r"phi[\w.-]{0,12}|deepseek\w{0,12}|glm\w{0,12}|gpt_oss|smollm3)'(?!\S)",
+                r"phi[\w.-]{0,12}|deepseek\w{0,12}|glm\w{0,12}|gpt_oss|smollm3)'$",
             ),
             Pattern(
                 "does not support ",
@@ -304,10 +269,6 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
                 r"contains custom code which must be executed to correctly load the model",
             ),
             Pattern("Could not find module ", r"Could not find module (?P<model>\w{1,80}) in `transformers`"),
-            Pattern(
-                "config.json found but missing 'model_type'", r"config\.json found but missing 'model_type' for model"
-            ),
-            Pattern("Not a supported model. ", r"Not a supported model\. (?:Unrecognized|Detected) architectures?"),
         ),
         causes=(
             "The model is newer than the installed transformers.",

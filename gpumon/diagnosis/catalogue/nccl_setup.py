@@ -112,11 +112,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "env | grep -E '^(RANK|LOCAL_RANK|WORLD_SIZE)='",
             ),
             fixes.ONE_PROCESS_PER_GPU,
-            Fix(
-                "Let NCCL choose algorithm and protocol.",
-                "unset NCCL_ALGO NCCL_PROTO",
-                first_for=("NCCL_ALGO",),
-            ),
+            Fix("Let NCCL choose algorithm and protocol.", "unset NCCL_ALGO NCCL_PROTO"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(NETWORK_LOG,),

@@ -175,13 +175,12 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
             fixes.LAUNCH_BLOCKING,
             fixes.BUNDLED_LIBRARIES,
             Fix(
-                "Print what cuBLAS rejected; in float8, all sizes must be multiples of 16.",
-                "print(a.shape, a.stride(), a.dtype, b.shape, b.stride(), b.dtype)",
-                first_for=("cublasLtMatmul with",),
-            ),
-            Fix(
                 "As a cross-check, use cuBLASLt instead of cuBLAS.",
                 'import torch\n\ntorch.backends.cuda.preferred_blas_library("cublaslt")',
+            ),
+            Fix(
+                "Print the shapes, strides and types of the operands.",
+                "print(a.shape, a.stride(), a.dtype, b.shape, b.stride(), b.dtype)",
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

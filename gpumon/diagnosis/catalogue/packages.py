@@ -12,7 +12,7 @@ GPU_PACKAGES: Final = (
     r"tensorrt(?:_llm)?|transformer_engine(?:_\w{1,12})?|apex|amp_C|fused_\w{1,40}_cuda|fused_dense_lib"
     r"|dropout_layer_norm|xentropy_cuda_lib|rotary_emb|deepspeed|vllm|sglang|sgl_kernel|flashinfer|flash_mla|xformers"
     r"|bitsandbytes|auto_gptq|gptqmodel|awq|torch_(?:scatter|sparse|cluster|spline_conv)|pyg_lib"
-    r"|torch_geometric|cuequivariance\w{0,20}|torchsparse|pytorch3d|dgl|cupy|pycuda|pynvml|deep_gemm|deep_ep|fla|liger_kernel|torchao|hqq|spconv"
+    r"|torch_geometric|pytorch3d|dgl|cupy|pycuda|pynvml|deep_gemm|deep_ep|fla|liger_kernel|torchao|hqq|spconv"
     r"|MinkowskiEngine|nvdiffrast|diff_gaussian_rasterization|simple_knn|tinycudann|kaolin|gsplat|natten|sageattention"
     r"|torchvision|torchaudio|torchcodec|torchdata|accelerate|grouped_gemm|megatron|nemo|detectron2|mmcv|cutlass|quack"
     r"|cuda|onnxruntime|cudf|cuml|rmm|optimum|peft|trl|nvidia\.dali|pytorch_lightning|lightning"
@@ -21,7 +21,6 @@ GPU_PACKAGES: Final = (
 VERSIONED: Final = (
     r"(?:torch(?:vision|audio|ao)?|triton|transformers|vllm|sglang|accelerate|peft|trl|diffusers|deepspeed|xformers"
     r"|megatron|apex|transformer_engine|flash_attn|flashinfer|bitsandbytes|optimum|lightning|pytorch_lightning|cupy|verl"
-    r"|numba|numba_cuda|cudf|torchsparse|spconv|monai|detectron2|speechbrain"
     r"|mbridge|modelopt|nemo|openrlhf|swift|llamafactory|colossalai|liger_kernel|unsloth|ray|datasets|huggingface_hub)"
 )
 
@@ -31,6 +30,26 @@ _INSTALLED: Final = (
     r"|tensorrt|onnxruntime|optimum|awq|gptqmodel|sentence_transformers|timm|scipy|ray|openai|torchao)"
 )
 """Packages whose modules the user does not write."""
+_MODEL: Final = (
+    r"(?:(?:Ml|L)lama|Qwen|Mistral|Mixtral|Ministral|Pixtral|Gemma|PaliGemma|Phi|GPT|Gpt|Bert|Roberta|XLM|M?T5|Bart|"
+    r"Whisper"
+    r"|Wav2Vec2|CLIP|Siglip|Deep[Ss]eek|ChatGLM|G[Ll][Mm]|Intern|MiniCPM|Baichuan|Falcon|Bloom|OPT|Mamba|Cohere|Olmo"
+    r"|StableLm|Starcoder|L[Ll]a[Vv][Aa]|Idefics|Florence|Blip|InstructBlip|Smol|Nemotron|Granite|Exaone|Ernie|Hunyuan"
+    r"|HunYuan|Kimi|Moonshot|MiniMax|Molmo|Ovis|Flux|SD3|StableDiffusion|UNet2D|Autoencoder|Wan|LTX|CogVideo|Sana"
+    r"|PixArt|Auto|PreTrained|Speech|Vision|ViT|Dino|Sam|Peft)"
+)
+"""How the classes of transformers and diffusers begin."""
+_CLASS: Final = (
+    r"(?:Config|Tokenizer(?:Fast)?|Processor(?:Fast)?|Model|For[A-Z]\w{3,40}|Attention|DecoderLayer|Pipeline|Embedding"
+    r"|Experts|Block|Cache)"
+)
+"""How they end."""
+_TRAINER: Final = (
+    r"(?:\w{0,40}Trainer\.(?:compute_loss|_inner_training_loop|training_step|log|get_batch_samples|_get_train_sampler"
+    r"|prediction_step|_save|create_optimizer\w{0,14})|Accelerator\.\w{1,40}|(?:Params4bit|Int8Params|Linear[48]bit"
+    r"|Linear8bitLt)\.__\w{2,8}__|hf_hub_download|snapshot_download|\w{1,40}Tokenizer(?:Fast)?\.\w{1,40})"
+)
+"""Functions whose arguments differ between versions of the libraries."""
 
 _IMPORTED: Final = (
     r"(?:transformers|datasets|accelerate|peft|trl|evaluate|tokenizers|safetensors|sentencepiece|tiktoken|einops|timm"
@@ -115,18 +134,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"tq|gptqmodel|autoawq|optimum|xformers|deepspeed|apex|flash[-_"
                 r" ][Aa]ttn|vllm|triton|peft|accelerate)`? is not installed\. Please install",
             ),
-            Pattern(
-                "NameError: name '",
-                r"NameError: name '(?P<module>tcnn|bnb|flash_attn\w{0,30}|selective_scan_fn|causal_conv1d_fn|xformers"
-                r"|deepspeed|apex)' is not defined",
-            ),
         ),
         causes=(
             "The package is optional, or has to be built for the installed PyTorch, so that the requirements omit it.",
             "The module is part of the program itself, which was started from another folder.",
             "Another interpreter runs the program than the one for which the package was installed.",
             "Its installation failed; the log of pip has the reason.",
-            "A name that is not defined: the program passes over the failed import and uses the package later.",
         ),
         fixes=(
             Fix("Check which interpreter runs, and what it has.", "python -m pip --version; python -m pip list"),
@@ -178,6 +191,46 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?P<name>\w{1,80})",
             ),
             Pattern(
+                " has no attribute ",
+                r"AttributeError: (?P<module>\w{2,60}(?:Tokenizer(?:Fast)?|Processor)) has no attribute"
+                r" (?P<name>\w{1,80})",
+            ),
+            Pattern(
+                "' object has no attribute '",
+                rf"'(?P<module>{_MODEL}\w{{0,60}}?{_CLASS}|(?:SFT|GRPO|DPO|PPO|KTO|Seq2Seq)Trainer|TrainerState|"
+                rf"TrainingArguments|AcceleratorState|AdamW|MatmulLtState|ServerArgs|TransformersForCausalLM)'"
+                r" object has no attribute '(?P<name>\w{1,80})'",
+            ),
+            Pattern(
+                "' has no attribute '",
+                rf"type object '(?P<module>{_MODEL}\w{{0,80}})' has no attribute '(?P<name>\w{{1,80}})'",
+            ),
+            Pattern(
+                "got an unexpected keyword argument '",
+                rf"(?P<module>{_TRAINER}|{_MODEL}\w{{0,60}}?{_CLASS}\.\w{{1,40}})\(\) got an unexpected keyword"
+                rf" argument"
+                r" '(?P<name>\w{1,60})'",
+            ),
+            Pattern(
+                "got an unexpected keyword argument '",
+                r"TypeError: (?P<module>(?!load_dataset)[\w.<>]{1,120})\(\) got an unexpected keyword argument"
+                r" '(?P<name>use_auth_token"
+                r"|token|cache_position|position_embeddings|past_key_values?|num_logits_to_keep|logits_to_keep|"
+                r"padding_side"
+                r"|num_items_in_batch|torch_dtype|dtype|attn_implementation|trust_remote_code|"
+                r"transformer_options|processing_class"
+                r"|_is_hf_initialized|load_in_[48]bit|low_cpu_mem_usage|keep_torch_compile|evaluation_strategy|"
+                r"eval_strategy"
+                r"|max_seq_length|dataset_text_field|resume_download|use_flash_attention_2|offload_state_dict|"
+                r"rope_scaling)'",
+            ),
+            Pattern(
+                " positional argument",
+                rf"(?P<module>{_TRAINER})\(\) (?:takes (?:from \d to )?\d positional arguments? but \d were"
+                rf" given|missing \d"
+                r" required positional argument)",
+            ),
+            Pattern(
                 "with minimum required version ",
                 r"(?P<module>[\w-]{2,40}) with minimum required version (?P<required>[\w.]{1,20}) is not installed",
             ),
@@ -186,6 +239,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"cannot import name"
                 r" '(?P<name>cached_download|split_torch_state_dict_into_shards|HfFolder|is_offline_mode"
                 r"|Repository)' from '(?P<module>huggingface_hub[\w.]{0,40})'",
+            ),
+            Pattern(
+                "'Trainer' object has no attribute '",
+                r"'Trainer' object has no attribute '(?P<name>tokenizer|deepspeed|sharded_ddp|use_apex)'",
+            ),
+            Pattern(
+                " required positional argument",
+                rf"(?P<module>{_MODEL}\w{{0,60}}?{_CLASS}\.forward)\(\) missing \d required positional"
+                rf" arguments?: (?P<name>'\w{{1,40}}')",
             ),
             Pattern(
                 "is required for a normal functioning of this module",
@@ -208,6 +270,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" '(?P<name>\w{1,80})'",
             ),
             Pattern(
+                "has no attribute 'encoder_and_decoder'",
+                r"'ModelType' has no attribute '(?P<name>encoder_and_decoder)'",
+            ),
+            Pattern(
                 "is only supported for",
                 r"is only supported for `?(?:PyT|pyt|t)orch ?>= ?(?P<required>[\d.]{1,8})",
             ),
@@ -218,6 +284,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "module 'triton",
                 r"module 'triton(?P<module>[\w.]{0,60})' has no attribute '(?P<name>\w{1,60})'",
+            ),
+            Pattern(
+                "' object has no attribute '",
+                r"'(?P<module>(?:Dynamic|Static|HybridCache|Sliding\w{0,12}|Encoder\w{0,12})Cache|torch\._C\._Cud"
+                r"aDeviceProperties)' object has no attribute '(?P<name>\w{1,60})'",
+            ),
+            Pattern(
+                "got an unexpected keyword argument '",
+                r"(?P<module>(?:Seq2Seq|SFT|DPO|GRPO|PPO|KTO|ORPO|Reward)?(?:Trainer|Config|TrainingArguments)|Ac"
+                r"celerator|AdamW|GradScaler|LLM|EngineArgs)\.__init__\(\) got an unexpected keyword argument"
+                r" '(?P<name>\w{1,60})'",
             ),
         ),
         causes=(

@@ -141,11 +141,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Read the log of the raylet.",
                 "cat /tmp/ray/session_latest/logs/raylet.err",
             ),
-            Fix(
-                "If a node was lost, find on that node what ended it: host memory, preemption or the network.",
-                "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'; free -h",
-                first_for=("marked dead", "NodeDiedError"),
-            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DEBUG,),
@@ -202,7 +197,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "GCS at address",
                 r"(?:Failed to connect to|Unable to connect to) GCS at address[= ](?P<address>[\w.:-]{1,80})",
             ),
-            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>RpcError|AuthenticationError)"),
+            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>GetTimeoutError|RpcError|AuthenticationError)"),
         ),
         causes=(
             "No Ray was started on this host, or the program names another address than the head's.",
@@ -214,45 +209,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Show the cluster that this host knows.", "ray status"),
             Fix("Start the head, then the other hosts.", "ray start --head --port=6379; ray start --address=HOST:6379"),
             Fix(
-                "Compare the versions on all hosts.",
-                "python -c 'import ray, sys; print(ray.__version__, sys.version)'",
-                first_for=("Version mismatch",),
+                "Compare the versions on all hosts.", "python -c 'import ray, sys; print(ray.__version__, sys.version)'"
             ),
-            Fix(
-                "Read the errors of the workers.",
-                "grep -h -i error /tmp/ray/session_latest/logs/worker*",
-                first_for=("look up actor",),
-            ),
-            Fix(
-                "If the runtime environment failed, read its log: a package or the working folder is the cause.",
-                "grep -h -i error /tmp/ray/session_latest/logs/runtime_env_setup-*.log",
-                first_for=("RuntimeEnvSetupError",),
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(_DEBUG,),
-        said_by="Ray 2.9-2.52",
-    ),
-    KnownError(
-        id="ray-timeout",
-        section=SECTION,
-        title="Ray: a result did not arrive in time",
-        summary="The call ray.get() waited for a task or an actor that did not finish within its timeout.",
-        context=ContextState.UNKNOWN,
-        patterns=(Pattern("GetTimeoutError", r"ray\.exceptions\.(?P<error>GetTimeoutError)"),),
-        causes=(
-            "The task waits for GPUs or cores that no node has free.",
-            "The worker loads a model, compiles, or hangs in a collective.",
-            "The worker ended, and its error is in its own log.",
-        ),
-        fixes=(
-            Fix("Check which resources are requested and which are free.", "ray status"),
-            Fix("Show where the worker waits.", "py-spy dump --pid PID"),
             Fix("Read the errors of the workers.", "grep -h -i error /tmp/ray/session_latest/logs/worker*"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DEBUG,),
         said_by="Ray 2.9-2.52",
-        is_echo=True,
     ),
 )

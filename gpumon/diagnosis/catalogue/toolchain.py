@@ -44,6 +44,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Unknown CUDA Architecture Name (?P<capability>[\w.+]{1,12}) in",
             ),
             Pattern("Unknown CUDA arch (", r"Unknown CUDA arch \((?P<capability>[\w.+]{1,12})\) or GPU not supported"),
+            literal("Internal Triton PTX codegen error"),
             Pattern(
                 "is not a recognized processor for this target",
                 r"'(?P<capability>sm_\d{2,3}[af]?)' is not a recognized processor for this target",
@@ -66,13 +67,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Let Triton use the ptxas of a newer toolkit.",
                 "export TRITON_PTXAS_PATH=/usr/local/cuda-13.0/bin/ptxas",
-                first_for=("'gpu-name'",),
             ),
-            Fix(
-                "Or upgrade PyTorch, which brings a newer Triton and ptxas.",
-                "pip install --upgrade torch",
-                first_for=("recognized processor", "computeCapability"),
-            ),
+            Fix("Or upgrade PyTorch, which brings a newer Triton and ptxas.", "pip install --upgrade torch"),
             Fix(
                 "To build an extension, select a newer toolkit and only the GPU of this host.",
                 "export CUDA_HOME=/usr/local/cuda-13.0 PATH=/usr/local/cuda-13.0/bin:$PATH TORCH_CUDA_ARCH_LIST=12.0",
@@ -153,7 +149,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"fatal error: (?P<header>cuda(?:_\w{1,30})?\.h|cusparse\.h|cublas_v2\.h|cusolverDn\.h|cudnn\.h|nccl\.h"
                 r"|curand\w{0,10}\.h|nvToolsExt\.h|nv/target): No such file or directory",
             ),
-            Pattern("cannot find -l", r"cannot find -l(?P<library>cuda(?:rt)?|cublas|cudnn|curand|nvrtc|nccl)\b"),
+            Pattern(
+                "cannot find -l", r"cannot find -l(?P<library>cuda(?:rt)?|cufile|cublas|cudnn|curand|nvrtc|nccl)\b"
+            ),
             Pattern("libcuda.so cannot found!", r"libcuda\.so cannot found!"),
             Pattern(
                 "Command '['",
@@ -187,12 +185,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For libcuda, let the linker find the stub or the driver's library.",
                 "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH",
-                first_for=("find -lcuda:", "libcuda"),
+                first_for=("find -lcuda:", "'-lcuda'", "libcuda"),
             ),
             Fix(
-                "For headers and libraries of CUDA, use a devel image, or install the toolkit.",
+                "For CUDA headers, use a devel image, or install the toolkit.",
                 "conda install -c nvidia cuda-toolkit",
-                first_for=("lcudart", "lcurand", "error: cu"),
+                first_for=("lcudart", "error: cu"),
             ),
             Fix(
                 "On Windows, install the Build Tools with C++, and start from their terminal.",
@@ -221,7 +219,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("unresolved externals", r"fatal error LNK1120: (?P<count>\d{1,5}) unresolved externals"),
             Pattern(
                 "has no member",
-                r"error: namespace \"(?:cooperative_groups|cub|cutlass|cuda)[\w:]{0,40}\" has no member",
+                r"error: namespace \"(?:cooperative_groups|cub|thrust|cutlass|cuda)[\w:]{0,40}\" has no member",
             ),
             Pattern("matches these operands", r"error: no operator \"[^\"\n]{1,8}\" matches these operands"),
             Pattern("is undefined", r"error: identifier \"__(?:nv|half|hf)\w{1,40}\" is undefined"),
@@ -267,17 +265,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("fatal error C", r"torch[\\/]include[^\n]{1,200}fatal error C\d{4}"),
             Pattern("in _run_ninja_build", r"cpp_extension\.py\", line \d{1,6}, in _run_ninja_build"),
-            Pattern(
-                ".so: cannot open shared object file",
-                r"torch_extensions/(?:[\w.+-]{1,40}/)?(?P<extension>(?!cpu_adam|fused_adam|cpu_adagrad|cpu_lion|async_io"
-                r"|utils/|transformer_inference)\w{1,60})/\w{1,60}\.so: cannot open shared object file",
-            ),
         ),
         causes=(
             "The build ran out of host memory: the kernel then kills nvcc, which prints no reason.",
             "PyTorch, the CUDA toolkit and the compiler do not fit together.",
             "The extension's source does not support this version of PyTorch.",
-            "The library is missing: an earlier build failed, or another process still builds it.",
         ),
         fixes=(
             Fix("Find the first `error:` or `fatal` above this message.", "grep -n -m 5 -E '(error|fatal)' build.log"),
@@ -287,11 +279,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Compile with fewer jobs, if memory ran out.", "MAX_JOBS=2 pip install --no-build-isolation PACKAGE"),
             Fix(
                 "Compile only for this host's GPU.", "TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation PACKAGE"
-            ),
-            Fix(
-                "Delete what is half built, and run one process alone, which then builds it.",
-                "rm -rf ~/.cache/torch_extensions",
-                first_for=(".so: cannot",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
