@@ -364,6 +364,8 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "host-compiler": _host_compiler,
     "inductor-old-gpu": _old_gpu,
     "lib-missing": _missing_library,
+    "library-arguments": fitting_version,
+    "library-attribute": fitting_version,
     "nccl-system": _nccl_reason,
     "package-missing": _missing_package,
     "package-version": fitting_version,

@@ -11,7 +11,8 @@ from gpumon.diagnosis.catalogue import BY_ID
 from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.unknown import UnknownError
 
-_ENTRY: Final = BY_ID["package-version"]
+_IDS: Final = {"TypeError": "library-arguments", "AttributeError": "library-attribute"}
+_OTHER_ID: Final = "package-version"
 _BUILT_IN: Final = (
     r"NoneType|str|bytes|dict|list|tuple|set|int|float|bool|function|method|generator|coroutine|Tensor|ndarray|"
     r"DataFrame|Series|Response|(?:Distributed)?DataParallel|FullyShardedDataParallel"
@@ -47,7 +48,7 @@ def version_skew(error: UnknownError) -> Match | None:
         return None
     values = {"raised_by": error.package, **match.groupdict()}
     return Match(
-        _ENTRY,
+        BY_ID[_IDS.get(error.name, _OTHER_ID)],
         error.line,
         error.text,
         rank=error.rank,

@@ -8,6 +8,7 @@ OWN = ("/home/user/train.py", "/workspace/src/model.py")
 TORCH = "/venv/lib/python3.12/site-packages/torch/nn/modules/module.py"
 INSTALLED = "/venv/lib/python3.12/site-packages/unsloth_zoo/losses.py"
 WINDOWS = r"C:\env\Lib\site-packages\unsloth_zoo\losses.py"
+ENTRIES = {"TypeError": "library-arguments", "AttributeError": "library-attribute"}
 MISSING = (
     "AttributeError: 'GRPOConfig' object has no attribute 'unsloth_mini_batch'",
     "AttributeError: module 'zoo.losses' has no attribute 'chunked'",
@@ -32,7 +33,7 @@ def test_code_of_a_package_that_misses_something(message: str, files: tuple[str,
     explanation = explain_text(traceback(message, *files))
     assert explanation.unknown is None
     assert explanation.cause is not None
-    assert explanation.cause.error.id == "package-version"
+    assert explanation.cause.error.id == ENTRIES.get(message.partition(":")[0], "package-version")
     assert explanation.cause.text == message
     assert explanation.cause.values["raised_by"] == "unsloth_zoo"
     assert "Upgrade unsloth_zoo" in explanation.cause.fixes[0].text

@@ -97,12 +97,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("old is invalid, set it in", r"garbage_collect_thres?h?old is invalid, set it in"),
             literal("per_process_memory_fraction is invalid"),
             literal("Unknown allocator backend, options are"),
+            Pattern("AllocatorConfig.", r"INTERNAL ASSERT FAILED at \"?[^\"\n]{0,200}AllocatorConfig\.(?:h|cpp)"),
         ),
         causes=(
             "A key is misspelled, or is newer than the installed PyTorch.",
             "A setting is not available: expandable_segments on Windows, some functions with cudaMallocAsync.",
             "true or false is written in lower case.",
-            "A key and its value are separated by an equals sign instead of a colon.",
+            "A key and its value are separated by an equals sign instead of a colon, or a key has no value.",
             "A value is out of range: max_split_size_mb must be at least 20, fractions must be between 0 and 1.",
         ),
         fixes=(
@@ -131,6 +132,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("expandable_segments allocation: IPC", r"expandable_segments allocation: IPC handles are disabled"),
             Pattern("expandable_segments: FABRIC", r"expandable_segments: FABRIC handle"),
             Pattern("syscall needed to use IPC", r"pidfd_(?:open|getfd) syscall needed to use IPC for CUDA tensors"),
+            literal("pidfd_getfd: Operation not permitted"),
         ),
         causes=(
             "A queue or a pipe of torch.multiprocessing transfers CUDA tensors while expandable segments are enabled.",
@@ -142,9 +144,73 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False python train.py",
             ),
             Fix("Pass CPU tensors, and move them to the GPU in the receiving process.", "queue.put(tensor.cpu())"),
+            Fix(
+                "In a container, permit the exchange of file descriptors between processes.",
+                "docker run --gpus all --ipc=host --cap-add SYS_PTRACE image",
+            ),
         ),
         empty_cache="No effect: the type of the memory is the problem, not how much of it is in use.",
         sources=(sources.CUDA_NOTES, sources.MULTIPROCESSING_NOTES),
         said_by="torch 2.6-2.13",
+    ),
+    KnownError(
+        id="expandable-split",
+        section=SECTION,
+        title="Expandable segments with settings that split or free memory",
+        summary="PyTorch tried to free an expandable segment whole, because of another setting; this fails a check.",
+        context=ContextState.UNKNOWN,
+        patterns=(literal("!block->expandable_segment_ INTERNAL ASSERT FAILED"),),
+        causes=(
+            "The option max_split_size_mb or garbage_collection_threshold is set with expandable_segments:True.",
+            "PyTorch is older than 2.5, which ignores those options for expandable segments.",
+        ),
+        fixes=(
+            Fix(
+                "Set expandable_segments alone; it replaces the other options.",
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+            ),
+            Fix("Upgrade PyTorch to 2.5 or newer.", "pip install --upgrade torch"),
+        ),
+        empty_cache="No effect: the check also fails while PyTorch frees its cache.",
+        sources=("https://github.com/pytorch/pytorch/pull/134338", "https://github.com/pytorch/pytorch/pull/120022"),
+        said_by="torch 2.1-2.4",
+    ),
+    KnownError(
+        id="memory-saver",
+        section=SECTION,
+        title="torch_memory_saver failed",
+        summary="torch_memory_saver, which gives the GPU's memory back between phases, got an error or is not loaded.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern(
+                "] CUresult error",
+                r"\[torch_memory_saver\.cpp\] CUresult error:? {1,3}(?:result=)?(?P<code>\d{1,3})\b",
+            ),
+            literal("TorchMemorySaver observes invalid LD_PRELOAD"),
+        ),
+        causes=(
+            "Code 2: the GPU has no memory for what is to be resumed, because another process took it meanwhile.",
+            "Code 1: memory was paused or resumed twice, or while a CUDA graph or a collective still used it.",
+            "LD_PRELOAD: the program's processes were started without the library.",
+        ),
+        fixes=(
+            Fix(
+                "Leave more memory for what is resumed, and free the trainer's cache before it.",
+                "torch.cuda.empty_cache()",
+                first_for=("CUresult",),
+            ),
+            fixes.LIST_PROCESSES,
+            Fix(
+                "Start the processes with the library.",
+                "with torch_memory_saver.configure_subprocess():\n    process.start()",
+                first_for=("LD_PRELOAD",),
+            ),
+        ),
+        empty_cache="Helps if PyTorch's unused cache fills the GPU: the saver maps memory outside of that cache.",
+        sources=(
+            "https://github.com/fzyzcjy/torch_memory_saver/issues/4",
+            "https://github.com/fzyzcjy/torch_memory_saver/issues/33",
+        ),
+        said_by="torch_memory_saver 0.0.2-0.0.9",
     ),
 )

@@ -80,7 +80,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="apple-unavailable",
         section=SECTION,
         title="Apple GPU cannot be used",
-        summary="PyTorch was built with support for Apple's GPUs, and this macOS or this build cannot use it.",
+        summary="The program has support for Apple's GPUs, and this macOS, this build or this session cannot use one.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
@@ -88,6 +88,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"The MPS backend is supported on MacOS (?P<required>[\d.]{1,6})\+",
             ),
             literal("PyTorch is not linked with support for mps devices"),
+            Pattern("mlx::core::metal::Device::Device()", r"mlx::core::metal::Device::Device\(\)"),
         ),
         causes=(
             "This macOS is older than this version of PyTorch requires: 14 since PyTorch 2.9.",
@@ -120,11 +121,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "failed assertion `",
-                r"(?:MPS|MTL|mps|mtl|Metal|AGX)[^\n]{0,160}?failed assertion `(?P<reason>[^\n]{1,160})",
+                r"(?:MPS|MTL|mps|mtl|Metal|AGX|validateComputeFunction)[^\n]{0,160}?failed assertion"
+                r" `(?P<reason>[^\n]{1,160})",
             ),
             Pattern("failed assertion `[MPS", r"failed assertion `\[MPS(?P<reason>[^\n]{1,160})"),
             Pattern("command buffer exited with error status", r"command buffer exited with error status"),
             literal("LLVM ERROR: Failed to infer result type"),
+            Pattern("AppleInternal/Library/BuildRoots", r"\(mpsFileLoc\): /AppleInternal/Library/BuildRoots/"),
+            Pattern("error: 'mps.", r"error: 'mps\.(?P<operation>\w{1,40})' op (?P<reason>[^\n]{1,120})"),
         ),
         causes=(
             "A tensor is larger than Metal allows: 4 GiB or 2^32 bytes for one array in older versions.",
@@ -136,11 +140,77 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Upgrade PyTorch and macOS: most of these are repaired in newer versions.",
                 "pip install --upgrade torch",
+                first_for=("command buffer", "Compute Function"),
+            ),
+            Fix(
+                "Run the same step on the CPU, which reports the shapes that do not fit.",
+                'model = model.to("cpu")',
+                first_for=("broadcast-compatible", "(mpsFileLoc)"),
             ),
             Fix("Run the operation that fails on the CPU.", 'result = function(values.to("cpu")).to("mps")'),
         ),
         empty_cache="Only torch.mps.empty_cache() has an effect on these GPUs, and not on this error.",
         sources=(_MPS, "https://github.com/pytorch/pytorch/issues/77764"),
         said_by="torch 1.13-2.7, macOS 13-15",
+    ),
+    KnownError(
+        id="apple-architecture",
+        section=SECTION,
+        title="Apple: library for the other kind of Mac",
+        summary="Python runs as a program for one kind of processor, and the library is made for the other.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "mach-o file, but is an incompatible architecture",
+                r"mach-o file, but is an incompatible architecture \(have '(?P<have>\w{1,12})', need"
+                r" '(?P<need>\w{1,12})'",
+            ),
+        ),
+        causes=(
+            "Python was installed for Intel (x86_64) and runs in emulation on an Apple processor (arm64).",
+            "The environment was copied from another Mac, or its packages were installed by another Python.",
+        ),
+        fixes=(
+            Fix(
+                "Check for which processor Python is made: on an Apple processor, it must be arm64.",
+                "python -c 'import platform; print(platform.machine())'",
+            ),
+            Fix("Create a new environment with a Python for this processor.", "uv venv --python 3.12"),
+            Fix(
+                "Install the package again in it, without the files in the cache.",
+                "pip install --force-reinstall --no-cache-dir PACKAGE",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/get-started/locally/",),
+        said_by="macOS 11-15",
+    ),
+    KnownError(
+        id="apple-internal",
+        section=SECTION,
+        title="Apple GPU: check inside PyTorch failed",
+        summary="An operation of PyTorch on the Apple GPU got a tensor that its code for Metal does not handle.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "INTERNAL ASSERT FAILED at ",
+                r"Error: (?P<reason>[^\n]{1,100}?) ?INTERNAL ASSERT FAILED at \"[^\"\n]{0,160}/mps/\w{1,40}\.mm",
+            ),
+        ),
+        causes=(
+            "Placeholder tensor is empty: a tensor with a dimension of 0, or a view of one, reached the operation.",
+            "A bug of PyTorch in this operation; the CPU accepts the same tensors.",
+        ),
+        fixes=(
+            Fix("Upgrade PyTorch: many of these are repaired in newer versions.", "pip install --upgrade torch"),
+            Fix(
+                "Print the shapes before the operation, and skip tensors without elements.",
+                "if values.numel() > 0: result = function(values.contiguous())",
+            ),
+            Fix("Run the operation that fails on the CPU.", 'result = function(values.to("cpu")).to("mps")'),
+        ),
+        empty_cache="Only torch.mps.empty_cache() has an effect on these GPUs, and not on this error.",
+        sources=(_MPS, "https://github.com/pytorch/pytorch/issues/148589"),
+        said_by="torch 2.0-2.9, macOS 13-26",
     ),
 )

@@ -43,6 +43,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Cuda error: 209[", r"Cuda error: 209\["),
             name("cudaErrorInvalidDeviceFunction"),
             name("CUDA_ERROR_NO_BINARY_FOR_GPU"),
+            Pattern(
+                "but was built for sm",
+                r"(?:kernel `(?P<kernel>[^`\n]{1,160})`|this function) is for sm\d{2,4}(?:-sm\d{2,3})?, but"
+                r" was built for sm(?P<built>\d{2,4})",
+            ),
+            Pattern(
+                "Could not find compatible tinycudann extension",
+                r"Could not find compatible tinycudann extension for compute capability (?P<gpu>\d{2,3})",
+            ),
         ),
         causes=(
             "The GPU is newer than PyTorch, or older than this build supports.",
@@ -52,6 +61,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             _COMPARE_ARCHITECTURES,
             _NEWER_BUILD,
             _OLDER_BUILD,
+            Fix(
+                "Build tiny-cuda-nn for this GPU, whose capability the message names.",
+                "TCNN_CUDA_ARCHITECTURES=86 pip install --no-build-isolation --no-cache-dir --force-reinstall"
+                " 'git+https://github.com/NVlabs/tiny-cuda-nn/#subdirectory=bindings/torch'",
+                first_for=("tinycudann",),
+            ),
             Fix(
                 "Build the extension for your GPU, for example compute capability 8.6.",
                 "TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation --no-cache-dir --force-reinstall PACKAGE",

@@ -123,7 +123,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "incompatible function arguments",
-                r"TypeError: (?P<function>(?!gem[mv]|causal_conv1d|\w{0,60}(?:cuda|fwd|bwd|forward|backward|"
+                r"TypeError: (?P<function>(?!gem[mv]|causal_conv1d|register_custom_|\w{0,60}(?:cuda|fwd|bwd|forward"
+                r"|backward|"
                 r"_gpu|gemm|kernel))"
                 r"\w{1,60})\(\): incompatible function arguments\. The following argument types are supported:",
             ),

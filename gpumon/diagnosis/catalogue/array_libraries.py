@@ -12,19 +12,24 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="faiss-build",
         section=SECTION,
-        title="FAISS: a call of cuBLAS failed",
-        summary="FAISS could not multiply matrices on the GPU, usually because its package is older than the GPU.",
+        title="FAISS: a call of CUDA or cuBLAS failed",
+        summary="FAISS could not start or compute on the GPU, mostly because its package is older than the GPU.",
         context=ContextState.DEAD,
         patterns=(
             Pattern("; details: cublas failed (", r"; details: cublas failed \((?P<status>\d{1,3})\): \("),
             Pattern("Faiss assertion 'err == CUBLAS", r"Faiss assertion 'err == CUBLAS_STATUS_SUCCESS' failed"),
             Pattern("cublasGemmStridedBatchedEx failed", r"cublasGemmStridedBatchedEx failed \((?P<status>\d{1,3})\)"),
+            Pattern("== cudaSuccess' failed", r"Faiss assertion 'err_{0,2} == cudaSuccess' failed"),
+            Pattern(
+                "blasStatus == CUBLAS_STATUS_SUCCESS", r"Faiss assertion 'blasStatus == CUBLAS_STATUS_SUCCESS' failed"
+            ),
         ),
         causes=(
             (
                 "The package `faiss-gpu` of PyPI is of 2022, for CUDA 11 and GPUs up to Ampere; status 13 is what newer"
                 " GPUs answer."
             ),
+            "The GPU has no memory left: FAISS reserves up to 18% of it for itself at the start.",
             "Two threads use one `StandardGpuResources` at once.",
             "The vectors contain no data, or are not contiguous.",
         ),
@@ -32,7 +37,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Install a current build.", "pip uninstall -y faiss-gpu faiss-cpu && pip install faiss-gpu-cu12"),
             Fix(
                 "Or the package of its developers, which has the code for all GPUs.",
-                "conda install -c pytorch -c nvidia -c conda-forge faiss-gpu=1.15.0",
+                "conda install -c pytorch -c nvidia -c conda-forge faiss-gpu",
+            ),
+            Fix(
+                "Let FAISS reserve less memory.",
+                "resources = faiss.StandardGpuResources()\nresources.setTempMemory(256 * 2**20)",
+                first_for=("out of memory",),
             ),
             Fix("Use one `StandardGpuResources` per thread, with contiguous float32 vectors."),
         ),
@@ -102,9 +112,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For LightGBM, compile it with CUDA, and use device_type=cuda.",
                 "pip install --no-binary lightgbm --config-settings=cmake.define.USE_CUDA=ON lightgbm",
+                first_for=("CUDA Tree", "USE_CUDA"),
             ),
-            Fix("Or use LightGBM's OpenCL version, if the driver's OpenCL is installed.", "clinfo -l"),
-            Fix("Check that the GPU is visible.", "nvidia-smi -L"),
+            Fix(
+                "Or use LightGBM's OpenCL version, if the driver's OpenCL is installed.",
+                "clinfo -l",
+                first_for=("OpenCL",),
+            ),
+            Fix(
+                "Check that the GPU is visible.",
+                "nvidia-smi -L",
+                first_for=("visible GPU", "Environment for task type"),
+            ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(
@@ -174,8 +193,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?P<library>lib(?:cudf|cuml|cugraph|raft|cuvs|rmm|kvikio|ucxx|cucim)[\w+]{0,20}\.so[\w.]{0,12}):"
                 r" undefined symbol: (?P<symbol>_Z\w{1,60})",
             ),
-            Pattern("RAFT failure at file", r"RAFT failure at file=(?P<file>\S{1,160}) line=\d{1,6}"),
-            Pattern("cuDF failure at", r"cuDF failure at ?: ?(?P<file>\S{1,160})"),
         ),
         causes=(
             "The packages cudf, cuml, rmm and pylibraft must have one version, and be for one CUDA version.",
@@ -191,6 +208,30 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.rapids.ai/install/", "https://github.com/NVIDIA/cudf/issues/14530"),
+        said_by="RAPIDS 23-25",
+    ),
+    KnownError(
+        id="rapids-call",
+        section=SECTION,
+        title="RAPIDS: a function refused its input",
+        summary="A function of RAPIDS checked its arguments or the file that it reads, and stopped: the reason is at"
+        " the end of the message.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("RAFT failure at file", r"RAFT failure at file=(?P<file>\S{1,160}) line=\d{1,6}"),
+            Pattern("cuDF failure at", r"cuDF failure at ?: ?(?P<file>\S{1,160})"),
+        ),
+        causes=(
+            "An argument is out of its range: k or the number of clusters, an empty table.",
+            "Types, lengths or a format of the input are not supported by this version.",
+            "The reason is a CUDA error or memory: then an earlier call failed.",
+        ),
+        fixes=(
+            Fix("Read the reason at the end of the message, and print the shapes and types of the input."),
+            Fix("Upgrade all packages of RAPIDS together.", "pip install --upgrade cudf-cu12 cuml-cu12"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/rapidsai/raft", "https://github.com/rapidsai/cudf"),
         said_by="RAPIDS 23-25",
     ),
 )

@@ -50,14 +50,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         causes=(
             "The forward pass depends on something that changed: a cache, a counter, random numbers, autocast.",
-            "DeepSpeed or FSDP with a model that keeps state, such as a key-value cache in training.",
+            "DeepSpeed ZeRO-3 has released the parameters again: the recomputed shape is [0].",
         ),
         fixes=(
             Fix("Disable the cache of the model while it trains.", "model.config.use_cache = False"),
             Fix(
-                "Use the other implementation of checkpointing, to test whether the check or the result is wrong.",
-                "from torch.utils.checkpoint import checkpoint\n\nhidden = checkpoint(block, hidden,"
-                " use_reentrant=True)",
+                "With DeepSpeed ZeRO-3 (recomputed shape [0]), use the other implementation of checkpointing.",
+                'arguments = TrainingArguments(gradient_checkpointing_kwargs={"use_reentrant": True})',
             ),
             Fix(
                 "If .grad() or inputs of .backward() are used, checkpoint without reentrance.",

@@ -131,7 +131,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "more bytes. The file might be corrupted",
                 r"unexpected EOF, expected (?P<missing>\d{1,16}) more bytes\. The file might be corrupted",
             ),
-            literal("EOFError: Ran out of input"),
             Pattern(
                 "Unable to load weights from pytorch checkpoint file",
                 r"Unable to load weights from pytorch checkpoint file for '(?P<file>[^'\n]{1,200})'",
@@ -140,13 +139,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=(
             "The job was killed, or the disk was full, while the checkpoint was written.",
             "A download or copy was interrupted.",
-            "Another process is still writing it.",
+            "Another process is still writing it, as when every rank writes to the same file.",
         ),
         fixes=(
             _PREVIOUS,
             Fix(
                 "Check the file; a complete checkpoint is a valid ZIP archive.",
                 "ls -l checkpoint.pt; python -m zipfile -t checkpoint.pt",
+                first_for=("failed locating file",),
             ),
             _DOWNLOAD_AGAIN,
             WRITE_ATOMICALLY,
@@ -194,13 +194,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "Error(s) in loading state_dict for",
-                r"Error\(s\) in loading state_dict for (?P<model>[\w.]{1,80})",
+                r"Error\(s\) in loading state_dict for (?P<model>[\w.]{1,80})"
+                r"(?!\w|[.:]?\s{1,4}While copying [^\n]{1,300}?Cannot copy out of meta"
+                r"|[.:]?\s{1,20}size mismatch for [^\n]{1,300}?Size\(\[0\]\))",
             ),
             Pattern(
                 "size mismatch for ",
                 r"size mismatch for (?P<name>[\w.]{1,200}): copying a param with shape (?:torch\.Size\()?"
-                r"(?P<shape>\[[\d, ]{0,60}\])\)? from checkpoint, the shape in current model is (?:torch\.Size\()?"
-                r"(?P<model_shape>\[[\d, ]{0,60}\])",
+                r"(?P<shape>(?!\[0\])\[[\d, ]{0,60}\])\)? from checkpoint, the shape in current model is"
+                r" (?:torch\.Size\()?"
+                r"(?P<model_shape>(?!\[0\])\[[\d, ]{0,60}\])",
             ),
             Pattern("Missing key(s) in state_dict", r"Missing key\(s\) in state_dict: \"(?P<name>[\w.]{1,200})\""),
             Pattern(
@@ -211,11 +214,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "KeyError: '",
                 r"KeyError: '(?P<name>(?:model_|optimizer_|scheduler_)?state_dict|param_groups|optimizer_states?"
-                r"|pytorch-lightning_version|model_state|optim(?:izer)?)'",
-            ),
-            Pattern(
-                "KeyError: '",
-                r"KeyError: '(?P<name>(?!time_embed\.0|(?:model\.diffusion|cond_stage|first_stage)_model\.|"
+                r"|pytorch-lightning_version|model_state|optim(?:izer)?|"
+                r"(?![\w.]{0,160}lora_|time_embed\.0|conv_in\.weight|(?:model\.diffusion|"
+                r"cond_stage|"
+                r"first_stage)_model\.|"
                 r"(?:double|single)_blocks\.|conditioner\.)\w[\w.]{1,160}\.(?:weight|bias|running_mean|"
                 r"lora_[AB]|qweight|scales))'",
             ),
@@ -232,7 +234,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 " expected shape ",
-                r"Cannot load [^\n]{1,120}? because (?P<name>[\w.]{1,120}) expected shape [^\n]{1,80}?, but got"
+                r"\b(?P<name>\w[\w.]{1,120}) expected shape (?:tensor\(|torch\.Size\()[^\n]{1,80}?, but got"
                 r" (?P<shape>torch\.Size\([^)\n]{1,60}\))",
             ),
         ),
@@ -260,6 +262,16 @@ model.load_state_dict(state)""",
                 "model = AutoModel.from_pretrained(name, num_labels=3, ignore_mismatched_sizes=True)",
             ),
             Fix("Load what fits, and check what is missing.", "print(model.load_state_dict(state, strict=False))"),
+            Fix(
+                "If tokens were added, resize the embeddings before the checkpoint or the adapter is loaded.",
+                "model.resize_token_embeddings(len(tokenizer))",
+            ),
+            Fix(
+                "With ZeRO-3, the parameters are empty until they are gathered: load through from_pretrained, or"
+                " gather them.",
+                "with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0):\n   "
+                " model.load_state_dict(state)",
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_LOAD_STATE_DICT,),
@@ -395,6 +407,11 @@ model.load_state_dict(state)""",
             Fix(
                 "Find the parameters without values.",
                 "print([name for name, value in model.named_parameters() if value.is_meta])",
+            ),
+            Fix(
+                "In a program for images, start without the option that loads without memory, and with a fresh model.",
+                "python launch.py --disable-model-loading-ram-optimization",
+                first_for=("While copying the parameter",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -71,6 +71,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "mpirun noticed that process rank",
                 r"mpirun noticed that process rank (?P<rank>\d{1,6}) with PID (?P<pid>\d{1,10})",
             ),
+            Pattern(
+                "mpirun has exited due to process rank",
+                r"mpirun has exited due to process rank (?P<rank>\d{1,6}) with PID (?P<pid>\d{1,10})",
+            ),
         ),
         causes=("The process of the named rank crashed, was killed, or raised an exception.",),
         fixes=(
@@ -95,7 +99,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("ValueError: host not found: Name or service not known"),
             Pattern("Failed to resolve hostname", r"Failed to resolve hostname (?P<host>\S{1,100})"),
-            Pattern("Could not resolve hostname", r"ssh: Could not resolve hostname (?P<host>[^\s:]{1,100})"),
         ),
         causes=(
             "MASTER_ADDR is a name that only the first host knows, or one with a typing error.",
@@ -128,6 +131,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"tensors were submitted to be reduced, gathered or broadcasted by subset of ranks",
             ),
             literal("Horovod has been shut down"),
+            literal("This was caused by an exception on one of the ranks or an attempt to allreduce"),
             Pattern("Extension horovod.", r"Extension horovod\.(?P<framework>\w{1,20}) has not been built"),
         ),
         causes=(
@@ -140,6 +144,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Build it again for the installed PyTorch.",
                 "HOROVOD_WITH_PYTORCH=1 HOROVOD_GPU_OPERATIONS=NCCL pip install --no-cache-dir --upgrade horovod",
+                first_for=("not been built",),
             ),
             Fix("For a new program use torchrun and DistributedDataParallel, which are maintained."),
         ),
@@ -158,6 +163,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             literal("Failed to unpickle serialized exception"),
+            literal("in RayTaskError can't be subclassed"),
             Pattern(
                 "RaySystemError: System error: ",
                 r"RaySystemError: System error: (?P<reason>No module named [^\n]{1,80}|Can't get attribute [^\n]{1,80}"
@@ -176,6 +182,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Send the modules of the program to every worker, and use the same environment on all hosts.",
                 'ray.init(runtime_env={"working_dir": "."})',
+                first_for=("No module named",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -40,9 +40,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "_inductor.exc.InductorError:",
                 r"_inductor\.exc\.InductorError: (?!InvalidCxxCompiler|RuntimeError:"
-                r" Compiler|GPUTooOldForTriton|TritonMissing)(?P<reason>[^\n]{1,160})",
+                r" Compiler|GPUTooOldForTriton|TritonMissing|[^\n]{0,40}NoValidChoices)(?P<reason>[^\n]{1,160})",
             ),
-            Pattern("LoweringException:", r"(?:exc\.|raised:|^ {0,12})LoweringException: (?P<reason>[^\n]{1,160})"),
+            Pattern(
+                "LoweringException:",
+                r"(?:exc\.|raised:|^ {0,12})LoweringException: (?!NoValidChoices)(?P<reason>[^\n]{1,160})",
+            ),
             Pattern("CppCompileError:", r"CppCompileError: C\+\+ compile error"),
             Pattern("InternalTorchDynamoError:", r"InternalTorchDynamoError: (?P<reason>[^\n]{1,160})"),
         ),
@@ -190,5 +193,78 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCH_COMPILE,),
         said_by="torch 2.0-2.13",
+    ),
+    KnownError(
+        id="graph-pool",
+        section=SECTION,
+        title="Memory of a CUDA graph is in an unexpected state",
+        summary="The memory of a CUDA graph is not in the state that PyTorch expects: an error of PyTorch.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            literal("curr_block->next == nullptr"),
+            literal("in the cudagraph pool not tracked as outputs"),
+            literal("These storage data ptrs are not allocated in pool"),
+            Pattern(
+                "->use_count > 0", r"->use_count > 0 ?INTERNAL ASSERT FAILED at \"?[^\"\n]{0,200}CUDACachingAllocator"
+            ),
+            Pattern(
+                "inserted INTERNAL ASSERT FAILED",
+                r"\binserted INTERNAL ASSERT FAILED at \"?[^\"\n]{0,200}CUDACachingAllocator",
+            ),
+            literal("head->prev == nullptr && head->pool != nullptr"),
+        ),
+        causes=(
+            "An operator of an extension, or expandable_segments, does not work with recorded CUDA graphs.",
+            "Many input sizes: each records a separate graph in the same memory.",
+        ),
+        fixes=(
+            Fix("Compile without CUDA graphs.", 'model = torch.compile(model, mode="max-autotune-no-cudagraphs")'),
+            Fix(
+                "For vLLM, run without CUDA graphs.",
+                "vllm serve MODEL --enforce-eager",
+                first_for=("use_count",),
+            ),
+            Fix(
+                "Do not record graphs for inputs of changing size.",
+                "import torch._inductor.config\n\ntorch._inductor.config.triton.cudagraph_skip_dynamic_graphs = True",
+            ),
+            Fix("Run without expandable_segments.", "PYTORCH_ALLOC_CONF=expandable_segments:False python train.py"),
+            Fix("Upgrade PyTorch; several such errors are fixed.", "pip install --upgrade torch"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_GRAPH_TREES, "https://github.com/pytorch/pytorch/issues/140419"),
+        said_by="torch 2.2-2.13",
+    ),
+    KnownError(
+        id="no-kernel-choice",
+        section=SECTION,
+        title="torch.compile: no kernel remains to choose from",
+        summary="The compiler tries several kernels for a product or for attention, and none of them works here.",
+        context=ContextState.ALIVE,
+        patterns=(Pattern("NoValidChoicesError", r"NoValidChoicesError: (?P<reason>[^\n]{1,160})"),),
+        causes=(
+            "Each kernel of flex_attention needs more shared memory than the GPU has, as on GeForce cards or T4.",
+            "The backends in max_autotune_gemm_backends exclude the kernel that would work.",
+            "Changing sizes, or a version of PyTorch that does not know them in flex_attention.",
+        ),
+        fixes=(
+            Fix(
+                "Let flex_attention use smaller blocks and fewer stages.",
+                'output = flex_attention(q, k, v, kernel_options={"BLOCK_M": 32, "BLOCK_N": 32, "num_stages": 1})',
+            ),
+            Fix(
+                "For matrix products, permit PyTorch's kernels too.",
+                "TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS=ATEN,TRITON python train.py",
+            ),
+            Fix("Compile for fixed sizes.", "attention = torch.compile(flex_attention, dynamic=False)"),
+            Fix("Upgrade PyTorch; several such errors are fixed.", "pip install --upgrade torch"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(Fix("Show why each kernel failed.", 'TORCH_LOGS="+inductor" python train.py'),),
+        sources=(
+            "https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html",
+            "https://github.com/pytorch/pytorch/issues/133254",
+        ),
+        said_by="torch 2.5-2.13",
     ),
 )

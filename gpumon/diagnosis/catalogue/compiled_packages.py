@@ -171,60 +171,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="torch 2.6-2.13, Triton 2.0-3.6",
     ),
     KnownError(
-        id="triton-compile",
-        section=SECTION,
-        title="Triton kernel could not be compiled",
-        summary="Triton rejected the source of a kernel; the lines after this one show the place and the reason.",
-        context=ContextState.ALIVE,
-        patterns=(
-            Pattern("CompilationError: at ", r"\bCompilationError: at (?P<line>\d{1,6}):(?P<column>\d{1,4})"),
-            Pattern("CompileTimeAssertionFailure", r"\bCompileTimeAssertionFailure\b"),
-            Pattern("Triton compilation failed", r"Triton compilation failed: (?P<kernel>\w{1,120})"),
-            Pattern(
-                "Cannot select: intrinsic %llvm.nvvm",
-                r"Cannot select: intrinsic %llvm\.nvvm\.(?P<instruction>[\w.]{1,60})",
-            ),
-            Pattern(
-                "' not supported on .target 'sm_",
-                r"Instruction '(?P<instruction>[\w.:]{1,60})' not supported on \.target"
-                r" '(?P<capability>sm_\d{2,3}[af]?)'",
-            ),
-            literal("Failures have been detected while processing an MLIR pass pipeline"),
-            literal("PassManager::run failed"),
-            Pattern("`ptxas` failed with error code", r"`ptxas` failed with error code (?P<code>\d{1,10})"),
-            Pattern("Failed to compile. cc_cmd:", r"Failed to compile\. cc_cmd: \['(?P<compiler>[^'\n]{1,200})'"),
-            Pattern(
-                "triton.compiler.errors.UnsupportedLanguageConstruct",
-                r"triton\.compiler\.errors\.UnsupportedLanguageConstruct",
-            ),
-        ),
-        causes=(
-            "The kernel was written for another version of Triton.",
-            "The GPU does not support a type of the kernel: bfloat16 before Ampere, float8 before Ada.",
-            "The GPU is newer than this Triton.",
-        ),
-        fixes=(
-            Fix("Read the lines around this message: the first one with `error:` is the reason."),
-            Fix(
-                "On a GPU before Ampere, use float16 instead of bfloat16 or float8.",
-                "model = model.to(torch.float16)",
-            ),
-            Fix("On a new GPU, upgrade PyTorch, which brings a newer Triton.", "pip install --upgrade torch"),
-            Fix(
-                "Install the package with the kernel in the version that fits this Triton.",
-                "pip list | grep -i -E 'torch|triton'",
-            ),
-            Fix(
-                "Or use an implementation without Triton, if the package has one.",
-                "TORCHDYNAMO_DISABLE=1 python train.py",
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(sources.TRITON,),
-        said_by="torch 2.6-2.13, Triton 2.0-3.6, jaxlib 0.4-0.7",
-        is_echo=True,
-    ),
-    KnownError(
         id="numpy-missing",
         section=SECTION,
         title="NumPy is missing or incompatible",
@@ -252,10 +198,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Numba needs NumPy", r"Numba needs NumPy (?P<newest>[\d.]{1,8}) or less"),
             Pattern("core.multiarray failed to import", r"numpy\.(?:_)?core\.multiarray failed to import"),
+            literal("initialization of _internal failed without raising an exception"),
+            Pattern("module compiled against A", r"module compiled against A[BP]I version 0x(?P<built>\w{1,8})"),
         ),
         causes=(
             "PyTorch before 2.3 and other compiled packages do not support NumPy 2.",
             "NumPy is not installed.",
+            "Numba supports only versions of NumPy that are older than it; _internal is a part of Numba.",
             "Expected 96, got 88: the package is built for NumPy 2, and the process has loaded NumPy 1.",
         ),
         fixes=(
@@ -269,6 +218,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "pip install --upgrade 'numpy>=2'",
                 first_for=("got 88",),
             ),
+            Fix(
+                "For Numba, install the two together, so that pip chooses a NumPy that Numba supports.",
+                "pip install --upgrade numba numpy",
+                first_for=("_internal failed", "Numba needs"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(
@@ -276,5 +230,90 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/pytorch/pytorch/issues/107302",
         ),
         said_by="torch 1.13-2.13, ONNX Runtime 1.23, NumPy 2.0",
+    ),
+    KnownError(
+        id="cudnn-too-old",
+        section=SECTION,
+        title="cuDNN of this PyTorch is too old for the server",
+        summary="PyTorch 2.9.1 has a fault in Conv3d with a cuDNN before 9.15, so SGLang refuses to start.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(literal("CuDNN Compatibility Issue Detected"),),
+        causes=("PyTorch 2.9.1 requires cuDNN 9.10 or 9.13, which pip installed with it.",),
+        fixes=(
+            Fix(
+                "Install a newer cuDNN, whatever pip says about PyTorch's requirement; for CUDA 13, nvidia-cudnn-cu13.",
+                "pip install nvidia-cudnn-cu12==9.16.0.29",
+            ),
+            Fix(
+                "For a model of text only, which has no Conv3d, skip the check.",
+                "SGLANG_DISABLE_CUDNN_CHECK=1 python -m sglang.launch_server --model-path MODEL",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/pytorch/pytorch/issues/166643",
+            "https://github.com/gpustack/gpustack/issues/4407",
+        ),
+        said_by="SGLang 0.5",
+    ),
+    KnownError(
+        id="torchaudio-removed",
+        section=SECTION,
+        title="Function was removed from torchaudio or torchvision",
+        summary="The program calls a function that the installed torchaudio or torchvision no longer has, or not yet.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "' has no attribute '",
+                r"(?<!initialized )module '(?P<package>torchaudio|torchvision)(?P<module>(?:\.\w{1,30}){0,4})' has no"
+                r" attribute '(?P<attribute>\w{1,60})'",
+            ),
+        ),
+        causes=(
+            "torchaudio 2.9 removed list_audio_backends, info, AudioMetaData, set_audio_backend, io and sox_effects.",
+            "torchvision 0.17 removed transforms.functional_tensor; its reading of videos has moved to TorchCodec.",
+            "A package such as pyannote.audio, speechbrain or silero-vad is older than torchaudio.",
+        ),
+        fixes=(
+            Fix(
+                "Upgrade the package whose file the last lines of the traceback name.", "pip install --upgrade PACKAGE"
+            ),
+            Fix(
+                "Or install the last versions with the function; for torchaudio, the three packages of PyTorch 2.8.",
+                "pip install torch==2.8.0 torchvision==0.23.0 torchaudio==2.8.0",
+                first_for=("'torchaudio",),
+            ),
+            Fix("In your own code, use soundfile or TorchCodec.", "samples, rate = soundfile.read(path)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/pytorch/audio/issues/3902", "https://github.com/snakers4/silero-vad/issues/715"),
+        said_by="torchaudio 2.1-2.10, torchvision 0.17-0.25",
+    ),
+    KnownError(
+        id="dgl-mismatch",
+        section=SECTION,
+        title="DGL does not match PyTorch",
+        summary="DGL contains a library for each version of PyTorch, and has none for the installed one.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Cannot find DGL C++ ",
+                r"Cannot find DGL C\+\+ (?P<part>\w{1,20}) library at (?P<path>[^\n]{1,200})",
+            ),
+        ),
+        causes=("PyTorch is newer than DGL, whose last wheels are for PyTorch 2.4.",),
+        fixes=(
+            Fix(
+                "Install PyTorch 2.4 and the DGL for it.",
+                "pip install torch==2.4.0 && pip install dgl -f https://data.dgl.ai/wheels/torch-2.4/cu124/repo.html",
+            ),
+            Fix(
+                "Or port the model to PyTorch Geometric, which follows the versions of PyTorch.",
+                "pip install torch-geometric",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://www.dgl.ai/pages/start.html",),
+        said_by="DGL 2.1-2.4",
     ),
 )

@@ -36,7 +36,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"error: ['\u2018](?P<name>\w{1,60})['\u2019] is not a member of"
                 r" ['\u2018](?P<scope>at|c10|torch)(?:::\w{1,40}){0,3}['\u2019]",
             ),
-            Pattern("C2872: 'std': ambiguous symbol", r"error C2872: 'std': ambiguous symbol"),
             Pattern("AT_CHECK", r"error: (?:identifier \"|['\u2018])(?P<name>AT_CHECK)[\"'\u2019]"),
             Pattern("AT_ASSERT", r"error: (?:identifier \"|['\u2018])(?P<name>AT_ASSERT)[\"'\u2019]"),
             Pattern("AT_ERROR", r"error: (?:identifier \"|['\u2018])(?P<name>AT_ERROR)[\"'\u2019]"),
@@ -104,23 +103,23 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "torchinductor",
                 r"(?:PermissionError|FileNotFoundError|FileExistsError|NotADirectoryError|OSError):"
-                r" \[(?:Errno|WinError) (?P<code>(?!13\])\d{1,4})\]"
+                r" \[(?:Errno|WinError) (?P<code>(?!(?:13|28|122)\])\d{1,4})\]"
                 r" [^\n]{1,200}?torchinductor",
             ),
             Pattern(
                 ".triton",
                 r"(?:PermissionError|FileNotFoundError|FileExistsError|OSError): \[(?:Errno|WinError)"
-                r" (?P<code>(?!13\])\d{1,4})\] [^\n]{1,160}?\.triton[\\/]",
+                r" (?P<code>(?!(?:13|28|122)\])\d{1,4})\] [^\n]{1,160}?\.triton[\\/]",
             ),
             Pattern(
                 "torch_extensions",
                 r"(?:PermissionError|FileNotFoundError|FileExistsError|OSError): \[(?:Errno|WinError)"
-                r" (?P<code>(?!13\])\d{1,4})\] [^\n]{1,160}?torch_extensions",
+                r" (?P<code>(?!(?:13|28|122)\])\d{1,4})\] [^\n]{1,160}?torch_extensions",
             ),
             Pattern(
                 "triton_cache",
                 r"(?:PermissionError|FileNotFoundError|FileExistsError|OSError): \[(?:Errno|WinError)"
-                r" (?P<code>(?!13\])\d{1,4})\] [^\n]{1,160}?triton_cache",
+                r" (?P<code>(?!(?:13|28|122)\])\d{1,4})\] [^\n]{1,160}?triton_cache",
             ),
         ),
         causes=(
@@ -200,10 +199,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?:No module named|cannot import name) '(?:sageattention\.)?(?P<module>_qattn_sm\d{2,3})'",
             ),
             Pattern("import name '_fused' from", r"cannot import name '(?P<module>_fused)' from 'sageattention"),
+            Pattern("headdim should be in [", r"headdim should be in \[(?P<limit>[\d, ]{2,30})\]"),
+            Pattern(
+                "Input tensors must be in dtype of torch.float16",
+                r"Input tensors must be in dtype of torch\.float16(?! or torch\.bfloat16, using pytorch attention)",
+            ),
         ),
         causes=(
             "The wheel was built for another GPU; each generation has separate kernels.",
             "Version 1 from PyPI is installed, and the program needs version 2.",
+            "A part of the model computes in float32, such as the text encoder; SageAttention takes 16 bits only.",
             "The size of a head is not 64, 96 or 128; the program then uses PyTorch's attention.",
         ),
         fixes=(
@@ -215,10 +220,45 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Or use PyTorch's attention: in ComfyUI, start without the option.",
                 "python main.py --use-pytorch-cross-attention",
+                first_for=("headdim", "must be in dtype", "Unsupported"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/thu-ml/SageAttention/blob/main/sageattention/core.py",),
         said_by="SageAttention 1.0-2.2, ComfyUI of 2025",
+    ),
+    KnownError(
+        id="library-damaged",
+        section=SECTION,
+        title="Library is damaged or for another processor",
+        summary="The file of a library exists, and it is empty, incomplete, or made for another kind of processor.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("file too short", r"Error: (?P<library>/[^\n:]{1,200}\.so[\w.]{0,20}): file too short"),
+            Pattern("invalid ELF header", r"Error: (?P<library>/[^\n:]{1,200}\.so[\w.]{0,20}): invalid ELF header"),
+            Pattern("ELF load command", r"Error: (?P<library>/[^\n:]{1,200}\.so[\w.]{0,20}): ELF load command"),
+            Pattern("wrong ELF class", r"Error: (?P<library>/[^\n:]{1,200}\.so[\w.]{0,20}): wrong ELF class"),
+        ),
+        causes=(
+            "The installation or the compilation stopped halfway, as with a full disk.",
+            "In a container on a Jetson, the files of the driver are empty until the NVIDIA runtime replaces them.",
+            "The folder was copied from a host with another kind of processor.",
+        ),
+        fixes=(
+            Fix(
+                "Install the package again, without the files in the cache.",
+                "pip install --force-reinstall --no-cache-dir PACKAGE",
+            ),
+            Fix(
+                "Start the container with the NVIDIA runtime, which brings the libraries of the driver.",
+                "docker run --rm --runtime nvidia IMAGE nvidia-smi",
+                first_for=("linux-gnu/nvidia/",),
+            ),
+            Fix("Show the size of the file, and the processor of the host.", "ls -lL /lib/*-linux-gnu/libcuda.so*"),
+            Fix("Check the free space.", "df -h"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/docker/compose/issues/12203", sources.CPP_EXTENSIONS),
+        said_by="glibc 2.17-2.41",
     ),
 )

@@ -3,6 +3,7 @@
 The wordings are from reports of Docker, Podman and the NVIDIA Container Toolkit from 2017 to 2026.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from gpumon.diagnosis.catalogue import fixes, sources
@@ -52,7 +53,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Install the toolkit; its repository must be set up first, as its installation guide describes.",
                 "sudo apt-get install -y nvidia-container-toolkit",
             ),
-            _REGISTER,
+            replace(_REGISTER, first_for=("runtime name", "runtime specified", "no runtime for")),
             _TRY,
             Fix("If Docker is a snap, replace it by Docker's own package.", "which docker; sudo snap remove docker"),
         ),

@@ -37,6 +37,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "A tensor of several values, such as a loss without reduction, was converted with item(),"
                 " float() or int()."
             ),
+            "A list of tensors was passed to torch.tensor(), which takes numbers.",
             "The loss or the label is a single number, and the code indexes it or iterates over it.",
             "Python compares whole tensors in if, and, or, in and max().",
         ),
@@ -46,6 +47,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Read a tensor without dimension as a number.", "value = loss.item()"),
             Fix("Say what a condition means.", "if (difference < 1e-6).all():\n    stop()"),
             Fix("Keep the dimension of a single label.", "labels = labels.reshape(-1)"),
+            Fix("Join a list of tensors with stack.", "batch = torch.stack(values)"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.Tensor.item.html",),

@@ -125,6 +125,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"nvidia-gridd(?:\[\d{1,10}\])?: [^\n]{0,80}?(?:Failed to acquire|[Uu]nlicensed|not licensed)[^\n]{0,"
                 r"80}",
             ),
+            Pattern("Failed to acquire license from", r"Failed to acquire license from (?P<server>\S{1,60})"),
+            Pattern("local trusted store", r"Failed to update local trusted store"),
+            Pattern(
+                "License Status",
+                r"License Status {1,40}: (?P<state>Unlicensed(?:"
+                r" \((?:Restricted|Unrestricted)\))?)",
+            ),
         ),
         causes=(
             "The license server cannot be reached, or has no free license.",
@@ -269,7 +276,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             cuda_error("resource not mapped"),
             cuda_error("array is mapped"),
             cuda_error("invalid OpenGL or DirectX context"),
-            cuda_error("file not found"),
             cuda_error("shared object symbol not found"),
             cuda_error("shared object initialization failed"),
             cuda_error("device not ready"),
@@ -286,7 +292,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             name("CUDA_ERROR_EXTERNAL_DEVICE"),
             name("CUDA_ERROR_TENSOR_MEMORY_LEAK"),
             name("CUDA_ERROR_ALREADY_MAPPED"),
-            name("CUDA_ERROR_FILE_NOT_FOUND"),
         ),
         causes=(
             "An extension or another library calls CUDA in a way that it does not allow.",
@@ -296,7 +301,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             fixes.LAUNCH_BLOCKING,
             fixes.CUDA_LOG,
+            Fix(
+                "A library of the driver did not start: restart the host, then install the driver again.",
+                first_for=("shared object initialization",),
+            ),
             Fix("Look the reason up in the list of CUDA's errors, and update the package that makes the call."),
+            Fix(
+                "On Windows and in WSL, a kernel that ran too long ends so: allow longer ones, and restart.",
+                "reg add HKLM\\System\\CurrentControlSet\\Control\\GraphicsDrivers /v TdrDelay /t REG_DWORD /d 60",
+                first_for=("device not ready",),
+            ),
+            Fix(
+                "Where MPS divides the GPU, mount no other /dev/shm into the container: MPS puts its memory there.",
+                "kubectl get pod POD -o yaml | grep -n -B 2 -A 4 /dev/shm",
+                first_for=("Error 205",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.CPP_STACKTRACES, fixes.KERNEL_LOG),

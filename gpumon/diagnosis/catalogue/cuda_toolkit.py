@@ -30,6 +30,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("Unsupported gpu architecture 'compute_'"),
             literal("Value 'native' is not defined for option 'gpu-architecture'"),
             literal("Your installed Caffe2 version uses CUDA but I cannot find"),
+            Pattern("CUDACompiler.cmake:", r"CMake(?:Test|Determine)CUDACompiler\.cmake:\d{1,5} \(message\)"),
+            Pattern("Check for working CUDA compiler", r"Check for working CUDA compiler: [^\n]{1,200} - broken"),
         ),
         causes=(
             "The toolkit is not installed: PyTorch's packages contain no nvcc.",
@@ -54,6 +56,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Name the architecture, if no GPU is visible while building.",
                 "cmake -B build -DCMAKE_CUDA_ARCHITECTURES=90",
+                first_for=("'compute_'", "CMAKE_CUDA_ARCHITECTURES", "'native'", "default CUDA architecture"),
+            ),
+            Fix(
+                "With Visual Studio, run the installer of the CUDA toolkit again after it: it adds the integration.",
+                first_for=("CUDA toolset",),
             ),
         ),
         empty_cache=NO_CONTEXT_YET,
@@ -81,12 +88,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=("The distribution, for example with glibc 2.41 or gcc 15, is newer than this version of the toolkit.",),
         fixes=(
             Fix(
-                "Upgrade the toolkit to the newest version for your CUDA, which knows newer headers.",
+                "Upgrade to CUDA 13.1 or later, with a PyTorch for CUDA 13: CUDA 12 does not know glibc 2.41.",
                 "sudo apt-get install -y cuda-toolkit",
             ),
             Fix(
                 "Use an older compiler for nvcc.",
                 "sudo apt-get install -y g++-13 && export NVCC_PREPEND_FLAGS='-ccbin g++-13'",
+                first_for=("_Float32", "__Float32x4_t"),
             ),
             Fix(
                 "Or build in a container of NVIDIA, which has a system that fits.",

@@ -42,6 +42,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache="No effect: the memory is the host's.",
         sources=("https://github.com/huggingface/datasets/blob/main/src/datasets/utils/py_utils.py",),
         said_by="datasets 2.10-4.0, Unsloth 2025-2026",
+        is_echo=True,
     ),
     KnownError(
         id="dataset-generation",
@@ -74,6 +75,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If map() changes the number of rows, remove the old columns.",
                 "dataset = dataset.map(function, batched=True, remove_columns=dataset.column_names)",
+                first_for=("expected length",),
             ),
             Fix(
                 "Name the files that belong together, or give the types.",
@@ -126,8 +128,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Load local files with their format.", 'dataset = load_dataset("json", data_files="/data/train.jsonl")'
             ),
-            Fix("For a gated data set, accept its conditions on its page, then log in.", "hf auth login"),
-            Fix("Download it on a host with internet.", "hf download --repo-type dataset NAME/DATASET"),
+            Fix(
+                "For a gated data set, accept its conditions on its page, then log in.",
+                "hf auth login",
+                first_for=("gated",),
+            ),
+            Fix(
+                "Download it on a host with internet.",
+                "hf download --repo-type dataset NAME/DATASET",
+                first_for=("Couldn't reach",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_LOADING,),
@@ -166,8 +176,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If the data set has a script, use its converted files if it has them.",
                 'dataset = load_dataset(name, revision="refs/convert/parquet")',
+                first_for=("scripts are no longer",),
             ),
             Fix("Or, for a script that you trust, install the last version that runs it.", 'pip install "datasets<4"'),
+            Fix(
+                "Leave the argument out.",
+                "dataset = load_dataset(name)",
+                first_for=("`trust_remote_code`", "'trust_remote_code'"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/huggingface/datasets/releases/tag/4.0.0",),
@@ -208,6 +224,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Rename the column with the targets.",
                 'dataset = dataset.rename_column("label", "labels")',
+                first_for=("not return a loss",),
             ),
             Fix(
                 "For a language model, let the collator make the labels.",

@@ -181,43 +181,39 @@ loader = DataLoader(dataset, batch_size=8, collate_fn=collate)""",
         said_by="torch 1.13-2.13",
     ),
     KnownError(
-        id="media-unreadable",
+        id="streaming-memory",
         section=SECTION,
-        title="Image, sound or video cannot be read",
-        summary="A file of the dataset is missing, damaged, empty, or of another format than its name says.",
-        context=ContextState.ALIVE,
+        title="StreamingDataset finds the shared memory of another run",
+        summary="MosaicML's StreamingDataset keeps its state in shared memory by number, and a part already exists.",
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern("Reused local directory", r"ValueError: Reused local directory: \[?(?P<path>[^\n,\]]{1,160})"),
             Pattern(
-                "Assertion failed) !",
-                r"error: \(-215:Assertion failed\) !(?P<empty>_?src|ssize|_?img|image|buf)\.empty\(\)",
+                "File exists: '/0000",
+                r"File exists: '/(?P<name>0000\d\d_\w{3,20})'",
             ),
-            Pattern("Failed to load audio from ", r"Failed to load audio from (?P<path>[^\n]{1,160})"),
-            Pattern("LibsndfileError: Error opening", r"LibsndfileError: Error opening (?P<path>[^\n]{1,200})"),
-            Pattern("DECORDError", r"decord\._ffi\.base\.DECORDError: (?P<reason>[^\n]{1,160})"),
         ),
         causes=(
-            "The download or the copy was incomplete: compare size and checksum.",
-            "OpenCV returns an empty image when the file does not exist or cannot be read, and fails only later.",
-            "The file is a page with an error message, or a Git LFS pointer, instead of the data.",
+            "An earlier run was killed and left its shared memory.",
+            "Two programs, or two datasets of one program, use the same local directory at once.",
+            "Each rank counts itself as the first: the launcher does not set RANK, WORLD_SIZE and LOCAL_WORLD_SIZE.",
         ),
         fixes=(
             Fix(
-                "Find the files that cannot be read.",
-                """\
-from pathlib import Path
-from PIL import Image
-
-for path in Path("data").rglob("*.jpg"):
-    try:
-        Image.open(path).load()
-    except OSError as error:
-        print(path, error)""",
+                "Delete what an earlier run left, once, before the dataset is created.",
+                "import streaming\n\nstreaming.base.util.clean_stale_shared_memory()",
             ),
-            Fix("Check the image right after it was read.", "assert image is not None, path"),
-            Fix("Show what the file really is.", "head -c 100 FILE"),
+            Fix(
+                "Give each dataset and each program a separate local directory.",
+                'dataset = StreamingDataset(remote=REMOTE, local="/tmp/run-1", batch_size=8)',
+            ),
+            Fix("Start with a launcher that sets the ranks.", "torchrun --nproc-per-node 4 train.py"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
-        sources=("https://docs.opencv.org/4.x/d4/da8/group__imgcodecs.html",),
-        said_by="OpenCV 4, decord 0.6, soundfile 0.12",
+        sources=(
+            "https://docs.mosaicml.com/projects/streaming/en/stable/",
+            "https://github.com/mosaicml/streaming/issues/767",
+        ),
+        said_by="mosaicml-streaming 0.4-0.13",
     ),
 )

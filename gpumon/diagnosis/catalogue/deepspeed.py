@@ -28,6 +28,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("CUDA_HOME does not exist, unable to compile CUDA op(s)"),
             Pattern("Unable to pre-compile ", r"AssertionError: Unable to pre-compile (?P<operator>\w{1,40})"),
+            Pattern("'deepspeed.ops.", r"No module named 'deepspeed\.ops\.[\w.]{1,40}?\.(?P<operator>\w{1,30}_op)'"),
             Pattern(
                 ".so: cannot open shared object file",
                 r"/(?P<operator>cpu_adam|fused_adam|cpu_adagrad|cpu_lion|async_io|utils|transformer_inference)/\w"
@@ -37,6 +38,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "object has no attribute 'ds_opt_adam'", r"'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'"
             ),
+            Pattern("CUTLASS_PATH environment variable is not set", r"CUTLASS_PATH environment variable is not set"),
+            Pattern("CUTLASS location directory", r"Please specify CUTLASS location directory as environment variable"),
         ),
         causes=(
             "CUDA_HOME is not set, or there is no nvcc: the wheels of PyTorch contain none.",
@@ -60,9 +63,39 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Or use PyTorch's optimizer instead of DeepSpeed's.", 'config = {"zero_force_ds_cpu_optimizer": False}'
             ),
+            Fix(
+                "For the attention of Evoformer, say where CUTLASS is.",
+                "git clone https://github.com/NVIDIA/cutlass && export CUTLASS_PATH=$PWD/cutlass",
+                first_for=("CUTLASS",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://www.deepspeed.ai/tutorials/advanced-install/",),
+    ),
+    KnownError(
+        id="deepspeed-probe",
+        section=SECTION,
+        title="DeepSpeed: optional library is not there",
+        summary="When it is imported, DeepSpeed tries to link the libraries for offloading to NVMe; without them it"
+        " continues.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("cannot find -l", r"cannot find -l(?P<library>aio|cufile)\b"),
+            literal("async_io requires the dev libaio .so object and headers but these were not found"),
+        ),
+        causes=("The development files of libaio or cuFile are not installed, or not where the linker searches.",),
+        fixes=(
+            Fix("Ignore it, unless parameters or the optimizer are offloaded to NVMe."),
+            Fix("To offload to NVMe, install the library.", "sudo apt-get install -y libaio-dev"),
+            Fix(
+                "If CUDA's libraries are not found, name their folder.",
+                "export LIBRARY_PATH=/usr/local/cuda/lib64:$LIBRARY_PATH",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/deepspeedai/DeepSpeed/blob/master/op_builder/async_io.py",),
+        said_by="DeepSpeed 0.10-0.19",
+        is_warning=True,
     ),
     KnownError(
         id="deepspeed-batch",
@@ -135,6 +168,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "optim_states.pt' under",
                 r"Expected \d{1,6} of '\*_optim_states\.pt' under '(?P<path>[^'\n]{1,200})' but found",
             ),
+            Pattern("numels out of", r"consumed \d{1,15} numels out of \d{1,15} - something is wrong"),
+            Pattern("can't find ", r"can't find \S{1,60} files in directory '(?P<path>[^'\n]{1,200})'"),
+            literal("containing optimizer global state is missing! Cannot proceed"),
+            literal("seems a bogus DeepSpeed checkpoint folder"),
+            literal("No ZeRO files found in"),
+            Pattern("is not a model state checkpoint", r"Error: [^\n]{1,200} is not a model state checkpoint"),
             Pattern("is not a zero checkpoint", r"Error: [^\n]{1,200} is not a zero checkpoint"),
         ),
         causes=(
@@ -202,6 +241,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Check that the loss depends on parameters that are trained.",
                 "print(sum(p.requires_grad for p in model.parameters()))",
             ),
+            Fix(
+                "Read a value of ZeRO-3 only for parameters that it divides.",
+                "from deepspeed.utils import safe_get_full_fp32_param",
+                first_for=("only defined for ZeRO-3",),
+            ),
+            Fix(
+                "Call step() after the block of no_sync.",
+                "with engine.no_sync():\n    engine.backward(loss)\nengine.step()",
+                first_for=("no_sync",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://www.deepspeed.ai/getting-started/", "https://github.com/deepspeedai/DeepSpeed/issues/1218"),
@@ -247,8 +296,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("Expected a string path to an existing deepspeed config"),
             literal("Please correct the following DeepSpeed config values that mismatch TrainingArguments"),
             Pattern(
-                "in the DeepSpeed config as this will be set",
-                r"Do not set `(?P<setting>\w{1,60})` in the DeepSpeed config as this will be set",
+                "` in the DeepSpeed config",
+                r"Do not set `(?P<setting>\w{1,60})` in the DeepSpeed config",
             ),
             Pattern(
                 "using DeepSpeed", r"When using DeepSpeed,? `accelerate\.prepare\(\)` requires you to pass at least one"

@@ -84,7 +84,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "Cuda failure",
                 r"(?<!nvls\.cc:\d\d )(?<!nvls\.cc:\d\d\d )(?<!nvls\.cc:\d\d\d\d )\bNCCL WARN Cuda failure (?:(?P<code"
-                r">\d{1,4}) )?'(?P<reason>[^'\n]{1,100})'",
+                r">\d{1,4}) )?'(?P<reason>(?!out of memory)[^'\n]{1,100})'",
             ),
             literal("NCCL error: unhandled cuda error"),
         ),
@@ -95,6 +95,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             fixes.FIRST_RANK,
+            Fix(
+                "In Slurm, let every task see all GPUs of its host; transfers between them need that.",
+                "srun --ntasks-per-node=8 --gpus-per-node=8 --gpu-bind=none python train.py",
+                first_for=("invalid device ordinal",),
+            ),
             fixes.MEMORY_FOR_LIBRARIES,
             _NCCL_DEBUG,
             Fix(
@@ -106,6 +111,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         see_more=(fixes.KERNEL_LOG,),
         sources=(sources.NCCL_TROUBLESHOOTING, sources.NCCL_VARIABLES),
         said_by="torch 1.13-2.13, NCCL 2.18-2.29, SGLang 0.5, CuPy 13.6",
+        is_echo=True,
     ),
     KnownError(
         id="nccl-usage",
@@ -223,8 +229,8 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         patterns=(
             literal("Terminating the process after attempting to dump debug info"),
             literal("we are taking the entire process down"),
+            literal("Some NCCL operations have failed or timed out"),
             Pattern("Timeout at NCCL work: ", r"Timeout at NCCL work: (?P<sequence>\d{1,12})"),
-            Pattern("watchdog got stuck for", r"watchdog got stuck for (?P<seconds>\d{1,9}) seconds"),
             Pattern("atchdog thread terminated with exception", r"[Ww]atchdog thread terminated with exception"),
             literal("failure detected by watchdog at work sequence id"),
             Pattern(
@@ -235,11 +241,9 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "detected by watchdog at work: ",
                 r"Exception \(either an error or timeout\) detected by watchdog at work: (?P<sequence>\d{1,12})",
             ),
+            literal("Heartbeat monitor timed out!"),
         ),
-        causes=(
-            "A collective timed out, or an earlier CUDA error occurred: the first message above shows which.",
-            "Stuck: a CUDA call hangs, the thread gets no CPU time, or another thread holds the GIL.",
-        ),
+        causes=("A collective timed out, or an earlier CUDA error occurred: the first message above shows which.",),
         fixes=(
             fixes.FIRST_RANK,
             _ROOT_CAUSE,
@@ -289,9 +293,12 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "WARN Connection closed by remote",
                 r"socket\.h:\d{1,5} (?:NCCL )?WARN Connection closed by remote peer",
             ),
-            Pattern("Call to recv from", r"Call to recv from (?P<peer>[\w.:%\[\]-]{1,80}<\d{1,5}>) failed : "),
-            Pattern("Call to send to", r"Call to send to (?P<peer>[\w.:%\[\]-]{1,80}<\d{1,5}>) failed : "),
+            Pattern("Call to recv from", r"Call to recv from (?P<peer>[\w.:%\[\]-]{1,80}<\d{1,5}>) failed :"),
+            Pattern("Call to send to", r"Call to send to (?P<peer>[\w.:%\[\]-]{1,80}<\d{1,5}>) failed :"),
             Pattern("NCCL communicator was aborted", r"NCCL communicator was aborted(?: on rank (?P<rank>\d{1,6}))?"),
+            Pattern(
+                "failed on SocketImpl", r"(?P<operation>sendBytes|recvValue|sendVector|recvVector) failed on SocketImpl"
+            ),
         ),
         causes=(
             "Another rank failed first: out of memory, an assert, the host's out-of-memory killer.",

@@ -60,7 +60,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "arguments = TrainingArguments(ddp_find_unused_parameters=True)",
             ),
             Fix(
-                "With Lightning, choose the strategy.", 'trainer = Trainer(strategy="ddp_find_unused_parameters_true")'
+                "With Lightning, choose the strategy.",
+                'trainer = Trainer(strategy="ddp_find_unused_parameters_true")',
+                first_for=("LightningModule",),
             ),
             Fix("With DeepSpeed, set the option.", 'config["zero_optimization"]["ignore_unused_parameters"] = True'),
         ),
@@ -79,6 +81,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             literal("Expected to mark a variable ready only once"),
+            literal("expect_autograd_hooks_ INTERNAL ASSERT FAILED"),
             Pattern(
                 "has been marked as ready twice",
                 r"Parameter at index (?P<index>\d{1,6}) (?:with name (?P<name>[\w.]{1,200}) )?has been marked as"
@@ -88,6 +91,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=(
             "Gradient checkpointing with use_reentrant=True together with find_unused_parameters or shared weights.",
             "One forward is followed by several backward passes.",
+            "A backward pass follows no forward of the model that DDP wraps, as expect_autograd_hooks_ checks.",
         ),
         fixes=(
             Fix(
@@ -100,6 +104,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "model = DistributedDataParallel(model, find_unused_parameters=False)",
             ),
             Fix("If the graph never changes, say so.", "model = DistributedDataParallel(model, static_graph=True)"),
+            Fix(
+                "Call the wrapped model, once before each backward.",
+                "loss = criterion(ddp_model(images), labels)\nloss.backward()",
+                first_for=("expect_autograd_hooks_",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DDP, "https://docs.pytorch.org/docs/stable/checkpoint.html"),
@@ -168,7 +177,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" CollectiveFingerPrint\(SequenceNumber=(?P<sequence>\d{1,12}), OpType=(?P<operation>\w{1,40})",
             ),
             Pattern(
-                "Detected mismatch between collectives on ranks", r"Detected mismatch between collectives on ranks\.$"
+                "Detected mismatch between collectives on ranks",
+                r"Detected mismatch between collectives on ranks\.(?! Rank \d{1,6} is running collective:"
+                r" CollectiveFingerPrint\(Seq)",
             ),
             literal("Collectives differ in the following aspects"),
             literal("Cannot apply desired operation due to shape mismatches"),
@@ -218,7 +229,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "monitoredBarrier",
                 r"[Rr]ank (?P<rank>\d{1,6}) (?:successfully reached monitoredBarrier, but received errors|failed to p"
-                r"ass monitoredBarrier)",
+                r"ass monitoredBarrier|timed out in monitoredBarrier after)",
             ),
             Pattern(
                 "Connection closed by peer",
@@ -235,6 +246,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Gloo connectFullMesh failed", r"Gloo connectFullMesh failed with (?P<reason>[^\n]{1,120})"),
             literal("Detected at least one rank that was not able to complete the barrier"),
+            Pattern(
+                " failed to pass monitoredBarrier", r"Ranks (?P<ranks>[\d, ]{1,80}) failed to pass monitoredBarrier"
+            ),
         ),
         causes=(
             "The other rank raised an exception or was killed; its log has the cause.",
@@ -268,14 +282,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"-- Process (?P<process>\d{1,6}) terminated with the following error",
             ),
             literal("BrokenProcessPool: A process in the process pool was terminated abruptly"),
-            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>WorkerCrashedError|ActorUnavailableError)"),
-            literal("The actor died unexpectedly before finishing this task"),
-            literal("The actor died because of an error raised in its creation task"),
-            literal("The actor is dead because its worker process has died"),
             Pattern("RuntimeError: Rank[", r"RuntimeError: Rank\[(?P<process>\d{1,6})\] failed\."),
             literal("The Ray Train run failed. Please inspect the previous error messages"),
             literal("Forcefully terminating all other processes to avoid zombies"),
-            literal("A worker died or was killed while executing a task by an unexpected system error"),
         ),
         causes=(
             "The process raised an exception, which is printed above.",

@@ -173,6 +173,10 @@ docker run --device nvidia.com/gpu=all IMAGE""",
             ),
             name("NVMLError_GpuIsLost"),
             name("NVML_ERROR_GPU_IS_LOST"),
+            Pattern(
+                "NVRM: fallen off the bus",
+                r"NVRM: fallen off the bus and is not responding",
+            ),
         ),
         causes=(
             "Power: the supply, a cable or its connector.",
@@ -217,10 +221,15 @@ docker run --device nvidia.com/gpu=all IMAGE""",
         causes=(
             "Changing the power limit, clocks or compute mode, or a reset, requires root.",
             "Performance counters, which profilers read, require root by default.",
-            "The user may not open the device files.",
+            "The user may not open the device files, or SELinux keeps a container from them.",
         ),
         fixes=(
             Fix("Run the command as root.", "sudo nvidia-smi -i 0 -pl 300"),
+            Fix(
+                "In a container under SELinux, as with Podman on Fedora, start it without labels.",
+                "podman run --rm --device nvidia.com/gpu=all --security-opt=label=disable ubuntu nvidia-smi -L",
+                first_for=("initialize NVML: Insufficient",),
+            ),
             Fix(
                 "Allow all users to read performance counters; this takes effect after a reboot.",
                 "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/counters.conf",

@@ -221,11 +221,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Remove older entries for the same repository, then update.",
                 "grep -rl developer.download.nvidia.com /etc/apt/sources.list /etc/apt/sources.list.d",
+                first_for=("Conflicting values",),
             ),
             Fix(
                 "For the container toolkit, set up its own repository as its installation guide describes.",
-                "curl -fsSL https://nvidia.github.io/libnvidia-container/gpgkey | sudo gpg --dearmor -o"
-                " /usr/share/keyrings/nvidia-container-toolkit-keyring.gpg",
+                "K=/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg;"
+                " U=https://nvidia.github.io/libnvidia-container;"
+                " curl -fsSL $U/gpgkey | sudo gpg --dearmor -o $K;"
+                " curl -fsSL $U/stable/deb/nvidia-container-toolkit.list"
+                ' | sed "s#deb https://#deb [signed-by=$K] https://#g"'
+                " | sudo tee /etc/apt/sources.list.d/nvidia-container-toolkit.list && sudo apt-get update",
+                first_for=("container-toolkit", "libnvidia-container"),
             ),
         ),
         empty_cache=NO_CONTEXT_YET,

@@ -1,4 +1,4 @@
-"""Errors of CTranslate2 and PhysX, which have separate kernels and run next to PyTorch."""
+"""Errors of CTranslate2, spconv, and simulators such as PhysX, Isaac Gym and Warp, which have separate kernels."""
 
 from typing import Final
 
@@ -108,6 +108,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?P<required>\d{1,12})",
             ),
             literal("Scene state is corrupted. Simulation cannot continue"),
+            Pattern("fail to launch kernel!!", r"internal error : (?P<reason>GPU [^\n]{1,80} fail to launch kernel!!)"),
         ),
         causes=(
             (
@@ -136,5 +137,169 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/isaac-sim/IsaacLab/issues/1460",
         ),
         said_by="Isaac Sim 4.2-5.0",
+    ),
+    KnownError(
+        id="tensorrt-llm-build",
+        section=SECTION,
+        title="TensorRT-LLM could not build the engine",
+        summary="TensorRT made no engine of this model; its own messages, marked [TRT] [E], stand above this line.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("Engine building failed, please check", r"Engine building failed, please check (?:the )?error log"),
+            Pattern("Failed to build engine for rank", r"Failed to build engine for rank (?P<rank>\d{1,5})"),
+        ),
+        causes=(
+            "GPU memory is not enough while building, often because another process holds it.",
+            "This version has no plugin or kernel for the model, its type, or this GPU.",
+        ),
+        fixes=(
+            Fix("Read the first line of TensorRT that is marked as an error.", "grep -n -m 5 -F '[TRT] [E]' build.log"),
+            Fix(
+                "If it is about memory, build for smaller batches and lengths.",
+                "trtllm-build --checkpoint_dir CHECKPOINT --output_dir ENGINE --max_batch_size 8 --max_num_tokens 2048",
+            ),
+            Fix(
+                "Or serve the checkpoint without an engine: newer versions run it with PyTorch.",
+                "pip install --upgrade tensorrt-llm && trtllm-serve MODEL",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/NVIDIA/TensorRT-LLM/issues/978",),
+        said_by="TensorRT-LLM 0.5-0.20",
+        is_echo=True,
+    ),
+    KnownError(
+        id="simulator-no-gpu",
+        section=SECTION,
+        title="Simulator does not get the GPU",
+        summary="PhysX or Taichi could not open the driver or create a CUDA context, and would compute on the CPU.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern("PhysX CUDA Context Manager", r"Failed to create a (?:valid )?PhysX CUDA Context Manager"),
+            Pattern("internal error : libcuda.so", r"internal error : libcuda\.so!"),
+            literal("Failed to create Cuda Context Manager"),
+            literal("Unable to create PxCudaContextManager"),
+            Pattern("Gym cuda error: ", r"Gym cuda error: (?P<reason>invalid resource handle)"),
+            literal("Must enable GPU pipeline to use state tensors"),
+            literal("libcuda.so lib not found"),
+            Pattern(
+                "is not supported, falling back to CPU",
+                r"Arch=\[<Arch\.cuda: \d>\] is not supported, falling back to CPU",
+            ),
+        ),
+        causes=(
+            "Isaac Gym and Taichi open libcuda.so, and the system has only libcuda.so.1.",
+            "The driver is too old for the simulator, or the GPU too new: Isaac Gym has no kernels for Blackwell.",
+            "On Isaac Sim, an earlier error killed the CUDA context.",
+        ),
+        fixes=(
+            Fix(
+                "Give the driver's library the name that is looked for.",
+                "sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so && sudo ldconfig",
+            ),
+            Fix(
+                "In WSL, let the loader find the driver's library.",
+                "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH",
+            ),
+            Fix(
+                "Simulate on the GPU that computes; both options must agree.",
+                "python train.py --sim_device cuda:0 --rl_device cuda:0 --pipeline gpu",
+            ),
+            Fix(
+                "Compare the driver with the version's requirements.",
+                "nvidia-smi --query-gpu=name,driver_version --format=csv",
+            ),
+            Fix("Move to Isaac Lab, which replaces Isaac Gym and supports newer GPUs."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/unitreerobotics/unitree_rl_gym/issues/48",
+            "https://github.com/isaac-sim/IsaacLab/pull/5727",
+        ),
+        said_by="Isaac Gym Preview 4, Isaac Sim 4.2-6.0, Taichi 0.7-1.8",
+    ),
+    KnownError(
+        id="isaac-plugin",
+        section=SECTION,
+        title="Isaac Gym or Isaac Sim cannot load a plugin",
+        summary="A part of the simulator could not be loaded; the line above names the library that is missing.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Failed to acquire interface",
+                r"Failed to acquire interface: \[?(?P<plugin>(?:carb|omni)::[\w:]{1,80})",
+            ),
+            Pattern(
+                "No gym module found for the active",
+                r"No gym module found for the active version of Python \((?P<python>[\d.]{1,6})\)",
+            ),
+            Pattern("libmem_filesys.so: cannot open", r"libmem_filesys\.so: cannot open shared object file"),
+        ),
+        causes=(
+            "A library of the system is missing, often libcuda.so.1 of the driver or libpython3.8.so.1.0.",
+            "Isaac Gym has modules for Python 3.6 to 3.8 only, and only for Linux.",
+            "Isaac Sim: a module of omni was imported before SimulationApp was created, or parts are not installed.",
+        ),
+        fixes=(
+            Fix(
+                "Show which of these libraries the loader finds.",
+                "ldconfig -p | grep -E 'libcuda|libpython3|libvulkan'",
+            ),
+            Fix(
+                "Let the loader find the libraries of Python.",
+                "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH",
+            ),
+            Fix("Use Python 3.8 on Linux for Isaac Gym.", "conda create -n gym python=3.8"),
+            Fix(
+                "For Isaac Sim, create the application before the other imports.",
+                'from isaacsim import SimulationApp\n\napp = SimulationApp({"headless": True})',
+                first_for=("omni::",),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/isaac-sim/IsaacGymEnvs/issues/27",
+            "https://docs.isaacsim.omniverse.nvidia.com/latest/python_scripting/manual_standalone_python.html",
+        ),
+        said_by="Isaac Gym Preview 3-4, Isaac Sim 2021-5.0",
+    ),
+    KnownError(
+        id="warp-build",
+        section=SECTION,
+        title="NVIDIA Warp cannot load or compile its code",
+        summary="Warp loads its library and compiles kernels at the first launch; one of the two failed.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "CUDA kernel build failed with error", r"CUDA kernel build failed with error code (?P<code>\d{1,3})"
+            ),
+            Pattern(
+                "Failed to load the shared library",
+                r"Failed to load the shared library '(?P<path>[^'\n]{0,200}warp[\\/]bin[\\/][^'\n]{1,40})'",
+            ),
+            literal("Failed to build CPU module because no CPU buildchain was found"),
+            Pattern("Warp CUDA error: Loading", r"Warp CUDA error: Loading module failed"),
+        ),
+        causes=(
+            "Warp is older than the GPU, the driver or Python, or the wheel is for another CUDA version.",
+            "A module is compiled or loaded for the first time while a CUDA graph is captured.",
+            "Warp was built from source without LLVM or without CUDA.",
+        ),
+        fixes=(
+            Fix("Upgrade Warp; its wheels contain all that is needed.", "pip install --upgrade warp-lang"),
+            Fix(
+                "Load all modules before a graph is captured.",
+                "wp.force_load(device)",
+                first_for=("Loading module",),
+            ),
+            Fix("Delete the cache of kernels.", "python -c 'import warp as wp; wp.init(); wp.clear_kernel_cache()'"),
+            fixes.DRIVER_CUDA_VERSION,
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://nvidia.github.io/warp/user_guide/installation.html",
+            "https://github.com/newton-physics/newton/issues/892",
+        ),
+        said_by="Warp 0.6-1.10",
     ),
 )

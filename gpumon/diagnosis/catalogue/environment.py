@@ -64,8 +64,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For GLIBCXX and CXXABI, install a newer libstdc++ into the environment.",
                 "conda install -c conda-forge libstdcxx-ng",
+                first_for=("GLIBCXX_", "CXXABI_"),
             ),
-            Fix("For GLIBC, build the package here, or use a container with a newer distribution.", "ldd --version"),
+            Fix(
+                "For GLIBC, use a container with a newer distribution, or build the package here.",
+                "ldd --version",
+                first_for=("`GLIBC_",),
+            ),
             Fix("Show which file is loaded.", "LD_DEBUG=libs python -c 'import torch' 2>&1 | grep stdc"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -1,8 +1,8 @@
-"""Errors of exporting a model: ONNX, TorchScript, and torch.export."""
+"""Errors of exporting a model: ONNX, TorchScript, torch.export, and models compiled ahead of time."""
 
 from typing import Final
 
-from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, cuda_error, literal, name
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 SECTION: Final = "Export"
@@ -49,6 +49,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 'torch.onnx.export(model, inputs, "model.onnx", dynamo=True, opset_version=18)',
             ),
             Fix(
+                "If the exporter that is based on torch.export fails, use the older one.",
+                'torch.onnx.export(model, inputs, "model.onnx", dynamo=False)',
+                first_for=("TorchExportError", "ConversionError", "DispatchError", "OnnxExporterError"),
+            ),
+            Fix(
                 "Write a report that names the operations.",
                 'torch.onnx.export(model, inputs, "model.onnx", dynamo=True, report=True)',
             ),
@@ -64,11 +69,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="torchscript",
         section=SECTION,
-        title="TorchScript could not compile or run the model",
-        summary="The model uses Python that TorchScript does not know, or failed while it ran in TorchScript.",
+        title="TorchScript could not compile the model",
+        summary="The model uses Python or operators that TorchScript does not know.",
         context=ContextState.ALIVE,
         patterns=(
-            literal("The following operation failed in the TorchScript interpreter"),
             Pattern("torch.jit.frontend.", r"torch\.jit\.frontend\.(?P<error>NotSupportedError|UnsupportedNodeError)"),
             Pattern("Tracer cannot infer type of", r"Tracer cannot infer type of (?P<value>[^\n]{1,60})"),
             Pattern(
@@ -82,7 +86,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Unknown builtin op:", r"Unknown builtin op: (?P<operator>[\w:]{1,80})"),
         ),
         causes=(
-            "The last lines below the message name the real error: shapes, devices or types in the saved model.",
+            "The model has an argument without a type, a dynamic attribute, or another construct of Python.",
             "Unknown builtin op: the library that registers it, such as torchvision, was not imported or linked.",
             "The traced model returns a dictionary or an object.",
         ),
@@ -92,7 +96,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Use torch.compile or torch.export: TorchScript is no longer developed.",
                 "program = torch.export.export(model, (example,))",
             ),
-            Fix("Let the tracer accept dictionaries.", "traced = torch.jit.trace(model, example, strict=False)"),
+            Fix(
+                "Let the tracer accept dictionaries.",
+                "traced = torch.jit.trace(model, example, strict=False)",
+                first_for=("annot infer type",),
+            ),
+            Fix(
+                "Import the library that registers the operation before the model is loaded.",
+                "import torchvision",
+                first_for=("Unknown builtin op", "Ensure that it is registered"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/jit.html",),
@@ -126,6 +139,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Keep this function outside of the graph.",
                 "@torch.compiler.disable\ndef select(values, mask):\n    return values[mask]",
+            ),
+            Fix(
+                "Let the exporter decide which dimensions are dynamic.",
+                "program = torch.export.export(model, (example,), dynamic_shapes=({0: torch.export.Dim.AUTO},))",
+                first_for=("Constraints violated",),
             ),
         ),
         see_more=(Fix("Log how the sizes were decided.", 'TORCH_LOGS="+dynamic" python train.py'),),
@@ -172,9 +190,116 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "session = onnxruntime.InferenceSession(path, providers=['TensorrtExecutionProvider',"
                 " 'CUDAExecutionProvider'])",
             ),
+            Fix(
+                "If the file cannot be parsed at all, check that it is complete and no pointer of Git LFS.",
+                "ls -l model.onnx; head -c 64 model.onnx",
+                first_for=("MODEL_DESERIALIZE_FAILED", "ParseFromCodedStream"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/onnx/onnx-tensorrt",),
         said_by="TensorRT 7-10",
+    ),
+    KnownError(
+        id="kernel-file-missing",
+        section=SECTION,
+        title="File with the code of a kernel is missing",
+        summary="The program loads its kernels from files, and one of them is not where it is looked for.",
+        context=ContextState.ALIVE,
+        patterns=(cuda_error("file not found"), name("CUDA_ERROR_FILE_NOT_FOUND")),
+        causes=(
+            "A model of AOTInductor was copied without the .cubin files, whose paths are written into the library.",
+            "The cache of a compiler was deleted while the program ran, or is on another host.",
+        ),
+        fixes=(
+            Fix(
+                "Compile the model into one package, which contains the files.",
+                'torch._inductor.aoti_compile_and_package(exported, package_path="model.pt2")\n'
+                'model = torch._inductor.aoti_load_package("model.pt2")',
+            ),
+            Fix("Or copy the .cubin files to the same paths, such as those below /tmp/torchinductor_USER."),
+            Fix("Or compile again on this host."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://docs.pytorch.org/docs/stable/torch.compiler_aot_inductor.html",
+            "https://github.com/pytorch/pytorch/issues/140055",
+        ),
+        said_by="torch 2.3-2.13",
+    ),
+    KnownError(
+        id="aoti-runner",
+        section=SECTION,
+        title="Model that was compiled ahead of time failed",
+        summary="A model of AOTInductor could not be loaded or run; a line above this one states the reason.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "container_handle_",
+                r"(?P<call>run_func_|create_func_)\( ?&?container_handle_[^\n]{0,256}?API call failed at",
+            ),
+            Pattern(
+                "AOTInductorModelContainer",
+                r"(?P<call>AOTInductorModelContainer\w{1,30})\([^\n]{0,256}?API call failed",
+            ),
+        ),
+        causes=(
+            "The model was compiled for another GPU, a newer driver, or another version of PyTorch.",
+            "An input differs from those of the export: in number, type, shape or device.",
+            "The files of the kernels are missing.",
+        ),
+        fixes=(
+            Fix("Read the line with `Error:` above this message."),
+            Fix(
+                "Compile on a host with the same GPU and the same PyTorch, into one package.",
+                'torch._inductor.aoti_compile_and_package(exported, package_path="model.pt2")',
+            ),
+            Fix(
+                "Compile with checks of the inputs, which name the one that differs.",
+                "AOTI_RUNTIME_CHECK_INPUTS=1 python export.py",
+            ),
+            Fix(
+                "Run the exported model without compilation, to see PyTorch's message.",
+                "output = exported.module()(*inputs)",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/torch.compiler_aot_inductor.html",),
+        said_by="torch 2.2-2.13",
+        is_echo=True,
+    ),
+    KnownError(
+        id="torchscript-run",
+        section=SECTION,
+        title="Model in TorchScript failed while it ran",
+        summary="TorchScript shows its code first; the last `RuntimeError:` below it states what failed.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            literal("The following operation failed in the TorchScript interpreter"),
+            Pattern(
+                "torch/csrc/jit/codegen/cuda/",
+                r"INTERNAL ASSERT FAILED at \"?[^\"\n]{0,200}torch/csrc/jit/codegen/cuda/(?P<file>\w{1,40})",
+            ),
+        ),
+        causes=(
+            "The inputs have another type, shape or device than the saved model expects.",
+            "The compiler for the GPU in TorchScript, nvFuser or NNC, failed: it knows no newer GPUs or CUDA.",
+        ),
+        fixes=(
+            Fix("Read the last `RuntimeError:` below this message."),
+            Fix(
+                "Run without fusing operators on the GPU.",
+                "torch._C._jit_override_can_fuse_on_gpu(False)\ntorch._C._jit_set_texpr_fuser_enabled(False)",
+            ),
+            Fix("In PyTorch 1.12 to 2.1, let nvFuser fall back.", "PYTORCH_NVFUSER_DISABLE=fallback python train.py"),
+            Fix("Run the code without TorchScript, to read the plain error.", "PYTORCH_JIT=0 python train.py"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://docs.pytorch.org/docs/stable/jit.html",
+            "https://github.com/pytorch/pytorch/issues/80911",
+        ),
+        said_by="torch 1.6-2.13",
+        is_echo=True,
     ),
 )

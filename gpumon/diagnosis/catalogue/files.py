@@ -78,7 +78,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Show to whom the folder belongs.", "ls -ld ~/.cache/huggingface; id"),
-            Fix("Use folders that belong to you.", "export HF_HOME=/data/$USER/hf TMPDIR=/data/$USER/tmp"),
+            Fix(
+                "Use folders that belong to you.",
+                "export HF_HOME=/data/$USER/hf TMPDIR=/data/$USER/tmp",
+                first_for=("Errno 30", "cache folder"),
+            ),
             Fix(
                 "Or take the folder over, if it is yours.",
                 'sudo chown -R "$USER" ~/.cache/huggingface',

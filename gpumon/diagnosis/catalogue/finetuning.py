@@ -18,7 +18,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "Unsloth: ",
-                r"(?:Error|Exception): Unsloth:(?! ?Process crashed| ?No NVIDIA GPU| ?All"
+                r"(?:Error|Exception): Unsloth:(?! ?Saving LoRA finetune failed| ?Failed compiling|"
+                r" ?Quantization failed| ?Conversion"
+                r" failed| ?GGUF conversion| ?Merge failed| ?Failed to convert| ?The file '?llama| ?Process"
+                r" crashed| ?No NVIDIA GPU| ?All"
                 r" labels| ?train_on_responses_only) (?P<reason>[^\n]{1,200})",
             ),
             Pattern(
@@ -31,6 +34,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("loading failed for Unsloth", r"Direct module loading failed for (?P<reason>Unsloth\w{1,40})"),
             Pattern("Error: _unwrapped_old_generate", r"AttributeError: (?P<reason>_unwrapped_old_generate)"),
+            Pattern(
+                "grpo_accumulated_loss() ",
+                r"grpo_accumulated_loss\(\) (?P<reason>missing \d|got an unexpected|takes \d)",
+            ),
+            Pattern(
+                "has no attribute 'unsloth_",
+                r"has no attribute '(?P<reason>unsloth_\w{1,40})'",
+            ),
         ),
         causes=(
             "Unsloth, unsloth_zoo, TRL, transformers and vLLM are of versions that do not belong together.",
@@ -42,8 +53,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Upgrade both of its packages together, then restart the notebook's kernel.",
                 "pip install --upgrade --force-reinstall --no-cache-dir --no-deps unsloth unsloth_zoo",
+                first_for=("grpo_", "'unsloth_", "'Unsloth", "_unwrapped_old_generate"),
             ),
             Fix("Delete the compiled trainers.", "rm -rf unsloth_compiled_cache /tmp/unsloth_compiled_cache"),
+            Fix("Install vLLM, or set fast_inference=False.", "pip install unsloth vllm", first_for=("install vLLM",)),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/unslothai/unsloth", "https://github.com/unslothai/unsloth-zoo"),
@@ -86,9 +99,27 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Choose a global batch that is a multiple of the generations per prompt.",
                 "config = GRPOConfig(per_device_train_batch_size=8, num_generations=8)",
             ),
-            Fix("Pass either a model with an adapter, or the plain model with peft_config."),
-            Fix("Leave ref_model out: the trainer makes the copy.", "trainer = DPOTrainer(model, args=config)"),
-            Fix("Install TRL with what it needs.", 'pip install "trl[peft,vllm]"'),
+            Fix(
+                "Pass either a model with an adapter, or the plain model with peft_config.", first_for=("`PeftModel`",)
+            ),
+            Fix(
+                "Leave ref_model out: the trainer makes the copy.",
+                "trainer = DPOTrainer(model, args=config)",
+                first_for=("ref_model",),
+            ),
+            Fix(
+                "Install TRL with what it needs.", 'pip install "trl[peft,vllm]"', first_for=("vLLM is not available",)
+            ),
+            Fix(
+                "Do not cut the examples: an image takes hundreds of tokens.",
+                "config = SFTConfig(max_length=None)",
+                first_for=("image placeholder",),
+            ),
+            Fix(
+                "Pass the tokenizer or processor under its new name.",
+                "trainer = SFTTrainer(model, processing_class=tokenizer, args=config)",
+                first_for=("`processing_class`",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://huggingface.co/docs/trl/grpo_trainer",),
@@ -125,8 +156,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If only the weights exist, load them and restart the schedule.",
                 'model = Module.load_from_checkpoint("last.ckpt")\ntrainer.fit(model)',
+                first_for=("contains only the model",),
             ),
             Fix("Save the complete state next time.", "callback = ModelCheckpoint(save_weights_only=False)"),
+            Fix(
+                "Load an adapter from the folder that has adapter_config.json; a full model needs no adapter.",
+                "ls -l OUTPUT/adapter_config.json OUTPUT/config.json",
+                first_for=("adapter_config.json",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(
@@ -187,10 +224,26 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For a streamed data set, give the number of steps.",
                 "arguments = TrainingArguments(output_dir, max_steps=1000)",
+                first_for=("__len__",),
             ),
             Fix(
                 "Train a quantized model through an adapter.",
                 'model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM"))',
+                first_for=("method do not support training",),
+            ),
+            Fix(
+                "Choose one of the two types.",
+                "arguments = TrainingArguments(output_dir, bf16=True, fp16=False)",
+                first_for=("fp16 and bf16",),
+            ),
+            Fix(
+                "Pass a data set for the evaluation, or turn the evaluation off.",
+                'arguments = TrainingArguments(output_dir, eval_strategy="no")',
+                first_for=("eval_dataset",),
+            ),
+            Fix(
+                "Name the optimizer and the scheduler in one place: in the arguments, or in the file of DeepSpeed.",
+                first_for=("optimizer in the config file",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -49,6 +49,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"tensor '(?P<tensor>[\w.-]{1,120})' has wrong shape; expected (?P<expected>[\d, ]{1,60})",
             ),
             Pattern("has invalid ggml type ", r"tensor '[^'\n]{1,120}' has invalid ggml type (?P<type>\d{1,9})"),
+            Pattern(
+                "requires both PyTorch and GGUF",
+                r"Loading a GGUF checkpoint in PyTorch, requires both PyTorch and GGUF",
+            ),
         ),
         causes=(
             (
@@ -67,8 +71,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "In ComfyUI, update the node, and load a text encoder with the loader for CLIP.",
                 "git -C ComfyUI/custom_nodes/ComfyUI-GGUF pull",
+                first_for=("Unexpected architecture type",),
             ),
             Fix("Or download a GGUF file that was made for this program."),
+            Fix(
+                "For transformers, upgrade it, or load the model in its own format.",
+                "pip install --upgrade transformers gguf",
+                first_for=("GGUF model with architecture", "GGUF checkpoint"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_LOADER, "https://github.com/city96/ComfyUI-GGUF/blob/main/loader.py"),
@@ -102,7 +112,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Start the server.", "ollama serve"),
             Fix("Name its address, if it runs elsewhere.", "OLLAMA_HOST=http://HOST:11434 ollama list"),
-            Fix("Pull again; what is there already is kept.", "ollama pull NAME"),
+            Fix(
+                "Pull again; what is there already is kept.",
+                "ollama pull NAME",
+                first_for=("digest mismatch", "manifest", "max retries"),
+            ),
             Fix("Check the disk.", "df -h /usr/share/ollama ~/.ollama"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -160,6 +174,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "unable to load model: ",
                 r"Error: (?:500 Internal Server Error: )?unable to load model: (?P<file>\S{1,160})",
             ),
+            Pattern("model failed to load, this may be due to", r"model failed to load, this may be due to resource"),
+            Pattern("Could not load text model: ", r"Could not load text model: (?P<file>[^\n]{1,200}?\.gguf)"),
         ),
         causes=(
             "The version of llama.cpp is older than the model.",
@@ -173,11 +189,54 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Test with fewer layers on the GPU and a short context.",
                 'llm = Llama(model_path="MODEL.gguf", n_gpu_layers=10, n_ctx=2048)',
             ),
-            Fix("For Ollama, read the log of the server.", "journalctl -u ollama --no-pager -n 100"),
+            Fix(
+                "Update Ollama, which brings its own llama.cpp; then read the log of its server.",
+                "journalctl -u ollama --no-pager -n 100",
+                first_for=("blobs", "due to resource"),
+            ),
         ),
         empty_cache="No effect: the memory is not PyTorch's.",
         sources=(_LOADER, "https://github.com/abetlen/llama-cpp-python/blob/main/llama_cpp/_internals.py"),
         said_by="llama.cpp of 2023-2026, llama-cpp-python 0.2-0.3, Ollama 0.3-0.12",
         is_echo=True,
+    ),
+    KnownError(
+        id="llama-python-library",
+        section=SECTION,
+        title="llama-cpp-python: its library cannot be loaded",
+        summary="The Python package is there, and llama.cpp's library in it is missing, or lacks a library of CUDA.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "' (or one of its dependencies)",
+                r"Could not find module '(?P<library>[^'\n]{0,200}(?:llama|ggml)\w{0,12}\.dll)' \(or one of its"
+                r" dependencies\)",
+            ),
+            Pattern("Shared library with base name '", r"Shared library with base name '(?P<library>llama|llava)'"),
+        ),
+        causes=(
+            "On Windows, the CUDA libraries of the version for which the wheel is built are not on the search path.",
+            "The program runs in the source folder of the package, which has no compiled library.",
+            "The processor lacks instructions, such as AVX2, for which the wheel is built.",
+        ),
+        fixes=(
+            Fix(
+                "Install a wheel that is built for your CUDA version, for example 12.4.",
+                "pip install --force-reinstall --no-cache-dir llama-cpp-python"
+                " --extra-index-url https://abetlen.github.io/llama-cpp-python/whl/cu124",
+            ),
+            Fix(
+                "On Windows, install the CUDA toolkit of the wheel's version; CUDA_PATH must name it.",
+                "winget install Nvidia.CUDA",
+                first_for=(".dll'",),
+            ),
+            Fix("Run the program from another folder than the package's source."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/abetlen/llama-cpp-python",
+            "https://github.com/abetlen/llama-cpp-python/issues/1150",
+        ),
+        said_by="llama-cpp-python 0.2-0.3",
     ),
 )

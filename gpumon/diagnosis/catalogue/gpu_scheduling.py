@@ -86,6 +86,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " toolkit.env[0].name=CONTAINERD_SOCKET --set toolkit.env[0].value=/run/k3s/containerd/containerd.sock",
             ),
             Fix("Check which runtime classes exist.", "kubectl get runtimeclass"),
+            Fix(
+                "If no runtime class named nvidia exists, create it; the GPU operator does that by itself.",
+                "printf 'apiVersion: node.k8s.io/v1\\nkind: RuntimeClass\\nmetadata:\\n  name: nvidia\\n"
+                "handler: nvidia\\n' | kubectl apply -f -",
+                first_for=('RuntimeClass "nvidia" not found',),
+            ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(_OPERATOR, "https://docs.k3s.io/advanced#nvidia-container-runtime"),
@@ -170,10 +176,134 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "kubectl rollout restart daemonset -n gpu-operator nvidia-device-plugin-daemonset",
             ),
             Fix("Read its log.", "kubectl logs -n gpu-operator -l app=nvidia-device-plugin-daemonset --tail=100"),
+            Fix(
+                "Request one share of a time-sliced GPU; more than one share gives no more of it.",
+                first_for=("shared resources",),
+            ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=("https://github.com/NVIDIA/k8s-device-plugin",),
         said_by="k8s-device-plugin 0.14-0.17, Kubernetes 1.26-1.34",
         is_echo=True,
+    ),
+    KnownError(
+        id="slurm-gres-conf",
+        section=SECTION,
+        title="Slurm does not use the GPUs of the node",
+        summary="The lines of gres.conf and slurm.conf do not fit the GPUs that slurmd finds on this node.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "config-only GPU due to lack of File",
+                r"Discarding the following config-only GPU due to lack of File specification",
+            ),
+            Pattern("autodetected GPUs are being ignored", r"The following autodetected GPUs are being ignored"),
+            Pattern(
+                "We were configured to autodetect",
+                r"We were configured to autodetect (?P<library>\w{2,8}) functionality, but we weren't able to find that"
+                r" lib",
+            ),
+            Pattern("gres.conf duplicate records", r"gres\.conf duplicate records for (?P<resource>[\w:]{1,20})"),
+        ),
+        causes=(
+            "The type after `gpu:` in slurm.conf is not that of the GPUs, or a number stands where the type belongs.",
+            "Slurm was built without NVML or RSMI, so AutoDetect finds nothing.",
+            "The file gres.conf has both AutoDetect and lines that name the same GPUs.",
+        ),
+        fixes=(
+            Fix("Print what slurmd finds, with the types that slurm.conf must use.", "sudo slurmd -G"),
+            Fix(
+                "Write the found type and count into Gres of the node's line, and only AutoDetect into gres.conf.",
+                "grep -i -E 'gres|autodetect' /etc/slurm/slurm.conf /etc/slurm/gres.conf",
+            ),
+            Fix(
+                "Without NVML, take a build that has it, or name the device files in gres.conf with File=.",
+                "find / -name 'gpu_nvml.so' -path '*slurm*' -not -path '/proc/*'",
+                first_for=("to autodetect",),
+            ),
+            Fix("Restart the daemons, then make the node free.", "sudo systemctl restart slurmctld slurmd"),
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=(_GRES, "https://github.com/SlinkyProject/slurm-operator/issues/57"),
+        said_by="Slurm 20-25",
+    ),
+    KnownError(
+        id="k8s-dra",
+        section=SECTION,
+        title="Kubernetes cannot prepare the claimed GPUs",
+        summary="The pod claims GPUs or a compute domain (DRA), and the driver for that on the node does not give"
+        " them.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("DRA driver ", r"DRA driver (?P<driver>[\w.-]{3,60}) is not registered"),
+            Pattern(
+                "error preparing devices",
+                r"error preparing devices for claim (?P<claim>[\w/-]{1,80}): (?P<reason>[^\n\"]{1,160})",
+            ),
+            Pattern("NodePrepareResources failed for", r"NodePrepareResources failed for (?:ResourceC|c)laim"),
+            Pattern("Failed to prepare dynamic resources", r"Failed to prepare dynamic resources"),
+        ),
+        causes=(
+            "The driver's pod does not run on the node, or that part of it (gpu or compute domain) is switched off.",
+            "The driver writes the files for the container runtime, and has no right or no directory for that.",
+            "The GPU is in use, is lost, or cannot be divided as the claim says.",
+        ),
+        fixes=(
+            Fix(
+                "Check that the driver's pods run, also on this node.",
+                "kubectl get pods -A -o wide | grep -i dra-driver",
+            ),
+            Fix("List what they offer.", "kubectl get resourceslices,deviceclasses,resourceclaims -A"),
+            Fix(
+                "Read the log of the pod on this node.",
+                "kubectl logs -n nvidia-dra-driver-gpu -l app.kubernetes.io/name=nvidia-dra-driver-gpu"
+                " --all-containers --tail=100",
+                first_for=("preparing devices",),
+            ),
+            Fix("Check the GPUs on the node, then create the pod and its claim again.", "nvidia-smi -L"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(
+            "https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/dra-intro-install.html",
+            "https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/814",
+        ),
+        said_by="Kubernetes 1.29-1.36",
+    ),
+    KnownError(
+        id="dcgm-exporter",
+        section=SECTION,
+        title="DCGM cannot read the GPUs",
+        summary="DCGM or its exporter cannot start, or cannot watch one of the values in its list.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Profiling module returned", r"The third-party Profiling module returned an unrecoverable error"),
+            Pattern("serviced by a module of DCGM", r"This request is serviced by a module of DCGM that is not"),
+            Pattern("Error starting nv-hostengine", r"Error starting nv-hostengine: (?P<reason>[^\n\"]{1,100})"),
+            Pattern("Host engine connection", r"Unable to connect to host engine\. Host engine connection"),
+        ),
+        causes=(
+            "Values of profiling (fields 1001 to 1012) need a GPU for data centers and the right SYS_ADMIN.",
+            "Another profiler, or a second DCGM, already reads these values.",
+            "The service does not run, or its container has no access to the driver or to all GPUs.",
+        ),
+        fixes=(
+            Fix("Check whether DCGM sees the GPUs.", "dcgmi discovery -l; dcgmi modules -l"),
+            Fix(
+                "Give the container of the exporter the right to profile.",
+                "docker run --gpus all --cap-add SYS_ADMIN -p 9400:9400 nvcr.io/nvidia/k8s/dcgm-exporter:TAG",
+                first_for=("Profiling module", "module of DCGM"),
+            ),
+            Fix(
+                "Or collect no profiling: use the list without DCP.",
+                "dcgm-exporter -f /etc/dcgm-exporter/default-counters.csv",
+            ),
+            Fix("Start the service.", "sudo systemctl restart nvidia-dcgm", first_for=("Host engine connection",)),
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=(
+            "https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html",
+            "https://github.com/NVIDIA/dcgm-exporter/issues/330",
+        ),
+        said_by="DCGM 2-4",
     ),
 )

@@ -63,6 +63,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?P<workers>\d{1,6}) Workers \([^)\n]{1,80}\) killed due to memory pressure",
             ),
             Pattern(": Out Of Memory", r"srun: error: [^\n]{1,80}: task \d{1,6}: Out Of Memory"),
+            Pattern("Failed core proc(s): {", r"Failed core proc\(s\): \{[^}\n]{0,100}: -9\b"),
         ),
         causes=(
             "Every DataLoader worker and every rank holds its own copy of the data set or of the model.",
@@ -145,6 +146,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Fatal Python error: ",
                 r"Fatal Python error: (?P<reason>none_dealloc[^\n]{0,60}|PyThreadState_Get[^\n]{0,80})",
             ),
+            literal("!!!!!!! Segfault encountered !!!!!!!"),
         ),
         causes=(
             "Signal 11: an extension, a driver library or a data library accessed invalid memory.",
@@ -184,8 +186,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("exitcode", r"exitcode {0,3}: (?P<exitcode>-(?:1|2|15))\b"),
             Pattern(
                 "CANCELLED AT ",
-                r"\*\*\* (?:STEP|JOB) (?P<job>[\w.+]{1,40}) ON \S{1,80} CANCELLED AT \S{1,30}"
-                r"(?: DUE TO (?P<reason>[A-Z ]{1,40}))?",
+                r"\*\*\* (?:STEP|JOB) (?P<job>[\w.+]{1,40}) ON \S{1,80} CANCELLED AT \S{1,30}(?!\S)"
+                r"(?! DUE TO (?:TIME|PREEMPTION|NODE))",
             ),
         ),
         causes=(
@@ -199,7 +201,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "tmux new -s train 'torchrun --nproc-per-node=gpu train.py'",
             ),
             Fix(
-                "Ask the scheduler why the job ended.", "sacct -j JOBID --format=JobID,State,Elapsed,Timelimit,ExitCode"
+                "Ask the scheduler why the job ended.",
+                "sacct -j JOBID --format=JobID,State,Elapsed,Timelimit,ExitCode",
+                first_for=("signal: 15", "SIGTERM", "CANCELLED"),
             ),
             Fix(
                 "Save a checkpoint when the scheduler announces the end.",

@@ -37,6 +37,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?P<process>[^,\n]{1,40})",
             ),
             Pattern("unable to allocate backing store", r"unable to allocate backing store"),
+            Pattern(
+                "unable to mmap ", r"unable to mmap (?P<requested>\d{1,16}) bytes from file <(?!/?torch_|/dev/shm)"
+            ),
         ),
         causes=(
             "The data set, the checkpoint or a copy of it does not fit into the memory of the host.",
@@ -105,6 +108,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Every rank and every DataLoader worker starts as many threads as the host has cores.",
             "The limit of processes is low: `ulimit -u`, or the `pids` limit of the container.",
             "Processes of an earlier run still exist.",
+            "In a container: Docker before 20.10.10 forbids the call with which a newer glibc starts threads.",
         ),
         fixes=(
             Fix(
@@ -115,6 +119,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Show the limits and the number of threads.", "ulimit -u; cat /sys/fs/cgroup/pids.max; ps -eLf | wc -l"
             ),
             Fix("Start the container with a higher limit.", "docker run --rm --gpus all --pids-limit -1 IMAGE"),
+            Fix(
+                "If no thread starts in a container, upgrade Docker on the host; to test, start it without seccomp.",
+                "docker run --rm --gpus all --security-opt seccomp=unconfined IMAGE",
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.kernel.org/admin-guide/cgroup-v2.html", sources.DATA_LOADING),
@@ -176,7 +184,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Read what the kernel says about the disk.",
                 "sudo dmesg -T | grep -i -E 'i/o error|ext4|xfs|nvme|nfs' | tail -20",
             ),
-            Fix("Check how the folder is mounted.", "findmnt -T FOLDER; df -h FOLDER"),
+            Fix(
+                "Check how the folder is mounted.",
+                "findmnt -T FOLDER; df -h FOLDER",
+                first_for=("Read-only", "Transport endpoint"),
+            ),
             Fix(
                 "Write caches and checkpoints to a folder that is writable.",
                 "export HF_HOME=/scratch/hf TMPDIR=/scratch/tmp",
@@ -204,6 +216,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "ermission denied (os error 13)",
                 r"Permission denied \(os error 13\)[^\n]{0,200}(?:huggingface|\.cache)",
             ),
+            Pattern("PermissionError at ", r"PermissionError at (?P<path>\S{1,200}) when downloading"),
         ),
         causes=(
             "The cache was written by another user before, for example by root in a container.",

@@ -24,8 +24,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "HTTPSConnectionPool(host='",
-                r"HTTPSConnectionPool\(host='(?P<host>(?:cdn-lfs[\w.-]{0,30}|cas-bridge[\w.-]{0,30}|[\w.-]{0,20})"
-                r"huggingface\.co|hf-mirror\.com)'",
+                r"HTTPSConnectionPool\(host='(?P<host>[\w.-]{0,40}huggingface\.co"
+                r"|(?:[\w-]{1,30}\.){1,3}hf\.co|hf-mirror\.com)'",
             ),
             Pattern(
                 "trying to locate the file",
@@ -59,6 +59,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If a download was cut off, repeat it with the older way of transfer.",
                 "HF_HUB_DISABLE_XET=1 hf download NAME/MODEL --force-download",
+                first_for=("Consistency check", "CAS service"),
+            ),
+            Fix(
+                "Turn the package hf_transfer off, which hides the reason.",
+                "HF_HUB_ENABLE_HF_TRANSFER=0 python train.py",
+                first_for=("hf_transfer",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -91,10 +97,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "429 Client Error: Too Many Requests",
                 r"429 Client Error: Too Many Requests for url: https://huggingface\.co",
             ),
-            Pattern(
-                "HFValidationError: Repo id must ",
-                r"HFValidationError: Repo id must (?:be in the form|use alphanumeric)[^\n]{0,80}",
-            ),
         ),
         causes=(
             "The model is gated: its license was not accepted with this account, or no token was given.",
@@ -104,15 +106,65 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Accept the license on the page of the model, then log in.", "hf auth login"),
             Fix(
-                "For a local model, check that the folder exists on every node.",
+                "Check the name; for a local model, check that the folder exists on every node.",
                 "ls -l MODEL/config.json",
-                first_for=("Repo id must be",),
+                first_for=("is not a local folder",),
             ),
             Fix("Download once before the job, and run offline.", "hf download NAME/MODEL", first_for=("429 Client",)),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://huggingface.co/docs/hub/models-gated",),
         said_by="transformers 4.30-5.0, huggingface_hub 0.20-1.3",
+    ),
+    KnownError(
+        id="model-folder-missing",
+        section=SECTION,
+        title="Folder of the model does not exist",
+        summary="The text is no folder with a configuration on this host, and no name of a model on the Hub, such as"
+        " owner/model.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Repo id must be in the form",
+                r"Repo id must be in the form 'repo_name' or 'namespace/repo_name': '(?P<model>[^'\n]{0,160})'",
+            ),
+            Pattern(
+                "Repo id must use alphanumeric",
+                r"Repo id must use alphanumeric chars[^\n]{0,140}: '(?P<model>[^'\n]{0,160})'",
+            ),
+            Pattern(
+                "Cannot have -- or .. in repo_id", r"Cannot have -- or \.\. in repo_id: '(?P<model>[^'\n]{0,160})'"
+            ),
+            Pattern("Incorrect path_or_model_id", r"Incorrect path_or_model_id: ['\"](?P<model>[^'\"\n]{0,160})['\"]"),
+            Pattern(
+                "Invalid repository ID or local directory",
+                r"Invalid repository ID or local directory specified: '(?P<model>[^'\n]{0,160})'",
+            ),
+            Pattern(
+                "Could not detect config format",
+                r"Could not detect config format for no config file found\. With config_format 'auto'",
+            ),
+        ),
+        causes=(
+            "The folder has another name, is on another host, or was not mounted into the container.",
+            "A relative path is read from another working directory, or a quoted ~ was not expanded.",
+            "The path leads to a file, or to the folder above the one with config.json.",
+            "The name has a part too many, such as the name of a file or a tag behind owner/model.",
+        ),
+        fixes=(
+            Fix("Check the path, in the container too; an absolute path is safest.", "ls -l MODEL/config.json"),
+            Fix(
+                "Mount the folder into the container.",
+                "docker run --gpus all -v /data/models:/data/models IMAGE COMMAND",
+            ),
+            Fix("Download the model, and give its folder.", "hf download OWNER/MODEL --local-dir MODEL"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/opendatalab/MinerU/issues/1650",
+            "https://github.com/gpustack/gpustack/issues/1268",
+        ),
+        said_by="huggingface_hub 0.20-1.3, transformers 4.38-5.0, vLLM 0.6-0.33",
     ),
     KnownError(
         id="model-file-missing",
@@ -135,11 +187,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?:of|for) '(?P<model>[^'\n]{1,120})'",
             ),
             Pattern(
-                "Pipeline <class '",
-                r"Pipeline <class '(?P<model>[\w.]{1,120})'> expected [^\n]{1,200}?, but only [^\n]{1,100}? were"
-                r" passed\.",
-            ),
-            Pattern(
                 "Can't find weights for ",
                 r"Can't find weights for (?P<model>[^\n]{1,120}?) in [^\n]{1,120}? or in the Hugging"
                 r" Face Hub",
@@ -148,6 +195,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "Cannot find any model weights with",
                 r"Cannot find any model weights with [`'](?P<model>[^`'\n]{1,120})",
+            ),
+            Pattern(
+                "no such modeling files are available",
+                r"`variant=(?P<variant>[^`\n]{1,20})`, but no such"
+                r" modeling files are available",
             ),
         ),
         causes=(
@@ -161,6 +213,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "from peft import AutoPeftModelForCausalLM\n\nmodel = AutoPeftModelForCausalLM.from_pretrained(folder)",
             ),
             Fix("Download again.", "hf download NAME/MODEL --force-download"),
+            Fix(
+                "Leave out the variant.",
+                "pipeline = DiffusionPipeline.from_pretrained(name, torch_dtype=torch.float16)",
+                first_for=("`variant=",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_TRANSFORMERS,),
@@ -189,6 +246,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("shard file(s) missing", r"references (?P<missing>\d{1,4}) shard file\(s\) missing"),
             Pattern("has no attribute 'get_metadata'", r"'NoneType' object has no attribute 'get_metadata'"),
+            Pattern("Value error, Expecting value", r"Value error, Expecting value: line 1 column 1 \(char 0\)"),
         ),
         causes=(
             "The download or the copy was interrupted, or the disk was full.",
@@ -241,14 +299,11 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
             ),
             Pattern(
                 "KeyError: '",
-                r"KeyError: '(?P<model>\w{2,60}For(?:CausalLM|ConditionalGeneration|SequenceClassification))'",
-            ),
-            Pattern(
-                "KeyError: '",
-                r"^KeyError: '(?P<model>qwen[\w.]{0,20}|llama[\w.]{1,20}|mistral[\w.]{0,20}|mixtral|gemma[\w.]{0,"
+                r"KeyError: '(?P<model>\w{2,60}For(?:CausalLM|ConditionalGeneration|SequenceClassification)|"
+                r"qwen[\w.]{0,20}|llama[\w.]{1,20}|mistral[\w.]{0,20}|mixtral|gemma[\w.]{0,"
                 r"20}|minimax\w{0,12}|kimi\w{0,12}|hunyuan\w{0,12}|step3\w{0,8}|ernie\w{0,12}|seed_oss|nemotron\w{0,12}"
                 r"|exaone\w{0,8}|granite\w{0,12}|internvl\w{0,8}|internlm\d|olmo\w{0,8}|cohere\d?|lfm2\w{0,8}|"
-                r"phi[\w.-]{0,12}|deepseek\w{0,12}|glm\w{0,12}|gpt_oss|smollm3)'$",
+                r"phi[\w.-]{0,12}|deepseek\w{0,12}|glm\w{0,12}|gpt_oss|smollm3)'(?!\S)",
             ),
             Pattern(
                 "does not support ",
@@ -269,6 +324,14 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
                 r"contains custom code which must be executed to correctly load the model",
             ),
             Pattern("Could not find module ", r"Could not find module (?P<model>\w{1,80}) in `transformers`"),
+            Pattern(
+                "config.json found but missing 'model_type'", r"config\.json found but missing 'model_type' for model"
+            ),
+            Pattern("Not a supported model. ", r"Not a supported model\. (?:Unrecognized|Detected) architectures?"),
+            Pattern(
+                "Specified `attn_implementation=",
+                r'Specified `attn_implementation="(?P<attention>[\w/-]{1,60})"` is not supported',
+            ),
         ),
         causes=(
             "The model is newer than the installed transformers.",
@@ -290,7 +353,7 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
             Fix(
                 "Use another attention: sdpa, or eager, which every model supports.",
                 'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")',
-                first_for=("ttention",),
+                first_for=("ttention", "attn_implementation"),
             ),
             Fix(
                 "After reading its code, allow the repository's own code.",

@@ -22,10 +22,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "module 'cv2.cuda' has no attribute '", r"module 'cv2\.cuda' has no attribute '(?P<name>\w{1,40})'"
             ),
-            Pattern(
-                "(-217:Gpu API call)",
-                r"\(-217:Gpu API call\) (?P<reason>(?!no kernel|out of memory)[^\n]{1,80}?) in function",
-            ),
         ),
         causes=(
             "The package `opencv-python` is built for the CPU only.",
@@ -50,13 +46,42 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="OpenCV 4.5-4.12",
     ),
     KnownError(
+        id="opencv-gpu-call",
+        section=SECTION,
+        title="OpenCV: a CUDA call failed",
+        summary="A function of cv2.cuda called CUDA, which refused the call for the reason in the message.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "(-217:Gpu API call)",
+                r"\(-217:Gpu API call\) (?P<reason>(?!no kernel|out of memory)[^\n]{1,80}?) in function ",
+            ),
+        ),
+        causes=(
+            "The image is empty, or so large or small that its kernel cannot be launched.",
+            "OpenCV was built for another GPU or another CUDA version than those of this host.",
+            "An earlier kernel of the same process failed.",
+        ),
+        fixes=(
+            Fix("Print the size and the type of the image before the call.", "print(image.size(), image.type())"),
+            Fix("Find the kernel that failed.", "CUDA_LAUNCH_BLOCKING=1 python main.py"),
+            Fix(
+                "Check for which GPUs OpenCV was built.",
+                "python -c 'import cv2; print(cv2.getBuildInformation())' | grep -i -A 4 cuda",
+            ),
+        ),
+        empty_cache=_OWN_MEMORY,
+        sources=("https://docs.opencv.org/4.x/d8/d40/group__cudacore__init.html",),
+        said_by="OpenCV 4.5-4.12",
+    ),
+    KnownError(
         id="dali-pipeline",
         section=SECTION,
         title="DALI: the pipeline failed",
         summary="An operator of NVIDIA DALI stopped the pipeline; its message names the operator and the reason.",
         context=ContextState.UNKNOWN,
         patterns=(
-            Pattern("Critical error in pipeline", r"Critical error in pipeline"),
+            Pattern("Critical error in pipeline", r"Critical error in pipeline(?![^\n]{0,200}NVJPEG error)"),
             Pattern(
                 "Error when executing ",
                 r"Error when executing (?P<device>GPU|CPU|MIXED) operator (?P<operator>\w{1,60})",

@@ -30,13 +30,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "KeyError: '",
-                r"KeyError: '(?P<key>time_embed\.0\.weight|model\.diffusion_model\.[\w.]{1,100}|"
+                r"KeyError: '(?P<key>(?![\w.]{0,160}lora_)(?:time_embed\.0\.weight|"
+                r"model\.diffusion_model\.[\w.]{1,100}|"
                 r"cond_stage_model\.[\w.]{1,100}"
-                r"|first_stage_model\.[\w.]{1,100}|(?:double|single)_blocks\.[\w.]{1,80}|conditioner\.[\w.]{1,80})'",
+                r"|first_stage_model\.[\w.]{1,100}|(?:double|single)_blocks\.[\w.]{1,80}|conditioner\.[\w.]{1,80}))'",
             ),
             Pattern(
                 "AssertionError: You do not have", r"AssertionError: You do not have (?P<part>[\w ]{2,40}) state dict"
             ),
+            Pattern("conv_in.weight", r"(?:KeyError: |processing !!! |Message:\*{0,2} )'(?P<key>conv_in\.weight)'"),
         ),
         causes=(
             (
@@ -116,12 +118,37 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Put the file into its folder below models, then choose it in the node.",
                 "ls -R ComfyUI/models | head -n 80",
             ),
-            Fix("Install missing nodes with ComfyUI Manager, and read the log of the start for IMPORT FAILED."),
-            Fix("Connect the input that the message names."),
+            Fix(
+                "Install missing nodes with ComfyUI Manager, and read the log of the start for IMPORT FAILED.",
+                first_for=("does not exist",),
+            ),
+            Fix("Connect the input that the message names.", first_for=("Required input",)),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/Comfy-Org/ComfyUI/blob/master/execution.py",),
         said_by="ComfyUI 0.2-0.9",
+    ),
+    KnownError(
+        id="comfy-unloaded",
+        section=SECTION,
+        title="ComfyUI ran out of memory",
+        summary="GPU memory ran out while a node ran, and ComfyUI removed all models from the GPU; the next run may"
+        " succeed.",
+        context=ContextState.ALIVE,
+        patterns=(literal("Got an OOM, unloading all loaded models"),),
+        causes=(
+            "The image, the video or the batch is too large for this GPU.",
+            "The models of the workflow do not fit together: text encoders, the diffusion model and the VAE.",
+        ),
+        fixes=(
+            Fix("Use a smaller image, fewer frames, or a model that is quantized to FP8 or GGUF."),
+            Fix("Decode in tiles: use the node VAE Decode (Tiled)."),
+            Fix("Keep less of the models on the GPU.", "python main.py --lowvram"),
+        ),
+        empty_cache="No effect: ComfyUI calls it itself when it unloads its models.",
+        sources=("https://github.com/Comfy-Org/ComfyUI",),
+        said_by="ComfyUI 0.2-0.9",
+        is_echo=True,
     ),
     KnownError(
         id="webui-install",
@@ -181,15 +208,144 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Run the VAE in float32.",
                 "accelerate launch sdxl_train_network.py --no_half_vae --config_file train.toml",
             ),
-            Fix("With cached latents, leave out --color_aug and --random_crop."),
+            Fix("With cached latents, leave out --color_aug and --random_crop.", first_for=("when caching latents",)),
             Fix(
                 "With cached text outputs, train the U-Net only.",
                 "accelerate launch sdxl_train_network.py --cache_text_encoder_outputs --network_train_unet_only",
+                first_for=("Text Encoder",),
             ),
             Fix("Show the folders and what is in them.", "ls -l images/*"),
+            Fix(
+                "Delete the cached latents, which another version or setting wrote.",
+                "rm -f images/*/*.npz",
+                first_for=("latents cache file",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/kohya-ss/sd-scripts/blob/main/train_network.py",),
         said_by="sd-scripts 0.6-0.9",
+    ),
+    KnownError(
+        id="comfy-shapes",
+        section=SECTION,
+        title="ComfyUI: parts of different models were combined",
+        summary="Two parts of the workflow belong to different models: the text encoder, the VAE, a LoRA, a ControlNet"
+        " or the image encoder.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "mat1 and mat2 shapes cannot be multiplied",
+                r"(?:processing !!! |Message:\*{0,2} )(?:RuntimeError: )?mat1 and mat2 shapes cannot be multiplied"
+                r" \((?P<rows>\d{1,19})x(?P<columns>\d{1,19})",
+            ),
+        ),
+        causes=(
+            "The loader of the text encoder has another file, or another type selected, than the model needs.",
+            "A quantized text encoder (GGUF) of a model that edits images lacks its second file, mmproj.",
+            "ComfyUI or a custom node is older than the model.",
+        ),
+        fixes=(
+            Fix(
+                "Compare with the template of this model in ComfyUI: the files of the text encoder and VAE, and"
+                " the type"
+                " in the loader.",
+            ),
+            Fix("Update ComfyUI and its nodes.", "git pull && pip install --upgrade -r requirements.txt"),
+            Fix("Take LoRA, ControlNet and style models out, and add them again one by one."),
+            Fix("For GGUF, put the file mmproj next to the text encoder.", "ls -l models/text_encoders"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/Comfy-Org/ComfyUI/issues/5836",
+            "https://github.com/city96/ComfyUI-GGUF/issues/329",
+        ),
+        said_by="ComfyUI of 2024-2026",
+    ),
+    KnownError(
+        id="nunchaku",
+        section=SECTION,
+        title="Nunchaku: the file does not fit the GPU or the version",
+        summary="A check in the 4-bit kernels of Nunchaku failed: the file has another form than the kernels expect.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "shape.dataExtent == other.shape.dataExtent",
+                r"this->shape\.dataExtent == other\.shape\.dataExtent",
+            ),
+            Pattern("wscales.dtype() == Tensor::", r"wscales\.dtype\(\) == Tensor::(?P<type>\w{2,16})"),
+            Pattern("nunchaku._C.", r"\(self: nunchaku\._C\.(?P<class>\w{2,60})"),
+            Pattern(
+                "Assertion failed: ",
+                r"Assertion failed: (?P<check>(?!this->shape|wscales)[^\n]{1,80}?), file [^\n]{0,120}?nunchaku",
+            ),
+        ),
+        causes=(
+            "Blackwell (RTX 50) runs the files named fp4, and older GPUs those named int4; Hopper has no such kernels.",
+            "The package nunchaku and the nodes of ComfyUI-nunchaku are of different versions.",
+        ),
+        fixes=(
+            Fix(
+                "Use the file for this GPU: svdq-fp4 for compute capability 12.0, svdq-int4 for 7.5 to 8.9.",
+                "nvidia-smi --query-gpu=name,compute_cap --format=csv",
+            ),
+            Fix(
+                "Install the wheel of the same version as the nodes, for this PyTorch, from its page of releases.",
+                "pip list | grep -i -E 'nunchaku|torch'",
+                first_for=("nunchaku._C",),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/nunchux-ai/nunchaku/issues/130",
+            "https://github.com/nunchux-ai/nunchaku/issues/218",
+        ),
+        said_by="Nunchaku 0.1-1.1",
+    ),
+    KnownError(
+        id="comfy-version",
+        section=SECTION,
+        title="ComfyUI and a custom node are of different versions",
+        summary="The node calls functions of ComfyUI, or of another node, that have changed since it was"
+        " written, or was"
+        " given a model that it does not support.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Exception Message:",
+                r"Exception Message:\*{0,2} (?:AttributeError:"
+                r" )?'(?P<object>(?!NoneType|str'|int'|float|list'|dict'|tuple|"
+                r"bool|Tensor|Parameter|set')\w{3,60})' object has no attribute '(?P<name>\w{1,60})'",
+            ),
+            Pattern(
+                "Exception Message:",
+                r"Exception Message:\*{0,2} (?:TypeError: )?(?P<object>[\w.<>]{1,120})\(\) (?:got an unexpected keyword"
+                r" argument '(?P<name>\w{1,60})'|missing \d required positional argument|takes \d positional argument)",
+            ),
+            Pattern(
+                "' object has no attribute '",
+                r"(?<!Message: )(?<!Message:\*\* )'(?P<object>UNetModel|ModelPatcher|ComfyUI\w{3,60})' object has no"
+                r" attribute '(?P<name>\w{1,60})'",
+            ),
+            Pattern("module 'comfy", r"module 'comfy(?P<object>[\w.]{0,60})' has no attribute '(?P<name>\w{1,60})'"),
+        ),
+        causes=(
+            "ComfyUI was updated and the node was not, or the other way around.",
+            "Two nodes change the same part of ComfyUI.",
+            "The node is for another kind of model than the one that was loaded.",
+        ),
+        fixes=(
+            Fix(
+                "Update ComfyUI and the node that the stack names, with their requirements.",
+                "git pull && git -C custom_nodes/NODE pull && pip install -r requirements.txt",
+            ),
+            Fix("Find the node that is the cause.", "python main.py --disable-all-custom-nodes"),
+            Fix("Check which model the node is for."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://docs.comfy.org/troubleshooting/custom-node-issues",
+            "https://github.com/Comfy-Org/ComfyUI/issues/2939",
+        ),
+        said_by="ComfyUI of 2024-2026",
     ),
 )

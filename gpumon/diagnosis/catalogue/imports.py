@@ -49,13 +49,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Install a setuptools that still has the module.", "python -m pip install 'setuptools<81' wheel"),
             Fix("If pip builds a package, let it use that one.", "python -m pip install --no-build-isolation PACKAGE"),
             Fix(
-                "For imp and ImpImporter, upgrade the package that uses it, or use Python 3.11.",
+                "For ImpImporter, upgrade setuptools; for imp, upgrade the package that uses it.",
                 "python -m pip install --upgrade pip setuptools",
+                first_for=("ImpImporter", "'imp'"),
             ),
             Fix(
                 "For packaging from pkg_resources, PyTorch 1 needs an older one.",
                 "python -m pip install 'setuptools<70'",
+                first_for=("'packaging'",),
             ),
+            Fix("Or use the last Python that has imp and distutils.", "conda create -n fresh python=3.11"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(
@@ -87,11 +90,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Upgrade the package whose file the traceback names last.", "python -m pip install --upgrade PACKAGE"),
             Fix(
+                "Or install NumPy 1, which still has the names that NumPy 2 removed.", "python -m pip install 'numpy<2'"
+            ),
+            Fix(
                 "Or install an older NumPy, which is before 1.24 for np.float, np.int and np.bool.",
                 "python -m pip install 'numpy<1.24'",
             ),
             Fix("In own code, use Python's types.", "values = values.astype(float)"),
-            Fix("For numpy._core, read the file under NumPy 2.", "python -m pip install 'numpy>=2'"),
+            Fix(
+                "For numpy._core, read the file under NumPy 2.",
+                "python -m pip install 'numpy>=2'",
+                first_for=("numpy._core",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(
@@ -146,11 +156,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For libraries of the environment itself, let the loader search it.",
                 "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH",
+                first_for=("libpython", "libmkl"),
             ),
             Fix(
                 "Find the package that contains the library.",
                 "sudo apt-get install -y apt-file; sudo apt-file update; apt-file search libGL.so.1",
             ),
+            Fix("Install FFmpeg.", "sudo apt-get install -y ffmpeg", first_for=("libav",)),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/opencv/opencv-python#frequently-asked-questions",),

@@ -65,8 +65,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="llama-init",
         section=SECTION,
-        title="llama.cpp or Ollama: CUDA could not be initialized",
-        summary="CUDA could not be initialized, and the model runs on the CPU, which is many times slower.",
+        title="llama.cpp or Ollama: the GPU is not used",
+        summary="The GPU could not be initialized, and the model runs on the CPU, which is many times slower.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
@@ -82,21 +82,27 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("your nvidia driver is too old or missing"),
             literal("no usable GPU found, --gpu-layers option will be ignored"),
             literal("compiled without GPU offload support"),
-            Pattern("failure during GPU discovery", r"failure during GPU discovery"),
+            Pattern("GPU discovery", r"failure during (?:llama-server )?GPU discovery"),
             Pattern("VRAM usage didn't recover", r"[Gg][Pp][Uu] VRAM usage didn't recover within timeout"),
             literal("cuda driver library failed to get device context"),
+            Pattern("cuda driver library init failure", r"cuda driver library init failure: (?P<code>(?!500)\d{1,4})"),
         ),
         causes=(
             "The driver is older than the CUDA version of the build.",
             "Unknown error: the nvidia_uvm module is in a bad state, often after a suspend.",
             "No device: the container or the service has no access to the GPU.",
-            "The build has no support for CUDA.",
+            "The build has no support for CUDA, or, on an AMD GPU, not for its architecture.",
         ),
         fixes=(
             fixes.DRIVER_CUDA_VERSION,
-            replace(fixes.RELOAD_UVM, first_for=("unknown error",)),
+            replace(fixes.RELOAD_UVM, first_for=("unknown error", "init failure: 999")),
+            Fix(
+                "Install the newest driver; if that does not help, name the library that Ollama loads.",
+                "OLLAMA_LLM_LIBRARY=cuda_v12 ollama serve",
+                first_for=("llama-server GPU",),
+            ),
             Fix("Check whether a container sees the GPU.", "docker run --rm --gpus all ubuntu nvidia-smi"),
-            _OLLAMA_LOG,
+            replace(_OLLAMA_LOG, first_for=("no compatible GPUs", "failure during GPU discovery")),
             Fix(
                 "Build llama.cpp with CUDA.",
                 "bash -c 'cmake -B build -DGGML_CUDA=ON && cmake --build build --config Release -j'",
@@ -150,6 +156,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("timed out waiting for llama runner to start"),
             Pattern("model runner has unexpectedly stopped", r"model runner has unexpectedly stopped"),
+            Pattern(
+                "llama-server process has terminated",
+                r"llama-server process has terminated(?:: (?P<reason>(?![^\n]{0,300}CUDA error:)[^\n\"]{1,160}))?",
+            ),
+            Pattern("do load request: Post ", r"do load request: Post \"\S{1,80}/load\": (?P<reason>[^\n]{1,100})"),
+            Pattern("timed out waiting for llama-server to start", r"timed out waiting for llama-server to start"),
         ),
         causes=(
             "The GPU's memory or host memory ran out.",
@@ -158,6 +170,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             _OLLAMA_LOG,
+            Fix(
+                "A DLL is missing: install Microsoft's C++ libraries, then Ollama again.",
+                "winget install Microsoft.VCRedist.2015+.x64",
+                first_for=("0xc0000135",),
+            ),
             Fix("Update Ollama.", "bash -c 'curl -fsSL https://ollama.com/install.sh | sh'"),
             Fix("Try a shorter context.", "OLLAMA_CONTEXT_LENGTH=4096 ollama serve"),
             Fix("Try without the GPU, to see whether the GPU is the cause.", "CUDA_VISIBLE_DEVICES=-1 ollama serve"),

@@ -11,7 +11,8 @@ from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 _RESOLUTION: Final = "https://pip.pypa.io/en/stable/topics/dependency-resolution/"
 
 _PACKAGES: Final = (
-    r"(?:torch|triton|xformers|flash|vllm|sglang|numpy|transformers|tokenizers|accelerate|peft|trl|deepspeed|bitsandbytes"
+    r"(?:torch|triton|xformers|flash|vllm|sglang|numpy|transformers|tokenizers|accelerate|peft|trl|deepspeed"
+    r"|bitsandbytes"
     r"|nvidia-|cuda-|cupy|tensorrt|tensorflow|jax|onnxruntime|lightning|pytorch|diffusers|auto|gptq|unsloth|fsspec)"
 )
 """How the names of packages begin that PyTorch programs install."""
@@ -86,6 +87,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Install PyTorch from its own index, in a version that it has.",
                 "pip install torch torchvision --index-url https://download.pytorch.org/whl/cu130",
+                first_for=("+cu",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -105,7 +107,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("Getting requirements to build wheel did not run successfully"),
             literal("Preparing metadata (pyproject.toml) did not run successfully"),
             literal("python setup.py egg_info did not run successfully"),
-            Pattern("Failed to build `", r"Failed to build `(?P<package>[\w.@ =-]{2,60})`"),
+            Pattern("Failed to build `", rf"Failed to build `(?P<package>(?!{EXTENSIONS})[\w.@ =-]{{2,60}})`"),
             literal("error: legacy-install-failure"),
             Pattern(
                 "Failed to build installable wheels",
@@ -127,6 +129,20 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 rf"Failed building wheel for (?P<package>(?!{EXTENSIONS})[\w.-]{{1,60}})",
             ),
             Pattern("CondaEnvException: Pip failed", r"CondaEnvException: Pip failed"),
+            Pattern(
+                "Build backend failed to ",
+                r"Build backend failed to (?:build (?:wheel|sdist)|determine (?:extra requires|requirements|metadata))",
+            ),
+            Pattern(
+                "Failed to download and build `",
+                rf"Failed to download and build"
+                rf" `(?P<package>(?!{EXTENSIONS})[^`\n]{{2,80}})`",
+            ),
+            Pattern(
+                "` failed (exit ",
+                r"Call to `(?P<backend>[\w.:-]{2,60})\.(?:build_wheel|build_editable|get_requires_for_build_wheel"
+                r"|prepare_metadata_for_build_wheel)` failed \(exit (?:status|code): \d{1,10}\)",
+            ),
         ),
         causes=(
             "The reason stands above, between the lines of output of the build.",
@@ -180,11 +196,41 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "On Windows, install the Build Tools with C++, and open a new terminal.",
                 "winget install Microsoft.VisualStudio.2022.BuildTools",
+                first_for=("cl.exe", "Microsoft Visual"),
             ),
             Fix("If the compiler runs and fails, read its first `error:` above."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://packaging.python.org/en/latest/guides/packaging-binary-extensions/",),
         said_by="setuptools 40-82, torch 1.13-2.13",
+    ),
+    KnownError(
+        id="build-dependency",
+        section=SECTION,
+        title="Build of a package lacks a module",
+        summary="The package needs a module while it is built, which its own description does not name.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "declare it as a build dependency",
+                r"depends on `?(?P<module>[\w.-]{2,40})`?,? but does(?:n't| not) declare it as a build dependency",
+            ),
+        ),
+        causes=("The build runs in a separate environment, which has only what the package names.",),
+        fixes=(
+            Fix(
+                "Install the module first, then build the package in the same environment.",
+                "uv pip install torch setuptools wheel ninja && uv pip install --no-build-isolation PACKAGE",
+            ),
+            Fix(
+                "In a project, name it for the package in `[tool.uv.extra-build-dependencies]`, with `match-runtime`"
+                " for"
+                " torch."
+            ),
+            Fix("Or install a wheel that is already built.", "uv pip install --only-binary :all: PACKAGE"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.astral.sh/uv/concepts/projects/config/",),
+        said_by="uv 0.4-0.9",
     ),
 )

@@ -118,6 +118,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             _UNSET_PATH,
             Fix(
+                "Install TensorFlow with the cuDNN for which it was built.",
+                'pip install --upgrade "tensorflow[and-cuda]"',
+                first_for=("DNN library is not found", "Loaded runtime CuDNN"),
+            ),
+            Fix(
                 "Upgrade JAX together with its libraries; use cuda13 if that is installed.",
                 'pip install --upgrade "jax[cuda12]"',
             ),
@@ -146,7 +151,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("No GPU/TPU found, falling back to CPU", r"No GPU/TPU found, falling back to CPU"),
             Pattern(
                 "Unable to initialize backend",
-                r"Unable to initialize backend '(?P<backend>cuda|gpu)': (?P<reason>[^\n]{1,160})",
+                r"Unable to initialize backend '(?P<backend>cuda|gpu)': (?P<reason>(?!INVALID_ARGUMENT:"
+                r" Mis)[^\n]{1,160})",
             ),
             Pattern(
                 "Could not find cuda drivers on your machine",
@@ -158,8 +164,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Could not load dynamic library",
                 r"Could not load dynamic library '(?P<library>[\w.+-]{4,60})'; dlerror",
             ),
-            Pattern("failed call to cuInit", r"failed call to cuInit: (?P<reason>[^\n]{1,120})"),
+            Pattern(
+                "failed call to cuInit",
+                r"failed call to cuInit: (?P<reason>(?![^\n]{0,60}?CUDA_ERROR_)[^\n]{1,120})",
+            ),
             Pattern("Jax plugin configuration error", r"Jax plugin configuration error"),
+            Pattern(
+                "no platforms that are instances of gpu",
+                r"Unknown backend: '(?P<backend>gpu|cuda)' requested, but no platforms that are instances of gpu",
+            ),
         ),
         causes=(
             "The package without CUDA is installed: `jax` instead of `jax[cuda12]`, `tensorflow` without `[and-cuda]`.",
@@ -171,8 +184,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Install JAX with CUDA; cuda13 needs a driver of branch 580 or later.",
                 'pip install --upgrade "jax[cuda12]"',
             ),
-            Fix("Or install TensorFlow with CUDA.", 'pip install --upgrade "tensorflow[and-cuda]"'),
-            _UNSET_PATH,
+            Fix(
+                "Or install TensorFlow with CUDA.",
+                'pip install --upgrade "tensorflow[and-cuda]"',
+                first_for=("cuda drivers on your machine", "dlopen some GPU", "Skipping registering"),
+            ),
+            Fix(
+                "Check whether the host, and the container, gives the program a GPU.",
+                'nvidia-smi -L; echo "$CUDA_VISIBLE_DEVICES"',
+                first_for=("No visible GPU", "no supported devices"),
+            ),
+            replace(_UNSET_PATH, first_for=("dlerror",)),
             fixes.DRIVER_CUDA_VERSION,
             Fix("Print what JAX sees.", "python -c 'import jax; print(jax.devices())'"),
         ),

@@ -35,6 +35,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Could not find nvcc and default",
                 r"Could not find nvcc and default cuda_home='?(?P<path>[^\s']{1,100})'? doesn't exist",
             ),
+            Pattern(
+                "cached_ops",
+                r"CalledProcessError: Command '\['ninja'[^\n]{0,120}?flashinfer/(?P<path>\S{0,20}/cached_ops)",
+            ),
         ),
         causes=(
             "The CUDA toolkit on the host is older than the GPU: for compute capability 12.x it must be 12.9 or later.",
@@ -72,6 +76,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"ed(?: to \w{1,20})? with error:? (?P<reason>[^\n]{1,80})",
             ),
             Pattern("Unsupported max_mma_kv: ", r"Unsupported max_mma_kv: (?P<value>\d{1,6})"),
+            Pattern("Missing TRTLLM-GEN kernel", r"Missing TRTLLM-GEN kernel \((?P<function>\w{1,20})\)"),
         ),
         causes=(
             "The GPU has less shared memory per block than the one for which the kernel was written.",
@@ -249,7 +254,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"I Usage|OutOfMemory|Myelin|Cudnn|Cublas|Skipping|Invalid|Unsupported|Cask)\w{0,20}[^\n]{0,80})",
             ),
             literal("TRT Engine build failed"),
-            literal("Engine building failed, please check"),
             Pattern(
                 "Could not find any implementation for node",
                 r"Could not find any implementation for node (?P<node>[^\n]{1,80})",

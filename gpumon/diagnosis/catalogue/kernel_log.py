@@ -92,7 +92,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             _REINSTALL,
             Fix("Rebuild the initial RAM disk.", "sudo update-initramfs -u -k all && sudo reboot"),
-            _POWER_CYCLE,
+            replace(_POWER_CYCLE, first_for=("GFW boot", "WPR2 already")),
             SEATING,
         ),
         empty_cache=BELOW_PYTORCH,
@@ -121,6 +121,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("GSP RPC buffer contains", r"GPU\d{0,3} GSP RPC buffer contains function"),
             Pattern("RPC history (CPU ->", r"GPU\d{1,3} RPC history \(CPU -> GSP\)"),
             Pattern("kgspHealthCheck", r"kgspHealthCheck_TU102: \*{2,60} GSP-CrashCat Report"),
+            Pattern("GSP task watchdog timeout", r"GSP task watchdog timeout @ pc:(?P<address>0x[\da-f]{1,16})"),
+            Pattern("NVRM: GPU", r"NVRM: GPU\d{1,3} _kgspLogRpcTimeout: \*{2,60} GSP Timeout"),
+            Pattern(
+                "Memory Subsystem Error detected",
+                r"kgmmuCheckMemSubsysError_\w{1,12}: Memory Subsystem Error"
+                r" detected",
+            ),
         ),
         causes=("A bug in the firmware or the driver.", "The GPU is failing, or has lost power or its PCIe link."),
         fixes=(
@@ -219,7 +226,7 @@ sudo update-initramfs -u && sudo reboot""",
             Pattern(
                 "/var/lib/dkms/nvidia",
                 r"make\[\d\]: \*\*\* [^\n]{0,160}/var/lib/dkms/nvidia[\w-]{0,20}/(?P<version>[\d.]{3,16})/build[^\n]{"
-                r"0,40}\] Error",
+                r"0,40}\] \w{4,12} \d",
             ),
             Pattern("DKMS module 'nvidia", r"DKMS module 'nvidia[\w-]{0,12}-(?P<version>[\d.]{3,16})' failed to build"),
             Pattern(
@@ -250,6 +257,15 @@ sudo update-initramfs -u && sudo reboot""",
                 "Bad return status for module build",
                 r"Bad return status for module build on kernel: (?P<kernel>\S{1,60})",
             ),
+            Pattern(
+                "Building DKMS module",
+                r"Building DKMS module:? '?nvidia[\w-]{0,12}-(?P<version>[\d.]{3,16})[^\n]{0,60}?\.\.\. ?FAILED",
+            ),
+            Pattern(
+                "/build/make.log for more information",
+                r"Consult /var/lib/dkms/nvidia[\w-]{0,20}/(?P<version>[\d.]{3,16})/build/make\.log for more"
+                r" information",
+            ),
         ),
         causes=(
             "Key was rejected by service: Secure Boot is on, and the signature of the module is not enrolled.",
@@ -273,7 +289,7 @@ sudo update-initramfs -u && sudo reboot""",
             Fix(
                 "Read why the build failed.",
                 "sudo tail -n 50 /var/lib/dkms/nvidia/*/build/make.log",
-                first_for=("failed to build", "] Error"),
+                first_for=("failed to build", "/build] ", "FAILED", "make.log"),
             ),
         ),
         empty_cache=BELOW_PYTORCH,

@@ -135,11 +135,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "NV_WARN_NOTHING_TO_DO",
                 r"request to query NVSwitch device information[^\n]{0,80}?NV_WARN_NOTHING_TO_DO",
             ),
+            Pattern(
+                "manager config file item",
+                r"[Ff]abric manager config file item: ?(?P<item>[\w-]{1,40}) (?:has an invalid value|is missing|is"
+                r" invalid)",
+            ),
         ),
         causes=(
             "The versions of the Fabric Manager and of the driver differ; they must be equal.",
             "NV_WARN_NOTHING_TO_DO: this host has no NVSwitch that it manages, so the service is not needed.",
             "On NVLink 5 systems, the packages nvlsm and infiniband-diags are missing.",
+            "The configuration file is of another version of the Fabric Manager, or was edited.",
         ),
         fixes=(
             Fix("Compare the versions.", "nv-fabricmanager --version; cat /sys/module/nvidia/version"),
@@ -150,6 +156,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Start it, and read why it fails.",
                 "sudo systemctl restart nvidia-fabricmanager; journalctl -u nvidia-fabricmanager -n 50",
+            ),
+            Fix(
+                "Take the configuration file from the package, in the version that is installed.",
+                'sudo apt-get install --reinstall -o Dpkg::Options::=--force-confnew "nvidia-fabricmanager-$(cut -d.'
+                " -f1"
+                ' /sys/module/nvidia/version)"',
+                first_for=("config file item",),
             ),
         ),
         empty_cache=BELOW_PYTORCH,

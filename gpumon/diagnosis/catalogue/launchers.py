@@ -42,6 +42,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("' not installed", r"launcher '(?P<launcher>\w{1,20})' not installed"),
             Pattern("ORTE was unable to reliably start", r"ORTE was unable to reliably start one or more daemons"),
             Pattern("PRTE has lost communication with", r"PRTE has lost communication with a remote daemon"),
+            Pattern("Could not resolve hostname", r"ssh: Could not resolve hostname (?P<host>[^\s:]{1,100})"),
+            Pattern(": command not found", r"(?P<daemon>orted|prted): command not found"),
         ),
         causes=(
             "The key of this host is not known to the other one, or the first login asks to confirm the host.",
@@ -52,6 +54,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Test the login; it must print the name without a question.", "ssh -o BatchMode=yes HOST hostname"),
             Fix(
+                "Install Open MPI on every host, and name its folder.",
+                "mpirun --prefix /usr/local -np 16 -H host1:8,host2:8 python train.py",
+                first_for=("orted: command", "prted: command"),
+            ),
+            Fix(
+                "Correct the name in the hostfile or in the list of hosts.",
+                "ssh HOST hostname",
+                first_for=("Could not resolve",),
+            ),
+            Fix(
                 "Install a key, also for the host itself.",
                 "ssh-keygen -t ed25519 -N '' -f ~/.ssh/id_ed25519; ssh-copy-id HOST",
             ),
@@ -60,6 +72,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "torchrun --nnodes 2 --node-rank 0 --nproc-per-node 8 --master-addr HOST --master-port 29500 train.py",
             ),
             Fix("For a single host, do without a hostfile.", "deepspeed --hostfile /dev/null --num_gpus 8 train.py"),
+            Fix(
+                "Install pdsh, or let DeepSpeed start the other hosts through another launcher, such as openmpi.",
+                "sudo apt-get install -y pdsh",
+                first_for=("'pdsh' not installed",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://www.deepspeed.ai/getting-started/", "https://github.com/deepspeedai/DeepSpeed/issues/4907"),
@@ -90,6 +107,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Each line of the hostfile must read `NAME slots=GPUS`; the names must be those that ssh knows.",
             "CUDA_VISIBLE_DEVICES was set, which DeepSpeed's launcher replaces; it selects GPUs with --include.",
             "More than one node was requested without a hostfile.",
+            "No GPU is visible: DeepSpeed then has nothing to start on.",
         ),
         fixes=(
             Fix("Write one line per host.", "printf 'host1 slots=8\\nhost2 slots=8\\n' > hostfile"),
@@ -98,6 +116,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "With Accelerate on several hosts, name the first one on each.",
                 "accelerate launch --num_machines 2 --machine_rank 0 --main_process_ip HOST --main_process_port 29500"
                 " --num_processes 16 train.py",
+            ),
+            Fix(
+                "Without a hostfile, DeepSpeed counts the GPUs of this host: check why it sees none.",
+                "nvidia-smi -L; python -c 'import torch; print(torch.cuda.is_available(), torch.version.cuda)'",
+                first_for=("no GPU resources",),
+            ),
+            Fix(
+                "Name the address of the first host.",
+                "deepspeed --master_addr HOST --hostfile hostfile train.py",
+                first_for=("master address",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -115,6 +143,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "is absent in RendezvousParameters", r"(?P<option>rank|endpoint) is absent in RendezvousParameters"
             ),
             Pattern("Port is absent in endpoint", r"Port is absent in endpoint: (?P<endpoint>[^\n]{1,80}?)\. Try"),
+            Pattern("port is missing in endpoint", r"port is missing in endpoint: (?P<endpoint>[^\n]{1,80}?)\. Try"),
+            Pattern('is not in "MIN:MAX" format', r"nnodes=(?P<value>\S{1,40}) is not in \"MIN:MAX\" format"),
+            literal("min_nodes must be > 0 and <= max_nodes"),
+            Pattern("No rendezvous handler for", r"No rendezvous handler for (?P<backend>\w{1,20})://"),
             Pattern("Endpoint is missing in endpoint", r"Endpoint is missing in endpoint\. Try to add"),
             Pattern(
                 "number of the rendezvous endpoint",
@@ -185,6 +217,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("It looks like MPI_INIT failed for some reason"),
             Pattern("but OMPI was not built with", r"but OMPI was not built with SLURM(?:'s PMI)? support"),
             literal("It looks like orte_init failed for some reason"),
+            literal("It looks like pmix_init failed for some reason"),
+            Pattern("Component: ", r"Component: (?P<component>munge)"),
+            Pattern("PMIX ERROR: ", r"PMIX ERROR: (?P<reason>[A-Z][A-Z-]{2,40}) in file "),
+            Pattern(" in file pmix", r"OPAL ERROR: [^\n]{1,40}? in file pmix\w{1,12}\.c"),
+            Pattern(
+                "Fatal error in ",
+                r"Fatal error in (?:P?MPI_Init|internal_Init)(?:_thread)?: (?P<reason>[^\n]{1,80}?), error stack",
+            ),
+            Pattern("Invalid MPI type '", r"Invalid MPI type '(?P<plugin>\w{1,20})', --mpi=list"),
+            Pattern("cannot create mpi context for ", r"cannot create mpi context for mpi/(?P<plugin>\w{1,20})"),
+            literal("Open MPI has detected that this process has attempted to initialize"),
+            literal("Calling MPI_Init or MPI_Init_thread twice is erroneous"),
             Pattern("PML add procs failed", r"PML add procs failed"),
             Pattern("cannot load MPI library", r"RuntimeError: cannot load MPI library"),
         ),
@@ -192,16 +236,32 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Slurm or torchrun started the process, and this MPI was built without their interface (PMI, PMIx).",
             "The MPI of the container and that of the host differ; UCX or the network device is missing.",
             "The package mpi4py was built for another MPI than the one that is loaded.",
+            "Slurm signs its messages with munge, which the container lacks.",
         ),
         fixes=(
             Fix("Show which interfaces Slurm offers, and choose that of the MPI.", "srun --mpi=list"),
             Fix("Start with it.", "srun --mpi=pmix python train.py"),
+            Fix(
+                "In a container without munge, let PMIx sign in another way.",
+                "srun --mpi=pmix --export=ALL,PMIX_MCA_psec=native python train.py",
+                first_for=("munge", "pmix_init failed"),
+            ),
+            Fix(
+                "If another library initializes MPI, keep mpi4py from it.",
+                "import mpi4py\n\nmpi4py.rc.initialize = False",
+                first_for=("attempted to initialize", "twice is"),
+            ),
             Fix("Or start with the launcher of the same MPI.", "mpirun -np 8 python train.py"),
             Fix("Show which MPI mpi4py uses.", "python -c 'from mpi4py import MPI; print(MPI.Get_library_version())'"),
+            Fix(
+                "Install an MPI: the package mpi4py from PyPI contains none.",
+                "conda install -c conda-forge openmpi mpi4py",
+                first_for=("cannot load MPI library",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.open-mpi.org/en/main/launching-apps/slurm.html",),
-        said_by="Open MPI 3-5",
+        said_by="Open MPI 3-5, MPICH 3-4, Intel MPI, Slurm 20-24",
     ),
     KnownError(
         id="launch-size",
@@ -230,9 +290,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"not sure how to proceed as we're seeing conflicting local rank",
             ),
             literal("MMDataParallel only supports single GPU training"),
+            Pattern(
+                " replicas were requested",
+                r"Only able to place (?P<placed>\d{1,6}) replicas, but (?P<requested>\d{1,6}) replicas were requested",
+            ),
             literal("You are running multi-node training without SLURM handling the processes"),
             literal("You need to use at least 2 processes to use `--multi_gpu`"),
-            literal("Less than two GPU ids were configured and tried to run on multiple GPUs"),
+            Pattern(
+                "Less than two GPU ids were configured",
+                r"Less than two GPU ids were configured and tried to run on (?:on )?multiple GPUs",
+            ),
             Pattern(
                 "data_parallel_size (",
                 r"data_parallel_size \(\d{1,6}\) \* tensor_model_parallel_size \(\d{1,6}\) must equal",
@@ -248,11 +315,67 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "In Slurm, start one task per GPU, and set devices and num_nodes to the same numbers.",
                 "srun --nodes=2 --ntasks-per-node=8 --gpus-per-node=8 python train.py",
             ),
-            Fix("With torchrun, start one process per GPU.", "torchrun --nproc-per-node=gpu train.py"),
-            Fix("With Accelerate.", "accelerate launch --multi_gpu --num_processes 8 train.py"),
+            Fix(
+                "With torchrun, start one process per GPU.",
+                "torchrun --nproc-per-node=gpu train.py",
+                first_for=("exceeds available", "MMDataParallel", "must equal world_size"),
+            ),
+            Fix(
+                "With Accelerate.",
+                "accelerate launch --multi_gpu --num_processes 8 train.py",
+                first_for=("multi_gpu", "GPU ids"),
+            ),
+            Fix(
+                "Read the local rank from the environment, and remove the argument from the command.",
+                'local_rank = int(os.environ["LOCAL_RANK"])',
+                first_for=("ocal rank", "LOCAL_RANK ("),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html", sources.TORCHRUN),
         said_by="Lightning 2.0-2.6, torch 2.13, DeepSpeed 0.12-0.19, accelerate 0.25-1.14",
+    ),
+    KnownError(
+        id="launcher-missing",
+        section=SECTION,
+        title="Launcher is not installed",
+        summary="The shell does not find the program that starts the processes.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "not found",
+                r"\b(?P<launcher>srun|sbatch|mpirun|mpiexec|torchrun|accelerate|deepspeed|ray|horovodrun|colossalai): "
+                r"(?:command )?not found",
+            ),
+        ),
+        causes=(
+            "The environment that has the package is not active, or its folder of programs is not on PATH.",
+            "The host is not part of a cluster, and the script is for Slurm or MPI.",
+        ),
+        fixes=(
+            Fix(
+                "Start it as a module of the Python that has PyTorch.",
+                "python -m torch.distributed.run --nproc-per-node=gpu train.py",
+            ),
+            Fix(
+                "For accelerate, the same.",
+                "python -m accelerate.commands.launch train.py",
+                first_for=("accelerate:",),
+            ),
+            Fix(
+                "Install the package into the environment that is active.",
+                "python -m pip install accelerate deepspeed",
+                first_for=("deepspeed:",),
+            ),
+            Fix(
+                "Without Slurm, start with torchrun, and set what the script reads from Slurm.",
+                "SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 python train.py",
+                first_for=("srun:", "sbatch:"),
+            ),
+            Fix("Install MPI.", "sudo apt install openmpi-bin", first_for=("mpirun:", "mpiexec:")),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.TORCHRUN, "https://huggingface.co/docs/accelerate/basic_tutorials/launch"),
+        said_by="bash, dash, zsh",
     ),
 )

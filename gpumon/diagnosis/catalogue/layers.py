@@ -50,9 +50,21 @@ class Net(torch.nn.Module):
         super().__init__()
         self.layer = torch.nn.Linear(8, 2)""",
             ),
-            Fix("Keep several modules in a ModuleList.", "self.blocks = torch.nn.ModuleList(blocks)"),
-            Fix("Change the values of a parameter in place.", "with torch.no_grad():\n    layer.weight.copy_(values)"),
-            Fix("Or make the tensor a parameter.", "layer.weight = torch.nn.Parameter(values)"),
+            Fix(
+                "Keep several modules in a ModuleList.",
+                "self.blocks = torch.nn.ModuleList(blocks)",
+                first_for=("not a Module subclass",),
+            ),
+            Fix(
+                "Change the values of a parameter in place.",
+                "with torch.no_grad():\n    layer.weight.copy_(values)",
+                first_for=("non-leaf",),
+            ),
+            Fix(
+                "Or make the tensor a parameter.",
+                "layer.weight = torch.nn.Parameter(values)",
+                first_for=("as parameter",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_MODULE,),
@@ -155,8 +167,13 @@ class Net(torch.nn.Module):
                 """\
 first = {id(parameter) for parameter in model.head.parameters()}
 rest = [parameter for parameter in model.parameters() if id(parameter) not in first]""",
+                first_for=("more than one parameter group",),
             ),
-            Fix("Wrap a single tensor in a list.", "optimizer = torch.optim.AdamW([tensor], lr=1e-4)"),
+            Fix(
+                "Wrap a single tensor in a list.",
+                "optimizer = torch.optim.AdamW([tensor], lr=1e-4)",
+                first_for=("iterable of Tensors",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_OPTIMIZERS,),
@@ -203,12 +220,22 @@ rest = [parameter for parameter in model.parameters() if id(parameter) not in fi
         ),
         fixes=(
             Fix("Print the settings, and convert text to numbers.", "learning_rate = float(config.learning_rate)"),
-            Fix("Use dense gradients.", "embedding = torch.nn.Embedding(rows, width, sparse=False)"),
+            Fix(
+                "Use dense gradients.",
+                "embedding = torch.nn.Embedding(rows, width, sparse=False)",
+                first_for=("not support sparse",),
+            ),
             Fix(
                 "Move the model before the optimizer is built.",
                 'model = model.to("cuda")\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)',
+                first_for=("fused", "capturable", "foreach=True was"),
             ),
-            Fix("Give Muon the matrices of the hidden layers, and the rest to AdamW."),
+            Fix("Give Muon the matrices of the hidden layers, and the rest to AdamW.", first_for=("Muon",)),
+            Fix(
+                "SparseAdam is for embeddings with sparse=True only: use Adam for all others.",
+                "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)",
+                first_for=("SparseAdam does not",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_OPTIMIZERS,),
@@ -249,10 +276,47 @@ rest = [parameter for parameter in model.parameters() if id(parameter) not in fi
             Fix(
                 "When resuming, load the states of both instead of giving last_epoch.",
                 'optimizer.load_state_dict(state["optimizer"])\nscheduler.load_state_dict(state["scheduler"])',
+                first_for=("initial_lr",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_OPTIMIZERS,),
         said_by="torch 1.13-2.13",
+    ),
+    KnownError(
+        id="optimizer-state-device",
+        section=SECTION,
+        title="Optimizer's count of steps is on the wrong device",
+        summary="Adam keeps a count of steps for each parameter; it must be on the CPU, or with capturable on the GPU.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("state_steps should not be CUDA", r"state_steps should not be CUDA tensors"),
+            literal("state_steps must be CUDA tensors"),
+            Pattern(
+                "_warned_capturable_if_run_uncaptured",
+                r"'(?P<optimizer>\w{1,40})' object has no attribute '_warned_capturable_if_run_uncaptured'",
+            ),
+        ),
+        causes=(
+            "PyTorch 1.12.0 moves the count to the GPU when a state is loaded; 1.12.1 no longer does.",
+            "The program moves every tensor of the loaded state to the GPU by itself.",
+            "The optimizer comes from a file or a copy that another version of PyTorch made.",
+        ),
+        fixes=(
+            Fix("Upgrade PyTorch; if 1.12 is needed, to 1.12.1.", "pip install --upgrade torch"),
+            Fix(
+                "Move the count back after the state was loaded.",
+                'for state in optimizer.state.values():\n    if "step" in state:\n'
+                '        state["step"] = torch.as_tensor(state["step"]).cpu()',
+            ),
+            Fix(
+                "Or let the optimizer count on the GPU.",
+                'for group in optimizer.param_groups:\n    group["capturable"] = True',
+            ),
+            Fix("Save and load the state instead of the optimizer.", "optimizer.load_state_dict(state)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/pytorch/pytorch/issues/80809", _OPTIMIZERS),
+        said_by="torch 1.12-2.1",
     ),
 )

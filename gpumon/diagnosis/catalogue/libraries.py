@@ -52,11 +52,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Library (?P<library>(?:cu|nv)\w{1,40}\.dll) is not found or cannot be loaded",
             ),
             Pattern(
-                "LoadLibrary failed with error 126",
-                r"LoadLibrary failed with error 126 [^\n]{0,40}when trying to load"
-                r" \"[^\"\n]{0,200}?(?P<library>onnxruntime_providers_\w{1,20}\.dll)",
-            ),
-            Pattern(
                 ".dll is not found",
                 r"\b(?P<library>(?:cu(?:dnn|blas|dart|fft|rand|solver|sparse)|nvrtc)[\w -]{0,30}\.dll) is not found",
             ),
@@ -65,7 +60,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"[Uu]nable to load (?P<library>lib(?:cudnn|cublas|cudart|cufft|nvrtc|nccl)\w{0,20}\.so[\w.]{0,20})",
             ),
             Pattern("Cannot load symbol cu", r"Cannot load symbol (?P<symbol>cu(?:dnn|blas)\w{1,60})"),
-            Pattern("CUDA_PATH is set but CUDA was", r"CUDA_PATH is set but CUDA wasn'?t able to be loaded"),
             Pattern(
                 "Error in dlopen",
                 r"Error in dlopen(?: for library)?:? ?(?P<library>lib(?:nvrtc|cu|caffe2_nvrtc)[\w.-]{0,40})",
@@ -84,6 +78,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Fix("Reinstall PyTorch, which restores its CUDA libraries.", "pip install --force-reinstall torch"),
             fixes.BUNDLED_LIBRARIES,
+            Fix(
+                "For ctranslate2 and faster-whisper, install cuDNN 9, and add its folder to the search path.",
+                """\
+pip install nvidia-cudnn-cu12 nvidia-cublas-cu12
+export LD_LIBRARY_PATH="$(python -c 'import nvidia.cudnn as n; print(n.__path__[0])')/lib:$LD_LIBRARY_PATH\"""",
+                first_for=("Unable to load any of {libcudnn",),
+            ),
+            Fix(
+                "On Windows, add the folder of PyTorch's libraries, `Lib\\site-packages\\torch\\lib`, to PATH, if it"
+                " has the"
+                " file; otherwise, install the version of cuDNN that the message names, and add its folder.",
+                first_for=("Could not locate cu", "_infer64_8.dll", "_9.dll"),
+            ),
             Fix(
                 "Install PyTorch in a new environment.",
                 "python3 -m venv fresh && fresh/bin/pip install torch --index-url"
@@ -185,12 +192,6 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         summary="bitsandbytes did not find its compiled library for PyTorch's CUDA version.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
-            Pattern(
-                " in file ",
-                r"Error (?!operation not supported)(?P<reason>[\w ]{1,60}) at line \d{1,6} in file "
-                r"(?![^\n]{0,160}/bitsandbytes/csrc/)[^\s]{0,12"
-                r"0}/csrc/(?:ops|kernels|pythonInterface)\.\w{1,4}",
-            ),
             Pattern("itsandbytes is only supported on CUDA", r"[Bb]itsandbytes is only supported on CUDA GPUs?"),
             Pattern(
                 "not available in CPU-only version of",
@@ -215,11 +216,6 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             literal("CUDA VERSION MISMATCH"),
             literal("No compatible CUDA binary found at"),
             literal("The installed version of bitsandbytes was compiled without GPU support"),
-            Pattern(
-                "bitsandbytes/csrc/",
-                r"Error (?!operation not supported)(?P<reason>[\w ]{1,60}) at line \d{1,6} in file "
-                r"[^\n]{0,160}/bitsandbytes/csrc/",
-            ),
             literal("bitsandbytes native library functionality but it's not available"),
             Pattern("CUDA Setup failed despite", r"CUDA Setup failed despite (?:GPU|CUDA) being available"),
             Pattern(
@@ -230,11 +226,6 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             Pattern(
                 "libbitsandbytes_cpu.so: undefined symbol",
                 r"libbitsandbytes_cpu\.so: undefined symbol: (?P<symbol>\w{1,60})",
-            ),
-            Pattern(
-                "quantization only supports 16/32-bit floats",
-                r"Blockwise (?:[48]bit )?quantization only supports 16/32-bit floats, but got"
-                r" (?P<type>torch\.\w{1,20})",
             ),
         ),
         causes=(
@@ -257,8 +248,8 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
     KnownError(
         id="triton-resources",
         section=SECTION,
-        title="Triton kernel exceeds the GPU's resources",
-        summary="A Triton kernel needs more shared memory or registers per block than the GPU has.",
+        title="Kernel exceeds the GPU's resources",
+        summary="A kernel of Triton, gsplat or Warp needs more shared memory or registers per block than the GPU has.",
         context=ContextState.ALIVE,
         patterns=(
             Pattern("increase TRITON_MAX_BLOCK", r"increase TRITON_MAX_BLOCK\['(?P<axis>\w)'\] to (?P<size>\d{1,6})"),
@@ -276,10 +267,21 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "Failed to set the allowed dynamic",
                 r"Failed to set the allowed dynamic shared ?memory size to (?P<required>\d{1,12})",
             ),
+            Pattern(
+                "Failed to set maximum shared memory size",
+                r"Failed to set maximum shared memory size \(requested (?P<required>\d{1,12}) bytes\)",
+            ),
+            Pattern(
+                "Failed to configure kernel dynamic shared memory",
+                r"Failed to configure kernel dynamic shared memory[^\n]{0,40}, tried to configure (?P<kernel>\w{1,120})"
+                r" kernel for (?P<required>\d{1,12}) bytes, but maximum"
+                r" available is (?P<limit>\d{1,12})",
+            ),
         ),
         causes=(
             "The kernel was tuned for an A100 or H100, and this GPU has about 100 KB of shared memory per block.",
             "Block sizes or num_stages are too large for the type.",
+            "If fewer than 48 KB were requested: the package has no kernel for this GPU; build it again.",
         ),
         fixes=(
             Fix(
@@ -291,10 +293,15 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "TORCHINDUCTOR_MAX_AUTOTUNE=0 python train.py",
             ),
             Fix("Upgrade the package that contains the kernel."),
+            Fix(
+                "For gsplat, use smaller tiles, or fewer channels at once.",
+                "rasterization(means, quats, scales, opacities, colors, viewmats, Ks, width, height, tile_size=8)",
+                first_for=("tile_size",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/triton-lang/triton/blob/main/python/triton/runtime/errors.py",),
-        said_by="torch 2.13",
+        said_by="gsplat 1.0, Warp 1.10, torch 2.13",
     ),
     KnownError(
         id="executable-stack",

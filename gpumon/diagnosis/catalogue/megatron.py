@@ -46,8 +46,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Print the sizes of the model, and choose degrees that divide them.",
                 "python -c \"from transformers import AutoConfig; print(AutoConfig.from_pretrained('MODEL'))\"",
             ),
-            Fix("If the sequence is, pad each batch to a multiple of the degree, or turn sequence parallelism off."),
-            Fix("If the layers are, give the first or the last pipeline stage another number of layers."),
+            Fix(
+                "If the sequence is, pad each batch to a multiple of the degree, or turn sequence parallelism off.",
+                first_for=("First dimension of the tensor",),
+            ),
+            Fix(
+                "If the layers are, give the first or the last pipeline stage another number of layers.",
+                first_for=("umber of layers",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_GUIDE, "https://github.com/verl-project/verl/issues/3296"),
@@ -120,6 +126,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If the message names the variable, set it.",
                 "CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nproc-per-node=gpu pretrain_gpt.py",
+                first_for=("CUDA_DEVICE_MAX_CONNECTIONS",),
             ),
             Fix("Install Transformer Engine.", 'pip install --no-build-isolation "transformer_engine[pytorch]"'),
             Fix(
@@ -157,6 +164,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Compile the helpers in the folder of Megatron.",
                 "cd megatron/core/datasets && make",
+                first_for=("helpers",),
             ),
             Fix(
                 "Preprocess the dataset again.",
@@ -203,6 +211,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "To train only from the weights, leave optimizer and random state out.",
                 "python pretrain_gpt.py --load CHECKPOINT --finetune --no-load-optim --no-load-rng",
+                first_for=("optimizer from checkpoint", "rng state"),
             ),
             Fix(
                 "If only keys of Transformer Engine's extra state differ, ignore them.",

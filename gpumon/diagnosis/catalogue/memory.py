@@ -1,5 +1,6 @@
 """Errors of memory: out of memory, impossible sizes, pinned memory, and memory shared between processes."""
 
+from dataclasses import replace
 from typing import Final
 
 from gpumon.diagnosis.catalogue import fixes, sources
@@ -37,7 +38,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?:[KMGTP]i?B|bytes)|\. Allocation was"
                 r" preemptively)",
             ),
-            Pattern("OutOfMemoryError", r"^torch\.(?:cuda\.)?OutOfMemoryError$"),
+            Pattern(
+                "OutOfMemoryError",
+                r"^torch\.(?:cuda\.)?OutOfMemoryError(?:$|: ?$|: C(?!UDA out of memory\."
+                r" Alloc))",
+            ),
         ),
         causes=(
             "One step needs too much memory: batch, sequence length, activations, optimizer state or key-value cache.",
@@ -147,6 +152,11 @@ if too_big:
             Pattern("Cuda error: 2[", r"Cuda error: 2\[(?P<call>\w{1,40})"),
             name("cudaErrorMemoryAllocation"),
             name("CUDA_ERROR_OUT_OF_MEMORY"),
+            Pattern("uda failure ", r"\bCuda failure (?:\d{1,4} )?'out of memory'"),
+            Pattern(
+                "Failed to allocate memory for requested buffer of size",
+                r"Failed to allocate memory for requested buffer of size (?P<requested>\d{1,20})",
+            ),
         ),
         causes=(
             "The GPU is so full that a context of some hundred MB does not fit: usually other processes fill it.",
@@ -158,7 +168,12 @@ if too_big:
             fixes.LIST_PROCESSES,
             Fix("Choose a GPU with free memory.", "CUDA_VISIBLE_DEVICES=1 python train.py"),
             Fix("List processes that use the GPU but that nvidia-smi does not show.", "sudo fuser -v /dev/nvidia*"),
-            fixes.MEMORY_FOR_LIBRARIES,
+            replace(fixes.MEMORY_FOR_LIBRARIES, first_for=("Cuda failure",)),
+            Fix(
+                "In Ollama and llama.cpp, put fewer layers on the GPU, or use a shorter context.",
+                "llama-server -m MODEL.gguf -ngl 20 -c 4096",
+                first_for=("ggml",),
+            ),
         ),
         empty_cache=(
             "Helps if a large part of the cache is unused: the process returns that memory to the driver, from "

@@ -45,6 +45,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Leave out images that are too small.",
                 'dataset = dataset.filter(lambda row: min(row["image"].size) >= 28)',
+                first_for=("must be larger than factor", "aspect ratio"),
             ),
             Fix("Look at what the processor gets.", "print(type(images), images)"),
         ),
@@ -55,8 +56,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="image-file",
         section=SECTION,
-        title="Image or video file cannot be read",
-        summary="The file is damaged, empty, not an image or video, or of a format that this library does not know.",
+        title="Image file cannot be read",
+        summary="The file is damaged, empty, not an image, or of a format that this library does not know.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("cannot identify image file", r"cannot identify image file (?P<file>[^\n]{1,200})"),
@@ -66,7 +67,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" processed\))?",
             ),
             Pattern("broken data stream when reading", r"OSError: broken data stream when reading image file"),
-            literal("Invalid data found when processing input"),
         ),
         causes=(
             "The download was cut off, or the file is a web page with an error message.",
@@ -94,7 +94,7 @@ for path in Path("images").iterdir():
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://pillow.readthedocs.io/en/stable/reference/ImageFile.html",),
-        said_by="Pillow 8-12, PyAV 10-15",
+        said_by="Pillow 8-12",
     ),
     KnownError(
         id="audio-input",
@@ -136,8 +136,18 @@ for path in Path("images").iterdir():
             Fix(
                 "For longer audio, cut it in the pipeline.",
                 "texts = pipeline('automatic-speech-recognition', model=name, chunk_length_s=30)(path)",
+                first_for=("3000 mel", "ending timestamp"),
             ),
-            Fix("Convert the audio.", "dataset = dataset.cast_column('audio', Audio(sampling_rate=16000))"),
+            Fix(
+                "Convert the audio.",
+                "dataset = dataset.cast_column('audio', Audio(sampling_rate=16000))",
+                first_for=("sampling rate",),
+            ),
+            Fix(
+                "Let the processor fill the audio up to 30 seconds.",
+                'inputs = processor(audio, sampling_rate=16000, return_tensors="pt")',
+                first_for=("to be of length 3000",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://huggingface.co/docs/transformers/model_doc/whisper",),
@@ -186,8 +196,13 @@ for path in Path("images").iterdir():
             Fix(
                 "For the most probable tokens, switch sampling off.",
                 "output = model.generate(**inputs, do_sample=False)",
+                first_for=("temperature",),
             ),
-            Fix("Load the model with its head.", "model = AutoModelForCausalLM.from_pretrained(name)"),
+            Fix(
+                "Load the model with its head.",
+                "model = AutoModelForCausalLM.from_pretrained(name)",
+                first_for=("language model head",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://huggingface.co/docs/transformers/main_classes/text_generation",),
@@ -215,7 +230,11 @@ for path in Path("images").iterdir():
                 "labels = np.where(labels != -100, labels, tokenizer.pad_token_id)",
             ),
             Fix("Make tokens of the logits.", "tokens = logits.argmax(-1)"),
-            Fix("Decode a batch as one.", "texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)"),
+            Fix(
+                "Decode a batch as one.",
+                "texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)",
+                first_for=("'list' object",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/huggingface/transformers/issues/22634",),

@@ -77,6 +77,20 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "' object has no attribute 'quant_state'",
                 r"'(?:Parameter|Params4bit|Tensor)' object has no attribute 'quant_state'",
             ),
+            Pattern(
+                "quantization only supports 16/32-bit floats",
+                r"Blockwise (?:[48]bit )?quantization only supports 16/32-bit floats, but got"
+                r" (?P<type>torch\.\w{1,20})",
+            ),
+            Pattern(
+                "mat1 and mat2 shapes cannot be multiplied",
+                r"mat1 and mat2 shapes cannot be multiplied \(\d{1,12}x\d{1,12} and (?:1x\d{6,12}|\d{6,12}x1)\)",
+            ),
+            Pattern(
+                "mat2 must have the same dtype, but got ",
+                r"(?:mat1|self) and mat2 must have the same dtype, but got (?P<type>\w{1,20}) and"
+                r" (?P<other_type>Byte|Char)\b",
+            ),
         ),
         causes=(
             "The 4-bit layer was computed before its weight was on the GPU, which is when it is quantized.",
@@ -93,6 +107,11 @@ model = AutoModelForCausalLM.from_pretrained(
             ),
             Fix("Upgrade the packages together.", "pip install --upgrade transformers accelerate bitsandbytes peft"),
             Fix("Run without offloading to the CPU, or without quantization."),
+            Fix(
+                "If the checkpoint is quantized already, do not quantize it again: leave the configuration out.",
+                'model = AutoModelForCausalLM.from_pretrained(name, device_map={"": 0})',
+                first_for=("Blockwise",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/bitsandbytes-foundation/bitsandbytes/issues/825",),
@@ -116,6 +135,19 @@ model = AutoModelForCausalLM.from_pretrained(
                 r"provider '(?P<provider>(?:CUDA|Tensorrt)ExecutionProvider)' is not in available provider names",
             ),
             literal("you are required to explicitly set the providers parameter"),
+            Pattern(
+                "LoadLibrary failed with error 126",
+                r"LoadLibrary failed with error 126 [^\n]{0,40}when trying to load"
+                r" \"[^\"\n]{0,200}?onnxruntime_providers_(?P<provider>\w{1,20})\.dll",
+            ),
+            Pattern("CUDA_PATH is set but CUDA was", r"CUDA_PATH is set but CUDA wasn'?t able to be loaded"),
+            Pattern(
+                "Please install TensorRT libraries", r"Please install (?P<provider>TensorRT) libraries as mentioned"
+            ),
+            Pattern(
+                "onnxruntime_providers_",
+                r"Error loading \"[^\"\n]{0,200}?onnxruntime_providers_(?P<provider>\w{1,20})\.dll\"",
+            ),
         ),
         causes=(
             "The package onnxruntime is installed, which is for the CPU only, or both packages are.",
@@ -138,6 +170,12 @@ model = AutoModelForCausalLM.from_pretrained(
             Fix(
                 "Check which providers exist.",
                 "python -c 'import onnxruntime; print(onnxruntime.get_available_providers())'",
+            ),
+            Fix(
+                "On Windows, install the libraries of CUDA and cuDNN as wheels, and load them before the session.",
+                "pip install --upgrade 'onnxruntime-gpu[cuda,cudnn]'\n"
+                'python -c "import onnxruntime; onnxruntime.preload_dlls(); print(onnxruntime.get_device())"',
+                first_for=("LoadLibrary failed", "Error loading ", "CUDA_PATH is set"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -186,7 +224,7 @@ model = AutoModelForCausalLM.from_pretrained(
                 "Unknown quantization type, got",
                 r"Unknown quantization type, got (?P<type>[\w-]{1,40})(?: -|$)",
             ),
-            Pattern("Unknown quantization method:", r"Unknown quantization method: (?P<type>[\w'-]{1,40})"),
+            Pattern("Unknown quantization method:", r"Unknown quantization method: (?P<type>[\w'`-]{1,40})"),
             Pattern("nvalid quantization method", r"[Ii]nvalid quantization method: (?P<type>[\w'-]{1,40})"),
         ),
         causes=("The model is newer than the library.", "The format is for one server only, such as vLLM or SGLang."),
@@ -194,6 +232,11 @@ model = AutoModelForCausalLM.from_pretrained(
             Fix("Upgrade the libraries.", "pip install --upgrade transformers accelerate"),
             Fix("Serve the model with vLLM, which reads most formats.", "vllm serve MODEL"),
             Fix("Or use the weights without quantization."),
+            Fix(
+                "Quantize from the weights in 16 bits: convert those of DeepSeek with the script of its authors.",
+                "python fp8_cast_bf16.py --input-fp8-hf-path MODEL --output-bf16-hf-path MODEL-bf16",
+                first_for=("QuantizeConfig",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/huggingface/transformers/issues/35471",),
@@ -207,7 +250,7 @@ model = AutoModelForCausalLM.from_pretrained(
         context=ContextState.ALIVE,
         patterns=(
             Pattern("ot compiled with GPU support", r"(?:Error: |is )[Nn]ot compiled with GPU support"),
-            Pattern("Not compiled with CUDA support", r"Error: Not compiled with CUDA support"),
+            Pattern("Not compiled with CUDA support", r"Error: (?:\w{1,40}\(\): )?Not compiled with CUDA support"),
             Pattern(
                 "package was not compiled with CUDA support",
                 r"This (?P<package>\w{2,30}) package was not compiled with CUDA support",
@@ -242,5 +285,75 @@ model = AutoModelForCausalLM.from_pretrained(
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/facebookresearch/pytorch3d/issues/1878",),
         said_by="PyTorch3D 0.7, detectron2 0.6, torchvision 0.14-0.24",
+    ),
+    KnownError(
+        id="dequantized-model",
+        section=SECTION,
+        title="Quantized model is loaded without its quantization",
+        summary="The kernels for the quantized weights are missing, so that transformers converts them to"
+        " bfloat16, which"
+        " takes two to four times the memory.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "we will default to dequantizing the model",
+                r"(?P<type>MXFP4|FP8) quanti[^\n]{1,160}?we will default to dequantizing the model",
+            ),
+        ),
+        causes=(
+            "Triton or the package kernels is missing or old.",
+            "The GPU is too old for the format, or no GPU is visible.",
+        ),
+        fixes=(
+            Fix("Install what the message names.", "pip install --upgrade transformers kernels 'triton>=3.4'"),
+            Fix("Show the compute capability.", "nvidia-smi --query-gpu=name,compute_cap --format=csv"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://huggingface.co/docs/transformers/quantization/mxfp4",),
+        said_by="transformers 4.55-5.0",
+        is_warning=True,
+    ),
+    KnownError(
+        id="bnb-kernel",
+        section=SECTION,
+        title="bitsandbytes: a kernel could not start",
+        summary="bitsandbytes printed a CUDA error with a line of its source, and ended the process.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                " in file ",
+                r"Error (?!operation not supported|no kernel image)(?P<reason>[\w ]{1,60}) at line \d{1,6} in file "
+                r"(?![^\n]{0,160}/bitsandbytes/csrc/)[^\s]{0,120}/csrc/(?:ops|kernels|pythonInterface)\.\w{1,4}",
+            ),
+            Pattern(
+                "bitsandbytes/csrc/",
+                r"Error (?!operation not supported|no kernel image)(?P<reason>[\w ]{1,60}) at line \d{1,6} in file "
+                r"[^\n]{0,160}/bitsandbytes/csrc/",
+            ),
+        ),
+        causes=(
+            "The kernel got an empty tensor: weights that ZeRO-3 or FSDP divided, or that are on the device meta.",
+            "The library has no kernel for this GPU, or is older than it.",
+        ),
+        fixes=(
+            Fix(
+                "Upgrade bitsandbytes, which brings kernels for newer GPUs.",
+                "pip install --upgrade bitsandbytes",
+                first_for=("symbol not found",),
+            ),
+            Fix(
+                "With FSDP, store the quantized weights in the type of the others.",
+                "quantization = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_storage=torch.bfloat16)",
+                first_for=("invalid configuration", "invalid argument"),
+            ),
+            Fix("With ZeRO-3 or FSDP, test one GPU, or ZeRO-2.", "CUDA_VISIBLE_DEVICES=0 python train.py"),
+            Fix("Print what bitsandbytes finds.", "python -m bitsandbytes"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/axolotl-ai-cloud/axolotl/issues/1527",
+            "https://huggingface.co/docs/bitsandbytes/main/en/fsdp_qlora",
+        ),
+        said_by="bitsandbytes 0.35-0.45",
     ),
 )

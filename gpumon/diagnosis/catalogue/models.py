@@ -106,7 +106,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "You are attempting to use Flash Attention 2",
                 r"You are attempting to use Flash Attention 2(?:\.0)? without specifying a torch dtype",
             ),
-            Pattern("headdim should be in [", r"headdim should be in \[(?P<limit>[\d, ]{2,30})\]"),
             Pattern("must have dtype fp16 or bf16", r"(?:q|query|k|v) must have dtype fp16 or bf16"),
             Pattern("cu_seqlens_", r"cu_seqlens_[qk] must have (?:shape|dtype) [^\n]{1,40}"),
         ),

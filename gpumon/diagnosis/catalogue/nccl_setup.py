@@ -112,7 +112,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "env | grep -E '^(RANK|LOCAL_RANK|WORLD_SIZE)='",
             ),
             fixes.ONE_PROCESS_PER_GPU,
-            Fix("Let NCCL choose algorithm and protocol.", "unset NCCL_ALGO NCCL_PROTO"),
+            Fix(
+                "Let NCCL choose algorithm and protocol.",
+                "unset NCCL_ALGO NCCL_PROTO",
+                first_for=("NCCL_ALGO",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(NETWORK_LOG,),

@@ -25,7 +25,24 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "a fabric access domain", r"NET/OFI Couldn't open a fabric access domain\. RC: (?P<code>-?\d{1,5})"
             ),
-            Pattern("NET/OFI Couldn't open", r"NET/OFI Couldn't open (?:AV|CQ)\. RC: (?P<code>-?\d{1,5})"),
+            Pattern(
+                "NET/OFI Couldn't ",
+                r"NET/OFI Couldn't (?:open (?!a fabric access)|create|bind|enable|find any)[^\n]{1,60}?"
+                r"(?:\. RC: (?P<code>-?\d{1,5})|provider)",
+            ),
+            Pattern(
+                "NET/OFI Creating new ",
+                r"NET/OFI Creating new \w{3,10} for \w{3,10} \w{1,20} failed: (?P<reason>[^\n]{1,60})",
+            ),
+            Pattern(
+                "provider requires at least libfabric",
+                r"EFA provider requires at least libfabric version (?P<required>"
+                r"[\d.]{1,10}\d)",
+            ),
+            Pattern(
+                "infiniband efa_",
+                r"infiniband efa_\d{1,2}: Failed to (?:process command|allocate) (?P<command>\w{1,20})",
+            ),
             Pattern("OFI fi_getinfo() call failed", r"OFI fi_getinfo\(\) call failed"),
         ),
         causes=(
@@ -62,6 +79,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?P<reason>[^\n]{1,120})",
             ),
             Pattern("ailed to process completion", r"NET/OFI [^\n]{0,40}?[Ff]ailed to process completion"),
+            Pattern(
+                "NET/OFI Error ", r"NET/OFI Error (?:in call to fi_send|posting)[^\n]{0,40}?\. RC: (?P<code>-?\d{1,5})"
+            ),
             Pattern(
                 "Unable to retrieve completion queue entries",
                 r"Unable to retrieve completion queue entries\. RC: (?P<code>-?\d{1,5})",

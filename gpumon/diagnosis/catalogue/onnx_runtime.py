@@ -28,18 +28,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("INVALID_PROTOBUF", r": INVALID_PROTOBUF : Load model from (?P<file>[^\n]{1,200}?) failed"),
             Pattern(
                 "ONNXRuntimeError",
-                r"\[ONNXRuntimeError\] : 3 : NO_?SUCHFILE : (?P<reason>[^\n]{1,200})",
-            ),
-            Pattern(
-                "ONNXRuntimeError",
                 r"\[ONNXRuntimeError\] : 10 : INVALID_GRAPH : (?P<reason>[^\n]{1,200})",
             ),
             Pattern(
                 "is not a registered function/op",
                 r"Fatal error: (?P<operator>[\w.:()-]{1,80}) is not a registered function/op",
-            ),
-            Pattern(
-                "Deserialize tensor ", r"Deserialize tensor (?P<tensor>[^\n]{1,120}?) failed\.(?P<reason>[^\n]{1,120})"
             ),
         ),
         causes=(
@@ -60,6 +53,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Check the size and the start; a pointer of Git LFS is text.",
                 "ls -l model.onnx*; head -c 64 model.onnx",
+                first_for=("INVALID_PROTOBUF", "GetFileLength"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -176,5 +170,46 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://docs.nvidia.com/deeplearning/tensorrt/latest/reference/troubleshooting.html",),
         said_by="TensorRT 7-10",
         is_echo=True,
+    ),
+    KnownError(
+        id="onnxruntime-file",
+        section=SECTION,
+        title="ONNX Runtime does not find a file of the model",
+        summary="The file of the model, or the file next to it that contains the weights, is not at this path.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "ONNXRuntimeError",
+                r"\[ONNXRuntimeError\] : 3 : NO_?SUCHFILE : (?P<reason>[^\n]{1,200})",
+            ),
+            Pattern(
+                "Deserialize tensor ", r"Deserialize tensor (?P<tensor>[^\n]{1,120}?) failed\.(?P<reason>[^\n]{1,120})"
+            ),
+            Pattern(
+                "External data path does not exist", r"External data path does not exist: ?(?P<reason>[^\n]{1,200})"
+            ),
+            Pattern(
+                "External data path validation failed",
+                r"External data path validation failed for initializer:? (?P<reason>[^\n]{1,200})",
+            ),
+        ),
+        causes=(
+            "The path is relative, and the program was started from another folder.",
+            "The download failed or was moved; an export of more than 2 GB has its weights in a second file (.data).",
+        ),
+        fixes=(
+            Fix(
+                "Check the path, from the folder in which the program runs; .data files must be next to the model.",
+                "ls -l model.onnx*",
+            ),
+            Fix(
+                "Name the model by its full path.",
+                "session = onnxruntime.InferenceSession(str(pathlib.Path(__file__).parent / 'model.onnx'))",
+            ),
+            Fix("Download or export the model again, with all of its files."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://onnxruntime.ai/docs/tutorials/web/large-models.html",),
+        said_by="ONNX Runtime 1.8-1.23",
     ),
 )

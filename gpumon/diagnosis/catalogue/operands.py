@@ -42,6 +42,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"got (?!index)|\w{1,20} is on)[^\n]{3,80}",
             ),
             literal("Input, output and indices must be on the current device"),
+            literal("Attention bias and Query/Key/Value should be on the same device"),
             Pattern(
                 "to have the same device type, but got",
                 r"Expected query, key, and value to have the same device type, but got query\.device:"
@@ -165,11 +166,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "but got dtype ",
-                r"expected dtype (?P<type>[\w:]{1,20}) for `\w{1,30}` but got dtype (?P<other_type>[\w:]{1,20})",
+                r"expected dtype (?P<type>[\w:]{1,20}) for `?\w{1,30}`? but got dtype (?P<other_type>[\w:]{1,20})",
             ),
             Pattern(
                 "mat2 must have the same dtype",
-                r"(?:mat1|self) and mat2 must have the same dtype"
+                r"(?:mat1|self) and mat2 must have the same dtype(?!, but got \w{1,20} and (?:Byte|Char)\b)"
                 r"(?:, but got (?P<type>\w{1,20}) and (?P<other_type>\w{1,20}))?",
             ),
             Pattern(
@@ -206,7 +207,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "the same dtype",
-                r"(?:expected|must|should|Expected) [^\n]{0,60}?(?:have|be of|all have) the same dtype",
+                r"(?:expected|must|should|Expected) [^\n]{0,60}?(?:have|be of|all have) the same dtype(?!, but got"
+                r" \w{1,20} and (?:Byte|Char)\b)",
             ),
             Pattern(
                 "Expected attn_mask dtype to be ",
@@ -245,6 +247,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"to have the same type as tensor for argument #\d{1,3} '\w{1,40}'; but type"
                 r" (?P<other_type>[\w.]{1,40}) does not equal (?P<type>[\w.]{1,40})",
             ),
+            Pattern(
+                "Expected Tensor argument ",
+                r"Expected Tensor argument \w{1,40} to have dtype (?P<type>[\w.]{1,20}), but got"
+                r" (?P<other_type>[\w.]{1,20}) instead",
+            ),
         ),
         causes=(
             "The model was converted to half, and its inputs are float32.",
@@ -264,6 +271,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
 @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
 def forward(ctx, value):
     return launch(value)""",
+            ),
+            Fix(
+                "In ComfyUI, let all parts use one type, and update the node of the traceback.",
+                "python main.py --force-fp16",
+                first_for=("processing !!!", "processing!!!", "Exception Message:"),
+            ),
+            Fix(
+                "Convert indices and labels to integers.",
+                "indices = indices.long()",
+                first_for=("'indices'", "scalar types: Long"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -175,12 +175,13 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
             fixes.LAUNCH_BLOCKING,
             fixes.BUNDLED_LIBRARIES,
             Fix(
-                "As a cross-check, use cuBLASLt instead of cuBLAS.",
-                'import torch\n\ntorch.backends.cuda.preferred_blas_library("cublaslt")',
+                "Print what cuBLAS rejected; in float8, all sizes must be multiples of 16.",
+                "print(a.shape, a.stride(), a.dtype, b.shape, b.stride(), b.dtype)",
+                first_for=("cublasLtMatmul with",),
             ),
             Fix(
-                "Print the shapes, strides and types of the operands.",
-                "print(a.shape, a.stride(), a.dtype, b.shape, b.stride(), b.dtype)",
+                "As a cross-check, use cuBLASLt instead of cuBLAS.",
+                'import torch\n\ntorch.backends.cuda.preferred_blas_library("cublaslt")',
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

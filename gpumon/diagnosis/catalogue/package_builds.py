@@ -70,11 +70,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Two modules of a package import each other, because its versions are mixed.",
         ),
         fixes=(
-            Fix("Show which file is imported.", "python -c 'import datasets; print(datasets.__file__)'"),
+            Fix("Show which file is imported.", "python -c 'import MODULE; print(MODULE.__file__)'"),
             Fix("Rename the file of the program, and delete its compiled copy.", "rm -rf __pycache__"),
             Fix(
                 "If it is the package's own file, install the package again.",
                 "pip install --force-reinstall --no-deps PACKAGE",
+            ),
+            Fix(
+                "For OpenCV, remove all of its packages, and install one.",
+                "pip uninstall -y opencv-python opencv-contrib-python opencv-python-headless && pip install"
+                " opencv-python-headless",
+                first_for=("'cv2'",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -99,12 +105,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"\w{0,20}"
                 r"|cupy-cuda\w{1,12}|tensorflow-gpu|onnxruntime-gpu|sgl[-_]kernel|flashinfer[\w-]{0,12}|pytorch-trito"
                 r"n)\b",
-            ),
-            Pattern(
-                "is not a supported wheel on this platform",
-                r"(?P<package>(?:[\w.-]{2,60}\+cu\d{2,3}|flash_attn-|xformers-|tensorrt_llm-)[\w.+-]{1,120}\.whl) is "
-                r"not a"
-                r" supported wheel on this platform",
             ),
             Pattern(
                 "No matching distribution found for ",
@@ -138,5 +138,45 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.PYTORCH_INSTALL,),
         said_by="pip 9-25",
+    ),
+    KnownError(
+        id="comfyui-node-outdated",
+        section=SECTION,
+        title="ComfyUI and a custom node are of different times",
+        summary="A custom node replaces a function of ComfyUI, and ComfyUI calls it with arguments it does not have.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                " positional arguments",
+                r"(?P<function>forward_orig\w{0,20}|make_forward\.<locals>\.forward)\(\) takes"
+                r" (?:from \d{1,2} to )?\d{1,2} positional arguments",
+            ),
+            Pattern(
+                "got an unexpected keyword argument",
+                r"(?P<function>forward_orig\w{0,20}|\w{1,40}_sample_wrappers?\w{0,30})\(\) got an unexpected keyword"
+                r" argument '(?P<argument>\w{1,40})'",
+            ),
+            Pattern(
+                "keyword argument 'latent_shapes'", r"got an unexpected keyword argument '(?P<argument>latent_shapes)'"
+            ),
+        ),
+        causes=(
+            "ComfyUI was updated and the node was not, such as those of PuLID, IPAdapter or TeaCache.",
+            "The node was updated, and is newer than ComfyUI.",
+        ),
+        fixes=(
+            Fix("Update the node; the traceback names its folder.", "git -C ComfyUI/custom_nodes/NODE pull"),
+            Fix(
+                "Check that ComfyUI runs without custom nodes, then enable them one by one.",
+                "python main.py --disable-all-custom-nodes",
+            ),
+            Fix("If the node has no newer version, go back to an older ComfyUI.", "git -C ComfyUI checkout v0.3.40"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://docs.comfy.org/troubleshooting/custom-node-issues",
+            "https://github.com/Comfy-Org/ComfyUI/issues/6077",
+        ),
+        said_by="ComfyUI 0.3-0.15",
     ),
 )

@@ -29,7 +29,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=("Another package raised or lowered the version of protobuf: TensorFlow, wandb, onnx, sentencepiece.",),
         fixes=(
             Fix("Show who requires which version.", "python -m pip check; pip show protobuf"),
-            Fix("Install a version between the generations.", "pip install 'protobuf>=4.25,<6'"),
+            Fix(
+                "Install a version between the generations.",
+                "pip install 'protobuf>=4.25,<6'",
+                first_for=("GetPrototype",),
+            ),
             Fix(
                 "Or upgrade the package whose file ends in _pb2.py in the traceback.",
                 "pip install --upgrade PACKAGE protobuf",
@@ -37,6 +41,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For the time being, use the slower implementation in Python.",
                 "env PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python python train.py",
+            ),
+            Fix(
+                "Code that is older than protobuf 3.19 needs protobuf 3.20.",
+                "pip install 'protobuf<3.21'",
+                first_for=("Descriptors",),
+            ),
+            Fix(
+                "Upgrade protobuf to at least the version that generated the code.",
+                "pip install --upgrade protobuf",
+                first_for=("runtime_version", "Gencode", "'builder'"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -83,7 +97,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Or install the generation for which it was written; name those that apply.",
                 "pip install 'numpy<2' 'pydantic<2' 'httpx<0.28'",
             ),
-            Fix("For Keras 3 with transformers, install the old Keras too.", "pip install tf-keras"),
+            Fix(
+                "For Keras 3 with transformers, install the old Keras too.",
+                "pip install tf-keras",
+                first_for=("Keras 3",),
+            ),
+            Fix(
+                "For `proxies`, upgrade the client library: openai 1.55.3 and later work with httpx 0.28.",
+                "pip install --upgrade openai",
+                first_for=("'proxies'",),
+            ),
+            Fix(
+                "For `socket_options`, upgrade httpx and httpcore together.",
+                "pip install --upgrade httpx httpcore",
+                first_for=("socket_options",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(

@@ -46,11 +46,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "DLL load failed",
                 r"ImportError: DLL load failed(?: while importing (?P<module>(?!libtriton|flash_attn_2)\w{1,60})"
-                r")?\b(?!\w| while)",
+                r")?\b(?!\w| while importing (?:libtriton|flash_attn_2))",
             ),
             Pattern(
                 "Error: [WinError 1",
-                r"Error: \[WinError (?P<code>126|127|193|1114)\] (?![^\n]{1,200}?Error loading)[^\n]{1,100}",
+                r"Error: \[WinError (?P<code>126|127|193|1114)\] (?![^\n]{1,200}?Error loading"
+                r" [^\n]{1,200}\.dll)[^\n]{1,100}",
             ),
             Pattern(
                 "Error loading ",
@@ -59,7 +60,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "Could not find module '",
-                r"Could not find module '(?P<library>(?!nvrtc64)[^'\n]{1,200}\.dll)' \(or one of its dependencies\)",
+                r"Could not find module '(?P<library>(?!nvrtc64)(?![^'\n]{0,200}(?:llama|ggml)\w{0,12}\.dll)"
+                r"[^'\n]{1,200}\.dll)'"
+                r" \(or one of its dependencies\)",
             ),
         ),
         causes=(
@@ -113,7 +116,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="kernel-signature",
         section=SECTION,
         title="Compiled kernels and Python code are of different versions",
-        summary="The Python part of a package calls a compiled function with other arguments than the function has.",
+        summary="The Python part of a package calls a compiled function that has other arguments, or is not there.",
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
@@ -135,6 +138,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "argument(s) but received ",
                 r"RuntimeError: (?P<function>\w{1,60})\(\) expected at most (?P<expected>\d{1,3}) argument\(s\)"
                 r" but received (?P<got>\d{1,3})",
+            ),
+            Pattern(
+                " has no attribute ",
+                r"\bmodule ['\"](?P<module>(?!torch\b)[\w.]{1,60}(?:csrc|_C|_cuda|_kernels?|_ext))['\"] has no"
+                r" attribute ['\"]?(?P<function>\w{1,60})",
             ),
         ),
         causes=(
@@ -173,6 +181,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Could not run 'torchcodec_ns::", r"Could not run 'torchcodec_ns::(?P<function>\w{1,60})'"),
             Pattern("TorchCodec is required for ", r"TorchCodec is required for (?P<function>\w{1,60})"),
+            Pattern(
+                "libtorchcodec_core",
+                r"not found in DLL: [^\n]{1,200}?(?P<library>libtorchcodec_core\d\.dll)",
+            ),
         ),
         causes=(
             "No FFmpeg with shared libraries is installed; a static ffmpeg program has none.",
@@ -190,6 +202,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Show which library is missing.",
                 "cd \"$(python -c 'import site; print(site.getsitepackages()[0])')\" && ldd"
                 " torchcodec/libtorchcodec_core7.so | grep 'not found'",
+            ),
+            Fix(
+                "Install TorchCodec, in the version for this PyTorch.",
+                "pip install --upgrade torchcodec",
+                first_for=("TorchCodec is required for", "not found in DLL"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -254,6 +271,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "requires SM",
                 r"(?P<feature>\b[A-Z]\w{2,30}) requires SM ?(?P<required>\d{2,3})(?: or (?:newer|higher|above)|\+)",
+            ),
+            Pattern(
+                "Only SM ",
+                r"Error: Only (?P<feature>SM) (?P<required>\d{1,2}\.x)(?: and \d{1,2}\.x)? (?:is|are) supported",
             ),
         ),
         causes=("The GPU is older than the function, or the program did not choose a function for this GPU.",),

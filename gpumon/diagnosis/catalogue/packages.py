@@ -12,7 +12,7 @@ GPU_PACKAGES: Final = (
     r"tensorrt(?:_llm)?|transformer_engine(?:_\w{1,12})?|apex|amp_C|fused_\w{1,40}_cuda|fused_dense_lib"
     r"|dropout_layer_norm|xentropy_cuda_lib|rotary_emb|deepspeed|vllm|sglang|sgl_kernel|flashinfer|flash_mla|xformers"
     r"|bitsandbytes|auto_gptq|gptqmodel|awq|torch_(?:scatter|sparse|cluster|spline_conv)|pyg_lib"
-    r"|torch_geometric|pytorch3d|dgl|cupy|pycuda|pynvml|deep_gemm|deep_ep|fla|liger_kernel|torchao|hqq|spconv"
+    r"|torch_geometric|cuequivariance\w{0,20}|torchsparse|pytorch3d|dgl|cupy|pycuda|pynvml|deep_gemm|deep_ep|fla|liger_kernel|torchao|hqq|spconv"
     r"|MinkowskiEngine|nvdiffrast|diff_gaussian_rasterization|simple_knn|tinycudann|kaolin|gsplat|natten|sageattention"
     r"|torchvision|torchaudio|torchcodec|torchdata|accelerate|grouped_gemm|megatron|nemo|detectron2|mmcv|cutlass|quack"
     r"|cuda|onnxruntime|cudf|cuml|rmm|optimum|peft|trl|nvidia\.dali|pytorch_lightning|lightning"
@@ -21,6 +21,7 @@ GPU_PACKAGES: Final = (
 VERSIONED: Final = (
     r"(?:torch(?:vision|audio|ao)?|triton|transformers|vllm|sglang|accelerate|peft|trl|diffusers|deepspeed|xformers"
     r"|megatron|apex|transformer_engine|flash_attn|flashinfer|bitsandbytes|optimum|lightning|pytorch_lightning|cupy|verl"
+    r"|numba|numba_cuda|cudf|torchsparse|spconv|monai|detectron2|speechbrain"
     r"|mbridge|modelopt|nemo|openrlhf|swift|llamafactory|colossalai|liger_kernel|unsloth|ray|datasets|huggingface_hub)"
 )
 
@@ -30,26 +31,6 @@ _INSTALLED: Final = (
     r"|tensorrt|onnxruntime|optimum|awq|gptqmodel|sentence_transformers|timm|scipy|ray|openai|torchao)"
 )
 """Packages whose modules the user does not write."""
-_MODEL: Final = (
-    r"(?:(?:Ml|L)lama|Qwen|Mistral|Mixtral|Ministral|Pixtral|Gemma|PaliGemma|Phi|GPT|Gpt|Bert|Roberta|XLM|M?T5|Bart|"
-    r"Whisper"
-    r"|Wav2Vec2|CLIP|Siglip|Deep[Ss]eek|ChatGLM|G[Ll][Mm]|Intern|MiniCPM|Baichuan|Falcon|Bloom|OPT|Mamba|Cohere|Olmo"
-    r"|StableLm|Starcoder|L[Ll]a[Vv][Aa]|Idefics|Florence|Blip|InstructBlip|Smol|Nemotron|Granite|Exaone|Ernie|Hunyuan"
-    r"|HunYuan|Kimi|Moonshot|MiniMax|Molmo|Ovis|Flux|SD3|StableDiffusion|UNet2D|Autoencoder|Wan|LTX|CogVideo|Sana"
-    r"|PixArt|Auto|PreTrained|Speech|Vision|ViT|Dino|Sam|Peft)"
-)
-"""How the classes of transformers and diffusers begin."""
-_CLASS: Final = (
-    r"(?:Config|Tokenizer(?:Fast)?|Processor(?:Fast)?|Model|For[A-Z]\w{3,40}|Attention|DecoderLayer|Pipeline|Embedding"
-    r"|Experts|Block|Cache)"
-)
-"""How they end."""
-_TRAINER: Final = (
-    r"(?:\w{0,40}Trainer\.(?:compute_loss|_inner_training_loop|training_step|log|get_batch_samples|_get_train_sampler"
-    r"|prediction_step|_save|create_optimizer\w{0,14})|Accelerator\.\w{1,40}|(?:Params4bit|Int8Params|Linear[48]bit"
-    r"|Linear8bitLt)\.__\w{2,8}__|hf_hub_download|snapshot_download|\w{1,40}Tokenizer(?:Fast)?\.\w{1,40})"
-)
-"""Functions whose arguments differ between versions of the libraries."""
 
 _IMPORTED: Final = (
     r"(?:transformers|datasets|accelerate|peft|trl|evaluate|tokenizers|safetensors|sentencepiece|tiktoken|einops|timm"
@@ -134,12 +115,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"tq|gptqmodel|autoawq|optimum|xformers|deepspeed|apex|flash[-_"
                 r" ][Aa]ttn|vllm|triton|peft|accelerate)`? is not installed\. Please install",
             ),
+            Pattern(
+                "NameError: name '",
+                r"NameError: name '(?P<module>tcnn|bnb|flash_attn\w{0,30}|selective_scan_fn|causal_conv1d_fn|xformers"
+                r"|deepspeed|apex)' is not defined",
+            ),
         ),
         causes=(
             "The package is optional, or has to be built for the installed PyTorch, so that the requirements omit it.",
             "The module is part of the program itself, which was started from another folder.",
             "Another interpreter runs the program than the one for which the package was installed.",
             "Its installation failed; the log of pip has the reason.",
+            "A name that is not defined: the program passes over the failed import and uses the package later.",
         ),
         fixes=(
             Fix("Check which interpreter runs, and what it has.", "python -m pip --version; python -m pip list"),
@@ -173,62 +160,24 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "No module named '",
-                rf"No module named '(?P<module>(?!flash_attn){VERSIONED}\.[\w.]{{1,80}})(?<!\._C)'(?!; ')",
+                r"No module named '(?P<module>(?!flash_attn|deepspeed\.ops\.\w{1,20}\.\w{1,30}_op')"
+                rf"{VERSIONED}\.[\w.]{{1,80}})(?<!\._C)'(?!; ')",
             ),
             Pattern(
                 "Error: No module named '",
-                rf"ModuleNotFoundError: No module named '(?P<module>(?!flash_attn|mamba_ssm|causal_conv1d){_IMPORTED}"
+                r"ModuleNotFoundError: No module named '"
+                rf"(?P<module>(?!flash_attn|mamba_ssm|causal_conv1d|deepspeed\.ops){_IMPORTED}"
                 r"(?:\.\w{1,40}){1,5})(?<!\._C)(?<!\._ext)'(?!; ')",
             ),
             Pattern(
                 "cannot import name '",
                 r"cannot import name '(?P<name>(?!triton_key|AttrsDescriptor|selective_scan_)\w{1,80})' from"
-                r" '(?P<module>(?!google\.)[\w.]{1,120})' \([^)\n]{0,200}(?:site|dist)-packages",
+                r" '(?P<module>(?!google\.|jax\._src)[\w.]{1,120})' \([^)\n]{0,200}(?:site|dist)-packages",
             ),
             Pattern(
                 " has no attribute ",
                 r"AttributeError: module (?P<module>(?:transformers|diffusers)[\w.]{0,80}) has no attribute"
                 r" (?P<name>\w{1,80})",
-            ),
-            Pattern(
-                " has no attribute ",
-                r"AttributeError: (?P<module>\w{2,60}(?:Tokenizer(?:Fast)?|Processor)) has no attribute"
-                r" (?P<name>\w{1,80})",
-            ),
-            Pattern(
-                "' object has no attribute '",
-                rf"'(?P<module>{_MODEL}\w{{0,60}}?{_CLASS}|(?:SFT|GRPO|DPO|PPO|KTO|Seq2Seq)Trainer|TrainerState|"
-                rf"TrainingArguments|AcceleratorState|AdamW|MatmulLtState|ServerArgs|TransformersForCausalLM)'"
-                r" object has no attribute '(?P<name>\w{1,80})'",
-            ),
-            Pattern(
-                "' has no attribute '",
-                rf"type object '(?P<module>{_MODEL}\w{{0,80}})' has no attribute '(?P<name>\w{{1,80}})'",
-            ),
-            Pattern(
-                "got an unexpected keyword argument '",
-                rf"(?P<module>{_TRAINER}|{_MODEL}\w{{0,60}}?{_CLASS}\.\w{{1,40}})\(\) got an unexpected keyword"
-                rf" argument"
-                r" '(?P<name>\w{1,60})'",
-            ),
-            Pattern(
-                "got an unexpected keyword argument '",
-                r"TypeError: (?P<module>(?!load_dataset)[\w.<>]{1,120})\(\) got an unexpected keyword argument"
-                r" '(?P<name>use_auth_token"
-                r"|token|cache_position|position_embeddings|past_key_values?|num_logits_to_keep|logits_to_keep|"
-                r"padding_side"
-                r"|num_items_in_batch|torch_dtype|dtype|attn_implementation|trust_remote_code|"
-                r"transformer_options|processing_class"
-                r"|_is_hf_initialized|load_in_[48]bit|low_cpu_mem_usage|keep_torch_compile|evaluation_strategy|"
-                r"eval_strategy"
-                r"|max_seq_length|dataset_text_field|resume_download|use_flash_attention_2|offload_state_dict|"
-                r"rope_scaling)'",
-            ),
-            Pattern(
-                " positional argument",
-                rf"(?P<module>{_TRAINER})\(\) (?:takes (?:from \d to )?\d positional arguments? but \d were"
-                rf" given|missing \d"
-                r" required positional argument)",
             ),
             Pattern(
                 "with minimum required version ",
@@ -239,15 +188,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"cannot import name"
                 r" '(?P<name>cached_download|split_torch_state_dict_into_shards|HfFolder|is_offline_mode"
                 r"|Repository)' from '(?P<module>huggingface_hub[\w.]{0,40})'",
-            ),
-            Pattern(
-                "'Trainer' object has no attribute '",
-                r"'Trainer' object has no attribute '(?P<name>tokenizer|deepspeed|sharded_ddp|use_apex)'",
-            ),
-            Pattern(
-                " required positional argument",
-                rf"(?P<module>{_MODEL}\w{{0,60}}?{_CLASS}\.forward)\(\) missing \d required positional"
-                rf" arguments?: (?P<name>'\w{{1,40}}')",
             ),
             Pattern(
                 "is required for a normal functioning of this module",
@@ -270,14 +210,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" '(?P<name>\w{1,80})'",
             ),
             Pattern(
-                "has no attribute 'encoder_and_decoder'",
-                r"'ModelType' has no attribute '(?P<name>encoder_and_decoder)'",
-            ),
-            Pattern(
-                "is only supported for",
-                r"is only supported for `?(?:PyT|pyt|t)orch ?>= ?(?P<required>[\d.]{1,8})",
-            ),
-            Pattern(
                 "requires PyTorch >=",
                 r"(?P<name>FSDP2?|parallelism|GTP) requires PyTorch >= ?(?P<required>[\d.]{1,8})",
             ),
@@ -286,15 +218,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"module 'triton(?P<module>[\w.]{0,60})' has no attribute '(?P<name>\w{1,60})'",
             ),
             Pattern(
-                "' object has no attribute '",
-                r"'(?P<module>(?:Dynamic|Static|HybridCache|Sliding\w{0,12}|Encoder\w{0,12})Cache|torch\._C\._Cud"
-                r"aDeviceProperties)' object has no attribute '(?P<name>\w{1,60})'",
-            ),
-            Pattern(
                 "got an unexpected keyword argument '",
-                r"(?P<module>(?:Seq2Seq|SFT|DPO|GRPO|PPO|KTO|ORPO|Reward)?(?:Trainer|Config|TrainingArguments)|Ac"
-                r"celerator|AdamW|GradScaler|LLM|EngineArgs)\.__init__\(\) got an unexpected keyword argument"
-                r" '(?P<name>\w{1,60})'",
+                r"(?P<module>flash_attn\w{0,30}_func)\(\) got an unexpected keyword argument '(?P<name>\w{1,40})'",
             ),
         ),
         causes=(
@@ -302,6 +227,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The program was written for an older or newer version of the package; names are moved and removed.",
         ),
         fixes=(
+            Fix(
+                "Upgrade the package whose file the traceback shows last, together with the one that the message"
+                " names.",
+                "pip install --upgrade PACKAGE OTHER_PACKAGE",
+            ),
             Fix("List what does not fit together.", "python -m pip check"),
             Fix(
                 "Install the versions that the program was written for, from its requirements.",
@@ -313,6 +243,31 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Fix(
                 "If the program is old and has no successor, replace the import; the release notes name the new place."
+            ),
+            Fix(
+                "For a trainer of TRL, upgrade TRL and transformers together.",
+                "pip install --upgrade trl transformers accelerate peft",
+                first_for=(
+                    "'tokenizer'",
+                    "'dataset_text_field'",
+                    "SFTTrainer",
+                    "GRPOTrainer",
+                ),
+            ),
+            Fix(
+                "Load the model without its repository's own code, if transformers has the model.",
+                "model = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=False)",
+                first_for=("Cache' object",),
+            ),
+            Fix(
+                "For functions of flash-attn, upgrade that package.",
+                "pip install --upgrade --no-build-isolation flash-attn",
+                first_for=("flash_attn",),
+            ),
+            Fix(
+                "For triton.ops, upgrade bitsandbytes: its old versions use a part that Triton 3 removed.",
+                "pip install --upgrade bitsandbytes",
+                first_for=("'triton.ops",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

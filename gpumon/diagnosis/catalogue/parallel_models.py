@@ -149,11 +149,47 @@ mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))""",
             Fix(
                 "Choose at least as many micro-batches as stages.", "schedule = ScheduleGPipe(stage, n_microbatches=8)"
             ),
-            Fix("Leave out the last batch.", "loader = DataLoader(dataset, batch_size=8, drop_last=True)"),
-            Fix("For evaluation, use the schedule's own function.", "output = schedule.eval(inputs)"),
+            Fix(
+                "Leave out the last batch.",
+                "loader = DataLoader(dataset, batch_size=8, drop_last=True)",
+                first_for=("Shape mismatch", "number of chunks"),
+            ),
+            Fix(
+                "For evaluation, use the schedule's own function.",
+                "output = schedule.eval(inputs)",
+                first_for=("no_grad", "no-grad"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_PIPELINE,),
         said_by="torch 2.4-2.13",
+    ),
+    KnownError(
+        id="checkpoint-parts",
+        section=SECTION,
+        title="Checkpoint is divided for another number of GPUs",
+        summary="The checkpoint has one file per process of tensor parallelism, and as many must be started.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Loading a checkpoint for MP=",
+                r"Loading a checkpoint for MP=(?P<parts>\d{1,4}) but world size is (?P<processes>\d{1,4})",
+            ),
+        ),
+        causes=(
+            "Another number of processes was started than the checkpoint has files.",
+            "MP=0: the folder contains no .pth files, because the path is wrong or the download is not finished.",
+        ),
+        fixes=(
+            Fix("Start as many processes as the number after MP.", "torchrun --nproc-per-node 2 example.py"),
+            Fix("Check the folder that the program reads.", "ls -lh llama-2-13b/*.pth", first_for=("MP=0",)),
+            Fix(
+                "Or use the converted model, which any number of GPUs can load.",
+                'model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-13b-hf", device_map="auto")',
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/uiuc-arc/llm-code-watermark/issues/15",),
+        said_by="llama 1-3",
     ),
 )

@@ -54,6 +54,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Must flatten tensors on the same device but got both (?P<device>[\w:]{1,12}) and (?P<other_devi"
                 r"ce>[\w:]{1,12})",
             ),
+            Pattern(
+                "Expects tensor to be on the compute device",
+                r"Expects tensor to be on the compute device (?P<device>[\w:]{1,12})",
+            ),
         ),
         causes=(
             "The model was wrapped before it was moved to the GPU of this rank, and no device_id was given.",
@@ -146,58 +150,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="torch 2.0-2.13, accelerate 0.25-1.12",
     ),
     KnownError(
-        id="accelerate-prepare",
-        section=SECTION,
-        title="Accelerate: model and optimizer were not prepared together",
-        summary="With this kind of parallelism, Accelerate must see the model and its optimizer in one call.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            literal("When using FSDP2, a model and optimizer must be passed together"),
-            Pattern(
-                "model and an optimizer together to `accelerate",
-                r"You must pass a model and an optimizer together to `accelerate\.prepare",
-            ),
-            literal("Only one model is supported when using FSDP2"),
-            literal("FSDP2 preparation should be done via `accelerate.prepare()`"),
-            literal("instance with multiple models when using DeepSpeed"),
-            literal("The model and the optimizer parameters are not on the same device"),
-            literal("Please make sure to properly initialize your accelerator via `accelerator = Accelerator()`"),
-            literal("the `Accelerator` should only be initialized inside your training function"),
-            Pattern(
-                "'Accelerator' object has no", r"'Accelerator' object has no attribute '(?P<name>deepspeed_\w{1,40})'"
-            ),
-            Pattern(
-                "' object has no attribute '",
-                r"'Dummy(?:Optim|Scheduler)' object has no attribute '(?P<name>\w{1,40})'",
-            ),
-        ),
-        causes=(
-            "The model alone is prepared, as for an evaluation before training.",
-            "An Accelerator is created in the wrong place or order, by a library or in the main process of a notebook.",
-        ),
-        fixes=(
-            Fix(
-                "Prepare everything in one call.",
-                "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)",
-            ),
-            Fix(
-                "Upgrade both libraries, in which several of these cases are fixed.",
-                "pip install --upgrade accelerate transformers trl",
-            ),
-            Fix(
-                "Create the Accelerator first in the function that each process runs.",
-                "accelerator = accelerate.Accelerator()",
-                first_for=("properly initialize", "notebook"),
-            ),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(
-            "https://github.com/huggingface/transformers/issues/39961",
-            "https://github.com/huggingface/trl/issues/2329",
-        ),
-        said_by="accelerate 0.25-1.12",
-    ),
-    KnownError(
         id="optimizer-device",
         section=SECTION,
         title="Optimizer's state is on another device than the parameters",
@@ -241,17 +193,27 @@ for state in optimizer.state.values():
             ),
             Pattern(
                 "must be divisible by ",
-                r"[Ww]orld[ _]size \((?P<processes>\d{1,6})\) must be divisible by (?P<degree>[^\n]{1,80})",
+                r"[Ww]orld[ _]size \(?(?P<processes>\d{1,6})\)? must be divisible by (?P<degree>[^\n]{1,80})",
             ),
             Pattern(
                 "is not divisible by ",
-                r"world size \((?P<processes>\d{1,6})\) is not divisible by (?P<degree>(?:tensor|pipeline|context|tot"
-                r"al|expert)[^\n]{1,80})",
+                r"world size \((?P<processes>\d{1,6})\) is not divisible by (?P<degree>(?:tensor|pipeline|context"
+                r"|total|expert)[^\n]{1,80})",
+            ),
+            Pattern(
+                " is not equal to ",
+                r"[Ww]orld[ _]size \(?(?P<processes>\d{1,6})\)? is not equal to (?P<degree>(?:tensor|pipeline|data"
+                r"|context|expert|dp|tp|pp)[^\n]{1,80})",
             ),
             Pattern("Invalid mesh_dim_names ", r"Invalid mesh_dim_names (?P<degree>[^\n]{1,80}?) specified"),
             Pattern(
                 "it should be a factor of",
                 r"reshard_after_forward as an int, it should be a factor of (?P<processes>\d{1,6})",
+            ),
+            literal("does not match num_processes"),
+            Pattern(
+                "The parallel mesh requires ",
+                r"The parallel mesh requires (?P<mesh>\d{1,6}) processes, but world_size is (?P<processes>\d{1,6})",
             ),
             Pattern("Invalid parallel dims", r"Invalid parallel dims: (?P<degree>[^\n]{1,120})"),
         ),
@@ -261,11 +223,16 @@ for state in optimizer.state.values():
                 "Start as many processes as the product of the degrees.",
                 "torchrun --nnodes 2 --nproc-per-node 8 train.py",
             ),
+            Fix(
+                "In verl, lower the degree of the generation server, which is 2 unless it is set.",
+                "python -m verl.trainer.main_ppo actor_rollout_ref.rollout.tensor_model_parallel_size=1",
+                first_for=("rollout world_size",),
+            ),
             Fix("Or lower a degree, such as that of tensor parallelism, to a divisor of the number of processes."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCH_DISTRIBUTED,),
-        said_by="torch 2.0-2.13, Megatron-LM, torchtitan",
+        said_by="torch 2.0-2.13, Megatron-LM, torchtitan, vLLM 0.6-0.8, verl 0.2-0.10",
     ),
     KnownError(
         id="batch-divisible",
@@ -294,6 +261,10 @@ for state in optimizer.state.values():
                 r"\) times data parallel size \((?P<parts>\d{1,6})\)",
             ),
             Pattern("AssertionError: ", r"AssertionError: (?P<batch>\d{1,9}) % (?P<parts>\d{1,6}) != 0$"),
+            Pattern(
+                "needs to be a round multiple of",
+                r"batch size \((?P<batch>\d{1,9})\) needs to be a round multiple of the number",
+            ),
             Pattern(
                 "must divide world size",
                 r"tensor_parallel_size \((?P<batch>\d{1,6})\) must divide world size \((?P<parts>\d{1,6})\) evenly",

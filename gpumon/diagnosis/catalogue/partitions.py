@@ -97,6 +97,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Turn MIG mode on.", "sudo nvidia-smi -i 0 -mig 1"),
             Fix("Create instances, with one compute instance each.", "sudo nvidia-smi mig -cgi 9,9 -C -i 0"),
             Fix("List the instances and their UUIDs.", "nvidia-smi -L"),
+            Fix(
+                "Divide all GPUs of the node equally, or use the strategy mixed.",
+                "helm upgrade gpu-operator nvidia/gpu-operator -n gpu-operator --reuse-values --set mig.strategy=mixed",
+                first_for=("MIG configuration", "migEnabled"),
+            ),
         ),
         empty_cache=BELOW_PYTORCH,
         sources=(_MIG,),

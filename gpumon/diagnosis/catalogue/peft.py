@@ -3,7 +3,7 @@
 from typing import Final
 
 from gpumon.diagnosis.catalogue.models import SECTION
-from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
+from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 _TRAINER: Final = "https://huggingface.co/docs/transformers/main_classes/trainer"
@@ -20,7 +20,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "not found in the base model",
                 r"Target modules (?P<modules>[^\n]{1,200}?) not found in the base model",
             ),
-            literal("Please specify `target_modules` in `peft_config`"),
+            Pattern(
+                "Please specify ",
+                r"Please specify [`'\"]?(?P<modules>target_modules|feedforward_modules|num_layers|token_dim|"
+                r"num_attention_heads)[`'\"]?(?: or [`'\"]?target_parameters[`'\"]?)? ?in [`'\"]?peft_config",
+            ),
             Pattern(
                 "is not supported. Currently, only the following modules",
                 r"Target module (?P<module>[^\n]{1,120}) is not supported\. Currently, only the following modules",
@@ -68,6 +72,11 @@ model = PeftModel.from_pretrained(model, adapter).merge_and_unload()""",
                 "Or serve the adapter next to the quantized model.",
                 "vllm serve MODEL --enable-lora --lora-modules name=/adapter",
             ),
+            Fix(
+                "Check the adapter: if it has NaN, train it again with a lower learning rate, in bfloat16.",
+                "print([name for name, value in state.items() if not torch.isfinite(value).all()])",
+                first_for=("NaNs detected",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://huggingface.co/docs/peft/developer_guides/model_merging",),
@@ -90,8 +99,8 @@ model = PeftModel.from_pretrained(model, adapter).merge_and_unload()""",
                 r"Using the `(?P<class>\w{1,40})` with `PyTorch` requires `accelerate>=(?P<required>[\d.]{1,8})`",
             ),
             Pattern(
-                "as a kwarg when passing `quantization_config`",
-                r"You can't pass `load_in_4bit` ?or `load_in_8bit` as a kwarg when passing `quantization_config`",
+                " as a kwarg when passing ",
+                r"You can't pass `?load_in_4bit`? ?or `?load_in_8bit`? as a kwarg when passing `?quantization_config`?",
             ),
             Pattern(" requires an optimizer", r"zero stage (?P<stage>\d) requires an optimizer"),
             Pattern(
@@ -126,6 +135,11 @@ model = PeftModel.from_pretrained(model, adapter).merge_and_unload()""",
                 "Since Lightning 2, the strategy dp is gone; use ddp.",
                 'trainer = Trainer(strategy="ddp")',
                 first_for=("strategy name",),
+            ),
+            Fix(
+                "ZeRO 1 and 2 need an optimizer: to evaluate only, leave DeepSpeed out.",
+                "model.eval(); outputs = model(**batch)",
+                first_for=("requires an optimizer",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -22,8 +22,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Invalid magic number; corrupt file?", r"Invalid magic number; corrupt file\?"),
             Pattern(
-                "storage has wrong byte size",
-                r"storage has wrong byte size: expected (?P<expected>\d{1,19}) got (?P<got>\d{1,19})",
+                "storage has wrong ",
+                r"storage has wrong (?:byte )?size: expected (?P<expected>-?\d{1,20}|%ld) got (?P<got>-?\d{1,20}|%ld)",
             ),
         ),
         causes=(
@@ -36,12 +36,39 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Compare the size with the original, and look at the first bytes.",
                 "ls -l model.pt; head -c 64 model.pt",
             ),
-            Fix("Read it with torch.load.", 'state = torch.load("model.pt", map_location="cpu", weights_only=True)'),
+            Fix(
+                "Read it with torch.load.",
+                'state = torch.load("model.pt", map_location="cpu", weights_only=True)',
+                first_for=("persistent",),
+            ),
             Fix("Copy or download it again, or use the checkpoint before it."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_SERIALIZATION,),
         said_by="torch 1.13-2.13, Python 3.8-3.14",
+    ),
+    KnownError(
+        id="pickle-empty",
+        section=SECTION,
+        title="Nothing to unpickle: an empty file, or a process that could not be started",
+        summary="A pickle ended before its first object. In a traceback with spawn.py, the process that starts the"
+        " workers"
+        " failed, and its own error stands above.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(literal("EOFError: Ran out of input"),),
+        causes=(
+            "The file is empty: the job was killed, or the disk was full, while it was written.",
+            "On Windows and macOS: an object of the dataset cannot be sent to a worker; the first traceback names it.",
+        ),
+        fixes=(
+            Fix("Check the size of the file.", "ls -l model.pt"),
+            Fix("In a DataLoader, load data in the main process.", "loader = DataLoader(dataset, num_workers=0)"),
+            Fix("Download the file again, or use the checkpoint before it."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.python.org/3/library/pickle.html",),
+        said_by="Python 3.6-3.14",
+        is_echo=True,
     ),
     KnownError(
         id="checkpoint-class",
@@ -53,7 +80,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "Can't get attribute '",
                 r"Can't get attribute '(?P<class>\w{1,80})' on <module"
-                r" '(?P<module>__main__|torch[\w.]{0,60}|models?[\w.]{0,60}|ultralytics[\w.]{0,80})'",
+                r" '(?P<module>__main__(?!' \(built-in)|torch[\w.]{0,60}|models?[\w.]{0,60}|ultralytics[\w.]{0,80})'",
             ),
         ),
         causes=(
@@ -63,7 +90,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Import the class under the old name before loading.", "from model import Model  # noqa: F401"),
-            Fix("If the class belongs to a package, upgrade the package.", "pip install --upgrade ultralytics"),
+            Fix(
+                "Upgrade PyTorch: the checkpoint was saved by a newer version.",
+                "pip install --upgrade torch",
+                first_for=("<module 'torch",),
+            ),
+            Fix(
+                "If the class belongs to a package, upgrade the package.",
+                "pip install --upgrade ultralytics",
+                first_for=("ultralytics",),
+            ),
             Fix("Save the state instead of the object.", 'torch.save(model.state_dict(), "model.pt")'),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

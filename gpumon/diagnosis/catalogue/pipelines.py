@@ -43,9 +43,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"`state_dict` should be empty at this point"
                 r" but has",
             ),
+            Pattern("KeyError: '", r"KeyError: '(?P<name>[\w.]{0,160}lora_[\w.]{1,160})'"),
+            Pattern("lora key not loaded: ", r"lora key not loaded: (?P<name>[\w.]{3,200})"),
         ),
         causes=(
-            "The LoRA was trained for another model: SD 1.5, SDXL, Flux and Wan differ.",
+            "The LoRA was trained for another model: SD 1.5, SDXL, Flux and Wan differ, and their versions too.",
             "The program that trained it writes another format, which only newer versions of diffusers convert.",
         ),
         fixes=(
@@ -80,15 +82,26 @@ with safe_open("lora.safetensors", "pt") as file:
                 "has been incorrectly initialized or ",
                 r"has been incorrectly initialized or <class '(?P<component>[\w.]{1,120})'> is incorrectly implemented",
             ),
+            Pattern(
+                "Pipeline <class '",
+                r"Pipeline <class '(?P<component>[\w.]{1,120})'> expected [^\n]{1,200}?, but only [^\n]{1,100}? were"
+                r" passed\.",
+            ),
         ),
         causes=(
             "The package of that class is missing, such as sentencepiece for T5, so that a placeholder stands for it.",
             "The model is newer than the installed diffusers.",
+            "The model was saved or converted without this part.",
         ),
         fixes=(
             Fix(
                 "Install what its text encoders need.",
                 "pip install --upgrade diffusers transformers sentencepiece protobuf",
+            ),
+            Fix(
+                "If the installed versions do not know the part, load and pass it yourself.",
+                'processor = AutoProcessor.from_pretrained(name, subfolder="processor")\n'
+                "pipeline = DiffusionPipeline.from_pretrained(name, processor=processor)",
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -111,11 +124,21 @@ with safe_open("lora.safetensors", "pt") as file:
         causes=(
             "The program was written for transformers 4.",
             "The name has a typing error, or no pair of languages.",
+            "The installed transformers is older than the task.",
         ),
         fixes=(
             Fix("Use a model that generates text, with a prompt.", 'pipe = pipeline("text-generation", model=name)'),
             Fix("Or install the version that has the task.", 'pip install "transformers<5"'),
-            Fix("Name both languages.", 'pipe = pipeline("translation_en_to_fr", model=name)'),
+            Fix(
+                "Name both languages.",
+                'pipe = pipeline("translation_en_to_fr", model=name)',
+                first_for=("translation_XX",),
+            ),
+            Fix(
+                "If the task is newer than the installed version, upgrade.",
+                "pip install --upgrade transformers",
+                first_for=("task image-text-to-text",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://huggingface.co/docs/transformers/main_classes/pipelines",),
@@ -144,8 +167,12 @@ with safe_open("lora.safetensors", "pt") as file:
         ),
         fixes=(
             Fix("Install FFmpeg.", "conda install ffmpeg -c conda-forge"),
-            Fix("For torchaudio, install a library that reads the file.", "pip install soundfile torchcodec"),
-            Fix("Check the file.", "ls -l FILE; head -c 16 FILE"),
+            Fix(
+                "For torchaudio, install a library that reads the file.",
+                "pip install soundfile torchcodec",
+                first_for=("appropriate backend",),
+            ),
+            Fix("Check the file.", "ls -l FILE; head -c 16 FILE", first_for=("audio: ffmpeg version",)),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/openai/whisper#setup",),
@@ -173,6 +200,11 @@ with safe_open("lora.safetensors", "pt") as file:
             Fix("Train without reports.", 'arguments = TrainingArguments(output_dir, report_to="none")'),
             Fix("Or write them to disk, and send them later.", "WANDB_MODE=offline python train.py"),
             Fix("Or log in once on this host.", "python -m wandb login"),
+            Fix(
+                "Upgrade wandb: keys have 86 characters since 2026, which versions before 0.22.3 refuse.",
+                "pip install --upgrade wandb && python -m wandb login --relogin",
+                first_for=("40 characters",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.wandb.ai/support/kb-articles/run_wandb_offline",),

@@ -137,6 +137,26 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("GPUS_ALL_REGIONS", r"Quota 'GPUS_ALL_REGIONS' exceeded"),
             Pattern("VcpuLimitExceeded", r"\bVcpuLimitExceeded\b"),
             Pattern("SkuNotAvailable", r"\bSkuNotAvailable\b"),
+            Pattern(
+                "EC2InsufficientCapacityError",
+                r"EC2InsufficientCapacityError: Instance type"
+                r" '(?P<instance>[\w.-]{3,30})'",
+            ),
+            Pattern(
+                "ResourcesUnavailableError",
+                r"sky\.exceptions\.ResourcesUnavailableError:"
+                r" (?P<reason>[^\n]{1,120})",
+            ),
+            Pattern(
+                "No resource satisfying ",
+                r"No resource satisfying (?P<requested>[^\n]{3,80}?),[^\n]{0,200}? on"
+                r" (?P<cloud>\w{2,20})\.",
+            ),
+            Pattern(
+                "Unable to provision requested ML",
+                r"CapacityError: Unable to provision requested ML compute"
+                r" capacity",
+            ),
         ),
         causes=(
             "All GPUs of this kind are in use in this zone.",
@@ -145,8 +165,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Try another zone, region or kind of GPU, or try again later."),
-            Fix("Request a higher quota for exactly the limit that the message names."),
-            Fix("In Colab, disconnect other sessions: Runtime, Manage sessions; or work without a GPU until tomorrow."),
+            Fix(
+                "Request a higher quota for exactly the limit that the message names.",
+                first_for=("uota", "LimitExceeded"),
+            ),
+            Fix(
+                "In Colab, disconnect other sessions: Runtime, Manage sessions; or work without a GPU until tomorrow.",
+                first_for=("Colab", "GPU backend"),
+            ),
+            Fix(
+                "With SkyPilot, list the spellings and numbers of GPUs that each cloud offers.",
+                "sky show-gpus --all",
+                first_for=("No resource satisfying",),
+            ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(
@@ -181,5 +212,40 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://docs.aws.amazon.com/sagemaker/latest/dg/train-debugger.html",),
         said_by="SageMaker training toolkit 3-4",
         is_echo=True,
+    ),
+    KnownError(
+        id="wsl-container-driver",
+        section=SECTION,
+        title="Container in WSL lacks a library of the driver",
+        summary="CUDA could not be initialized: the container did not get every library of the Windows driver.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Error 500: named symbol not found", r"\bError 500: named symbol not found"),
+            Pattern(
+                "cuInit results in CUDA_ERROR_NOT_FOUND",
+                r"Call to cuInit results in CUDA_ERROR_NOT_FOUND",
+            ),
+            Pattern(
+                "failed call to cuInit: ",
+                r"failed call to cuInit: (?:INTERNAL: CUDA error: Failed call to cuInit: )?CUDA_ERROR_NOT_FOUND",
+            ),
+            Pattern("cuda driver library init failure: 500", r"cuda driver library init failure: 500"),
+        ),
+        causes=(
+            "Drivers of Windows since 555 have a library, libnvdxgdmal.so.1, that an older Docker does not pass on.",
+            "A copy of libcuda in the image hides the one of WSL.",
+        ),
+        fixes=(
+            Fix("Update Docker Desktop, to 4.31 or later, and restart it."),
+            Fix(
+                "If Docker runs inside WSL, update the container toolkit, to 1.14.4 or later.",
+                "sudo apt-get update && sudo apt-get install --only-upgrade nvidia-container-toolkit &&"
+                " sudo systemctl restart docker",
+            ),
+            Fix("Check which copies of libcuda the program finds.", "ldconfig -p | grep libcuda"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/520",),
+        said_by="torch 2.0-2.5, TensorFlow 2.16, numba 0.57-0.59, Ollama 0.1-0.3",
     ),
 )

@@ -40,10 +40,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Expected argument (?P<name>\w{1,40}) to be a list of size at least 1",
             ),
             literal("All ops need to use the same group"),
+            literal("Tensor's dim 0 does not divide equally across group size"),
+            literal("Number of tensor splits not equal to group size"),
+            literal("Tensor list input to scatter/gather must match number of collective participants"),
+            Pattern(
+                "must be a multiple of group_size",
+                r"input dimension \d{1,3} \(\d{1,12} must be a multiple of group"
+                r"_size \d{1,6}",
+            ),
         ),
         causes=(
             "The list of results is given on ranks that receive nothing, or is missing on the one that receives.",
             "A number or a list is sent instead of a tensor.",
+            "A tensor is split among the ranks, and its first dimension is no multiple of their number.",
         ),
         fixes=(
             Fix(
@@ -52,10 +61,24 @@ ERRORS: Final[tuple[KnownError, ...]] = (
 parts = [torch.empty_like(value) for _ in range(world_size)] if rank == 0 else None
 torch.distributed.gather(value, parts, dst=0)""",
             ),
-            Fix("Send numbers as a tensor on the GPU of this rank.", "value = torch.tensor([loss], device=device)"),
+            Fix(
+                "Send numbers as a tensor on the GPU of this rank.",
+                "value = torch.tensor([loss], device=device)",
+                first_for=("of type torch.Tensor",),
+            ),
             Fix(
                 "Send other objects with the functions for objects.",
                 "torch.distributed.all_gather_object(parts, value)",
+            ),
+            Fix(
+                "Give the timeout as a duration.",
+                'torch.distributed.init_process_group("nccl", timeout=datetime.timedelta(seconds=1800))',
+                first_for=("timeout argument",),
+            ),
+            Fix(
+                "Convert the tensors to one type.",
+                "tensors = [value.to(torch.float32) for value in tensors]",
+                first_for=("different dtypes",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -102,12 +125,19 @@ torch.distributed.gather(value, parts, dst=0)""",
             Fix(
                 "Use a group only on its own ranks.",
                 "if rank in (0, 1):\n    torch.distributed.all_reduce(value, group=group)",
+                first_for=("not initialized in the world group", "Invalid process group"),
             ),
             Fix(
                 "Give the device with its number.",
                 """\
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
 torch.distributed.init_process_group("nccl", device_id=device)""",
+                first_for=("device_id", "bound device"),
+            ),
+            Fix(
+                "Name the backends by device.",
+                'torch.distributed.init_process_group("cpu:gloo,cuda:nccl")',
+                first_for=("Unknown backend", "device:backend pairing"),
             ),
         ),
         empty_cache=NO_CONTEXT_YET,

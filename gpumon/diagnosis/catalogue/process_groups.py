@@ -31,16 +31,29 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"The client socket has failed to connect to any network address of"
                 r" \((?P<host>[^,\n]{1,200}), (?P<port>\d{1,5})\)",
             ),
-            Pattern("wait timeout after", r"wait timeout after (?P<waited>\d{1,9}ms), keys: (?P<key>\S{1,200})"),
+            Pattern(
+                " timeout after ", r"(?:wait|barrier) timeout after (?P<waited>\d{1,9}ms), keys?: (?P<key>\S{1,200})"
+            ),
+            Pattern(
+                "waitForInput: ",
+                r"waitForInput: [^\n]{0,20}?socket SocketImpl\([^\n]{1,200}?\)"
+                r" (?:timed out after (?P<waited>\d{1,9}ms)|returned 0, likely a timeout)",
+            ),
+            Pattern(
+                "TCP client failed to connect/validate to host ",
+                r"TCP client failed to connect/validate to host (?P<host>[^\s:]{1,200}):(?P<port>\d{1,5}) - timed out",
+            ),
+            literal("Failed to send, sent 0 bytes. Connection was likely closed"),
+            Pattern(
+                " failed -- missing ranks: ",
+                r"(?P<operation>gather|all_gather|barrier) failed -- missing ranks: (?P<missing>[^\n]{1,80})",
+            ),
             Pattern(
                 "clients joined",
                 r"Timed out after \d{1,9} seconds waiting for clients\."
                 r" (?P<joined>\d{1,6})/(?P<ranks>\d{1,6}) clients joined",
             ),
             Pattern("ailed to recv, got 0 bytes", r"[Ff]ailed to recv, got 0 bytes"),
-            Pattern(
-                "failed on SocketImpl", r"(?P<operation>sendBytes|recvValue|sendVector|recvVector) failed on SocketImpl"
-            ),
             Pattern(
                 "retrieving ncclUniqueId from",
                 r"is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<from_rank>\d{1,6})\]",
@@ -54,12 +67,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?P<rank>\d{1,6})[^\n]{0,160}?(?:worker_count=(?P<joined>\d{1,6}))?",
             ),
             literal("Stop_waiting response is expected"),
+            Pattern(
+                "Timed out waiting on barrier on rank",
+                r"Timed out waiting on barrier on rank (?P<rank>\d{1,6}), for key prefix",
+            ),
             Pattern("connect() timed out. Original", r"connect\(\) timed out\. Original timeout was \d{1,9} ms"),
-            Pattern("RuntimeError: Socket Timeout", r"RuntimeError: Socket Timeout"),
+            Pattern("Error: Socket Timeout", r"(?:Runtime|DistStore|DistNetwork)Error: Socket Timeout"),
             Pattern("RuntimeError: Connection reset by peer", r"RuntimeError: Connection reset by peer"),
             Pattern("RuntimeError: Broken pipe", r"RuntimeError: Broken pipe"),
             Pattern("DistNetworkError: Unknown error", r"DistNetworkError: Unknown error"),
-            Pattern("Failed to recv, got ", r"DistNetworkError: Failed to recv, got (?P<bytes>[1-9]\d{0,9}) bytes"),
+            Pattern("ailed to recv, got ", r"DistNetworkError: [Ff]ailed to recv, got (?P<bytes>[1-9]\d{0,9}) bytes"),
         ),
         causes=(
             "Rank 0 failed first; its log contains the cause.",
@@ -107,8 +124,26 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "expected, but not set",
                 r"rendezvous: environment variable (?P<variable>[A-Z_]{1,40}) expected, but not set",
             ),
-            Pattern("KeyError: 'LOCAL_RANK'", r"KeyError: '(?P<variable>LOCAL_RANK)'"),
-            literal("KeyError: 'WORLD_SIZE'"),
+            Pattern("KeyError: 'RANK'", r"KeyError: '(?P<variable>RANK)'"),
+            Pattern("LOCAL_RANK'", r"KeyError: '(?P<variable>LOCAL_RANK)'"),
+            Pattern("NODE_RANK'", r"KeyError: '(?P<variable>NODE_RANK)'"),
+            Pattern("COMM_WORLD_RANK'", r"KeyError: '(?P<variable>OMPI_COMM_WORLD_RANK)'"),
+            Pattern("WORLD_SIZE'", r"KeyError: ?'(?P<variable>(?:LOCAL_)?WORLD_SIZE)'"),
+            Pattern("'MASTER_", r"KeyError: ?'(?P<variable>MASTER_(?:ADDR|PORT))'"),
+            Pattern("SLURM_PROCID'", r"KeyError: ?'(?P<variable>SLURM_PROCID)'"),
+            Pattern(
+                " = int(os.getenv(",
+                r"^ {0,80}\S{1,60} = int\(os\.getenv\([\"'](?P<variable>(?:LOCAL_)?(?:RANK|WORLD_SIZE))[\"']\)\)$",
+            ),
+            Pattern(
+                " environment, visit ",
+                r"Could not find '(?P<variable>\w{1,30})' in the \w{1,10} environment, visit https",
+            ),
+            Pattern(
+                "rendezvous: ",
+                r"Error initializing torch\.distributed using \w{1,8}:// rendezvous: (?P<variable>rank"
+                r"|world size|port number)",
+            ),
             Pattern("No module named 'mpi4py'", r"No module named '(?P<variable>mpi4py)'"),
             Pattern("DCP needs MASTER_", r"DCP needs MASTER_(?P<variable>ADDR|PORT)"),
         ),
@@ -124,6 +159,12 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "For a single process, set the variables.",
                 "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500 python train.py",
             ),
+            Fix(
+                "Start it in a job of Slurm, one task per GPU.",
+                "srun --ntasks-per-node=8 --gpus-per-node=8 python train.py",
+                first_for=("'SLURM_",),
+            ),
+            Fix("Start it with MPI.", "mpirun -np 8 python train.py", first_for=("'OMPI_", "'PMI_")),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.TORCHRUN, sources.TORCH_DISTRIBUTED),
@@ -175,7 +216,16 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             literal("Default process group has not been initialized"),
+            literal("Default process group is not initialized"),
+            Pattern(
+                "is only supported within torch.nn.parallel",
+                r"SyncBatchNorm is only supported within torch\.nn\.parallel",
+            ),
+            literal("DeepSpeed backend not set, please initialize it using init_process_group()"),
+            literal("Distributed backend is not initialized. Please set dist_init_required"),
             literal("trying to initialize the default process group twice"),
+            literal('Need to initialize default process group using "init_process_group"'),
+            literal("Could not resolve the process group registered under the name"),
         ),
         causes=(
             "A module that needs several processes, such as SyncBatchNorm, is used in a single process.",
@@ -192,10 +242,15 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0",
             ),
             _TORCHRUN,
+            Fix(
+                "In a single process, use the ordinary layer; in OpenMMLab's configurations, BN instead of SyncBN.",
+                "norm_cfg = dict(type='BN', requires_grad=True)",
+                first_for=("SyncBatchNorm",),
+            ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.TORCH_DISTRIBUTED,),
-        said_by="torch 1.13-2.13",
+        said_by="torch 1.1-2.13",
     ),
     KnownError(
         id="gloo-address",
@@ -227,6 +282,39 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         said_by="torch 2.3-2.13",
     ),
     KnownError(
+        id="rendezvous-lost",
+        section=SECTION,
+        title="Rendezvous of torchrun went away",
+        summary="The host that keeps the list of nodes ended or cannot be reached, and this node ends as well.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                " the rendezvous '",
+                r"The node '(?P<node>[^'\n]{1,120})' has failed to (?:shutdown|send a keep-alive heartbeat to)"
+                r" the rendezvous '[^'\n]{1,80}' due to an error of type (?P<exception>Rendezvous\w{1,30})",
+            ),
+            Pattern(
+                "'NoneType' object has no attribute 'is_failed'", r"'NoneType' object has no attribute 'is_failed'"
+            ),
+        ),
+        causes=(
+            "The program failed on the first host, whose torchrun ended and with it the list.",
+            "Two jobs on a host share a port: the first that ends takes the list of the other with it.",
+            "More nodes were started than the job takes, and the last ones are not needed.",
+        ),
+        fixes=(
+            fixes.FIRST_RANK,
+            Fix(
+                "Give each job a port and an identifier.",
+                "torchrun --rdzv-backend c10d --rdzv-endpoint localhost:0 --rdzv-id $RANDOM train.py",
+            ),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(sources.TORCHRUN, "https://github.com/pytorch/pytorch/issues/67742"),
+        said_by="torch 1.9-2.13",
+        is_echo=True,
+    ),
+    KnownError(
         id="backend-device",
         section=SECTION,
         title="Process group cannot send tensors of this device",
@@ -239,6 +327,10 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "No backend type associated with device type",
                 r"No backend type associated with device type (?P<device>\w{1,20})",
             ),
+            Pattern(
+                "Could not find the default backend type ",
+                r"Could not find the default backend type \d{1,3} for Process Group with name",
+            ),
             literal("Tensors must be CUDA and dense"),
         ),
         causes=(
@@ -250,6 +342,49 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             Fix(
                 "Or create the group with a backend for each device type.",
                 'torch.distributed.init_process_group("cpu:gloo,cuda:nccl")',
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.TORCH_DISTRIBUTED,),
+        said_by="torch 1.13-2.13",
+    ),
+    KnownError(
+        id="backend-operation",
+        section=SECTION,
+        title="Backend does not have this collective",
+        summary="NCCL, Gloo and MPI differ in the collectives and reductions that they offer.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "Cannot use ReduceOp.",
+                r"Cannot use ReduceOp\.(?P<operation>\w{1,16}) with (?P<backend>\w{1,16}|non-integral dtype)",
+            ),
+            Pattern(
+                " does not support ",
+                r"Backend (?P<backend>nccl|gloo|mpi|ucc|\w{1,16}) does not support (?P<operation>_?(?:all\w{5,40}"
+                r"|reduce\w{0,40}|gather|scatter|broadcast|recvAnysource|monitoredBarrier|barrier)(?: sparse)?)",
+            ),
+            Pattern("::send takes a single tensor", r"ProcessGroup(?P<backend>\w{1,16})::send takes a single tensor"),
+        ),
+        causes=(
+            "The group was created with Gloo, as without a GPU, and the program uses what only NCCL offers.",
+            "NCCL cannot reduce sparse tensors, and has no bitwise reductions.",
+        ),
+        fixes=(
+            Fix(
+                "For tensors on the GPU, create the group with NCCL.",
+                'torch.distributed.init_process_group("nccl")',
+                first_for=("with Gloo", "gloo does"),
+            ),
+            Fix(
+                "Compute the mean from the sum.",
+                "torch.distributed.all_reduce(value)\nvalue /= torch.distributed.get_world_size()",
+                first_for=("ReduceOp.AVG",),
+            ),
+            Fix(
+                "Reduce dense gradients.",
+                "embedding = torch.nn.Embedding(vocabulary, size, sparse=False)",
+                first_for=("sparse",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -20,6 +20,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Put everything that runs below the guard.", 'if __name__ == "__main__":\n    main()'),
             Fix("Or load data in the main process.", "loader = DataLoader(dataset, num_workers=0)"),
+            Fix(
+                "With Lightning, start new processes instead of spawning them, which pickles nothing.",
+                'trainer = Trainer(strategy="ddp", devices=2)',
+            ),
+            Fix(
+                "In a notebook, restart the kernel.",
+                first_for=("not the same object",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.MULTIPROCESSING_NOTES, "https://docs.python.org/3/library/multiprocessing.html"),
@@ -32,13 +40,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="A process is started with an object that cannot be pickled, such as a lambda or an open file.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
-            Pattern("pickle local object '", r"(?:Can't|[Cc]annot) pickle local object '(?P<object>[^'\n]{1,120})'"),
+            Pattern(
+                "pickle local object '", r"(?:Can't|[Cc]annot) pickle local object '(?P<object>[^'\n]{1,120})(?:'|$)"
+            ),
             Pattern("Can't get local object '", r"AttributeError: Can't get local object '(?P<object>[^'\n]{1,120})'"),
             Pattern("annot pickle '", r"TypeError: cannot pickle '(?P<object>[\w.]{1,60})' object"),
             Pattern(
-                "Can't pickle <function ", r"PicklingError: Can't pickle <function (?P<object>[^\n]{1,100}?) at 0x"
+                "Can't pickle <function ",
+                r"(?:PicklingError: |^)Can't pickle <function (?P<object>[^\n]{1,100}?) at 0x",
+            ),
+            Pattern(
+                ">: it's not the same object as ",
+                r"Can't pickle <class '(?P<object>[\w.]{1,100})'>: it's not the same object as ",
             ),
             Pattern("cannot pickle '_thread.", r"cannot pickle '(?P<object>_thread\.\w{1,20})' object"),
+            Pattern("' (built-in)>", r"Can't get attribute '(?P<object>\w{1,80})' on <module '__main__' \(built-in\)>"),
         ),
         causes=(
             (
@@ -46,10 +62,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " handle."
             ),
             "Processes are spawned, as on Windows, on macOS and with CUDA in workers; a fork would not pickle.",
+            "Not the same object: the module was loaded again, as by autoreload, or a decorator replaced the name.",
         ),
         fixes=(
             Fix("Define the function at the top level of a module, and open files in the worker."),
             Fix("Or load data in the main process.", "loader = DataLoader(dataset, num_workers=0)"),
+            Fix(
+                "In a notebook, put the class or function into a file, and import it: a new process cannot see cells.",
+                "from my_data import MyDataset",
+                first_for=("(built-in)",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/data.html#platform-specific-behaviors",),
@@ -200,16 +222,18 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
         patterns=(
             Pattern(
                 "Could this error message be improved?",
-                r"Expected (?P<check>(?!\W{0,4}is_sm|[^\n,]{0,60}is_cuda)[^\n]{1,160}?) to be true, but got"
-                r" false\. {1,2}\("
+                r"Expected (?P<check>(?!\W{0,4}(?:is_sm|curr_block->next)|[^\n,]{0,60}is_cuda)[^\n]{1,160}?)"
+                r" to be true,"
+                r" but got false\. {1,2}\("
                 r"Could this error message be improved\?",
             ),
             Pattern(
                 "INTERNAL ASSERT FAILED at ",
-                r"Error: (?P<check>(?!NVML_SUCCESS|!?in_bad_fork"
+                r"Error: (?P<check>(?!NVML_SUCCESS|!?in_bad_fork|expect_autograd_hooks_"
                 r"|[^\n]{0,80}device >= 0 &&)[^\n]{1,160}?) ?INTERNAL ASSERT FAILED at"
-                r" \"?(?P<file>(?![^\"\n]{0,200}(?:AllocatorConfig|CUDACachingAllocator))[^\"\n]{1,200}?)\"?:(?P<line"
-                r">\d{1,6})",
+                r" \"?(?P<file>(?![^\"\n]{0,200}(?:AllocatorConfig|CUDACachingAllocator|jit/codegen|/mps/))"
+                r"[^\"\n]{1,200}?)\"?"
+                r":(?P<line>\d{1,6})",
             ),
         ),
         causes=(
@@ -243,13 +267,14 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
             Pattern(
                 "must be on a CUDA device", r"(?P<argument>\w{1,60}) (?:tensor |tensors )?must be on a CUDA device"
             ),
-            Pattern("must be CUDA tensors", r"(?P<argument>\w{1,60}) must be CUDA tensors"),
+            Pattern("must be CUDA tensors", r"(?P<argument>\w{1,60})(?<!state_steps) must be CUDA tensors"),
             Pattern(
                 ".is_cuda() to be true, but got false",
                 r"Expected (?P<argument>[\w.]{1,60})\.is_cuda\(\) to be true, but got false",
             ),
             Pattern("assert ", r"^ {0,40}assert (?P<argument>\w{1,40})\.is_cuda\b"),
             Pattern("Assertion failed: ", r"Assertion failed: [^\n]{0,80}?(?P<argument>\w{1,60})(?:\.|->)is_cuda\(\)"),
+            literal("CUDAGuardImpl initialized with non-CUDA DeviceType"),
         ),
         causes=(
             "The model or the batch was not moved to the GPU, or the program chose the CPU.",

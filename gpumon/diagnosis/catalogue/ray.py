@@ -16,6 +16,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="Ray knows of fewer free GPUs than the program requests, or of none on the host where it starts.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            literal("Placement group creation timed out. Make sure your cluster either has enough resources"),
             literal("Ray does not allocate any GPUs on the driver node"),
             Pattern("local_gpu_idx ", r"local_gpu_idx (?P<index>\d{1,4}) is not a valid GPU id or is not available"),
             Pattern(
@@ -103,25 +104,20 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/verl-project/verl/issues/2380",),
-        said_by="Ray 2.9-2.52",
+        said_by="Ray 2.9-2.60",
     ),
     KnownError(
         id="ray-start",
         section=SECTION,
-        title="Ray could not start or lost a node",
-        summary="Ray's processes on this host did not start, ended, or do not reach each other.",
+        title="Ray could not start on a host",
+        summary="Ray's processes on this host did not start, or do not reach each other.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("Failed to register worker to Raylet", r"Failed to register worker to Raylet"),
             Pattern("Unable to register worker with raylet", r"Unable to register worker with raylet"),
             literal("The current node timed out during startup"),
-            Pattern(
-                "has been marked dead because the detector",
-                r"The node with node id: \w{1,80} and address: (?P<address>[\d.]{7,15}) [^\n]{0,80}has been"
-                r" marked dead because"
-                r" the detector",
-            ),
-            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>NodeDiedError|LocalRayletDiedError)"),
+            literal("Some Ray subprocesses exited unexpectedly"),
+            Pattern("Failed to start ", r"Failed to start (?:the|a) dashboard\b"),
         ),
         causes=(
             (
@@ -129,7 +125,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " of the host."
             ),
             "Another Ray runs on this host, or one that was left behind, in another version.",
-            "A node was ended for lack of host memory, or its network stopped.",
         ),
         fixes=(
             Fix("End what is left of an earlier Ray, and start again.", "ray stop --force"),
@@ -141,10 +136,96 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Read the log of the raylet.",
                 "cat /tmp/ray/session_latest/logs/raylet.err",
             ),
+            Fix(
+                "If a node was lost, find on that node what ended it: host memory, preemption or the network.",
+                "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'; free -h",
+                first_for=("marked dead", "NodeDiedError"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DEBUG,),
-        said_by="Ray 2.9-2.52",
+        said_by="Ray 2.9-2.60",
+    ),
+    KnownError(
+        id="ray-node-lost",
+        section=SECTION,
+        title="Ray lost a node",
+        summary="A host of the cluster ended or no longer answers, and every actor and result on it is lost.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "has been marked dead because the detector",
+                r"The node with node id: \w{1,80} and (?:address|ip): (?P<address>[\d.]{7,15}) [^\n]{0,80}has been"
+                r" marked dead because"
+                r" the detector",
+            ),
+            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>NodeDiedError|LocalRayletDiedError)"),
+            Pattern("because its node has died", r"The actor (?:is dead|died) because its (?P<what>node) has died"),
+            literal("Owner's node has crashed"),
+            literal("Node is dead because the health check failed"),
+        ),
+        causes=(
+            "The host ran out of memory, so that the kernel ended Ray's daemon, the raylet.",
+            "All cores are busy, as while data is loaded or kernels are compiled, so that heartbeats are late.",
+            "The host was taken away or restarted (spot instances, a pod that was evicted), or its network stopped.",
+        ),
+        fixes=(
+            Fix("On that host, look for the out-of-memory killer.", "sudo dmesg -T | grep -i -E 'out of memory|oom'"),
+            Fix("Read the last lines of its raylet.", "cat /tmp/ray/session_latest/logs/raylet.out"),
+            Fix("Leave cores for Ray: give it fewer than the host has.", "ray start --address HEAD:6379 --num-cpus 16"),
+            Fix(
+                "If the host is only slow, allow more missed heartbeats, on the head.",
+                "ray start --head --system-config='{\"health_check_failure_threshold\": 20}'",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_DEBUG, "https://github.com/verl-project/verl/issues/1472"),
+        said_by="Ray 2.9-2.60",
+    ),
+    KnownError(
+        id="ray-actor-died",
+        section=SECTION,
+        title="Ray: a worker process ended",
+        summary="The process of an actor or task ended; what ended it stands in its own log, not in this message.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>WorkerCrashedError|ActorUnavailableError)"),
+            literal("The actor died unexpectedly before finishing this task"),
+            literal("The actor died because of an error raised in its creation task"),
+            Pattern(
+                "The actor is dead because",
+                r"The actor is dead because (?P<reason>its (?:worker process|owner|creator) has died|it was killed"
+                r"|all references to|it was never created|GCS could not load)",
+            ),
+            literal("The worker died unexpectedly while executing this task"),
+            literal("The actor never ran - it was cancelled before it started running"),
+            Pattern(
+                "Could not create the actor because", r"Could not create the actor because (?P<reason>[^\n.]{1,80})"
+            ),
+            literal("A worker died or was killed while executing a task by an unexpected system error"),
+        ),
+        causes=(
+            "The process raised an exception, which is printed above or in its log.",
+            "Host memory ran out, and the kernel or Ray's memory monitor ended the process.",
+            "Native code crashed, as in a CUDA or NCCL library.",
+            "The process that started it, the driver, ended first.",
+        ),
+        fixes=(
+            Fix(
+                "Read the last error of that process; the message names its pid.",
+                "grep -l -E 'Error|Fatal|SIG' /tmp/ray/session_latest/logs/worker-*",
+            ),
+            Fix(
+                "Check whether the kernel ended it for lack of memory.",
+                "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'",
+            ),
+            Fix("Look at the owner, the driver: it ended first.", first_for=("owner",)),
+            Fix("For a crash, print the Python stack.", "PYTHONFAULTHANDLER=1 python train.py"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_DEBUG,),
+        said_by="Ray 2.9-2.60",
+        is_echo=True,
     ),
     KnownError(
         id="ray-objects",
@@ -178,43 +259,28 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.ray.io/en/latest/ray-core/objects/object-spilling.html", _DEBUG),
-        said_by="Ray 2.9-2.52",
+        said_by="Ray 2.9-2.60",
     ),
     KnownError(
-        id="ray-connect",
+        id="ray-timeout",
         section=SECTION,
-        title="Ray: the cluster cannot be reached, or does not fit",
-        summary="The program found no running Ray, or one with another version, or could not prepare its environment.",
-        context=ContextState.NOT_APPLICABLE,
-        patterns=(
-            literal("Could not find any running Ray instance"),
-            literal("Version mismatch: The cluster was started with:"),
-            Pattern(
-                "Failed to look up actor with name '", r"Failed to look up actor with name '(?P<actor>[^'\n]{1,120})'"
-            ),
-            Pattern("RuntimeEnvSetupError", r"ray\.exceptions\.(?P<error>RuntimeEnvSetupError)"),
-            Pattern(
-                "GCS at address",
-                r"(?:Failed to connect to|Unable to connect to) GCS at address[= ](?P<address>[\w.:-]{1,80})",
-            ),
-            Pattern("ray.exceptions.", r"ray\.exceptions\.(?P<error>GetTimeoutError|RpcError|AuthenticationError)"),
-        ),
+        title="Ray: a result did not arrive in time",
+        summary="The call ray.get() waited for a task or an actor that did not finish within its timeout.",
+        context=ContextState.UNKNOWN,
+        patterns=(Pattern("GetTimeoutError", r"ray\.exceptions\.(?P<error>GetTimeoutError)"),),
         causes=(
-            "No Ray was started on this host, or the program names another address than the head's.",
-            "The hosts have different versions of Ray or Python.",
-            "The worker that registers the actor ended, so that the others wait for it in vain; see its log.",
-            "The working folder or the packages of the runtime environment could not be copied or installed.",
+            "The task waits for GPUs or cores that no node has free.",
+            "The worker loads a model, compiles, or hangs in a collective.",
+            "The worker ended, and its error is in its own log.",
         ),
         fixes=(
-            Fix("Show the cluster that this host knows.", "ray status"),
-            Fix("Start the head, then the other hosts.", "ray start --head --port=6379; ray start --address=HOST:6379"),
-            Fix(
-                "Compare the versions on all hosts.", "python -c 'import ray, sys; print(ray.__version__, sys.version)'"
-            ),
+            Fix("Check which resources are requested and which are free.", "ray status"),
+            Fix("Show where the worker waits.", "py-spy dump --pid PID"),
             Fix("Read the errors of the workers.", "grep -h -i error /tmp/ray/session_latest/logs/worker*"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DEBUG,),
         said_by="Ray 2.9-2.52",
+        is_echo=True,
     ),
 )

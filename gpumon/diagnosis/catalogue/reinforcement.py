@@ -56,6 +56,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("requires n_samples_per_prompt > 1", r"requires n_samples_per_prompt > 1"),
             Pattern("self.train_dataloader", r"assert len\(self\.train_dataloader\) >= 1"),
             literal("Train dataloader is empty!"),
+            Pattern(
+                "ppo_mini_batch_size 0 should be larger than 0",
+                r"ppo_mini_batch_size (?P<batch>0) should be larger than 0 after normalization",
+            ),
+            Pattern(
+                "is not divisible by infer_",
+                r"rollout world_size: (?P<batch>\d{1,6}) is not divisible by"
+                r" infer_(?:tp|world_size): (?P<micro>\d{1,6})",
+            ),
         ),
         causes=(
             "The settings of an example were changed for fewer GPUs, without changing the batches.",
@@ -72,12 +81,72 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "In TRL, make the batch of all processes a multiple of the generations.",
                 "GRPOConfig(per_device_train_batch_size=8, num_generations=8)",
+                first_for=("num_generations", "generation_batch_size", "GRPO requires"),
             ),
-            Fix("If the loader is empty, check the length of the data and the limit on prompts."),
+            Fix(
+                "If the loader is empty, check the length of the data and the limit on prompts.",
+                first_for=("dataloader",),
+            ),
+            Fix(
+                "Divide the model for generation over no more GPUs than there are.",
+                "python -m verl.trainer.main_ppo actor_rollout_ref.rollout.tensor_model_parallel_size=1",
+                first_for=("divisible by infer_",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_VERL, "https://huggingface.co/docs/trl/main/en/grpo_trainer"),
         said_by="verl 0.2-0.10, TRL 0.14-1.10, OpenRLHF 0.8-0.11",
+    ),
+    KnownError(
+        id="rl-data",
+        section=SECTION,
+        title="verl: parts of a batch have different lengths",
+        summary="A batch of verl joins tensors and other values of each sample, and some have another length.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "must have identical batch size. Got",
+                r"tensor dict must have identical batch size\. Got (?P<size>[^\n]{1,60})",
+            ),
+            Pattern(
+                "is not equal to batch size",
+                r"key (?P<name>\w{1,40}) length (?P<length>\d{1,9}) is not equal to batch size (?P<batch>\d{1,9})",
+            ),
+            Pattern(
+                "have the same batch size with batch_dims",
+                r"Not all the tensor in tensors have the same batch size with batch_dims",
+            ),
+            Pattern(
+                "are not the same object",
+                r"(?P<name>\S{1,60}) in tensor_dict1 and tensor_dict2 are not the same object",
+            ),
+            literal("data in the non_tensor_batch must be a numpy.array with dtype=object"),
+            Pattern(
+                "expecting all arg share same length of", r"expecting all arg share same length of (?P<length>\d{1,9})"
+            ),
+        ),
+        causes=(
+            "An added step, such as filtering or a tool call, returned fewer or more samples than it got.",
+            "A list was added for the prompts, and the batch has n answers for each of them.",
+        ),
+        fixes=(
+            Fix(
+                "Print the lengths before the union.",
+                "print({k: len(v) for k, v in batch.non_tensor_batch.items()}, batch.batch.batch_size)",
+            ),
+            Fix(
+                "Repeat what belongs to the prompt for each of its answers.",
+                "batch = batch.repeat(repeat_times=config.actor_rollout_ref.rollout.n, interleave=True)",
+            ),
+            Fix(
+                "Make other values an array of objects.",
+                "values = np.array(values, dtype=object)",
+                first_for=("dtype=object",),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_VERL,),
+        said_by="verl 0.2-0.10",
     ),
     KnownError(
         id="rl-generation",
@@ -95,6 +164,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Attempting to use the same CUDA device \(UUID: (?P<device>[\w-]{1,60})\) for multiple distinct",
             ),
             literal("Weight update group already initialized"),
+            Pattern(
+                "Exception: Request failed: ",
+                r"Exception: Request failed: (?P<status>\d{3}), (?P<reason>[^\n]{1,100})",
+            ),
+            Pattern(
+                " waiting for vLLM server at ",
+                r"Timed out after (?P<waited>[\d.]{1,10})s waiting for vLLM server at (?P<address>\S{1,160})",
+            ),
+            Pattern(
+                "Failed to update parameter online", r"Failed to update parameter online: (?P<reason>[^\n]{1,100})"
+            ),
             literal("Communicator not initialized. Call `init_communicator` first"),
             Pattern(
                 "this nccl communicator is created to work on",
@@ -116,6 +196,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "No server was started, or it is on another host or port; loading its model can take minutes.",
             "The server and the trainer have the same GPUs, or the trainer takes all of them.",
             "An earlier trainer ended without closing its group in the server.",
+            "Status 404: the server was started with vllm serve, which does not have TRL's addresses.",
             "The model of the trainer is spread over several GPUs with device_map.",
         ),
         fixes=(
@@ -127,8 +208,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Start the trainer on the others.",
                 "CUDA_VISIBLE_DEVICES=1,2,3 accelerate launch --num_processes 3 train.py",
             ),
-            Fix("Start the server again after a trainer that failed."),
-            Fix("To shard a large model, use DeepSpeed ZeRO-3 or FSDP instead of device_map."),
+            Fix("Start the server again after a trainer that failed.", first_for=("already initialized",)),
+            Fix(
+                "Give both the same model and versions: the server could not use the weights that the trainer sent.",
+                "pip list | grep -i -E 'verl|slime|sglang|vllm|transformers|megatron'",
+                first_for=("update parameter online",),
+            ),
+            Fix(
+                "To shard a large model, use DeepSpeed ZeRO-3 or FSDP instead of device_map.", first_for=("device_map",)
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_TRL,),
@@ -174,7 +262,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Look at the columns of the data.",
                 "python -c 'import pandas; print(pandas.read_parquet(\"train.parquet\").iloc[0])'",
             ),
-            Fix("In TRL, give one weight per function.", "GRPOConfig(reward_weights=[1.0, 0.5])"),
+            Fix(
+                "In TRL, give one weight per function.",
+                "GRPOConfig(reward_weights=[1.0, 0.5])",
+                first_for=("reward weights",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://verl.readthedocs.io/en/latest/preparation/reward_function.html",),

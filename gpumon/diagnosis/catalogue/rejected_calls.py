@@ -34,7 +34,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             fixes.LAUNCH_BLOCKING,
             fixes.CUDA_LOG,
             fixes.SANITIZER,
-            Fix("Update the package whose call the traceback names."),
+            Fix("Update the package whose call the traceback names.", first_for=("Triton Error",)),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.CPP_STACKTRACES,),
@@ -120,9 +120,9 @@ with torch.cuda.device(tensor.device):
         patterns=(
             literal("operation not permitted when stream is capturing"),
             Pattern(
-                "but param_groups' capturable is False",
+                "Attempting CUDA graph capture of step",
                 r"Attempting CUDA graph capture of step\(\) for an instance of (?P<optimizer>\w{1,40})"
-                r" but param_groups' capturable is False",
+                r" but (?:param_groups' capturable is False|this instance was constructed with capturable=False)",
             ),
             literal("philox_cuda_state for an unexpected CUDA generator used during capture"),
             Pattern(

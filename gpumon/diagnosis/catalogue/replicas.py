@@ -165,6 +165,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 'python -c \'import os; print(os.environ.get("RANK"), os.environ.get("WORLD_SIZE"))\'',
             ),
             Fix("Let torchrun set them.", "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-endpoint HOST:29500 train.py"),
+            Fix(
+                "Start as many processes as the product of the parallel sizes, or a multiple.",
+                "torchrun --nproc-per-node 8 train.py",
+                first_for=("divisible",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCH_DISTRIBUTED,),

@@ -27,11 +27,22 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "no wheels with a matching",
                 r"(?P<package>[\w.-]{2,40}(?:==\S{1,40})?) has no wheels with a matching"
-                r" (?P<tag>Python implementation tag|Python ABI tag|Python version tag|platform tag)",
+                r" (?P<tag>Python implementation tag|Python ABI tag|Python version tag|platform tag(?: \(e\.g\.,"
+                r" `\w{1,40}`\))?)",
             ),
             Pattern(
                 "was found on https://download.pytorch.org/",
                 r"was found on https://download\.pytorch\.org/\S{1,60}, but not at the requested version",
+            ),
+            Pattern(
+                " with neither wheels nor source distribution",
+                r"found distribution (?P<package>[\w.-]{2,40}==\S{1,40}) @ [^\n]{1,120}? with neither wheels nor"
+                r" source distribution",
+            ),
+            Pattern(
+                "only has wheels for the following",
+                r"`(?P<package>[\w.-]{2,40})` \(v?[\w.+]{1,30}\) only has wheels for the following platforms?:"
+                r" (?P<platforms>[^\n]{1,120})",
             ),
         ),
         causes=(
@@ -54,6 +65,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If the versions are on several indexes, let uv compare them.",
                 "uv pip install --index-strategy unsafe-best-match torch",
+                first_for=("was found on",),
+            ),
+            Fix(
+                "Resolve the lock file again for this system; name the index of PyTorch, or a version with its wheels.",
+                "uv lock --upgrade-package torch && uv sync",
+                first_for=("for the current platform", "only has wheels", "neither wheels"),
+            ),
+            Fix(
+                "On a Mac with an Intel CPU, use PyTorch 2.2, the last version with wheels for it.",
+                "uv pip install 'torch==2.2.2' 'numpy<2'",
+                first_for=("_0_x86_64`",),
             ),
         ),
         empty_cache=NO_CONTEXT_YET,
@@ -78,6 +100,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("DO NOT MATCH THE HASHES", r"THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE"),
             Pattern("CondaHTTPError", r"CondaHTTPError: HTTP (?P<status>\d{3}) [^\n]{0,60}"),
+            Pattern(
+                "in _error_catcher", r"pip[\\/]_vendor[\\/]urllib3[\\/]response\.py\", line \d{1,5}, in _error_catcher"
+            ),
         ),
         causes=("The connection is slow, or a proxy or firewall cuts it.", "The file in the cache is incomplete."),
         fixes=(
@@ -85,8 +110,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "With pip, wait longer and forget incomplete files.",
                 "pip cache purge && pip install --timeout 600 --retries 10 torch",
+                first_for=("pip._vendor", "HASHES"),
             ),
-            Fix("With conda, wait longer.", "conda config --set remote_read_timeout_secs 600 && conda clean --all"),
+            Fix(
+                "With conda, wait longer.",
+                "conda config --set remote_read_timeout_secs 600 && conda clean --all",
+                first_for=("Conda",),
+            ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=("https://docs.astral.sh/uv/reference/environment/",),
@@ -134,6 +164,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("feature:", r"feature:[|@/\w-]{0,20}::?__cuda=="),
             literal("Could not solve for environment specs"),
             Pattern("conflicting with __cuda", r"has constraint __cuda[^\n]{1,40} conflicting with __cuda"),
+            Pattern(
+                "Cannot solve the request because of",
+                r"Cannot solve the request because of:"
+                r" (?P<reason>[^\n]{1,120})",
+            ),
+            Pattern("failed to solve the conda requirements of", r"failed to solve the conda requirements of '"),
+            Pattern("failed to solve requirements of environment", r"failed to solve requirements of environment '"),
+            Pattern(
+                "Virtual package '__cuda' does not match",
+                r"Virtual package '__cuda' does not match any of the"
+                r" available",
+            ),
         ),
         causes=(
             "PyTorch no longer publishes packages for conda: the channel pytorch ends with version 2.5.1.",
@@ -156,11 +198,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "On a host without a GPU, such as a login node, name the version of the nodes.",
                 "CONDA_OVERRIDE_CUDA=12.8 conda install -c conda-forge pytorch-gpu",
+                first_for=("Virtual package '__cuda'",),
+            ),
+            Fix(
+                "With pixi, name the CUDA version of the driver in `[system-requirements]`, take everything from"
+                " conda-forge, and remove systems for which a package does not exist.",
+                first_for=("Cannot solve the request", "failed to solve requirements of"),
             ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(_CONDA_CUDA, "https://github.com/pytorch/pytorch/issues/138506"),
-        said_by="conda 23-25, libmamba 1.5-2.3",
+        said_by="conda 23-25, libmamba 1.5-2.3, pixi 0.20-0.60",
     ),
     KnownError(
         id="pip-system-python",

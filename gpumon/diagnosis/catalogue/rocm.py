@@ -36,6 +36,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             name("hipErrorOutOfMemory"),
             name("HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
             literal("Not enough memory for command submission"),
+            Pattern("SVM mapping failed", r"amdgpu: SVM mapping failed, exceeds resident system memory limit"),
         ),
         causes=("The model, its activations and its optimizer need more memory than the GPU has.", "Other processes."),
         fixes=(
@@ -47,6 +48,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Reduce fragmentation; versions before 2.9 know only this name of the variable.",
                 "PYTORCH_HIP_ALLOC_CONF=garbage_collection_threshold:0.8,max_split_size_mb:128 python train.py",
+            ),
+            Fix(
+                "On an APU, the kernel limits the host memory that the GPU gets: see the limit in pages of 4 KiB, and"
+                " raise it"
+                " with the kernel parameter ttm.pages_limit.",
+                "cat /sys/module/ttm/parameters/pages_limit",
+                first_for=("SVM mapping",),
             ),
         ),
         empty_cache="Frees nothing more here: the allocator has already emptied its cache.",
@@ -73,6 +81,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"ggml was not compiled with support for this arch(?:itecture)?",
             ),
             Pattern("error: invalid kernel file", r"(?:CUDA|HIP|ROCm) error: invalid kernel file"),
+            Pattern("for HSA_OVERRIDE_GFX_VERSION usage", r"troubleshooting\.md for HSA_OVERRIDE_GFX_VERSION usage"),
         ),
         causes=(
             "The GPU is not in the list of architectures of this build: many consumer GPUs and APUs are not.",
@@ -101,7 +110,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("No HIP GPUs are available", r"No HIP GPUs are available"),
-            Pattern("HIP error: no ROCm-capable device", r"HIP error: no ROCm-capable device is detected"),
+            Pattern("no ROCm-capable device is detected", r"no ROCm-capable device is detected"),
+            Pattern("Could not initialize Tensile host", r"Could not initialize Tensile host: No devices found"),
             name("hipErrorNoDevice"),
             Pattern("ROCk module is NOT loaded", r"ROCk module is NOT loaded"),
             Pattern("Unable to open /dev/kfd", r"Unable to open /dev/kfd(?: read-write)?: (?P<reason>[^\n]{1,60})"),
@@ -168,6 +178,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("amdgpu_job_timedout", r"amdgpu_job_timedout \[amdgpu\]\] \*ERROR\* ring [\w.]{1,20} timeout"),
             Pattern("Memory Fault Error [host:", r"Memory Fault Error \[host: [^\]\n]{1,200}"),
             Pattern("amdgpu: GPU reset", r"amdgpu: GPU reset(?: begin|\(\d{1,4}\) (?:failed|succeeded))"),
+            Pattern(
+                "Memory critical error by agent node",
+                r"Memory critical error by agent node-(?P<node>\d{1,3}) \([^)\n]{1,60}\) on address"
+                r" \S{1,24} Reason: (?P<reason>[^\n.]{1,80})",
+            ),
         ),
         causes=(
             "A bug in a kernel, or an index out of range.",
@@ -178,7 +193,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Remove the override, if it is set.", "unset HSA_OVERRIDE_GFX_VERSION"),
             _SERIALIZE,
             _KERNEL_LOG,
-            Fix("Update ROCm, the kernel and the firmware of the GPU."),
+            Fix(
+                "Update the firmware and the kernel, then restart: the scheduler of the GPU (MES) is firmware.",
+                "sudo apt-get install --only-upgrade linux-firmware linux-generic && sudo reboot",
+                first_for=("MES", "ring "),
+            ),
+            Fix("Update ROCm."),
         ),
         empty_cache=CONTEXT_IS_DEAD,
         sources=(_HIP,),
@@ -200,12 +220,104 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             name("hipErrorLaunchFailure"),
             name("hipErrorIllegalAddress"),
             literal("HIP kernel errors might be asynchronously reported"),
-            Pattern("HIPBLAS_STATUS_", r"\b(?P<status>HIPBLAS_STATUS_[A-Z_]{4,24})\b"),
+            Pattern("HIPBLAS_STATUS_", r"\b(?P<status>HIPBLAS_STATUS_[A-Z_]{4,24})\b(?! when calling `hipblasLt)"),
         ),
         causes=("An earlier kernel failed: HIP reports errors later than they occur.", "The driver or the hardware."),
         fixes=(_SERIALIZE, _ARCHITECTURES, _KERNEL_LOG),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_HIP, "https://docs.pytorch.org/docs/stable/notes/hip.html"),
         said_by="Triton 3.0-3.6",
+    ),
+    KnownError(
+        id="rocm-jax",
+        section=SECTION,
+        title="JAX does not use the AMD GPU",
+        summary="JAX has no backend for ROCm, or its plugin for ROCm could not be started.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("initialize backend 'rocm'", r"Unable to initialize backend 'rocm': (?P<reason>[^\n]{1,160})"),
+            Pattern("Unknown backend", r"Unknown backend:? '?rocm'?(?:\.| requested)"),
+        ),
+        causes=(
+            "The packages jax-rocm7-plugin and jax-rocm7-pjrt are not installed, or have another version than jaxlib.",
+            "They are installed, and do not find the libraries of ROCm, so that only the CPU is left.",
+            "No AMD GPU can be used: the device files, the groups or the container.",
+        ),
+        fixes=(
+            Fix(
+                "Compare the versions of the packages; the first two numbers must be equal.",
+                "pip list | grep -i -E 'jax|rocm'",
+            ),
+            Fix("Install JAX with its plugin for ROCm.", 'pip install --upgrade "jax[rocm7-local]"'),
+            Fix("Check whether ROCm sees the GPU.", "rocminfo; ls -l /dev/kfd /dev/dri"),
+            Fix(
+                "Name the directory of ROCm's libraries, and print what JAX sees.",
+                "LD_LIBRARY_PATH=/opt/rocm/lib python -c 'import jax; print(jax.devices())'",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://docs.jax.dev/en/latest/installation.html",
+            "https://github.com/ROCm/TheRock/issues/3627",
+        ),
+        said_by="JAX 0.4-0.9",
+    ),
+    KnownError(
+        id="rocm-windows-library",
+        section=SECTION,
+        title="AMD GPU: Windows does not find HIP",
+        summary="The program found no amdhip64.dll, the library of HIP, or a library that this one needs.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Failed to load amdhip64", r"Failed to load (?P<library>amdhip64\w{0,6}\.dll)"),
+            Pattern("Could not load amdhip64", r"Could not load (?P<library>amdhip64\w{0,6}\.dll)"),
+        ),
+        causes=(
+            "The driver of AMD is not installed, or too old: the library comes with it.",
+            "The program needs the library of another version: its name contains that of HIP, as amdhip64_7.dll.",
+            "ROCm is installed with pip in an environment that is not active.",
+        ),
+        fixes=(
+            Fix("Install AMD's current driver (Adrenalin), then restart Windows."),
+            Fix("List the copies that exist.", "where amdhip64*.dll"),
+            Fix("With ROCm from pip, find its directories, and put bin into PATH.", "rocm-sdk path --bin"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/ROCm/TheRock/issues/1552",),
+        said_by="ROCm 6.2-7.12",
+    ),
+    KnownError(
+        id="rocm-hipblaslt",
+        section=SECTION,
+        title="AMD GPU: hipBLASLt has no kernel",
+        summary="PyTorch chose the library hipBLASLt for a matrix product, and it has no kernel for this GPU or call.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("use hipBLASLt on a", r"Attempting to use hipBLASLt on an? un?supported architecture"),
+            Pattern("hipblaslt solution not found", r"hipblaslt solution not found"),
+            Pattern(
+                "when calling `hipblasLt",
+                r"\b(?P<status>HIPBLAS_STATUS_[A-Z_]{4,24})\b when calling `(?P<call>hipblasLt\w{1,40})",
+            ),
+        ),
+        causes=(
+            "The build of hipBLASLt does not contain the architecture of the GPU.",
+            "It has no kernel for this combination of types, shapes and bias, or an error in this version.",
+        ),
+        fixes=(
+            Fix("Let PyTorch use hipBLAS instead.", "TORCH_BLAS_PREFER_HIPBLASLT=0 python train.py"),
+            Fix("Or choose it in the program.", 'torch.backends.cuda.preferred_blas_library("cublas")'),
+            _ARCHITECTURES,
+            Fix(
+                "Install a build for a newer ROCm.",
+                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/rocm7.2",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/pytorch/pytorch/issues/138067",
+            "https://docs.pytorch.org/docs/stable/backends.html",
+        ),
+        said_by="torch 2.3-2.12",
     ),
 )

@@ -152,12 +152,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The loaded GPU code has no kernel of this name: it was compiled for something else.",
         context=ContextState.ALIVE,
         patterns=(
-            cuda_error("named symbol not found"),
+            Pattern(
+                "named symbol not found",
+                cuda_error("").regex + r"(?<!Error 500: )(?<!NOT_FOUND: )named symbol not found",
+            ),
             cuda_error("invalid device symbol"),
             name("cudaErrorInvalidSymbol"),
-            name("CUDA_ERROR_NOT_FOUND"),
+            Pattern("CUDA_ERROR_NOT_FOUND", r"(?<!cuInit results in )(?<!cuInit: )\bCUDA_ERROR_NOT_FOUND\b"),
             name("cudaErrorSymbolNotFound"),
             Pattern("Failed to encode tensor map", r"Failed to encode tensor map: (?P<code>(?!700)\d{1,4})\b"),
+            Pattern("symbol: invalid device symbol", r"symbol: invalid device symbol"),
         ),
         causes=(
             "A cache of compiled kernels comes from another version of the package or from another GPU.",

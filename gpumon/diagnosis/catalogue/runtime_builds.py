@@ -78,10 +78,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("nvcc: not found", r"\bnvcc: not found"),
             literal("nvcc: command not found"),
             Pattern(
-                "FlashAttention is only supported on CUDA",
-                r"FlashAttention is only supported on CUDA (?P<required>[\d.]{1,6}) and above",
+                "is only supported on CUDA",
+                r"(?P<extension>FlashAttention|\w{2,40}) is only supported on CUDA (?P<required>[\d.]{1,6}) and above",
             ),
             Pattern("ailed to find nvcc", r"[Ff]ailed to find nvcc"),
+            Pattern(
+                "o such file or directory: '",
+                r"No such file or directory: '(?P<file>[^'\n]{0,160}\bnvcc"
+                r"(?:\.exe)?)'",
+            ),
         ),
         causes=(
             "pip found no prebuilt wheel and builds the package from source.",
@@ -98,11 +103,45 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Install that toolkit, and set CUDA_HOME to its location.",
                 "export CUDA_HOME=/usr/local/cuda-13.0 PATH=/usr/local/cuda-13.0/bin:$PATH",
+                first_for=("DeepSpeed Op Builder", "Installed CUDA version"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CPP_EXTENSIONS, sources.CUDA_COMPATIBILITY),
         said_by="torch 1.13-2.13, vLLM 0.10",
+    ),
+    KnownError(
+        id="build-without-gpu",
+        section=SECTION,
+        title="Extension is built without a GPU",
+        summary="PyTorch sees no GPU while an extension is built, so that the build does not know for which one.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "No CUDA runtime is found",
+                r"No CUDA runtime is found, using"
+                r" CUDA_HOME='(?P<toolkit>[^'\n]{1,120})'",
+            ),
+        ),
+        causes=(
+            "The build runs where no GPU is visible, as in `docker build` or on a login node.",
+            "PyTorch is installed in its build for the CPU.",
+        ),
+        fixes=(
+            Fix(
+                "Name the architectures for the build; the message itself does not stop it.",
+                "TORCH_CUDA_ARCH_LIST='8.0;9.0' pip install --no-build-isolation PACKAGE",
+            ),
+            Fix(
+                "Check the build of PyTorch, and what it sees.",
+                "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())'",
+            ),
+            Fix("If the build fails, read the error that follows: often nvcc is missing."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.CPP_EXTENSIONS, "https://github.com/ByteDance-Seed/Bagel/issues/50"),
+        said_by="torch 1.5-2.13",
+        is_warning=True,
     ),
     KnownError(
         id="nvrtc-compile",
@@ -112,8 +151,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             literal("RuntimeError: Kernel compilation failed:"),
-            literal("nvrtc: error:"),
-            Pattern("NVRTC_ERROR_", r"\b(?P<status>NVRTC_ERROR_[A-Z_]{4,40})\b"),
+            Pattern("nvrtc: error:", r"nvrtc: error:(?! failed to (?:open libnvrtc-builtins|load builtins))"),
+            Pattern("NVRTC_ERROR_", r"\b(?P<status>NVRTC_ERROR_(?!BUILTIN)[A-Z_]{4,40})\b"),
             Pattern("NVJITLINK_ERROR_", r"\b(?P<status>NVJITLINK_ERROR_[A-Z_]{4,40})\b"),
         ),
         causes=(
@@ -130,5 +169,46 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.nvidia.com/cuda/nvrtc/index.html", sources.CPP_EXTENSIONS),
+    ),
+    KnownError(
+        id="nvrtc-builtins",
+        section=SECTION,
+        title="NVRTC does not find its library of built-in functions",
+        summary="NVRTC compiles kernels with libnvrtc-builtins of exactly its version, which the loader does not find.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "ailed to open libnvrtc-builtins",
+                r"failed to open (?P<library>libnvrtc-builtins\.so(?:[\d.]{1,6}\d)?)",
+            ),
+            Pattern(
+                "nvrtc: error: failed to load builtins",
+                r"nvrtc: error: failed to load builtins(?: for (?P<capability>compute_\d{2,3}))?",
+            ),
+            literal("NVRTC_ERROR_BUILTIN_OPERATION_FAILURE"),
+        ),
+        causes=(
+            "The folder of the library is not in the loader's path; the program's RPATH does not count for it.",
+            "Libraries of two CUDA versions are mixed: NVRTC of one, the built-in functions of the other.",
+            "The wheels of PyTorch 1.8 to 1.10 for CUDA 11 have the library under a name without its version.",
+        ),
+        fixes=(
+            Fix(
+                "Show which versions the loader finds, and compare them with the one in the message.",
+                "ldconfig -p | grep nvrtc; pip list | grep -i nvrtc",
+            ),
+            Fix(
+                "Add its folder to the loader's path.",
+                "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH",
+            ),
+            Fix("Or install it for this CUDA; for CUDA 13, nvidia-cuda-nvrtc.", "pip install nvidia-cuda-nvrtc-cu12"),
+            Fix("With an old PyTorch, upgrade it.", "pip install --upgrade torch"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://docs.nvidia.com/cuda/nvrtc/index.html",
+            "https://github.com/nlesc-recruit/cudawrappers/pull/354",
+        ),
+        said_by="NVRTC 9-13",
     ),
 )

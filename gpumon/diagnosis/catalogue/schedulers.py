@@ -7,7 +7,7 @@ from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 SECTION: Final = "Schedulers"
 
-_REASON: Final = r"(?P<reason>(?!Invalid generic|Invalid Trackable)[^\n]{1,120})"
+_REASON: Final = r"(?P<reason>(?!Invalid ?(?:gen|Track|$))[^\n]{1,120})"
 """Why Slurm refused, except for GPUs that it does not have."""
 ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
@@ -22,6 +22,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("MaxGRESPer", r"\b(?P<limit>(?:QOS|Assoc)MaxGRESPer\w{0,12})\b"),
             Pattern("MaxTRESPer", r"\b(?P<limit>(?:QOS|Assoc)MaxTRESPer\w{0,12})\b"),
             Pattern("gres/gpu count", r"gres/gpu count (?:reported )?(?:lower than configured|changed)[^\n]{0,60}"),
+            Pattern("Step requested GRES", r"Step requested GRES \((?P<requested>[^\n]{1,60})\) not found in the job"),
         ),
         causes=(
             "The type in --gres or --gpus is not spelled as in the cluster, or the partition has no GPUs.",
@@ -34,6 +35,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If the count is lower than configured, look for the lost GPU on the node.",
                 "nvidia-smi -L; sudo dmesg -T | grep -i xid",
+                first_for=("count",),
+            ),
+            Fix(
+                "Leave --gres and --gpus out of srun, so that the step gets the GPUs of the job, or name them as the"
+                " job does.",
+                "scontrol show job $SLURM_JOB_ID | grep -i tres",
+                first_for=("Step requested",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -54,11 +62,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("equested node configuration is not available", r"Requested node configuration is not available"),
             Pattern(
                 "ob submission failed:",
-                r"Batch job submission failed: (?P<reason>(?!Invalid generic|Invalid Trackable)[^\n]{1,100})",
+                r"Batch job submission failed: (?P<reason>(?!Invalid ?(?:gen|Track|$))[^\n]{1,100})",
             ),
             Pattern(
                 "nable to allocate resources:",
-                r"Unable to allocate resources: (?P<reason>(?!Invalid generic|Invalid Trackable)[^\n]{1,100})",
+                r"Unable to allocate resources: (?P<reason>(?!Invalid ?(?:gen|Track|$))[^\n]{1,100})",
             ),
             Pattern(
                 "nable to create step for job",
@@ -81,7 +89,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"srun: error: Unable to create step for job \d{1,12}: " + _REASON,
             ),
             literal("SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive"),
-            Pattern("error: Slurm controller not responding", r"error: Slurm controller not responding"),
         ),
         causes=(
             "Requested node configuration is not available: no node of the partition has that many GPUs or cores.",
@@ -97,11 +104,55 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "In a job of another job, remove the variables of the outer one.",
                 "unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE; srun python train.py",
+                first_for=("mutually exclusive",),
+            ),
+            Fix(
+                "Show which accounts, partitions and limits are yours.",
+                "sacctmgr show associations user=$USER format=Account,Partition,QOS,MaxTRES; sinfo -s",
+                first_for=("Invalid account", "nvalid partition", "QOS", "group not permitted"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://slurm.schedmd.com/sbatch.html",),
         said_by="Slurm 20.11-24.11",
+    ),
+    KnownError(
+        id="slurm-limit",
+        section=SECTION,
+        title="Slurm ended the job",
+        summary="The job reached its time limit, was preempted by another job, or its node failed.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "CANCELLED AT ",
+                r"\*\*\* (?:STEP|JOB) (?P<job>[\w.+]{1,40}) ON \S{1,80} CANCELLED AT \S{1,30}"
+                r" DUE TO (?P<reason>TIME LIMIT|PREEMPTION|NODE FAILURE)",
+            ),
+        ),
+        causes=(
+            "TIME LIMIT: the job runs longer than requested, or hung until then.",
+            "PREEMPTION: a job of higher priority needs the nodes.",
+            "NODE FAILURE: the node crashed or lost its connection.",
+        ),
+        fixes=(
+            Fix(
+                "Request more time, up to the limit of the partition.",
+                "sbatch --time=2-00:00:00 job.sh",
+                first_for=("TIME LIMIT",),
+            ),
+            Fix("Let Slurm queue the job again, and resume from a checkpoint.", "sbatch --requeue job.sh"),
+            Fix(
+                "Let Slurm send a signal before the end, and save a checkpoint then.",
+                "sbatch --signal=B:USR1@300 job.sh",
+            ),
+            Fix(
+                "Check whether the job made progress until its end.",
+                "sacct -j JOBID --format=JobID,State,Elapsed,Timelimit,ExitCode",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://slurm.schedmd.com/sbatch.html",),
+        said_by="Slurm 19.05-25.11",
     ),
     KnownError(
         id="slurm-task-ended",
@@ -136,11 +187,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The daemon of the node cannot read its GPUs, or the node differs from the configuration.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
-            Pattern("duplicate records for", r"fatal: gres\.conf duplicate records for (?P<resource>\w{1,20})"),
-            Pattern(
-                "configured to autodetect ",
-                r"We were configured to autodetect (?P<library>\w{1,12}) functionality, but we weren't able to find",
-            ),
             Pattern("find_node_record", r"find_node_record: lookup failure for node \"(?P<node>[\w.-]{1,80})\""),
             Pattern(
                 "Node configuration differs from hardware", r"Node configuration differs from hardware: [^\n]{1,80}"
@@ -156,7 +202,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=(
             "The driver was not loaded when the daemon started: the files of the GPUs did not exist yet.",
             "Configuration files of Slurm name a node, GPUs or memory that the hardware does not have.",
-            "Autodetect: Slurm was built without NVIDIA's library for management.",
             "Kill task failed: a process on a GPU did not end, often because of an error of the driver.",
         ),
         fixes=(
@@ -188,6 +233,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("were transmitted or received", r"Zero Bytes were transmitted or received"),
             Pattern("resolve_ctls_from_dns_srv", r"resolve_ctls_from_dns_srv: res_nsearch error"),
             Pattern("Could not establish a configuration source", r"Could not establish a configuration source"),
+            literal("error: Slurm controller not responding"),
         ),
         causes=(
             "The service munge does not run, its keys differ between the hosts, or a clock is wrong.",

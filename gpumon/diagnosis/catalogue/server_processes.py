@@ -107,6 +107,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Worker VllmWorkerProcess pid (?P<pid>\d{1,10}) died, exit code: (?P<exit_code>-?\d{1,3})",
             ),
             Pattern("EngineDeadError", r"(?<!Async)EngineDeadError: (?P<reason>EngineCore)"),
+            Pattern("died unexpectedly (exit code: ", r"Worker proc [\w-]{1,40} died unexpectedly \(exit code: "),
         ),
         causes=(
             "The engine raised an exception: out of memory, an unsupported model, a CUDA error.",
@@ -171,6 +172,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern("apture cuda graph failed", r"Capture cuda graph failed: ?(?P<reason>[^\n]{0,200})"),
             Pattern("apture CUDA graph failed", r"Capture CUDA graph failed: ?(?P<reason>[^\n]{0,200})"),
+            literal("set --mem-fraction-static to a smaller value"),
         ),
         causes=("Most often the GPU has no memory left for the graphs.",),
         fixes=(
@@ -218,5 +220,69 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.nvidia.com/deeplearning/tensorrt/latest/reference/troubleshooting.html",),
+    ),
+    KnownError(
+        id="xinference-launch",
+        section=SECTION,
+        title="Xinference: the model did not start",
+        summary="The worker could not start the engine of the model; the text behind the address is the reason, and the"
+        " log of the worker has its traceback.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "Failed to launch model, detail: ",
+                r"Failed to launch model, detail: \[address=[\d.:]{3,30},"
+                r" pid=(?P<pid>\d{1,9})\] (?P<reason>[^\n]{1,160})",
+            ),
+        ),
+        causes=("The engine, such as vLLM, is older than the model, or GPU memory is not enough.",),
+        fixes=(
+            Fix(
+                "Read the log of the worker.",
+                "grep -n -m 5 -E '(Error|Exception):' ~/.xinference/logs/*/xinference.log",
+            ),
+            Fix("Upgrade both.", "pip install --upgrade xinference vllm"),
+            Fix("Try another engine.", "uv run xinference launch --model-name NAME --model-engine transformers"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/xorbitsai/inference/issues/3135",),
+        said_by="Xinference 1.0-2.8",
+        is_echo=True,
+    ),
+    KnownError(
+        id="sglang-warmup",
+        section=SECTION,
+        title="SGLang: the server did not answer its own first request",
+        summary="After its start, the server sends itself a request; the answer was an error, and the server ended.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern("AssertionError: res=<Response [", r"AssertionError: res=<Response \[(?P<status>\d{3})\]>"),
+            Pattern("Initialization failed. warmup error", r"Initialization failed\. warmup error: "),
+            Pattern(
+                "Server warmup failed; aborting", r"Server warmup failed; aborting startup: (?P<reason>[^\n]{1,160})"
+            ),
+            Pattern(
+                "/get_model_info HTTP/1.1",
+                r"http://[\w.-]{1,60}:\d{1,5} \"GET http://0\.0\.0\.0:\d{1,5}/get_model_info HTTP/1\.1\" [345]\d\d",
+            ),
+        ),
+        causes=(
+            "A proxy is set, and gets the request to the host itself: status 403, 502 or 503.",
+            "The engine failed during the first request; its error is above in the log.",
+        ),
+        fixes=(
+            Fix("Exclude the own addresses from the proxy.", "export no_proxy=localhost,127.0.0.1,0.0.0.0"),
+            Fix(
+                "Or start the server without a proxy.", "unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY"
+            ),
+            Fix("Look for the first error of the engine.", "grep -n -m 5 -E '(Error|Exception):' server.log"),
+        ),
+        empty_cache=SEPARATE_PROCESS,
+        sources=(
+            "https://github.com/sgl-project/sglang/issues/9814",
+            "https://github.com/sgl-project/sglang/issues/16855",
+        ),
+        said_by="SGLang 0.2-0.5",
+        is_echo=True,
     ),
 )

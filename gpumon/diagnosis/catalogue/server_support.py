@@ -227,4 +227,104 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NO_CONTEXT_YET,
         sources=("https://docs.vllm.ai/en/latest/serving/parallelism_scaling/",),
     ),
+    KnownError(
+        id="tgi-one-gpu",
+        section=SECTION,
+        title="Text Generation Inference cannot split this model",
+        summary="The server has no code for this model that runs on several GPUs, or its kernels are missing.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("sharded is not supported for ", r"sharded is not supported for (?P<model>this model|AutoModel)"),
+            Pattern(
+                "requires Flash Attention enabled models",
+                r"(?P<model>[\w ]{2,60}) requires Flash Attention enabled models",
+            ),
+        ),
+        causes=(
+            "The model is newer than the server, which then uses the classes of transformers.",
+            "The GPU is older than Ampere, for which the server has no flash attention.",
+        ),
+        fixes=(
+            Fix(
+                "Use one shard.",
+                "docker run --gpus all ghcr.io/huggingface/text-generation-inference --model-id MODEL --num-shard 1",
+            ),
+            Fix("Serve the model by vLLM.", "vllm serve MODEL --tensor-parallel-size 2"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/huggingface/text-generation-inference/issues/2146",
+            "https://github.com/huggingface/text-generation-inference/issues/686",
+        ),
+        said_by="Text Generation Inference 0.9-3.3",
+    ),
+    KnownError(
+        id="embeddings-image",
+        section=SECTION,
+        title="Text Embeddings Inference: the image is for another GPU",
+        summary="Each image has kernels for one generation of GPUs, and this GPU is of another one.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "is not compatible with compile time compute cap",
+                r"Runtime compute cap (?P<gpu>\d{2,3}) is not compatible with compile time compute cap"
+                r" (?P<wanted>\d{2,3})",
+            ),
+        ),
+        causes=(
+            "The tag names the generation: none is for Ampere, and turing, 86, 89 or hopper are for others.",
+            "The GPU is older than Turing, for which there are no kernels.",
+            "The version is older than the GPU.",
+        ),
+        fixes=(
+            Fix(
+                "Choose the tag of this GPU: turing, 86, 89, hopper or 120 before the version; none for A100.",
+                "docker run --gpus all ghcr.io/huggingface/text-embeddings-inference:89-1.9 --model-id MODEL",
+            ),
+            Fix(
+                "For GeForce RTX 50 and RTX PRO, choose the image for 12.0, which exists since 1.9.",
+                "docker run --gpus all ghcr.io/huggingface/text-embeddings-inference:120-1.9 --model-id MODEL",
+                first_for=("Runtime compute cap 120",),
+            ),
+            Fix("Print what the GPU is.", "nvidia-smi --query-gpu=name,compute_cap --format=csv"),
+            Fix("Or use the CPU.", "docker run ghcr.io/huggingface/text-embeddings-inference:cpu-1.9 --model-id MODEL"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://huggingface.co/docs/text-embeddings-inference/supported_models",
+            "https://github.com/huggingface/text-embeddings-inference/issues/806",
+        ),
+        said_by="Text Embeddings Inference 0.2-1.9",
+    ),
+    KnownError(
+        id="embeddings-backend",
+        section=SECTION,
+        title="Text Embeddings Inference did not start its engine",
+        summary="No engine of the server could load the model; the lines with `Could not start` name the reasons.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Could not create backend", r"Error: Could not create backend"),
+            Pattern("Could not start backend: ", r"Could not start backend: Could not start a suitable backend"),
+        ),
+        causes=(
+            "The server does not support this kind of model, or this type on this GPU.",
+            "The image was built for another GPU, or the GPU is not visible in the container.",
+        ),
+        fixes=(
+            Fix("Read the reasons above this line.", "docker logs CONTAINER 2>&1 | grep -i 'could not start'"),
+            Fix(
+                "Select another type.",
+                "docker run --gpus all ghcr.io/huggingface/text-embeddings-inference:1.9 --model-id MODEL"
+                " --dtype float32",
+            ),
+            Fix("Serve the model by vLLM, which knows more kinds.", "vllm serve MODEL --runner pooling"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://huggingface.co/docs/text-embeddings-inference/supported_models",
+            "https://github.com/huggingface/text-embeddings-inference/issues/466",
+        ),
+        said_by="Text Embeddings Inference 0.2-1.9",
+        is_echo=True,
+    ),
 )

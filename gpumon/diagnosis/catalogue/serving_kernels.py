@@ -131,15 +131,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?P<shape>torch\.Size\([^)\n]{1,60}\))",
             ),
             Pattern(
-                "There is no module or parameter named '",
-                r"There is no module or parameter named '(?P<name>[\w.]{1,200})' in (?P<model>\w{1,80})",
-            ),
-            Pattern(
-                "KeyError: '",
-                r"KeyError: '(?P<name>(?:model\.|language_model\.|visual\.)?(?:model\.)?(?:layers|blocks)\.\d{1,4}\.["
-                r"\w.]{1,160})'",
-            ),
-            Pattern(
                 "put size is not aligned with the quantized weight",
                 r"The (?P<dimension>in|out)put size is not aligned with the quantized weight shape",
             ),
@@ -152,10 +143,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "_per_partition = ",
                 r"Weight (?P<dimension>(?:in|out)put_size_per_partition) = (?P<size>\d{1,9}) is not divisible by (?P<"
                 r"divisor>\w{1,20} = \d{1,6})",
-            ),
-            Pattern(
-                "were not initialized from checkpoint",
-                r"ollowing weights were not initialized from checkpoint: \{'(?P<name>[\w.]{1,200})'",
             ),
             Pattern("loaded_weight.shape", r"assert param_data\.shape == loaded_weight\.shape"),
         ),

@@ -48,6 +48,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "token count between text and `input_ids`",
                 r"Mismatch in `(?P<kind>\w{1,12})` token count between text and `input_ids`",
             ),
+            Pattern(
+                " tokens do not match",
+                r"(?P<kind>[IiVvAa]\w{4})s? features and \w{5,6} tokens do not match"
+                r"(?:[:,] tokens[:=] ?(?P<places>\d{1,9}),? features:?[= ]{1,2}(?P<tokens>\d{1,9}))?",
+            ),
+            Pattern(
+                "does not match the number of ",
+                r"The number of (?P<kind>image|video|audio)s does not match the number of <(?:image|video|audio)>",
+            ),
         ),
         causes=(
             "The prompt was made without the chat template, which puts the placeholders of the images into it.",
@@ -59,7 +68,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Make the prompt with the template of the processor.",
                 "text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)",
             ),
-            Fix("Permit more images per request.", "vllm serve MODEL --limit-mm-per-prompt '{\"image\": 4}'"),
+            Fix(
+                "Permit more images per request.",
+                "vllm serve MODEL --limit-mm-per-prompt '{\"image\": 4}'",
+                first_for=("At most",),
+            ),
             Fix(
                 "Do not cut the text: an image takes hundreds of tokens.",
                 "inputs = processor(text, images, truncation=False)",
@@ -121,7 +134,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("List the names.", "curl -s http://localhost:8000/v1/models"),
             Fix("Give the model the name that the program uses.", "vllm serve MODEL --served-model-name NAME"),
-            Fix("In Ollama, pull it first.", "ollama pull NAME"),
+            Fix("In Ollama, pull it first.", "ollama pull NAME", first_for=("pulling",)),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.vllm.ai/en/latest/serving/openai_compatible_server/",),
@@ -150,8 +163,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Start the server with tools, and with the parser for this model.",
                 "vllm serve MODEL --enable-auto-tool-choice --tool-call-parser hermes",
             ),
-            Fix("For embeddings, start it as such.", "vllm serve MODEL --runner pooling"),
-            Fix("In SGLang.", "python -m sglang.launch_server --model-path MODEL --is-embedding"),
+            Fix(
+                "For embeddings, start it as such.",
+                "vllm serve MODEL --runner pooling",
+                first_for=("Embeddings", "pooling", "'embed' task"),
+            ),
+            Fix(
+                "In SGLang.",
+                "python -m sglang.launch_server --model-path MODEL --is-embedding",
+                first_for=("--is-embedding",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.vllm.ai/en/latest/features/tool_calling/",),

@@ -38,8 +38,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "mat1 and mat2 shapes cannot be multiplied",
-                r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d{1,19})x(?P<columns>\d{1,19})"
-                r" and (?P<other_rows>\d{1,19})x(?P<other_columns>\d{1,19})\)",
+                r"(?<!processing !!! )(?<!Message: )(?<!Message:\*\* )(?<!Message:\* )mat1 and mat2 shapes"
+                r" cannot be multiplied \((?P<rows>\d{1,19})x(?P<columns>\d{1,19})"
+                r" and (?!1x\d{6}|\d{6,19}x1\))(?P<other_rows>\d{1,19})x(?P<other_columns>\d{1,19})\)",
             ),
             Pattern(
                 "is invalid for input of size",
@@ -62,7 +63,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "Sizes of tensors must match except in dimension",
-                r"Sizes of tensors must match except in dimension (?P<dimension>\d{1,3})\. Expected size"
+                r"Sizes of tensors must match except in dimension (?P<dimension>\d{1,3})\.? Expected size"
                 r" (?P<size>\d{1,19}) but got size (?P<other_size>\d{1,19})",
             ),
             Pattern(
@@ -89,7 +90,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("mat1 dim 1 must match mat2 dim 0", r"mat1 dim 1 must match mat2 dim 0"),
             Pattern(
-                "size mismatch, ", r"size mismatch, (?:m1: \[(?P<rows>\d{1,19}) x (?P<columns>\d{1,19})\]|get |got )"
+                "size mismatch, ",
+                r"size mismatch, (?:m1: \[(?P<rows>\d{1,19}) x (?P<columns>\d{1,19})\]|get |got (?!input"
+                r" [^\n]{1,60}, vec \(0\)))",
             ),
             Pattern(
                 "should contain ",
@@ -162,11 +165,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "to have batch size ",
                 r"Expected [\w. ]{1,40}to have batch size (?P<size>\d{1,19}), but got (?P<other_size>\d{1,19})",
-            ),
-            Pattern(
-                "Image features and image tokens do not match",
-                r"Image features and image tokens do not match: tokens: (?P<size>\d{1,9}),? features:?"
-                r" (?P<other_size>\d{1,9})",
             ),
             Pattern(
                 "Trying to create tensor with negative dimension",
@@ -269,6 +267,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "After transpose or permute, use reshape in place of view.",
                 "hidden = hidden.reshape(batch_size, -1)",
                 first_for=("view size",),
+            ),
+            Fix(
+                "In ComfyUI, compare the workflow with the template of its model: the files, width, height and frames;"
+                " then update the nodes.",
+                first_for=("processing !!!", "processing!!!", "Exception Message:"),
+            ),
+            Fix(
+                "If ZeRO-3 or FSDP sharded the parameter (size 0), call the wrapped model, or gather it first.",
+                "with deepspeed.zero.GatheredParameters(list(module.parameters())):\n    output = module(hidden)",
+                first_for=("tensor a (0)", "tensor b (0)"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -56,7 +56,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("Key(s) present in other ranks but not this one"),
             Pattern(
                 "issing key in checkpoint state_dict",
-                r"Missing key in checkpoint state_dict: (?P<name>[\w./-]{1,200}?)\.?$",
+                r"Missing key in checkpoint state_dict: (?P<name>[\w./-]{0,199}\w)",
             ),
             Pattern(
                 "Size mismatch between saved",
@@ -124,7 +124,10 @@ from torch.distributed.checkpoint.state_dict import get_state_dict
 
 model_state, optimizer_state = get_state_dict(model, optimizer)""",
             ),
-            Fix("Save to a new folder, and load with the number of ranks that saved."),
+            Fix(
+                "Save to a new folder, and load with the number of ranks that saved.",
+                first_for=("already exists", "world size at save"),
+            ),
             Fix("Upgrade PyTorch and the trainer.", "pip install --upgrade torch"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -184,10 +187,16 @@ model_state, optimizer_state = get_state_dict(model, optimizer)""",
             Pattern(
                 "Sharding propagation failed ", r"Sharding propagation failed (?:for|on op) (?P<operator>[^\n]{1,80})"
             ),
+            Pattern(
+                "found no DeviceMesh from dtensor args",
+                r"found no DeviceMesh from dtensor args for (?P<operator>[\w.:]{1,80})",
+            ),
+            literal("not supported for ShardedTensor!"),
         ),
         causes=(
             "Part of the model is parallel in two dimensions and part in one, such as layers outside the plan.",
             "This version of PyTorch has no rule for the operator.",
+            "A collective such as broadcast got a DTensor, as with sync_module_states of FSDP1 on a parallel model.",
         ),
         fixes=(
             Fix("Include every layer in the plan of tensor parallelism; replicate those that are not split."),
@@ -196,6 +205,11 @@ model_state, optimizer_state = get_state_dict(model, optimizer)""",
                 "optimizer = torch.optim.AdamW(model.parameters(), foreach=False)",
             ),
             Fix("Gather the tensor before the operator.", "tensor = tensor.full_tensor()"),
+            Fix(
+                "Give a collective the part of this rank.",
+                "torch.distributed.broadcast(tensor.to_local(), src=0)",
+                first_for=("args for c10d.",),
+            ),
             Fix("Upgrade PyTorch, which adds rules with each version.", "pip install --upgrade torch"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -236,50 +250,6 @@ model_state, optimizer_state = get_state_dict(model, optimizer)""",
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/huggingface/transformers/pull/34194",),
         said_by="torch 2.1-2.13",
-    ),
-    KnownError(
-        id="zero3-order",
-        section=SECTION,
-        title="ZeRO-3: modules run in another order than recorded",
-        summary="DeepSpeed records the order in which modules run, to fetch their parameters in time, and it changed.",
-        context=ContextState.UNKNOWN,
-        patterns=(
-            Pattern(
-                "parameters in the parameter fetch queue to be",
-                r"expected the next (?P<parameters>\d{1,6}) parameters in the parameter fetch queue to be",
-            ),
-            Pattern("__step_id_module_fetched_for[", r"__step_id_module_fetched_for\[[\w.]{1,60}\]\.popleft\(\)"),
-            Pattern("tracing error at step", r"tracing error at step (?P<step>\d{1,12}):"),
-            literal("assert len(set(t.device for t in tensors)) == 1"),
-            literal("assert param.ds_id not in self.params_in_ipg_bucket"),
-            Pattern(
-                "backward pass is invalid for module in evaluation mode",
-                r"backward pass is invalid for module in evaluation mode",
-            ),
-            Pattern(
-                "param.ds_status == ZeroParamStatus.", r"assert (?:not )?param\.ds_status == ZeroParamStatus\.\w{4,20}"
-            ),
-        ),
-        causes=(
-            "The control flow depends on the data, as in a mixture of experts, so that other modules run.",
-            "The model is used in another way in between, such as for generation or evaluation.",
-            "Parameters are on different devices because offload or device_map moved some.",
-        ),
-        fixes=(
-            Fix(
-                "Declare modules whose parts do not always run as one unit.",
-                "deepspeed.utils.set_z3_leaf_modules(model, [ExpertLayer])",
-            ),
-            Fix("Use ZeRO-2, if the model fits.", 'config["zero_optimization"]["stage"] = 2'),
-            Fix("Switch the model to training mode before the step.", "model.train()", first_for=("evaluation mode",)),
-            Fix("Upgrade DeepSpeed.", "pip install --upgrade deepspeed"),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=(
-            "https://github.com/deepspeedai/DeepSpeed/issues/3599",
-            "https://github.com/deepspeedai/DeepSpeed/issues/3771",
-        ),
-        said_by="DeepSpeed 0.9-0.17",
     ),
     KnownError(
         id="deepspeed-aio",

@@ -33,7 +33,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("Cannot flatten integer dtype tensors"),
             Pattern("FSDP expects uniform original parameter dtype", r"FSDP expects uniform original parameter dtype"),
-            Pattern("FlatParameter requires uniform", r"FlatParameter requires uniform (?P<property>\w{1,20})"),
+            Pattern(" requires uniform ", r"FlatParameter`? requires uniform `?(?P<property>\w{1,20})"),
             Pattern("FSDP expects uniform reduce dtype", r"FSDP expects uniform reduce dtype but got"),
         ),
         causes=(

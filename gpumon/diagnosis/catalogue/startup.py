@@ -88,7 +88,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("CUDA is required but not available", r"CUDA is required but not available"),
             literal("Expected a cuda device, but got: cpu"),
             literal("Your device does not support the current version of Torch/CUDA"),
-            literal("No CUDA runtime is found, using CUDA_HOME"),
         ),
         causes=(
             "The installed PyTorch is a CPU-only build.",
@@ -169,7 +168,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="The program requested a GPU whose index is not less than the number of visible GPUs.",
         context=ContextState.ALIVE,
         patterns=(
-            literal("invalid device ordinal"),
+            Pattern("invalid device ordinal", r"(?<!uda failure ')(?<!uda failure 101 ')invalid device ordinal"),
             name("cudaErrorInvalidDevice"),
             name("CUDA_ERROR_INVALID_DEVICE"),
             Pattern("Invalid device id", r"Error: Invalid device id$"),
@@ -209,12 +208,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The compute mode allows one process and another one uses the GPU, or the mode prohibits all processes.",
             "The GPU is in MIG mode and has no compute instance.",
             "The GPU has failed and needs a reset.",
+            "A virtual GPU has no license; `nvidia-smi -q` shows the state of the license.",
         ),
         fixes=(
             Fix("Show the compute mode and the processes on the GPU.", "nvidia-smi -q -d COMPUTE; nvidia-smi"),
             Fix("Allow several processes.", "sudo nvidia-smi -i 0 -c DEFAULT"),
             Fix("Or choose another GPU.", "CUDA_VISIBLE_DEVICES=1 python train.py"),
             Fix("With MIG, list the instances.", "sudo nvidia-smi mig -lgi; sudo nvidia-smi mig -lci"),
+            Fix("On a virtual GPU, check the license.", "nvidia-smi -q | grep -i -A 2 license"),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.CUDA_ERRORS,),
@@ -242,6 +243,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Keep datasets and collate functions on the CPU."),
             Fix(
+                "In a notebook, restart the kernel, and train on one GPU or start the training before CUDA is used.",
+                "trainer = Trainer(devices=1)",
+                first_for=("Lightning can't create",),
+            ),
+            Fix(
                 "Spawn processes instead of forking them.",
                 """\
 import torch.multiprocessing
@@ -257,6 +263,11 @@ if __name__ == "__main__":
             Fix(
                 "Check for a GPU without initializing CUDA.",
                 "PYTORCH_NVML_BASED_CUDA_CHECK=1 python train.py",
+            ),
+            Fix(
+                "Restart the notebook's kernel, and call nothing of torch.cuda before the trainer starts.",
+                'trainer = Trainer(devices=2, strategy="ddp_notebook")',
+                first_for=("Lightning can't",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

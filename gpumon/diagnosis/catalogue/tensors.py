@@ -48,11 +48,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Expected index \[[\d, ]{1,60}\] to be smaller than (?P<tensor>\w{1,10}) \[[\d,"
                 r" ]{0,60}\]",
             ),
-            Pattern("exceeds dimension", r"start \((?P<index>-?\d{1,19})\) \+ length \(\d{1,19}\) exceeds dimension"),
+            Pattern(
+                "exceeds dimension",
+                r"start \((?P<index>-?\d{1,19})\) \+ length \(\d{1,19}\) exceeds dimension(?! size \(0\))",
+            ),
             Pattern(
                 "to be no larger than self",
                 r"Expected index \[[\d, ]{1,60}\] to be no larger than self \[[\d, ]{0,60}\]",
             ),
+            Pattern("Invalid index in scatterAdd", r"Invalid index in (?P<operation>scatterAdd)"),
+            Pattern("Index dimension is out of bounds", r"invalid argument \d: Index dimension is out of bounds"),
         ),
         causes=(
             "An index is not less than the size: labels that start at 1, a vocabulary larger than the table.",
@@ -80,8 +85,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
-                ") must be Tensor, not ",
-                r"(?P<function>\w{1,60})\(\): argument '(?P<argument>\w{1,40})' \(position \d{1,3}\) must be"
+                " must be Tensor, not ",
+                r"(?P<function>\w{1,60})\(\): argument '(?P<argument>\w{1,40})'(?: \(position \d{1,3}\))? must be"
                 r" Tensor, not"
                 r" (?P<type>[\w.]{1,60})",
             ),
@@ -114,6 +119,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=(
             "A part of the model returned None: an optional output, a cache, or a branch without return.",
             "The batch has no such column, or holds lists or NumPy arrays that were not converted.",
+            "The list of tensors is empty: nothing was detected or collected in this step.",
             "An argument is of another type than the function takes, such as a float as a size.",
             "The library expects another version of PyTorch or transformers, whose functions return something else.",
         ),
@@ -123,6 +129,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "print(type(hidden), batch.keys())",
             ),
             Fix("Convert arrays and lists before the model.", "values = torch.as_tensor(values, device=device)"),
+            Fix(
+                "Handle the step in which the list is empty.",
+                "merged = torch.cat(parts) if parts else torch.empty(0, device=device)",
+                first_for=("non-empty", "no tensor arguments"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.as_tensor.html",),

@@ -44,7 +44,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Unknown CUDA Architecture Name (?P<capability>[\w.+]{1,12}) in",
             ),
             Pattern("Unknown CUDA arch (", r"Unknown CUDA arch \((?P<capability>[\w.+]{1,12})\) or GPU not supported"),
-            literal("Internal Triton PTX codegen error"),
             Pattern(
                 "is not a recognized processor for this target",
                 r"'(?P<capability>sm_\d{2,3}[af]?)' is not a recognized processor for this target",
@@ -67,8 +66,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Let Triton use the ptxas of a newer toolkit.",
                 "export TRITON_PTXAS_PATH=/usr/local/cuda-13.0/bin/ptxas",
+                first_for=("'gpu-name'",),
             ),
-            Fix("Or upgrade PyTorch, which brings a newer Triton and ptxas.", "pip install --upgrade torch"),
+            Fix(
+                "Or upgrade PyTorch, which brings a newer Triton and ptxas.",
+                "pip install --upgrade torch",
+                first_for=("recognized processor", "computeCapability"),
+            ),
             Fix(
                 "To build an extension, select a newer toolkit and only the GPU of this host.",
                 "export CUDA_HOME=/usr/local/cuda-13.0 PATH=/usr/local/cuda-13.0/bin:$PATH TORCH_CUDA_ARCH_LIST=12.0",
@@ -150,7 +154,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"|curand\w{0,10}\.h|nvToolsExt\.h|nv/target): No such file or directory",
             ),
             Pattern(
-                "cannot find -l", r"cannot find -l(?P<library>cuda(?:rt)?|cufile|cublas|cudnn|curand|nvrtc|nccl)\b"
+                "cannot find -l",
+                r"cannot find -l(?P<library>cuda(?:rt\w{0,7}|devrt)?|cublas\w{0,2}"
+                r"|cudnn|curand|cusparse|cusolver|nvrtc|nccl|nvToolsExt|torch\w{0,12}|c10\w{0,5})\b",
             ),
             Pattern("libcuda.so cannot found!", r"libcuda\.so cannot found!"),
             Pattern(
@@ -185,19 +191,38 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For libcuda, let the linker find the stub or the driver's library.",
                 "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH",
-                first_for=("find -lcuda:", "'-lcuda'", "libcuda"),
+                first_for=("find -lcuda:", "libcuda"),
             ),
             Fix(
-                "For CUDA headers, use a devel image, or install the toolkit.",
+                "For headers and libraries of CUDA, use a devel image, or install the toolkit.",
                 "conda install -c nvidia cuda-toolkit",
-                first_for=("lcudart", "error: cu"),
+                first_for=("lcudart", "lcurand", "error: cu"),
             ),
             Fix(
                 "On Windows, install the Build Tools with C++, and start from their terminal.",
                 "winget install Microsoft.VisualStudio.2022.BuildTools",
-                first_for=("cl is not found",),
+                first_for=(
+                    "cl is not found",
+                    "Visual C++",
+                    "MSVC is",
+                    "version for cl",
+                    "'cl.exe'",
+                    "LNK1104",
+                    "C1083",
+                ),
             ),
             Fix("Or do without compilation in PyTorch.", "TORCHDYNAMO_DISABLE=1 python train.py"),
+            Fix(
+                "For Triton on Windows, put the folders include and libs of this Python next to an embedded python.exe,"
+                " and have the Build Tools with the Windows SDK.",
+                first_for=("cl.EXE'",),
+            ),
+            Fix(
+                "For the libraries of PyTorch, let the linker find their folder.",
+                """\
+export LIBRARY_PATH="$(python -c 'import os, torch; print(os.path.dirname(torch.__file__))')/lib:$LIBRARY_PATH\"""",
+                first_for=("-ltorch",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CPP_EXTENSIONS, sources.TORCH_COMPILE, sources.TRITON),
@@ -219,7 +244,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("unresolved externals", r"fatal error LNK1120: (?P<count>\d{1,5}) unresolved externals"),
             Pattern(
                 "has no member",
-                r"error: namespace \"(?:cooperative_groups|cub|thrust|cutlass|cuda)[\w:]{0,40}\" has no member",
+                r"error: namespace \"(?:cooperative_groups|cub|cutlass|cuda)[\w:]{0,40}\" has no member",
             ),
             Pattern("matches these operands", r"error: no operator \"[^\"\n]{1,8}\" matches these operands"),
             Pattern("is undefined", r"error: identifier \"__(?:nv|half|hf)\w{1,40}\" is undefined"),
@@ -265,11 +290,20 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("fatal error C", r"torch[\\/]include[^\n]{1,200}fatal error C\d{4}"),
             Pattern("in _run_ninja_build", r"cpp_extension\.py\", line \d{1,6}, in _run_ninja_build"),
+            Pattern(
+                ".so: cannot open shared object file",
+                r"torch_extensions/(?:[\w.+-]{1,40}/)?(?P<extension>(?!cpu_adam|fused_adam|cpu_adagrad|cpu_lion|async_io"
+                r"|utils/|transformer_inference)\w{1,60})/\w{1,60}\.so: cannot open shared object file",
+            ),
+            Pattern("Failed to fetch wheel: ", rf"Failed to fetch wheel: (?P<extension>{EXTENSIONS})"),
+            Pattern("Failed to build `", rf"Failed to build `(?P<extension>{EXTENSIONS})"),
+            Pattern("Failed to download and build `", rf"Failed to download and build `(?P<extension>{EXTENSIONS})"),
         ),
         causes=(
             "The build ran out of host memory: the kernel then kills nvcc, which prints no reason.",
             "PyTorch, the CUDA toolkit and the compiler do not fit together.",
             "The extension's source does not support this version of PyTorch.",
+            "The library is missing: an earlier build failed, or another process still builds it.",
         ),
         fixes=(
             Fix("Find the first `error:` or `fatal` above this message.", "grep -n -m 5 -E '(error|fatal)' build.log"),
@@ -279,6 +313,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Compile with fewer jobs, if memory ran out.", "MAX_JOBS=2 pip install --no-build-isolation PACKAGE"),
             Fix(
                 "Compile only for this host's GPU.", "TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation PACKAGE"
+            ),
+            Fix(
+                "Delete what is half built, and run one process alone, which then builds it.",
+                "rm -rf ~/.cache/torch_extensions",
+                first_for=(".so: cannot",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

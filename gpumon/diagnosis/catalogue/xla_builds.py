@@ -3,7 +3,7 @@
 from typing import Final
 
 from gpumon.diagnosis.catalogue.jax_tensorflow import SECTION
-from gpumon.diagnosis.catalogue.wording import NO_CONTEXT_YET, NOT_ABOUT_MEMORY
+from gpumon.diagnosis.catalogue.wording import NO_CONTEXT_YET, NOT_ABOUT_MEMORY, literal
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 _JAX_INSTALL: Final = "https://docs.jax.dev/en/latest/installation.html"
@@ -41,6 +41,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?:module 'jaxlib\.?[\w.]{0,30}'|module 'jax[\w.]{0,30}') has no attribute"
                 r" '(?P<name>generate_pjrt_gpu_plugin_options|GpuAllocatorConfig|\w{0,30}pjrt\w{0,40}"
                 r"|_version_as_tuple)'",
+            ),
+            Pattern(
+                "Mismatched PJRT plugin PJRT API version",
+                r"Mismatched PJRT plugin PJRT API version \((?P<plugin>[\d.]{1,8})\)",
+            ),
+            Pattern("' from 'jax._src", r"cannot import name '(?P<name>\w{1,60})' from 'jax\._src[\w.]{0,60}'"),
+            Pattern(
+                "register_custom_call_target(): ",
+                r"register_custom_call_target\(\): incompatible function"
+                r" arguments",
             ),
         ),
         causes=("One of the packages was upgraded alone, or another package fixes an old version of it.",),
@@ -136,7 +146,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "XlaRuntimeError: ",
                 r"XlaRuntimeError: (?P<status>INTERNAL|UNKNOWN|FAILED_PRECONDITION|INVALID_ARGUMENT|ABORTED"
                 r"|UNIMPLEMENTED"
-                r"|DEADLINE_EXCEEDED): (?!Barrier|Deadline Exceeded RPC|Getting local|[^\n]{0,200}?(?:PjRT_"
+                r"|DEADLINE_EXCEEDED): (?!Barrier|Deadline Exceeded RPC|Getting local|Autotuning failed|No reference"
+                r" output|[^\n]{0,200}?(?:PjRT_"
                 r"|CUDA_ERROR|CUDNN_|DNN|cuSolver internal|dnn !=|ptxas|ut of"
                 r" memory|libdevice))"
                 r"(?P<reason>[^\n]{1,160})",
@@ -148,13 +159,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "] Check failed: ",
-                r"F external/(?:local_)?xla/[\w./-]{1,120}:\d{1,6}\] Check failed: (?P<reason>[^\n]{1,120})",
+                r"F external/(?:local_)?xla/[\w./-]{1,120}:\d{1,6}\] Check failed:"
+                r" (?!options\.is_auto)(?P<reason>[^\n]{1,120})",
             ),
             Pattern(
                 "JaxRuntimeError: ",
                 r"JaxRuntimeError: (?P<status>INTERNAL|UNKNOWN|FAILED_PRECONDITION|INVALID_ARGUMENT|ABORTED"
                 r"|UNIMPLEMENTED"
-                r"|DEADLINE_EXCEEDED): (?!Barrier|Deadline Exceeded RPC|Getting local|[^\n]{0,200}?(?:PjRT_"
+                r"|DEADLINE_EXCEEDED): (?!Barrier|Deadline Exceeded RPC|Getting local|Autotuning failed|No reference"
+                r" output|[^\n]{0,200}?(?:PjRT_"
                 r"|CUDA_ERROR|CUDNN_|DNN|cuSolver internal|dnn !=|ptxas|ut of"
                 r" memory|libdevice))"
                 r"(?P<reason>[^\n]{1,160})",
@@ -177,5 +190,83 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://docs.jax.dev/en/latest/gpu_memory_allocation.html",),
         said_by="JAX 0.4-0.8",
         is_echo=True,
+    ),
+    KnownError(
+        id="xla-autotuning",
+        section=SECTION,
+        title="XLA: no kernel passed its autotuning",
+        summary="XLA tries several kernels for an operation before it chooses one, and none of them worked.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern("Autotuning failed for HLO", r"Autotuning failed for HLO(?:: (?P<operation>[^\n]{1,120}))?"),
+            Pattern("INTERNAL: No reference output found", r"INTERNAL: No reference output found"),
+            Pattern("options.is_autotuning_compilation", r"Check failed: options\.is_autotuning_compilation"),
+        ),
+        causes=(
+            "JAX, its CUDA libraries or the driver are older than the GPU needs.",
+            "The GPU has no memory left for the attempts.",
+        ),
+        fixes=(
+            Fix(
+                "Upgrade JAX together with its libraries, and the driver; use cuda13 if that is installed.",
+                'pip install --upgrade "jax[cuda12]"',
+            ),
+            Fix("Choose kernels without trying them.", "XLA_FLAGS=--xla_gpu_autotune_level=0 python train.py"),
+            Fix("Leave memory for the attempts.", "XLA_PYTHON_CLIENT_PREALLOCATE=false python train.py"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/jax-ml/jax/issues/33715", "https://github.com/jax-ml/jax/issues/20024"),
+        said_by="JAX 0.4-0.9",
+    ),
+    KnownError(
+        id="tpu-unavailable",
+        section=SECTION,
+        title="TPU cannot be used",
+        summary="JAX, TensorFlow or PyTorch/XLA could not find or start the TPU.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "in use by process with pid",
+                r"The TPU is already in use by process with pid"
+                r" (?P<process>\d{1,9})",
+            ),
+            literal("libtpu.so already in use by another process"),
+            Pattern("initialize backend 'tpu'", r"Unable to initialize backend 'tpu': (?P<reason>[^\n]{1,160})"),
+            Pattern("A Google TPU may be present", r"A Google TPU may be present on this \w{4,10}"),
+            Pattern("TPU initialization failed:", r"TPU initialization failed: (?P<reason>[^\n]{1,160})"),
+            Pattern(
+                "Failed to initialize TPU system",
+                r"Failed to initialize TPU system with error: (?P<reason>[^\n]{1,160})",
+            ),
+            Pattern("Please provide a TPU Name", r"Please provide a TPU Name to connect to"),
+            Pattern("'ConfigureDistributedTPU'", r"support Op 'ConfigureDistributedTPU'"),
+        ),
+        causes=(
+            "Another process has the TPU: only one process at a time can use it, often that of a notebook.",
+            "The installed package has no support for TPUs, or its libtpu has another version.",
+            "The host has no TPU, or variables of the environment describe another layout of workers.",
+        ),
+        fixes=(
+            Fix(
+                "Find the process that has the TPU, and end it.",
+                "sudo lsof -w /dev/accel* /dev/vfio/*",
+                first_for=("in use",),
+            ),
+            Fix("Install JAX with its library for TPUs.", 'pip install --upgrade "jax[tpu]"'),
+            Fix(
+                "Install TensorFlow for TPUs instead of the usual package, and name a local TPU `local`.",
+                "pip uninstall -y tensorflow && pip install tensorflow-tpu -f"
+                " https://storage.googleapis.com/libtpu-tf-releases/index.html",
+                first_for=("TPU Name", "ConfigureDistributedTPU"),
+            ),
+            Fix(
+                "On Kaggle and on a single host, remove the addresses of other workers.",
+                "unset TPU_PROCESS_ADDRESSES CLOUD_TPU_TASK_ID",
+                first_for=("worker_addresses",),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_JAX_INSTALL, "https://github.com/huggingface/transformers/issues/28204"),
+        said_by="JAX 0.4-0.9, TensorFlow 2.13-2.19, torch-xla 2",
     ),
 )
