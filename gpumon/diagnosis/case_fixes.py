@@ -126,6 +126,10 @@ _INSTALL: Final = {
     "torch": f"{_BUILD} torch-scatter torch-sparse torch-cluster",
 }
 """How to install a package, by its module. A command installs no package that only a log names."""
+_WORKER_ERROR: Final = Fix(
+    "Load data in the main process, which then raises the error of the worker itself.",
+    "loader = DataLoader(dataset, num_workers=0)",
+)
 _LINK_CONTINUES: Final = Fix("Let programs continue, unless an Xid 154 requires an action.")
 
 
@@ -166,6 +170,12 @@ def _capability(text: str) -> float | None:
         return float(digits) if "." in digits else int(digits) / 10
     except ValueError:
         return None
+
+
+def _divided_model(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """Two GPUs mean a model that is divided over them, where the batch is on the right device."""
+    is_divided = all(str(values.get(name, "")).startswith("cuda") for name in ("device", "other_device"))
+    return tuple(sorted(fixes, key=lambda fix: not (is_divided and "device_map" in fix.text)))
 
 
 def _same_library(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -249,6 +259,8 @@ def _link_event(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
 def _worker(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """A worker that crashed in a library, or that was ended on purpose, has no use for more shared memory."""
     signal = str(values.get("signal", ""))
+    if "ending" in values:
+        return (_WORKER_ERROR, *fixes)
     if not signal or signal.startswith("Bus"):
         return tuple(fixes)
     first = _ENDED if signal.split(maxsplit=1)[0] in _ENDING_SIGNALS else _CRASHED
@@ -357,6 +369,7 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "cudnn-engine": _cudnn_plan,
     "cudnn-init": _cudnn_status,
     "device-assert": _assertion,
+    "device-mismatch": _divided_model,
     "driver-old": _driver_build,
     "no-kernel-image": _fitting_build,
     "flash-attn-abi": _same_library,

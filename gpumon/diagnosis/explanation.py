@@ -80,7 +80,7 @@ class Match:
             return self.oom_report.fixes
         cause = self.memory_cause
         fixes = case_fixes(self.error.id, self.values, self.error.fixes, self.text)
-        return fixes if cause is None else ranked_fixes(cause, fixes)
+        return fixes if cause is None else ranked_fixes(cause, fixes, self.memory)
 
 
 @dataclass(frozen=True, slots=True)

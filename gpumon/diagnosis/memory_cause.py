@@ -10,6 +10,8 @@ from gpumon.diagnosis.memory_message import MemoryMessage
 
 _LARGE_SHARE: Final = 0.02
 """A smaller share of the GPU is negligible: such a request is one of the many small ones that filled the GPU."""
+_HUGE_SHARE: Final = 0.25
+"""A single request for more than this share of the GPU is one tensor that may be avoided."""
 _UNKNOWN_TOTAL: Final = 1 << 60
 _OTHERS_SHARE: Final = 0.05
 _OTHERS_BYTES: Final = 1 << 30
@@ -144,6 +146,11 @@ print(os.environ.get("PYTORCH_ALLOC_CONF"), os.environ.get("PYTORCH_CUDA_ALLOC_C
         Fix("Keep numbers, not tensors: a stored loss keeps its complete graph alive.", "total_loss += loss.item()"),
     ),
 }
+_ONE_TENSOR: Final = Fix(
+    "Avoid this one tensor, which is often the matrix of attention scores, or the logits of all tokens: compute "
+    "attention without storing them, or use a shorter sequence, a lower resolution or a smaller batch.",
+    "output = torch.nn.functional.scaled_dot_product_attention(query, key, value)",
+)
 _BEST_FIX: Final[Mapping[MemoryCause, str]] = {
     MemoryCause.OTHER_PROCESSES: "nvidia-smi",
     MemoryCause.FRAGMENTATION: "expandable_segments",
@@ -152,9 +159,11 @@ _BEST_FIX: Final[Mapping[MemoryCause, str]] = {
 """Text in the code of the fix that helps best against a cause."""
 
 
-def ranked_fixes(cause: MemoryCause, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+def ranked_fixes(cause: MemoryCause, fixes: Sequence[Fix], message: MemoryMessage | None = None) -> tuple[Fix, ...]:
     """The fixes of an out-of-memory error, the best one against this cause first."""
     marker = _BEST_FIX.get(cause)
     if marker is not None:
         fixes = sorted(fixes, key=lambda fix: marker not in fix.code)
-    return (*_OWN_FIXES.get(cause, ()), *fixes)
+    is_one_tensor = message is not None and message.asked >= _HUGE_SHARE * (message.total or _UNKNOWN_TOTAL)
+    large = (_ONE_TENSOR,) if is_one_tensor and cause is MemoryCause.TOO_BIG else ()
+    return (*large, *_OWN_FIXES.get(cause, ()), *fixes)

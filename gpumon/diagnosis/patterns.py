@@ -95,7 +95,7 @@ def wrapped(regex: str) -> re.Pattern[str]:
             atoms.append(f"(?!{_GAP}(?:")
             ends.append("))")
         elif atom.startswith("(") and not atom.endswith(")"):
-            atoms.append(atom)
+            atoms.append(atom + quantifier)  # of "(?i:" the question mark is read as a quantifier
             ends.append(")")
         elif atom == ")":
             atoms.append(ends.pop() + quantifier)

@@ -83,7 +83,8 @@ def test_a_message_is_found_in_ten_thousand_lines(
     error_id, text = wording
     for change in chosen:
         text = change(text, chance)
-    assert cause(embedded(text, chance, 10_000)) == error_id
+    log = embedded(text, chance, 10_000)
+    assert cause(log) == error_id or (BY_ID[error_id].is_echo and error_id in ids(log))
 
 
 @settings(max_examples=100, deadline=None)

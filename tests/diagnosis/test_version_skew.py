@@ -10,7 +10,7 @@ INSTALLED = "/venv/lib/python3.12/site-packages/unsloth_zoo/losses.py"
 WINDOWS = r"C:\env\Lib\site-packages\unsloth_zoo\losses.py"
 ENTRIES = {"TypeError": "library-arguments", "AttributeError": "library-attribute"}
 MISSING = (
-    "AttributeError: 'GRPOConfig' object has no attribute 'unsloth_mini_batch'",
+    "AttributeError: 'LossConfig' object has no attribute 'mini_batch'",
     "AttributeError: module 'zoo.losses' has no attribute 'chunked'",
     "ImportError: cannot import name 'chunked' from 'zoo.losses'",
     "ModuleNotFoundError: No module named 'zoo.losses.chunked'",

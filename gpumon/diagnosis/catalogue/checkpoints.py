@@ -93,7 +93,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "Unsupported operand ",
-                r"^(?:[^\n]{0,200}WeightsUnpickler error: ?)?Unsupported operand (?P<byte>\d{1,3})$",
+                r"(?:WeightsUnpickler error: {0,2}|^)Unsupported operand (?P<byte>\d{1,3})\b",
             ),
         ),
         causes=(

@@ -39,7 +39,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "_inductor.exc.InductorError:",
-                r"_inductor\.exc\.InductorError: (?!InvalidCxxCompiler|RuntimeError:"
+                r"_inductor\.exc\.InductorError: (?!InvalidCxxCompiler|CalledProcessError: Command|RuntimeError:"
                 r" Compiler|GPUTooOldForTriton|TritonMissing|[^\n]{0,40}NoValidChoices)(?P<reason>[^\n]{1,160})",
             ),
             Pattern(

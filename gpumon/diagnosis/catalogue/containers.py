@@ -32,7 +32,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("nknown or invalid runtime name: nvidia", r"[Uu]nknown or invalid runtime name: nvidia"),
             Pattern("nknown runtime specified nvidia", r"[Uu]nknown runtime specified nvidia"),
-            literal('no runtime for "nvidia" is configured'),
             Pattern(
                 "nvidia-container-",
                 r"exec: \\?\"(?:/usr/bin/)?nvidia-container-(?P<program>runtime|runtime-hook|toolkit|cli)\\?\":"
@@ -53,7 +52,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Install the toolkit; its repository must be set up first, as its installation guide describes.",
                 "sudo apt-get install -y nvidia-container-toolkit",
             ),
-            replace(_REGISTER, first_for=("runtime name", "runtime specified", "no runtime for")),
+            replace(_REGISTER, first_for=("runtime name", "runtime specified")),
             _TRY,
             Fix("If Docker is a snap, replace it by Docker's own package.", "which docker; sudo snap remove docker"),
         ),

@@ -37,7 +37,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="NCCL: system error",
         summary="A system call of NCCL failed: shared memory, a socket or a network card.",
-        context=ContextState.ALIVE,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             name("ncclSystemError"),
             literal("NCCL Error 2: unhandled system error"),
@@ -118,7 +118,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="NCCL: invalid usage",
         summary="The ranks called NCCL in an invalid way, usually two of them with the same GPU.",
-        context=ContextState.ALIVE,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             name("ncclInvalidUsage"),
             name("ncclInvalidArgument"),
@@ -324,7 +324,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             "A rank exited without destroying its process group, after an error or because the program never "
             "destroys it."
         ),
-        context=ContextState.ALIVE,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             literal("destroy_process_group() was not called before program exit"),
             Pattern("process group has NOT been destroyed", r"process group has NOT been destroyed before"),

@@ -34,8 +34,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             fixes.REBOOT,
             Fix(
-                "Compare the loaded version with the installed one.",
-                "cat /sys/module/nvidia/version; modinfo -F version nvidia",
+                "If they differ after a reboot, two installations are mixed: remove one, so that the version of the"
+                " module and that of the libraries are the same.",
+                "cat /sys/module/nvidia/version; modinfo -F version nvidia; ldconfig -p | grep libnvidia-ml",
             ),
             Fix(
                 "Or end all processes that use the GPUs and reload the modules.",

@@ -132,7 +132,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "In a container, permit the exchange of file descriptors between processes.",
                 "docker run --gpus all --ipc=host --cap-add SYS_PTRACE image",
-                first_for=("pidfd", "send fd: Operation"),
+                first_for=("pidfd",),
             ),
             Fix("In vLLM, continue without it.", "VLLM_ALLREDUCE_USE_SYMM_MEM=0 vllm serve Qwen/Qwen3-8B"),
             Fix(

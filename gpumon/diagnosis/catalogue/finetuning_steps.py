@@ -87,7 +87,7 @@ trainer = SFTTrainer(model, args=SFTConfig(output_dir), train_dataset=data)""",
             ),
             Pattern(
                 "You set `",
-                r"Error: You set `(?P<name>(?!ignore_mismatched|devices)\w{2,40})[^`\n]{0,20}`"
+                r"Error: You set `(?P<name>(?!ignore_mismatched|devices|strategy)\w{2,40})[^`\n]{0,20}`"
                 r" (?:both|and|to|as|but)\b",
             ),
         ),

@@ -50,6 +50,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="Kubernetes cannot create the pod, because the container runtime of the node has no runtime `nvidia`.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern("no runtime for", r"no runtime for \\?\"(?P<runtime>nvidia[\w-]{0,12})\\?\" is configured"),
             Pattern("RuntimeHandler", r"RuntimeHandler \\?\"(?P<runtime>nvidia[\w-]{0,12})\\?\" not supported"),
             Pattern(
                 "RuntimeClass ",

@@ -22,7 +22,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"ggml_vulkan: Device memory allocation of size (?P<bytes>\d{1,20}) failed",
             ),
             Pattern("ErrorOutOfDeviceMemory", r"\bErrorOutOfDeviceMemory\b"),
-            name("VK_ERROR_OUT_OF_DEVICE_MEMORY"),
         ),
         causes=(
             "Too many layers are on the GPU, or the context is too long.",

@@ -77,6 +77,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Request more memory for the job or the container.",
                 "srun --mem=256G python train.py",
+                first_for=("illed process", "oom_kill", "oom-kill", "anon-rss"),
             ),
             Fix(
                 "Use fewer workers with a smaller prefetch factor.",

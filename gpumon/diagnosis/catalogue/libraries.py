@@ -164,7 +164,8 @@ export LD_LIBRARY_PATH="$(python -c 'import nvidia.cudnn as n; print(n.__path__[
         fixes=(
             Fix(
                 "Build the extension against the installed PyTorch.",
-                "pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps flash-attn",
+                "FLASH_ATTENTION_FORCE_BUILD=TRUE pip install --no-build-isolation --no-cache-dir --force-reinstall"
+                " --no-deps flash-attn",
             ),
             Fix(
                 "Or choose the wheel that matches your versions.",

@@ -72,6 +72,13 @@ hidden = checkpoint(block, hidden, use_reentrant=False)""",
 with torch.inference_mode():
     total += loss_function(model(batch), target).item()""",
             ),
+            Fix(
+                "For inference, load the weights in 4 bits or partly on the CPU, or use smaller inputs.",
+                """\
+model = AutoModelForCausalLM.from_pretrained(
+    name, device_map="auto", quantization_config=BitsAndBytesConfig(load_in_4bit=True)
+)""",
+            ),
             fixes.LIST_PROCESSES,
             Fix(
                 (
@@ -287,7 +294,8 @@ if too_big:
             Pattern(
                 "DataLoader worker (pid",
                 r"DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]{1,200})\)"
-                r" (?:is killed by signal: (?P<signal>(?!Killed)\w{1,20}(?: \w{1,20})?)|exited unexpectedly)",
+                r" (?:is killed by signal: (?P<signal>(?!Killed)\w{1,20}(?: \w{1,20})?)"
+                r"|(?P<ending>exited unexpectedly))",
             ),
             literal("dataloader's workers are out of shared memory"),
             Pattern("synchronize.py", r"multiprocessing[\\/]synchronize\.py\", line \d{1,6}, in __init__"),

@@ -53,7 +53,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Check the size and the start; a pointer of Git LFS is text.",
                 "ls -l model.onnx*; head -c 64 model.onnx",
-                first_for=("INVALID_PROTOBUF", "GetFileLength"),
+                first_for=("INVALID_PROTOBUF",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -109,6 +109,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "A constant is a plain attribute of the module, which .to() does not move.",
             "The optimizer's state was loaded on the CPU.",
             "A random generator was created for another device than the tensor.",
+            "Two GPUs: `device_map` has divided the model over them, and its code mixes tensors of its parts.",
         ),
         fixes=(
             Fix("Move the batch to the model's device.", "batch = batch.to(next(model.parameters()).device)"),
@@ -128,6 +129,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Create random generators on the tensor's device.",
                 "generator = torch.Generator(device=device).manual_seed(0)",
                 first_for=("generator",),
+            ),
+            Fix(
+                "If `device_map` has divided the model over GPUs that it does not need, load it on one.",
+                'model = AutoModelForCausalLM.from_pretrained(name, device_map={"": 0})',
+            ),
+            Fix(
+                "Else move the tensor in the line of the traceback to the device of the other one.",
+                "scores = torch.gather(hidden, 1, ends.to(hidden.device))",
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -264,6 +273,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 'with torch.autocast("cuda", dtype=torch.bfloat16):\n    output = model(batch)',
             ),
             Fix("Or convert the inputs to the model's type.", "batch = batch.to(next(model.parameters()).dtype)"),
+            Fix(
+                "Load all parts of the model in the same 16-bit type.",
+                "model = AutoModel.from_pretrained(name, torch_dtype=torch.bfloat16)",
+                first_for=("Half and BFloat16", "BFloat16 and Half", "Half != c10::BFloat16", "BFloat16 != c10::Half"),
+            ),
             Fix(
                 "In a custom function, declare the input type.",
                 """\

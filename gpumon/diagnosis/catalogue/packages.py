@@ -245,21 +245,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "If the program is old and has no successor, replace the import; the release notes name the new place."
             ),
             Fix(
-                "For a trainer of TRL, upgrade TRL and transformers together.",
-                "pip install --upgrade trl transformers accelerate peft",
-                first_for=(
-                    "'tokenizer'",
-                    "'dataset_text_field'",
-                    "SFTTrainer",
-                    "GRPOTrainer",
-                ),
-            ),
-            Fix(
-                "Load the model without its repository's own code, if transformers has the model.",
-                "model = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=False)",
-                first_for=("Cache' object",),
-            ),
-            Fix(
                 "For functions of flash-attn, upgrade that package.",
                 "pip install --upgrade --no-build-isolation flash-attn",
                 first_for=("flash_attn",),

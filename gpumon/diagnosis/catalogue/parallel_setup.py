@@ -223,11 +223,6 @@ for state in optimizer.state.values():
                 "Start as many processes as the product of the degrees.",
                 "torchrun --nnodes 2 --nproc-per-node 8 train.py",
             ),
-            Fix(
-                "In verl, lower the degree of the generation server, which is 2 unless it is set.",
-                "python -m verl.trainer.main_ppo actor_rollout_ref.rollout.tensor_model_parallel_size=1",
-                first_for=("rollout world_size",),
-            ),
             Fix("Or lower a degree, such as that of tensor parallelism, to a divisor of the number of processes."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

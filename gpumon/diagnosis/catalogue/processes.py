@@ -24,10 +24,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "With Lightning, start new processes instead of spawning them, which pickles nothing.",
                 'trainer = Trainer(strategy="ddp", devices=2)',
             ),
-            Fix(
-                "In a notebook, restart the kernel.",
-                first_for=("not the same object",),
-            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.MULTIPROCESSING_NOTES, "https://docs.python.org/3/library/multiprocessing.html"),
@@ -72,6 +68,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "from my_data import MyDataset",
                 first_for=("(built-in)",),
             ),
+            Fix("In a notebook, restart the kernel.", first_for=("not the same object",)),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/data.html#platform-specific-behaviors",),

@@ -136,11 +136,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Read the log of the raylet.",
                 "cat /tmp/ray/session_latest/logs/raylet.err",
             ),
-            Fix(
-                "If a node was lost, find on that node what ended it: host memory, preemption or the network.",
-                "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'; free -h",
-                first_for=("marked dead", "NodeDiedError"),
-            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DEBUG,),

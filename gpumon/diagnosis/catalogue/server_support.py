@@ -220,8 +220,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             fixes.DEVICE_COUNT,
             Fix("Set the size to the number of GPUs.", "vllm serve MODEL --tensor-parallel-size 1"),
             Fix(
-                "On several hosts, use the Ray cluster.",
-                "RAY_ADDRESS=auto vllm serve MODEL --tensor-parallel-size 16 --distributed-executor-backend ray",
+                "On several hosts, check that each has joined the Ray cluster with its GPUs, then use it.",
+                "ray status\nRAY_ADDRESS=auto vllm serve MODEL --tensor-parallel-size 16"
+                " --distributed-executor-backend ray",
+                first_for=("placement group",),
             ),
         ),
         empty_cache=NO_CONTEXT_YET,

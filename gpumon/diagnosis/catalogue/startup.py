@@ -243,11 +243,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Keep datasets and collate functions on the CPU."),
             Fix(
-                "In a notebook, restart the kernel, and train on one GPU or start the training before CUDA is used.",
-                "trainer = Trainer(devices=1)",
-                first_for=("Lightning can't create",),
-            ),
-            Fix(
                 "Spawn processes instead of forking them.",
                 """\
 import torch.multiprocessing

@@ -90,7 +90,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern("manifest for ", r"manifest for (?P<image>[\w./:@-]{3,120}) not found"),
             Pattern("no matching manifest for ", r"no matching manifest for (?P<platform>\w{3,12}/[\w/]{3,16})"),
-            Pattern("pull access denied for", r"pull access denied for (?P<image>[\w./:@-]{3,120})"),
+            Pattern(
+                "pull access denied for",
+                r"pull access denied for (?P<image>(?:[\w.-]{1,40}/){0,3}"
+                r"(?:nvidia|cuda|pytorch|vllm|sglang|tensorrt|triton)[\w./:@-]{0,100})",
+            ),
             Pattern("unauthorized: authentication", r"unauthorized: authentication required"),
             Pattern(
                 "nvcr.io/",

@@ -161,7 +161,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("libcuda.so cannot found!", r"libcuda\.so cannot found!"),
             Pattern(
                 "Command '['",
-                r"Command '\['(?:[^'\n]{0,200}[\\/])?(?P<compiler>gcc|cc|clang|tcc\.exe|cl\.EXE|cl\.exe)',"
+                r"Command '\['(?:[^'\n]{0,200}[\\/])?(?P<compiler>(?:[\w-]{1,40}-)?(?:gcc|cc|clang)(?:-\d{1,2})?"
+                r"|tcc\.exe|cl\.EXE|cl\.exe)',"
                 r" '[^'\n]{1,200}"
                 r"[\\/](?:main|cuda_utils|driver|\w{0,4}_?triton_launcher\w{0,8}|launcher\w{0,12})\.c', ",
             ),
@@ -215,7 +216,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For Triton on Windows, put the folders include and libs of this Python next to an embedded python.exe,"
                 " and have the Build Tools with the Windows SDK.",
-                first_for=("cl.EXE'",),
+                first_for=("cl.EXE'", "tcc.exe", "python_embed"),
             ),
             Fix(
                 "For the libraries of PyTorch, let the linker find their folder.",
