@@ -36,6 +36,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             literal("have different metadata than during the forward pass"),
+            Pattern("recomputed metadata: {", r"recomputed metadata: \{'shape': torch\.Size"),
             literal("A different number of tensors was saved during the original forward and recomputation"),
             Pattern(
                 "encountered during backward but not found in storage",

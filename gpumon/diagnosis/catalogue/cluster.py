@@ -98,6 +98,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"IPv[46] network addresses of \((?P<host>[^,\n]{1,200}), (?P<port>\d{1,5})\) cannot be retrieved",
             ),
             literal("ValueError: host not found: Name or service not known"),
+            Pattern(
+                "nslookup: can't resolve", r"nslookup: can't resolve '(?P<host>[\w.-]{3,100})': Name does not resolve"
+            ),
             Pattern("Failed to resolve hostname", r"Failed to resolve hostname (?P<host>\S{1,100})"),
         ),
         causes=(

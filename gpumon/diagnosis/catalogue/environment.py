@@ -18,8 +18,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             literal("received 0 items of ancdata"),
             Pattern(
-                "unable to open shared memory object </torch_",
-                r"unable to open shared memory object </torch_\w{1,40}>[^\n]{0,60}Too many open files",
+                "unable to open shared memory obje",
+                r"unable to open shared memory obje[^\n]{0,120}?Too many open files",
             ),
             literal("Too many open files. Communication with the workers is no longer possible"),
             Pattern(

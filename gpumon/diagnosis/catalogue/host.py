@@ -50,7 +50,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("exitcode", r"exitcode {0,3}: -9\b"),
             Pattern("died with <Signals.SIGKILL: 9>", r"died with <Signals\.SIGKILL: 9>"),
             Pattern("returned non-zero exit status 137", r"returned non-zero exit status 137\b"),
-            Pattern("Killed", r"^Killed$"),
+            Pattern("Killed", r"(?:^|\d(?:it/s|s/it)\])Killed$"),
             Pattern("zsh: killed", r"zsh: killed {2}\S"),
             Pattern("Killed ", r": line \d{1,6}: {1,4}(?P<pid>\d{1,10}) Killed {2}"),
             literal("Task was killed due to the node running low on memory"),

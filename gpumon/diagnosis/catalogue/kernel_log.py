@@ -41,6 +41,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "rm_init_adapter failed", r"rm_init_adapter failed(?: for device bearing|, device) minor number \d{1,4}"
             ),
+            Pattern(
+                "Failed to allocate NvKmsKapiDevice", r"\[nvidia-drm\] [^\n]{0,40}Failed to allocate NvKmsKapiDevice"
+            ),
             Pattern("failed, bailing out", r"RmInitAdapter: \w{1,40}(?:\(\))? failed, bailing out"),
             Pattern("Cannot attach gpu", r"osInitNvMapping: \*\*\* Cannot attach gpu"),
             Pattern("No devices were found", r"^No devices were found$"),

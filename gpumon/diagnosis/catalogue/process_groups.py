@@ -49,9 +49,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?P<operation>gather|all_gather|barrier) failed -- missing ranks: (?P<missing>[^\n]{1,80})",
             ),
             Pattern(
-                "clients joined",
+                "seconds waiting for clients",
                 r"Timed out after \d{1,9} seconds waiting for clients\."
-                r" (?P<joined>\d{1,6})/(?P<ranks>\d{1,6}) clients joined",
+                r" (?P<joined>\d{1,6})/(?P<ranks>\d{1,6}) clients",
             ),
             Pattern("ailed to recv, got 0 bytes", r"[Ff]ailed to recv, got 0 bytes"),
             Pattern(

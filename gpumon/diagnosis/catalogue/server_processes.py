@@ -207,7 +207,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"engine plan file is not compatible with this version of TensorRT"
                 r"(?:, expecting library version (?P<expected>[\d.]{1,16}) got (?P<got>[\d.]{1,16}))?",
             ),
-            literal("Serialization assertion stdVersionRead == serializationVersion failed"),
+            Pattern(
+                "Serialization assertion stdVersionRead",
+                r"Serialization assertion stdVersionRead == (?:serializationVersion|kSERIALIZATION_VERSION) failed",
+            ),
             literal("Failed to deserialize cuda engine"),
         ),
         causes=("The engine was copied from another host, or TensorRT was upgraded after it was built.",),

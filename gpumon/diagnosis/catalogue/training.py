@@ -90,15 +90,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             literal("none of output has requires_grad=True, this checkpoint() is not necessary"),
             Pattern(
-                "does not require grad and does not have a grad_fn",
-                r"element (?P<element>\d{1,6}) of tensors does not require grad and does not have a grad_fn",
+                "does not require grad and does not have a",
+                r"element (?P<element>\d{1,6}) of (?:tensors|variables) does not require grad and does not have a",
             ),
             literal("None of the inputs have requires_grad=True. Gradients will be None"),
             literal("optimizer got an empty parameter list"),
-            Pattern(
-                "variables does not require grad and does not have a grad_fn",
-                r"element (?P<element>\d{1,6}) of variables does not require grad and does not have a grad_fn",
-            ),
         ),
         causes=(
             "All parameters are frozen; with LoRA and gradient checkpointing, the inputs do not require gradients.",
