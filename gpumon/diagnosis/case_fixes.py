@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from gpumon.diagnosis.known import Fix
+from gpumon.diagnosis.number_fixes import fitting_width, supported_architecture
 from gpumon.diagnosis.program_fixes import program_fixes
 from gpumon.diagnosis.version_fixes import fitting_version
 
@@ -384,8 +385,10 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "package-version": fitting_version,
     "xid-154": _recovery,
     **{f"xid-{number}": _link_event for number in range(144, 151)},
+    "shape": fitting_width,
     "shm": _worker,
     "state-dict-mismatch": _checkpoint_names,
+    "toolkit-old": supported_architecture,
     "port-in-use": _reach_host,
     "tcpstore": _reach_host,
     "vllm-max-len": _fitting_length,

@@ -71,8 +71,9 @@ def first_cause(matches: Sequence[Match]) -> Match:
     return first
 
 
-def _grade(match: Match) -> tuple[bool, bool]:
-    return (match.error.is_echo, match.is_warning)
+def _grade(match: Match) -> tuple[bool, bool, bool]:
+    """An echo, a warning, and a line of the code that would raise an error are causes only if nothing else is."""
+    return (match.error.is_echo, match.is_warning, match.text.startswith("raise "))
 
 
 def _is_earlier(match: Match, other: Match) -> bool:

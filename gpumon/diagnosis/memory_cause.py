@@ -44,6 +44,8 @@ def _cause_of_full_gpu(message: MemoryMessage, total: int, free: int) -> MemoryC
     is_large = message.asked >= _LARGE_SHARE * total
     is_scattered = unused >= max(message.asked / 2, _LARGE_SHARE * total)
     is_crowded = foreign >= max(_OTHERS_BYTES, _OTHERS_SHARE * total)
+    if message.held > total:
+        return MemoryCause.TOO_BIG
     if is_scattered and free + unused >= message.asked:
         return MemoryCause.FRAGMENTATION
     if is_crowded and free + unused + foreign >= message.asked:
@@ -99,6 +101,11 @@ def cause_sentence(cause: MemoryCause, message: MemoryMessage) -> str:
 def _too_big_sentence(message: MemoryMessage) -> str:
     requested, held = bytes_text(message.asked), bytes_text(message.held)
     free, foreign, unused = message.free or 0, message.foreign or 0, message.unallocated or 0
+    if message.total is not None and message.held > message.total:
+        return (
+            f"Too big: the process held {held}, more than the GPU's {bytes_text(message.total)}, because its driver "
+            f"had moved memory to the host, as on Windows. It requested {requested} more."
+        )
     if free < message.asked <= free + foreign + unused:
         reserves = {"other processes hold": foreign, "this process reserves without using it": unused}
         names = " and the ".join(f"{bytes_text(size)} that {name}" for name, size in reserves.items() if size)

@@ -248,3 +248,25 @@ def test_a_part_of_the_message_decides_which_fix_comes_first() -> None:
                 decided = [line for line in lines if part in line]
                 assert decided, f"add a sample of {error.id} with {part!r}"
                 assert any(case_fixes(error.id, {}, error.fixes, line)[0] is fix for line in decided), (error.id, part)
+
+
+def test_the_width_that_a_layer_expects_is_named() -> None:
+    match = explain_text("RuntimeError: mat1 and mat2 shapes cannot be multiplied (1920x2048 and 4096x512)").cause
+    assert match is not None
+    assert "has 2048 features, and the layer expects 4096" in match.fixes[0].text
+
+
+@pytest.mark.parametrize(
+    ("architecture", "part"), [("35", "CUDA 12 no longer"), ("70", "CUDA 13 no longer"), ("120", "compiler is found")]
+)
+def test_an_architecture_may_be_too_old_for_a_compiler(architecture: str, part: str) -> None:
+    match = explain_text(f"nvcc fatal   : Unsupported gpu architecture 'compute_{architecture}'").cause
+    assert match is not None
+    assert part in match.fixes[0].text
+
+
+def test_a_line_of_code_is_no_cause_if_the_message_follows() -> None:
+    message = "num_samples should be a positive integer value, but got num_samples="
+    match = explain_text(f'    raise ValueError(f"{message}{{self.count}}")\nValueError: {message}0\n').cause
+    assert match is not None
+    assert match.line == 2

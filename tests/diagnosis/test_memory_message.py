@@ -115,6 +115,7 @@ def test_damaged_messages_are_read() -> None:
         (replace(FULL, asked=2 * MIB, free=MIB, unallocated=60 * MIB), MemoryCause.LEAK),
         (replace(FULL, own=20 * GIB, allocated=19 * GIB), MemoryCause.OTHER_PROCESSES),
         (replace(FULL, asked=20 * MIB, allocated=GIB), MemoryCause.UNKNOWN),
+        (replace(FULL, asked=20 * MIB, allocated=100 * GIB), MemoryCause.TOO_BIG),
         (MemoryMessage(asked=GIB), MemoryCause.UNKNOWN),
         (MemoryMessage(asked=GIB, allowed=2 * GIB, allocated=2 * GIB), MemoryCause.CAP),
     ],

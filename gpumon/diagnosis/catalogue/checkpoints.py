@@ -142,13 +142,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Another process is still writing it, as when every rank writes to the same file.",
         ),
         fixes=(
+            _DOWNLOAD_AGAIN,
             _PREVIOUS,
             Fix(
                 "Check the file; a complete checkpoint is a valid ZIP archive.",
                 "ls -l checkpoint.pt; python -m zipfile -t checkpoint.pt",
                 first_for=("failed locating file",),
             ),
-            _DOWNLOAD_AGAIN,
             WRITE_ATOMICALLY,
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -39,6 +39,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "cat /sys/module/nvidia/version; modinfo -F version nvidia; ldconfig -p | grep libnvidia-ml",
             ),
             Fix(
+                "In a container, remove the driver's libraries from the image: the container toolkit brings those of"
+                " the host.",
+                "dpkg -l | grep -E 'libnvidia|nvidia-driver'",
+            ),
+            Fix(
                 "Or end all processes that use the GPUs and reload the modules.",
                 "sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia",
             ),

@@ -136,9 +136,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?P<reason>Segmentation fault|Bus error|Illegal instruction|Floating point exception)[ \t]{1,40}"
                 r"\(core dumped\)",
             ),
-            Pattern("Illegal instruction", r"^(?P<reason>Illegal instruction)$"),
-            Pattern("Segmentation fault", r"^(?P<reason>Segmentation fault)$"),
-            Pattern("Floating point exception", r"^(?P<reason>Floating point exception)$"),
+            Pattern("Illegal instruction", r"^(?P<reason>Illegal instruction)(?: \([a-z ]{0,12})?$"),
+            Pattern("Segmentation fault", r"^(?P<reason>Segmentation fault)(?: \([a-z ]{0,12})?$"),
+            Pattern("Floating point exception", r"^(?P<reason>Floating point exception)(?: \([a-z ]{0,12})?$"),
             Pattern("zsh: segmentation fault", r"zsh: segmentation fault\b"),
             Pattern("zsh: bus error", r"zsh: bus error\b"),
             Pattern("zsh: illegal hardware instruction", r"zsh: illegal hardware instruction\b"),

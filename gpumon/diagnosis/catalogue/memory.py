@@ -181,6 +181,11 @@ if too_big:
                 "llama-server -m MODEL.gguf -ngl 20 -c 4096",
                 first_for=("ggml",),
             ),
+            Fix(
+                "In LMDeploy, give less of the free memory to the cache.",
+                "lmdeploy serve api_server MODEL --cache-max-entry-count 0.4",
+                first_for=("turbomind",),
+            ),
         ),
         empty_cache=(
             "Helps if a large part of the cache is unused: the process returns that memory to the driver, from "

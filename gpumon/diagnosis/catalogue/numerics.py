@@ -161,6 +161,7 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
             "The weights contain NaN after a diverged training, or a quantized or broken checkpoint was loaded.",
             "A row of the attention mask hides every token, for example padding on the wrong side.",
             "In reinforcement learning, a reward or an observation was infinite, and the policy diverged.",
+            "Only on several GPUs: copies between them arrive damaged, as with IOMMU or ACS of some hosts.",
         ),
         fixes=(
             Fix(
@@ -170,6 +171,10 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
             Fix(
                 "Check whether the weights or only the logits are not finite.",
                 "print([name for name, p in model.named_parameters() if not p.isfinite().all()])",
+            ),
+            Fix(
+                "If one GPU works and several fail, check whether a copy between them arrives.",
+                'x = torch.rand(1000, device="cuda:0")\nprint((x.to("cuda:1").cpu() == x.cpu()).all())',
             ),
             Fix(
                 "For generation with a batch, pad on the left, and pass the attention mask.",

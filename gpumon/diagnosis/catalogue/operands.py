@@ -126,6 +126,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "state = torch.load(path, map_location=device, weights_only=True)",
             ),
             Fix(
+                "Move the indices to the device of the tensor, or both to the CPU.",
+                "selected = lengths[indices.to(lengths.device)]",
+                first_for=("as the indexed tensor",),
+            ),
+            Fix(
                 "Create random generators on the tensor's device.",
                 "generator = torch.Generator(device=device).manual_seed(0)",
                 first_for=("generator",),

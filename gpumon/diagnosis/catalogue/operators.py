@@ -286,6 +286,7 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         causes=(
             "The GPU is full, and no algorithm's workspace fits: then the real error is out of memory.",
             "This version of cuDNN does not support the GPU, the type or the layout.",
+            "Libraries of two versions of cuDNN are mixed, as after an update of a package, or by LD_LIBRARY_PATH.",
         ),
         fixes=(
             fixes.LIST_PROCESSES,
@@ -295,6 +296,10 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
                 "import torch\n\ntorch.backends.cudnn.benchmark = False",
             ),
             Fix("For attention, disable cuDNN.", "import torch\n\ntorch.backends.cuda.enable_cudnn_sdp(False)"),
+            Fix(
+                "If it began with an update and memory is free, let PyTorch find its own cuDNN, and install it again.",
+                "unset LD_LIBRARY_PATH; pip install --force-reinstall torch",
+            ),
             Fix("Install a newer PyTorch, which includes a newer cuDNN.", "pip install --upgrade torch"),
         ),
         empty_cache="Little effect: workspaces come from PyTorch's own allocator, which empties its cache itself.",

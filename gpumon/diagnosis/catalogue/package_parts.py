@@ -79,6 +79,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " --index-url https://download.pytorch.org/whl/cu130",
             ),
             Fix("Install PyTorch and the package in a new environment, without other versions of CUDA on PATH."),
+            Fix("Upgrade PyTorch to 2.4.1 or later.", "pip install --upgrade torch", first_for=("fbgemm.dll",)),
             Fix("Show which DLL is missing, with the program Dependencies, on the file that could not be loaded."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

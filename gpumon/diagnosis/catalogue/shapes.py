@@ -261,6 +261,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Print the shape before the layer.", "print(hidden.shape, layer)"),
+            Fix(
+                "Labels and outputs differ: give the model as many outputs as the labels have classes.",
+                "print(output.shape, target.shape)",
+                first_for=("Target size", "`preds` and `target`", "targets are expected"),
+            ),
             Fix("Flatten all dimensions except the batch.", "hidden = hidden.flatten(1)"),
             Fix("Infer the layer's size from the first batch.", "layer = torch.nn.LazyLinear(out_features)"),
             Fix(
