@@ -19,7 +19,7 @@ from gpumon.diagnosis.match import ErrorFinder
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.oom import explain_oom
 from gpumon.diagnosis.prefixes import Timestamp, timestamp_of
-from gpumon.diagnosis.program_fixes import PIP
+from gpumon.diagnosis.program_fixes import PIP, program_of
 from gpumon.diagnosis.scan import LogBlock, blocks
 from gpumon.diagnosis.unknown import ErrorForm
 from gpumon.diagnosis.version_skew import version_skew
@@ -63,8 +63,11 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
     tallies: dict[str, _Tally] = defaultdict(_Tally)
     last = LastError(_timestamp)
     lines = 0
+    program = ""
     for block in blocks(chunks):
         hits = finder.hits(block)
+        if hits and not program:
+            program = program_of(block.letters)
         for hit in hits:
             tallies[hit.error.id].add(block, hit)
         echoes = {hit.position for hit in hits if hit.error.is_echo}
@@ -79,7 +82,8 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
     cause = first_cause(matches)
     rest = (match for match in matches if match is not cause)
     is_later = unknown is not None and unknown.form <= ErrorForm.CRASH and unknown.line > cause.line
-    first = replace(cause, is_cause=True, values={**cause.values, **_program(matches)})
+    values = {**_capability(cause, matches), **cause.values, **_program(matches, program)}
+    first = replace(cause, is_cause=True, values=values)
     return Explanation((first, *rest), lines, unknown if is_later else None, last.last_lines)
 
 
@@ -92,11 +96,19 @@ def _is_leading(error_id: str) -> bool:
     return error_id in _LEADING or error_id.startswith("nccl-")
 
 
-def _program(matches: Iterable[Match]) -> dict[str, str]:
-    """The program in whose log the errors are, if another error names it."""
+def _capability(cause: Match, matches: Iterable[Match]) -> dict[str, int | str]:
+    """The compute capability of the GPU, which PyTorch prints in a warning long before a kernel is missing."""
+    if cause.error.id != "no-kernel-image":
+        return {}
+    warnings = [match.values for match in matches if match.error.id == "arch-warning" and "capability" in match.values]
+    return {"capability": warnings[0]["capability"]} if warnings else {}
+
+
+def _program(matches: Iterable[Match], named: str) -> dict[str, str]:
+    """The program in whose log the errors are, if another error or a file names it."""
     ids = [match.error.id for match in matches]
     names = (name for prefix, name in _PROGRAMS.items() if any(error_id.startswith(prefix) for error_id in ids))
-    return {"program": name} if (name := next(names, "")) else {}
+    return {"program": name} if (name := next(names, named)) else {}
 
 
 def explain_text(text: str) -> Explanation:

@@ -79,6 +79,8 @@ class Match:
         if self.oom_report is not None:
             return self.oom_report.fixes
         cause = self.memory_cause
+        if cause is MemoryCause.LEAK and "program" in self.values:
+            cause = MemoryCause.TOO_BIG  # a server has no training loop that could keep tensors
         fixes = case_fixes(self.error.id, self.values, self.error.fixes, self.text)
         return fixes if cause is None else ranked_fixes(cause, fixes, self.memory)
 

@@ -80,6 +80,14 @@ SERVERS: Final[Mapping[str, _Server]] = {
     ),
 }
 """Servers by their names."""
+_FILES: Final[Mapping[str, tuple[bytes, ...]]] = {
+    "vLLM": (b"asyncllmengine", b"vllmengine", b"vllmvengine", b"vllmworker", b"vllmentrypoints"),
+    "SGLang": (b"sglangsrt",),
+    "ComfyUI": (b"comfyuiexecutionpy", b"comfymodelmanagementpy"),
+}
+"""The letters of files of these programs, which their logs and tracebacks name."""
+_TRAINERS: Final = (b"verltrainer", b"verlworkers", b"trltrainer", b"openrlhf", b"transformerstrainer")
+"""Those of programs that train, and use a server of models for a part of it."""
 _TRAINING_ONLY: Final = ("loss", "hidden", "run_step")
 """Parts of the code of fixes that change a training step."""
 _MEMORY_ERRORS: Final = frozenset({"oom", "oom-async-backend"})
@@ -102,6 +110,17 @@ _CODE_ERRORS: Final = frozenset(
     }
 )
 """Errors of operations that are usually in the code of the user."""
+
+
+def program_of(letters: bytes) -> str:
+    """The program whose log it is, by the files that it names; empty if it is none of the servers.
+
+    Args:
+        letters: The letters of a part of the log, in lower case.
+    """
+    if any(part in letters for part in _TRAINERS):
+        return ""
+    return next((name for name, parts in _FILES.items() if any(part in letters for part in parts)), "")
 
 
 def program_fixes(error_id: str, program: str, fixes: Sequence[Fix]) -> tuple[Fix, ...]:

@@ -270,3 +270,40 @@ def test_a_line_of_code_is_no_cause_if_the_message_follows() -> None:
     match = explain_text(f'    raise ValueError(f"{message}{{self.count}}")\nValueError: {message}0\n').cause
     assert match is not None
     assert match.line == 2
+
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("(EngineCore pid=7) ERROR [async_llm_engine.py:68]", "vllm serve"),
+        ('  File "/venv/lib/python3.12/site-packages/vllm/v1/engine/core.py", line 9, in run', "vllm serve"),
+        ('  File "/srv/sglang/srt/managers/scheduler.py", line 9, in run', "sglang.launch_server"),
+        ('  File "/data/ComfyUI/execution.py", line 9, in execute', "smaller image"),
+    ],
+)
+def test_the_program_is_known_by_its_files(line: str, part: str) -> None:
+    match = explain_text(f"{line}\n{OOM}\n").cause
+    assert match is not None
+    assert part in match.fixes[0].text + match.fixes[0].code
+
+
+def test_a_trainer_that_uses_a_server_trains() -> None:
+    files = ("verl/trainer/main_ppo.py", "vllm/v1/engine/core.py")
+    trace = "".join(f'  File "/venv/site-packages/{file}", line 9, in run\n' for file in files)
+    match = explain_text(f"{trace}{OOM}\n").cause
+    assert match is not None
+    assert not any("vllm serve" in fix.code for fix in match.fixes)
+
+
+def test_a_missing_kernel_has_the_capability_of_the_warning_before_it() -> None:
+    warning, error = (
+        samples_of("arch-warning")[0],
+        "RuntimeError: CUDA error: no kernel image is available for execution",
+    )
+    match = explain_text(f"torch/cuda/__init__.py:209: UserWarning: \n{warning}\n{error} on the device\n").cause
+    assert match is not None
+    assert match.error.id == "no-kernel-image"
+    assert match.values["capability"]
