@@ -55,7 +55,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "not supported at the MPS device", r"(?P<operator>[\w >.'-]{1,60}) not supported at the MPS device"
             ),
             Pattern("Adaptive pool MPS", r"Adaptive pool MPS: input sizes must be divisible by output sizes"),
-            Pattern("not supported on MPS", r"(?P<operator>[\w .'-]{1,60}) (?:is|are) not supported on MPS\b"),
+            Pattern("not supported on MPS", r"(?P<operator>[\w.'-]{1,40}) (?:is|are) not supported on MPS\b"),
         ),
         causes=(
             "The operation is not implemented for MPS in this version.",

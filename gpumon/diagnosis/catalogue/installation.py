@@ -27,7 +27,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "which is incompatible",
-                r"(?P<package>[\w.-]{2,40}) \S{1,40} requires"
+                r"(?P<package>(?<![\w.-])[\w.-]{2,40}) \S{1,40} requires"
                 r" (?P<required>(?!nvidia-)[\w.-]{1,40}(?:\[[\w,-]{1,30}\])?[^\n]{0,160}?), but you have"
                 rf" (?P<installed>(?!nvidia-){_PACKAGES}[\w.-]{{0,40}} [\w.+-]{{1,40}}) which is incompatible",
             ),

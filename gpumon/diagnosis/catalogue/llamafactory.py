@@ -68,7 +68,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 " incompatible with ",
-                r"(?P<name>[\w`^-]{2,30}(?: \w{2,20}){0,3}) (?:is|are) incompatible with (?:DeepSpeed(?: ZeRO-3"
+                r"(?P<name>[\w`^-]{2,30}) (?:is|are) incompatible with (?:DeepSpeed(?: ZeRO-3"
                 r"| yet|\.)"
                 r"|PTQ-quantized models|S\^2-Attn|`streaming`|`train_on_prompt`)",
             ),

@@ -17,8 +17,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "which is incompatible",
-                r"(?P<package>[\w.-]{2,40}) \S{1,40} requires (?P<required>nvidia-[\w-]{1,30}[^\n]{0,160}?), but you h"
-                r"ave"
+                r"(?P<package>(?<![\w.-])[\w.-]{2,40}) \S{1,40} requires"
+                r" (?P<required>nvidia-[\w-]{1,30}[^\n]{0,160}?), but you have"
                 r" (?P<installed>nvidia-[\w.-]{2,40} [\w.+-]{1,30}) which is incompatible",
             ),
         ),
