@@ -73,7 +73,7 @@ def first_cause(matches: Sequence[Match]) -> Match:
 
 def _grade(match: Match) -> tuple[bool, bool, bool]:
     """An echo, a warning, and a line of the code that would raise an error are causes only if nothing else is."""
-    return (match.error.is_echo, match.is_warning, match.text.startswith("raise "))
+    return (match.error.is_echo, match.is_warning, match.is_code)
 
 
 def _is_earlier(match: Match, other: Match) -> bool:

@@ -14,12 +14,12 @@ from gpumon.core.text import safe_text
 from gpumon.diagnosis.catalogue import ERRORS
 from gpumon.diagnosis.cause import INITIALIZATION, first_cause
 from gpumon.diagnosis.explanation import Explanation, Match
-from gpumon.diagnosis.last_error import IGNORED, LastError
+from gpumon.diagnosis.last_error import IGNORED, TRACEBACK, LastError
 from gpumon.diagnosis.match import ErrorFinder
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.oom import explain_oom
 from gpumon.diagnosis.prefixes import Timestamp, timestamp_of
-from gpumon.diagnosis.program_fixes import PIP, program_of
+from gpumon.diagnosis.program_fixes import program_of, program_of_errors
 from gpumon.diagnosis.scan import LogBlock, blocks
 from gpumon.diagnosis.unknown import ErrorForm
 from gpumon.diagnosis.version_skew import version_skew
@@ -42,9 +42,6 @@ _MAX_MERGED: Final = 8
 """Lines of one message whose values are read: a traceback has the message in its code and at its end."""
 _LEADING: Final = frozenset({"arch-warning", "nan-loss", "no-gpus", *INITIALIZATION})
 """Warnings that are often the cause of the error that follows, like those of NCCL."""
-_PROGRAMS: Final = {"vllm-": "vLLM", "sglang-": "SGLang", "comfy-": "ComfyUI", "install-build": PIP}
-"""Programs by the beginning of the ids of their errors."""
-_TRACEBACK: Final = "Traceback (most recent call last)"
 _MAX_TRACEBACK_LINES: Final = 32
 _CAUGHT: Final = re.compile(rf"{IGNORED.pattern}|some optimizations will not be enabled")
 """Above the traceback of an exception that does not end the program; the text is xFormers'."""
@@ -82,8 +79,9 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
     cause = first_cause(matches)
     rest = (match for match in matches if match is not cause)
     is_later = unknown is not None and unknown.form <= ErrorForm.CRASH and unknown.line > cause.line
-    values = {**_capability(cause, matches), **cause.values, **_program(matches, program)}
-    first = replace(cause, is_cause=True, values=values)
+    values = {**_capability(cause, matches), **cause.values}
+    program = program_of_errors(match.error.id for match in matches) or program
+    first = replace(cause, is_cause=True, values=values | {"program": program} if program else values)
     return Explanation((first, *rest), lines, unknown if is_later else None, last.last_lines)
 
 
@@ -102,13 +100,6 @@ def _capability(cause: Match, matches: Iterable[Match]) -> dict[str, int | str]:
         return {}
     warnings = [match.values for match in matches if match.error.id == "arch-warning" and "capability" in match.values]
     return {"capability": warnings[0]["capability"]} if warnings else {}
-
-
-def _program(matches: Iterable[Match], named: str) -> dict[str, str]:
-    """The program in whose log the errors are, if another error or a file names it."""
-    ids = [match.error.id for match in matches]
-    names = (name for prefix, name in _PROGRAMS.items() if any(error_id.startswith(prefix) for error_id in ids))
-    return {"program": name} if (name := next(names, named)) else {}
 
 
 def explain_text(text: str) -> Explanation:
@@ -195,7 +186,7 @@ def _is_same_message(first: Match, block: LogBlock, hit: PatternHit) -> bool:
 def _merged(first: Match, later: Match) -> Match:
     """A match with the values of a further line of its message; the message is quoted, not the code that raises it."""
     values = {**later.values, **first.values}
-    if first.text.startswith("raise ") and not later.text.startswith("raise "):
+    if first.is_code and not later.is_code:
         return replace(first, line=later.line, text=later.text, values=values)
     return replace(first, values=values)
 
@@ -234,7 +225,7 @@ def _is_ignored(block: LogBlock, position: int) -> bool:
     prefix = len(block.lines[position]) - len(block.texts[position].lstrip())
     for index in range(position - 1, max(0, position - _MAX_TRACEBACK_LINES), -1):
         line = block.lines[index]
-        if _TRACEBACK in line:
+        if TRACEBACK in line:
             return _CAUGHT.search(block.lines[index - 1]) is not None
         if not line[prefix : prefix + 1].isspace():
             return False

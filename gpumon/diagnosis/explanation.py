@@ -67,6 +67,11 @@ class Match:
     oom_report: OomReport | None = None
 
     @property
+    def is_code(self) -> bool:
+        """Whether the line is the code that raises the error, as a traceback quotes it, instead of its message."""
+        return self.text.startswith("raise ")
+
+    @property
     def memory_cause(self) -> MemoryCause | None:
         """Why the allocation failed, for an out-of-memory error whose sizes are known."""
         if self.oom_report is not None:

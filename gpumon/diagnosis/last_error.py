@@ -22,9 +22,9 @@ _MAX_MESSAGE_LINES: Final = 12
 _NEAR_LINES: Final = 64
 """An exception explains a crash that follows within this number of lines."""
 
-_HEADER: Final = "Traceback (most recent call last)"
+TRACEBACK: Final = "Traceback (most recent call last)"
 _SIGNS: Final = (
-    (b"tracebackmostrecentcalllast", (_HEADER,)),
+    (b"tracebackmostrecentcalllast", (TRACEBACK,)),
     (b"error", ("Error", "error:")),
     (b"exception", ("Exception",)),
     (b"interrupt", ("Interrupt",)),
@@ -147,7 +147,7 @@ def _candidates(block: LogBlock) -> list[_Candidate]:
                 break
             position = bisect_right(starts, index) - 1
             end = starts[position]
-            candidate = _raised(block, position) if sign == _HEADER else _read(block, position)
+            candidate = _raised(block, position) if sign == TRACEBACK else _read(block, position)
             if candidate is not None:
                 candidates.setdefault(candidate.position, candidate)
     return [candidates[position] for position in sorted(candidates)]
@@ -198,7 +198,7 @@ def _is_known(block: LogBlock, candidate: _Candidate, known: Collection[int], ec
         return True
     for position in _of_rank(block, candidate.position, 1, _MAX_MESSAGE_LINES):
         text = block.texts[position]
-        if _HEADER in text or text.startswith(_CAUSED) or not text.strip():
+        if TRACEBACK in text or text.startswith(_CAUSED) or not text.strip():
             return False
         if position in known:
             return position not in echoes
@@ -250,7 +250,7 @@ def _frames(block: LogBlock, candidate: _Candidate) -> Iterator[TracebackFrame]:
         frame = _read_frame(text, next(iter(_of_rank(block, position, 1, 1)), None), block)
         if frame is not None:
             yield frame
-        if _HEADER in text or text.startswith(_CAUSED):
+        if TRACEBACK in text or text.startswith(_CAUSED):
             return
 
 

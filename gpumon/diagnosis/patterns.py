@@ -21,7 +21,7 @@ _TOKEN: Final = re.compile(
     r"""\[\^?\]?(?:\\.|[^\]\\])*\]   # a character set, which is kept
       | \(\?<[=!][^()]*\)           # a lookbehind, which must have a fixed length
       | \(\?P<\w+> | \(\?P=\w+\)     # the start of a named group, or a reference to one
-      | \(\?[:=!]                  # the start of another group
+      | \(\?[a-z]*[:=!]             # the start of another group
       | \\. | .""",
     re.VERBOSE | re.DOTALL,
 )
@@ -95,7 +95,7 @@ def wrapped(regex: str) -> re.Pattern[str]:
             atoms.append(f"(?!{_GAP}(?:")
             ends.append("))")
         elif atom.startswith("(") and not atom.endswith(")"):
-            atoms.append(atom + quantifier)  # of "(?i:" the question mark is read as a quantifier
+            atoms.append(atom)
             ends.append(")")
         elif atom == ")":
             atoms.append(ends.pop() + quantifier)

@@ -1,11 +1,12 @@
 """Fixes that depend on the program in whose log an error stands: a server of models runs no code of the user."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from gpumon.diagnosis.known import Fix
 
-PIP: Final = "pip"
+_PIP: Final = "pip"
 """A package that pip builds."""
 
 
@@ -25,7 +26,7 @@ class _Server(NamedTuple):
     fork: tuple[Fix, ...] = ()
 
 
-SERVERS: Final[Mapping[str, _Server]] = {
+_SERVERS: Final[Mapping[str, _Server]] = {
     "vLLM": _Server(
         (
             Fix(
@@ -86,6 +87,8 @@ _FILES: Final[Mapping[str, tuple[bytes, ...]]] = {
     "ComfyUI": (b"comfyuiexecutionpy", b"comfymodelmanagementpy"),
 }
 """The letters of files of these programs, which their logs and tracebacks name."""
+_ERRORS: Final = {"vllm-": "vLLM", "sglang-": "SGLang", "comfy-": "ComfyUI", "install-build": _PIP}
+"""Programs by the beginning of the ids of their errors."""
 _TRAINERS: Final = (b"verltrainer", b"verlworkers", b"trltrainer", b"openrlhf", b"transformerstrainer")
 """Those of programs that train, and use a server of models for a part of it."""
 _TRAINING_ONLY: Final = ("loss", "hidden", "run_step")
@@ -123,6 +126,12 @@ def program_of(letters: bytes) -> str:
     return next((name for name, parts in _FILES.items() if any(part in letters for part in parts)), "")
 
 
+def program_of_errors(error_ids: Iterable[str]) -> str:
+    """The program whose log it is, by the errors that only it has; empty if there are none."""
+    ids = tuple(error_ids)
+    return next((name for start, name in _ERRORS.items() if any(map(str.startswith, ids, repeat(start)))), "")
+
+
 def program_fixes(error_id: str, program: str, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """The fixes of an error, the best one for the program first.
 
@@ -131,9 +140,9 @@ def program_fixes(error_id: str, program: str, fixes: Sequence[Fix]) -> tuple[Fi
         program: The program in whose log the error stands; empty if it is unknown.
         fixes: The fixes of the entry.
     """
-    if program == PIP and error_id == "no-torch":
+    if program == _PIP and error_id == "no-torch":
         return tuple(sorted(fixes, key=lambda fix: "--no-build-isolation" not in fix.code))
-    server = SERVERS.get(program)
+    server = _SERVERS.get(program)
     if server is None:
         return tuple(fixes)
     if error_id in _MEMORY_ERRORS:

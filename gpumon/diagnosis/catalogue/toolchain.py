@@ -58,7 +58,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         causes=(
             "Blackwell (sm_100, sm_120) needs CUDA 12.8 or later, sm_103 and sm_121 need 12.9 or later.",
-            "CUDA 13 no longer compiles for Maxwell, Pascal and Volta (sm_50 to sm_70).",
+            "CUDA 13 no longer compiles for Maxwell, Pascal and Volta (sm_50 to sm_70), CUDA 12 not for Kepler.",
             "An old nvcc or ptxas is found first, such as that of the distribution in /usr/bin.",
         ),
         fixes=(
