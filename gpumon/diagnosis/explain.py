@@ -19,7 +19,7 @@ from gpumon.diagnosis.match import ErrorFinder
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.oom import explain_oom
 from gpumon.diagnosis.prefixes import Timestamp, timestamp_of
-from gpumon.diagnosis.program_fixes import program_of, program_of_errors
+from gpumon.diagnosis.program_fixes import program_of_errors, programs_in, server_of
 from gpumon.diagnosis.scan import LogBlock, blocks
 from gpumon.diagnosis.unknown import ErrorForm
 from gpumon.diagnosis.version_skew import version_skew
@@ -60,11 +60,11 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
     tallies: dict[str, _Tally] = defaultdict(_Tally)
     last = LastError(_timestamp)
     lines = 0
-    program = ""
+    programs: set[str] = set()
     for block in blocks(chunks):
         hits = finder.hits(block)
-        if hits and not program:
-            program = program_of(block.letters)
+        if hits:
+            programs |= programs_in(block.letters)
         for hit in hits:
             tallies[hit.error.id].add(block, hit)
         echoes = {hit.position for hit in hits if hit.error.is_echo}
@@ -80,7 +80,7 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
     rest = (match for match in matches if match is not cause)
     is_later = unknown is not None and unknown.form <= ErrorForm.CRASH and unknown.line > cause.line
     values = {**_capability(cause, matches), **cause.values}
-    program = program_of_errors(match.error.id for match in matches) or program
+    program = program_of_errors(match.error.id for match in matches) or server_of(programs)
     first = replace(cause, is_cause=True, values=values | {"program": program} if program else values)
     return Explanation((first, *rest), lines, unknown if is_later else None, last.last_lines)
 

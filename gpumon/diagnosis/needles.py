@@ -22,20 +22,6 @@ _MAX_SEARCHES: Final = 32
 """Needles up to which to search the text for each is faster than to read its pieces one after the other."""
 
 
-class _Place(NamedTuple):
-    """Where pieces of a needle are, if it starts at a certain letter of a piece.
-
-    Attributes:
-        needle: The needle.
-        offset: Letters of the needle before the piece by which it is looked up.
-        more: Other pieces, which the text must have as well.
-    """
-
-    needle: bytes
-    offset: int
-    more: tuple[int, ...]
-
-
 class NeedleIndex:
     """Needles to search.
 
@@ -46,15 +32,20 @@ class NeedleIndex:
     def __init__(self, needles: Iterable[bytes]) -> None:
         distinct = list(dict.fromkeys(needles))
         self._short = [needle for needle in distinct if len(needle) < _MIN_LETTERS]
-        self._by_piece: dict[int, list[_Place]] = defaultdict(list)
-        starts = [(needle, start) for needle in distinct if len(needle) >= _MIN_LETTERS for start in range(_STRIDE)]
-        frequency = Counter(piece for needle, start in starts for piece, _ in _cut(needle, start))
-        for needle, start in starts:  # cut again: to keep all pieces would need megabytes
-            pieces = sorted(_cut(needle, start), key=lambda piece: frequency[piece[0]])
-            (piece, offset), *more = pieces[:_MAX_PIECES]
-            self._by_piece[piece].append(_Place(needle, offset, tuple(other for other, _ in more)))
-        places = [place for places in self._by_piece.values() for place in places]
-        self._pieces = frozenset(self._by_piece).union(*(place.more for place in places))
+        self._long = [needle for needle in distinct if len(needle) >= _MIN_LETTERS]
+        self._by_piece: dict[int, int] = {}
+        """By the piece by which it is looked up: a needle and its start in a piece, as a number (many objects less)."""
+        self._others: dict[int, list[int]] = defaultdict(list)
+        """The same, of more needles with a piece that one has already."""
+        pieces: set[int] = set()
+        numbers = range(len(self._long) * _STRIDE)
+        frequency = Counter(piece for number in numbers for piece, _ in self._cut(number))
+        for number in numbers:  # cut again: to keep all pieces would need megabytes
+            rarest = sorted((piece for piece, _ in self._cut(number)), key=frequency.__getitem__)[:_MAX_PIECES]
+            pieces.update(rarest)
+            if self._by_piece.setdefault(rarest[0], number) != number:
+                self._others[rarest[0]].append(number)
+        self._pieces = frozenset(pieces.copy())  # a copy has half the size of a set that has grown
 
     def search(self, letters: bytes) -> "NeedleSearch":
         """The needles that a text contains, or may contain."""
@@ -62,15 +53,26 @@ class NeedleIndex:
         padded = memoryview(letters.ljust(size + _STRIDE, b"\0"))
         views = padded[:size].cast("Q"), padded[_STRIDE:].cast("Q")
         present = self._pieces.intersection(views[0]) | self._pieces.intersection(views[1])
-        places = {
-            piece: some
-            for piece in present & self._by_piece.keys()
-            if (some := [place for place in self._by_piece[piece] if present.issuperset(place.more)])
-        }
-        possible = dict.fromkeys(place.needle for some in places.values() for place in some)
+        places: dict[int, list[tuple[bytes, int]]] = defaultdict(list)
+        for piece in present & self._by_piece.keys():
+            for number in (self._by_piece[piece], *self._others.get(piece, ())):
+                offsets = dict(self._cut(number))
+                if present.issuperset(self._pieces.intersection(offsets)):
+                    places[piece].append((self._long[number // _STRIDE], offsets[piece]))
+        possible = dict.fromkeys(needle for some in places.values() for needle, _ in some)
         if len(possible) > _MAX_SEARCHES:
             return NeedleSearch(_occurrences(letters, views, places), self._short)
         return NeedleSearch([], [*self._short, *possible])
+
+    def _cut(self, number: int) -> list[tuple[int, int]]:
+        """The pieces of a needle, each with its index in it, if the text is cut before one of its first letters.
+
+        Args:
+            number: The index of the needle, times the stride, plus the index of the letter.
+        """
+        needle = self._long[number // _STRIDE]
+        offsets = range(number % _STRIDE, len(needle) - _PIECE + 1, _STRIDE)
+        return [(int.from_bytes(needle[offset : offset + _PIECE], sys.byteorder), offset) for offset in offsets]
 
 
 class NeedleSearch(NamedTuple):
@@ -86,23 +88,22 @@ class NeedleSearch(NamedTuple):
 
 
 def _occurrences(
-    letters: bytes, views: Sequence[memoryview], places: Mapping[int, Sequence[_Place]]
+    letters: bytes, views: Sequence[memoryview], places: Mapping[int, Sequence[tuple[bytes, int]]]
 ) -> list[tuple[bytes, int]]:
-    """The needles of a text in the order of the text, found by their pieces."""
+    """The needles of a text in the order of the text.
+
+    Args:
+        letters: The text.
+        views: Its pieces.
+        places: Needles by a piece that they contain, each with the index of the piece in it.
+    """
     occurrences: list[tuple[bytes, int]] = []
-    offsets = {piece: [(place.needle, place.offset) for place in some] for piece, some in places.items()}
     starts_with = letters.startswith
     for parity, view in enumerate(views):
-        for index in compress(count(), map(offsets.__contains__, view)):
+        for index in compress(count(), map(places.__contains__, view)):
             position = index * _PIECE + parity * _STRIDE
-            for needle, offset in offsets[view[index]]:
+            for needle, offset in places[view[index]]:
                 if starts_with(needle, position - offset) and position >= offset:
                     occurrences.append((needle, position - offset))
     occurrences.sort(key=itemgetter(1))
     return occurrences
-
-
-def _cut(needle: bytes, start: int) -> list[tuple[int, int]]:
-    """The pieces of a needle, each with its index in it, if the text is cut before the letter at an index."""
-    offsets = range(start, len(needle) - _PIECE + 1, _STRIDE)
-    return [(int.from_bytes(needle[offset : offset + _PIECE], sys.byteorder), offset) for offset in offsets]

@@ -1,6 +1,6 @@
 """Fixes that depend on the program in whose log an error stands: a server of models runs no code of the user."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Final, NamedTuple
 
@@ -8,6 +8,8 @@ from gpumon.diagnosis.known import Fix
 
 _PIP: Final = "pip"
 """A package that pip builds."""
+_TRAINER: Final = "trainer"
+"""A program that trains, and may use a server of models for a part of it."""
 
 
 class _Server(NamedTuple):
@@ -85,12 +87,11 @@ _FILES: Final[Mapping[str, tuple[bytes, ...]]] = {
     "vLLM": (b"asyncllmengine", b"vllmengine", b"vllmvengine", b"vllmworker", b"vllmentrypoints"),
     "SGLang": (b"sglangsrt",),
     "ComfyUI": (b"comfyuiexecutionpy", b"comfymodelmanagementpy"),
+    _TRAINER: (b"verltrainer", b"verlworkers", b"trltrainer", b"openrlhf", b"transformerstrainer"),
 }
 """The letters of files of these programs, which their logs and tracebacks name."""
 _ERRORS: Final = {"vllm-": "vLLM", "sglang-": "SGLang", "comfy-": "ComfyUI", "install-build": _PIP}
 """Programs by the beginning of the ids of their errors."""
-_TRAINERS: Final = (b"verltrainer", b"verlworkers", b"trltrainer", b"openrlhf", b"transformerstrainer")
-"""Those of programs that train, and use a server of models for a part of it."""
 _TRAINING_ONLY: Final = ("loss", "hidden", "run_step")
 """Parts of the code of fixes that change a training step."""
 _MEMORY_ERRORS: Final = frozenset({"oom", "oom-async-backend"})
@@ -115,15 +116,18 @@ _CODE_ERRORS: Final = frozenset(
 """Errors of operations that are usually in the code of the user."""
 
 
-def program_of(letters: bytes) -> str:
-    """The program whose log it is, by the files that it names; empty if it is none of the servers.
+def programs_in(letters: bytes) -> frozenset[str]:
+    """The programs whose files a part of a log names.
 
     Args:
-        letters: The letters of a part of the log, in lower case.
+        letters: The letters of the part, in lower case.
     """
-    if any(part in letters for part in _TRAINERS):
-        return ""
-    return next((name for name, parts in _FILES.items() if any(part in letters for part in parts)), "")
+    return frozenset(name for name, parts in _FILES.items() if any(part in letters for part in parts))
+
+
+def server_of(programs: Container[str]) -> str:
+    """The server whose log it is, by all programs that the log names; empty if it is none, or a trainer uses it."""
+    return "" if _TRAINER in programs else next((name for name in _SERVERS if name in programs), "")
 
 
 def program_of_errors(error_ids: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ from typing import Final
 from gpumon.diagnosis.patterns import squeezed
 from gpumon.diagnosis.prefixes import split_prefixes
 
-BLOCK_BYTES: Final = 3 << 19
+BLOCK_BYTES: Final = 1 << 20
 MAX_BLOCK_LINES: Final = 1 << 16
 """Line ends per block: the memory that a line needs is many times its characters if it has few of them."""
 MAX_LINE: Final = 4096

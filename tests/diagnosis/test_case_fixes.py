@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpumon.diagnosis import scan
 from gpumon.diagnosis.case_fixes import case_fixes
 from gpumon.diagnosis.catalogue import BY_ID, ERRORS
 from gpumon.diagnosis.explain import explain_text
@@ -290,10 +291,14 @@ def test_the_program_is_known_by_its_files(line: str, part: str) -> None:
     assert part in match.fixes[0].text + match.fixes[0].code
 
 
-def test_a_trainer_that_uses_a_server_trains() -> None:
-    files = ("verl/trainer/main_ppo.py", "vllm/v1/engine/core.py")
-    trace = "".join(f'  File "/venv/site-packages/{file}", line 9, in run\n' for file in files)
-    match = explain_text(f"{trace}{OOM}\n").cause
+@pytest.mark.parametrize("lines_between", [0, 40], ids=["together", "in_other_blocks"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_trainer_that_uses_a_server_trains(monkeypatch: pytest.MonkeyPatch, order: int, lines_between: int) -> None:
+    monkeypatch.setattr(scan, "BLOCK_BYTES", 1024)
+    monkeypatch.setattr(scan, "OVERLAP_CHARACTERS", 128)
+    files = ("verl/trainer/main_ppo.py", "vllm/v1/engine/core.py")[::order]
+    traces = [f'  File "/venv/site-packages/{file}", line 9, in run\n{OOM}\n' for file in files]
+    match = explain_text((("epoch 1: " + "." * 100 + "\n") * lines_between).join(traces)).cause
     assert match is not None
     assert not any("vllm serve" in fix.code for fix in match.fixes)
 
