@@ -1,14 +1,13 @@
-"""The screens of training jobs as lines: a row per job, a row per rank, and the verdict in a sentence."""
+"""The screens of training jobs as lines: a row per job, and the verdict in a sentence."""
 
 from collections.abc import Sequence
 from typing import Final
 
-from gpumon.core.collectives import RecordedCollective
 from gpumon.core.text import ELLIPSIS
 from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text, short_time_text
 from gpumon.diagnosis.alerts import ranges_text
-from gpumon.operations.jobs.report import EXITED, RUNNING, SLOWS, WAITS, RankReport, TrainingJobReport, TrainingJobState
-from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped
+from gpumon.operations.jobs.report import TrainingJobReport, TrainingJobState
+from gpumon.present.paint.line import Line, Role, Span, clipped, dim_if_missing, line, wrapped
 from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.session.view_state import ViewState
 
@@ -38,11 +37,6 @@ _ATTENTION: Final = (
 )
 _NOT_READ: Final = "Searching for training jobs ..."
 _NO_JOBS: Final = "No training job: no process uses a GPU, has a probe, or is a rank of torchrun, Slurm or MPI."
-_SIZES: Final = {
-    "float64": 8, "double": 8, "int64": 8, "long": 8, "float32": 4, "float": 4, "int32": 4, "int": 4, "float16": 2,
-    "half": 2, "bfloat16": 2, "int16": 2, "short": 2, "int8": 1, "uint8": 1, "bool": 1, "byte": 1, "char": 1,
-}  # fmt: skip
-"""Bytes of an element by PyTorch's name of its type, as the flight recorder writes it."""
 
 
 def jobs_title(reports: Sequence[TrainingJobReport]) -> tuple[str, str]:
@@ -61,11 +55,6 @@ def no_jobs_text(view: ViewState) -> str:
 def job_key(report: TrainingJobReport) -> str:
     """Identifies a job over time."""
     return report.key
-
-
-def rank_key(rank: RankReport) -> str:
-    """Identifies a rank of a job over time."""
-    return rank.key
 
 
 def headline_lines(report: TrainingJobReport | None, width: int, height: int) -> list[Line]:
@@ -111,21 +100,6 @@ def job_title(report: TrainingJobReport) -> tuple[str, str]:
     )
 
 
-def size_text(collective: RecordedCollective) -> str:
-    """The size of the input of a collective, in bytes where the type is known, else its shapes."""
-    total = 0
-    for position, shape in enumerate(collective.input_sizes):
-        dtype = collective.dtypes[min(position, len(collective.dtypes) - 1)] if collective.dtypes else ""
-        size = _SIZES.get(dtype.removeprefix("torch.").lower())
-        if size is None:
-            return " ".join("×".join(map(str, shape)) or "1" for shape in collective.input_sizes)
-        count = 1
-        for length in shape:
-            count *= length
-        total += count * size
-    return bytes_text(total) if collective.input_sizes else ""
-
-
 def _words(state: TrainingJobState) -> str:
     return _STATE_TEXTS[state].partition(" ")[2]
 
@@ -140,7 +114,7 @@ def _ranks_text(report: TrainingJobReport) -> str:
     return str(here) if total in {None, here} else f"{here}/{total}"
 
 
-def _gpus_text(labels: Sequence[str]) -> str:
+def gpus_text(labels: Sequence[str]) -> str:
     """Labels of GPUs, consecutive ones joined."""
     if not labels:
         return MISSING
@@ -148,10 +122,6 @@ def _gpus_text(labels: Sequence[str]) -> str:
     if all(label.isdecimal() for label in unique):
         return ranges_text([int(label) for label in unique])
     return ", ".join(unique)
-
-
-def _dim(text: str) -> Span:
-    return Span(text, Role.DIM if text == MISSING else Role.PLAIN)
 
 
 def _rate_text(value: float | None) -> str:
@@ -184,7 +154,7 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
     Column(
         "Started by",
         10,
-        lambda report, _: _dim(report.launcher or MISSING),
+        lambda report, _: dim_if_missing(report.launcher or MISSING),
         rank=6,
         align=Align.LEFT,
         id="launcher",
@@ -216,7 +186,7 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
     Column(
         "GPUs",
         8,
-        lambda report, _: _dim(_gpus_text([gpu.label for gpu in report.gpus])),
+        lambda report, _: dim_if_missing(gpus_text([gpu.label for gpu in report.gpus])),
         rank=2,
         align=Align.LEFT,
         id="gpus",
@@ -226,7 +196,7 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
     Column(
         "Step",
         8,
-        lambda report, _: _dim(short_time_text(report.step_seconds)),
+        lambda report, _: dim_if_missing(short_time_text(report.step_seconds)),
         rank=3,
         id="step",
         sort_key=lambda report: report.step_seconds,
@@ -236,7 +206,7 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
     Column(
         "Steps/s",
         7,
-        lambda report, _: _dim(_rate_text(report.steps_per_second)),
+        lambda report, _: dim_if_missing(_rate_text(report.steps_per_second)),
         rank=5,
         id="rate",
         sort_key=lambda report: report.steps_per_second,
@@ -245,7 +215,7 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
     Column(
         "SM%",
         4,
-        lambda report, _: _dim(number_text(report.sm_percent)),
+        lambda report, _: dim_if_missing(number_text(report.sm_percent)),
         rank=4,
         id="sm",
         sort_key=lambda report: report.sm_percent,
@@ -254,7 +224,7 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
     Column(
         "GPU mem",
         8,
-        lambda report, _: _dim(bytes_text(report.memory_bytes)),
+        lambda report, _: dim_if_missing(bytes_text(report.memory_bytes)),
         rank=4,
         id="memory",
         sort_key=lambda report: report.memory_bytes,
@@ -274,7 +244,7 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
     Column(
         "Since",
         6,
-        lambda report, _: _dim(duration_text(report.since_seconds)),
+        lambda report, _: dim_if_missing(duration_text(report.since_seconds)),
         rank=2,
         id="since",
         sort_key=lambda report: report.since_seconds,
@@ -283,175 +253,3 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
     ),
 )
 """All columns of the table of jobs."""
-
-
-def _rank_state_span(rank: RankReport) -> Span:
-    if rank.is_culprit and rank.state != SLOWS:
-        return Span(f"x {rank.state}", Role.ERROR)
-    marks = {SLOWS: "! ", RUNNING: "● ", WAITS: "… ", EXITED: "■ ", "stopped": "! "}
-    roles = {RUNNING: Role.ACCENT, SLOWS: Role.WARNING, "stopped": Role.WARNING, "no progress": Role.WARNING}
-    return Span(f"{marks.get(rank.state, '')}{rank.state or MISSING}", roles.get(rank.state, Role.DIM))
-
-
-def _group_text(rank: RankReport) -> str:
-    """The process group by its description, without the number that PyTorch gives it."""
-    if rank.collective is None:
-        return MISSING
-    number, _, rest = rank.collective.group.partition(" (")
-    description = rest.rstrip(")")
-    return "default" if description == "default_pg" else description or number
-
-
-def _place_text(rank: RankReport, width: int) -> str:
-    """The file and the line; where there is no room for both, the end, because the line is worth most."""
-    line_text = rank.line or MISSING
-    return line_text if len(line_text) <= width else ELLIPSIS + line_text[1 - width :]
-
-
-def _collective_text(rank: RankReport) -> str:
-    collective = rank.collective
-    return MISSING if collective is None else f"{collective.name} #{collective.sequence}"
-
-
-def _collective_size(rank: RankReport) -> str:
-    return MISSING if rank.collective is None else size_text(rank.collective) or MISSING
-
-
-RANK_COLUMNS: Final[tuple[Column[RankReport], ...]] = (
-    Column(
-        "Rank",
-        5,
-        lambda rank, _: _dim(MISSING if rank.rank is None else str(rank.rank)),
-        rank=0,
-        id="rank",
-        sort_key=lambda rank: rank.rank,
-    ),
-    Column(
-        "Host",
-        10,
-        lambda rank, _: Span(rank.host or "this host"),
-        rank=7,
-        align=Align.LEFT,
-        id="host",
-        sort_key=lambda rank: rank.host,
-        min_table_width=100,
-    ),
-    Column(
-        "GPU",
-        5,
-        lambda rank, _: _dim(_gpus_text([gpu.label for gpu in rank.gpus])),
-        rank=2,
-        id="gpu",
-        sort_key=lambda rank: rank.gpus[0].label if rank.gpus else None,
-    ),
-    Column(
-        "PID",
-        7,
-        lambda rank, _: _dim(MISSING if rank.pid is None else str(rank.pid)),
-        rank=3,
-        id="pid",
-        sort_key=lambda rank: rank.pid,
-    ),
-    Column(
-        "Steps",
-        8,
-        lambda rank, _: _dim(MISSING if rank.steps_count is None else f"{rank.steps_count:,}"),
-        rank=4,
-        id="steps",
-        sort_key=lambda rank: rank.steps_count,
-        descending_first=True,
-    ),
-    Column(
-        "Step",
-        8,
-        lambda rank, _: _dim(short_time_text(rank.step_seconds)),
-        rank=6,
-        id="step",
-        sort_key=lambda rank: rank.step_seconds,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-        min_table_width=100,
-    ),
-    Column(
-        "Late",
-        7,
-        lambda rank, _: _dim(short_time_text(rank.late_seconds)),
-        rank=6,
-        id="late",
-        sort_key=lambda rank: rank.late_seconds,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-        min_table_width=100,
-    ),
-    Column(
-        "Last collective",
-        16,
-        lambda rank, _: _dim(_collective_text(rank)),
-        rank=1,
-        align=Align.LEFT,
-        stretches=True,
-        max_width=30,
-        id="collective",
-        sort_key=lambda rank: None if rank.collective is None else rank.collective.sequence,
-    ),
-    Column(
-        "Size",
-        9,
-        lambda rank, _: _dim(_collective_size(rank)),
-        rank=5,
-        id="size",
-        min_table_width=90,
-    ),
-    Column(
-        "Group",
-        10,
-        lambda rank, _: _dim(_group_text(rank)),
-        rank=8,
-        align=Align.LEFT,
-        id="group",
-        sort_key=lambda rank: None if rank.collective is None else rank.collective.group,
-        min_table_width=130,
-    ),
-    Column(
-        "State",
-        15,
-        lambda rank, _: _rank_state_span(rank),
-        rank=0,
-        align=Align.LEFT,
-        id="state",
-        sort_key=lambda rank: rank.state or None,
-    ),
-    Column(
-        "Since",
-        6,
-        lambda rank, _: _dim(duration_text(rank.since_seconds)),
-        rank=3,
-        id="since",
-        sort_key=lambda rank: rank.since_seconds,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-    ),
-    Column(
-        "Stands at",
-        14,
-        lambda rank, width: _dim(_place_text(rank, width)),
-        rank=2,
-        align=Align.LEFT,
-        stretches=True,
-        max_width=40,
-        id="line",
-        text=lambda rank: rank.line,
-        sort_key=lambda rank: rank.line or None,
-    ),
-    Column(
-        "GPU mem",
-        8,
-        lambda rank, _: _dim(bytes_text(rank.memory_bytes)),
-        rank=6,
-        id="memory",
-        sort_key=lambda rank: rank.memory_bytes,
-        descending_first=True,
-        quantity=Quantity.BYTES,
-    ),
-)
-"""All columns of the table of ranks."""

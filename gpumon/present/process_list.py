@@ -9,7 +9,7 @@ from gpumon.core.model import Frame, Process
 from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text
 from gpumon.operations.process_origin import ProcessOrigin
 from gpumon.present.device_owner import MIN_IDLE_SECONDS
-from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line
+from gpumon.present.paint.line import Line, Role, Span, clipped, cut, dim_if_missing, line
 from gpumon.present.paint.table import Align, Column, PlacedColumn, Quantity, row_line, table_width
 from gpumon.present.process_table import ProcessRow, process_columns, process_key, process_rows, unread_line
 from gpumon.session.process_registry import Identity, identity_of
@@ -215,7 +215,7 @@ def _job_text(row: ListedProcess) -> str:
 
 
 def _job(row: ListedProcess, _: int) -> Span:
-    return _dim_if_missing(_job_text(row))
+    return dim_if_missing(_job_text(row))
 
 
 def _rank_text(row: ListedProcess) -> str:
@@ -224,19 +224,15 @@ def _rank_text(row: ListedProcess) -> str:
 
 
 def _rank(row: ListedProcess, _: int) -> Span:
-    return _dim_if_missing(_rank_text(row))
+    return dim_if_missing(_rank_text(row))
 
 
 def _container(row: ListedProcess, _: int) -> Span:
-    return _dim_if_missing(row.origin.container or MISSING)
+    return dim_if_missing(row.origin.container or MISSING)
 
 
 def _framework(row: ListedProcess, _: int) -> Span:
-    return _dim_if_missing(row.origin.framework or MISSING)
-
-
-def _dim_if_missing(text: str) -> Span:
-    return Span(text, Role.DIM if text == MISSING else Role.PLAIN)
+    return dim_if_missing(row.origin.framework or MISSING)
 
 
 def _pid(row: ListedProcess, _: int) -> Span:

@@ -19,11 +19,12 @@ from gpumon.present.fleet_tables import (
     FLEET_USER_COLUMNS,
 )
 from gpumon.present.fleet_usage import FLEET_USAGE_COLUMNS
-from gpumon.present.jobs import JOB_COLUMNS, RANK_COLUMNS
+from gpumon.present.jobs import JOB_COLUMNS
 from gpumon.present.overview_table import OVERVIEW_COLUMNS
 from gpumon.present.paint.table import Column
 from gpumon.present.process_list import listed_columns
 from gpumon.present.process_table import PROCESS_COLUMNS
+from gpumon.present.ranks import RANK_COLUMNS
 from gpumon.present.trace_tables import GAP_COLUMNS, KERNEL_COLUMNS
 from gpumon.present.workloads import RUN_COLUMNS, WORKLOAD_COLUMNS
 from gpumon.session.table_memory import TableState, load_tables

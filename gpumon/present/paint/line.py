@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from gpumon.core.text import ELLIPSIS
+from gpumon.core.units import MISSING
 
 _MIN_WRAP_WIDTH: Final = 20
 _MAX_WIDTHS: Final = 2048
@@ -92,6 +93,11 @@ def merged(spans: Iterable[Span]) -> Line:
         else:
             result.append(span)
     return tuple(result)
+
+
+def dim_if_missing(text: str) -> Span:
+    """A text, dim if it stands for a missing value."""
+    return Span(text, Role.DIM if text == MISSING else Role.PLAIN)
 
 
 def clipped(text: str, width: int) -> str:

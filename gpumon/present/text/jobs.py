@@ -6,9 +6,10 @@ from typing import Any, Final
 from gpumon.core.problems import Problem
 from gpumon.core.ranks import HangKind
 from gpumon.operations.jobs.report import TrainingJobReport
-from gpumon.present.jobs import JOB_COLUMNS, RANK_COLUMNS, job_title
+from gpumon.present.jobs import JOB_COLUMNS, job_title
 from gpumon.present.paint.line import plain, wrapped
 from gpumon.present.paint.table import Column, fit_columns, headings, row_line
+from gpumon.present.ranks import RANK_COLUMNS
 
 _NO_JOBS: Final = "No training job: no process uses a GPU, has a probe, or is a rank of torchrun, Slurm or MPI."
 

@@ -13,7 +13,8 @@ from textual.binding import Binding, BindingType
 from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError
 from gpumon.operations.jobs.report import THIS_HOST, RankReport, TrainingJobReport
-from gpumon.present.jobs import RANK_COLUMNS, evidence_lines, headline_lines, job_title, rank_key
+from gpumon.present.jobs import evidence_lines, headline_lines, job_title
+from gpumon.present.ranks import RANK_COLUMNS, rank_key
 from gpumon.present.top_line import title_line
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
