@@ -10,7 +10,7 @@ import os
 import select
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from functools import partial
@@ -20,15 +20,14 @@ from typing import Any, Final, NamedTuple
 from gpumon.collect import nvml
 from gpumon.collect.attributes import IdentityQueries
 from gpumon.collect.calls import Abandoned, CallsInFlight
-from gpumon.collect.device import IDENTITY_CALLS, bus_id
+from gpumon.collect.device import IDENTITY_CALLS
+from gpumon.collect.nvlinks import read_counters, read_links, with_counters, with_nvlinks, without_counters
 from gpumon.collect.nvml import Handle, Nvml, NvmlError, ReadingError
 from gpumon.collect.nvml_session import start_problem
 from gpumon.collect.pci_paths import NO_NODE, max_lanes, network_cards, numa_node, sysfs_bus_id
-from gpumon.collect.readers import Field, Value, invalid, read_fields
-from gpumon.collect.schedule import NEEDS_TWO_SAMPLES
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
-from gpumon.core.topology import GpuPair, LinkedGpu, NvLink, P2PStatus, PathLevel, Topology
+from gpumon.core.topology import GpuPair, LinkedGpu, P2PStatus, PathLevel, Topology
 
 CALL_SECONDS: Final = 1.0
 TOTAL_SECONDS: Final = 6.0
@@ -40,32 +39,8 @@ _TICK_SECONDS: Final = 0.02
 _WORD_BITS: Final = 64
 _IDENTITY: Final = ("uuid", "pci_bus_id", "name")
 _GPU_FIELDS: Final = tuple(item.name for item in fields_of(LinkedGpu) if item.name not in {"index", "problems"})
-_MEGA: Final = 1_000_000
 _NO_DEVICES: Final = Problem(ProblemCode.NO_DEVICES, "The NVIDIA driver is loaded but reports no GPU.")
 _NO_LANES: Final = Problem(ProblemCode.NOT_FOUND, "The kernel does not report the lanes of this GPU.")
-_HIDDEN_DOMAIN: Final = "FFFFFFFF:"
-"""PCI domain of an NVSwitch that a virtual machine does not have on its bus."""
-_HIDDEN_REMOTE: Final = Problem(ProblemCode.NOT_FOUND, "The NVSwitch is not on the PCI bus of this host.")
-_LINK_DOWN: Final = Problem(ProblemCode.NOT_FOUND, "The link is down.")
-_LINK_FIELDS: Final = (
-    ("is_up", nvml.FIELD_NVLINK_STATE),
-    ("bytes_per_second", nvml.FIELD_NVLINK_SPEED),
-    ("replay_count", nvml.FIELD_NVLINK_REPLAYS),
-    ("recovery_count", nvml.FIELD_NVLINK_RECOVERIES),
-    ("crc_count", nvml.FIELD_NVLINK_CRC_ERRORS),
-    ("transmitted_bytes", nvml.FIELD_NVLINK_TRANSMITTED),
-    ("received_bytes", nvml.FIELD_NVLINK_RECEIVED),
-)
-_COUNTERS: Final = (
-    ("transmitted_bytes", "transmit_bytes_per_second", nvml.FIELD_NVLINK_TRANSMITTED),
-    ("received_bytes", "receive_bytes_per_second", nvml.FIELD_NVLINK_RECEIVED),
-)
-"""The counters of a link, the rate that follows from each, and NVML's field, which counts KiB."""
-_KIBIBYTE: Final = 1024
-_MAX_KIBIBYTES: Final = 1 << 50
-"""More than a link transfers in a thousand years."""
-_RATE_SLACK: Final = 1.25
-"""A rate may exceed that of the link by this factor: the two readings of a counter are not of exact moments."""
 _PCIE_CALLS: Final = (
     ("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
     ("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
@@ -161,7 +136,7 @@ class TopologyReader:
             worker = self._start_worker()
         gpus = tuple(self._gpus[index] for index in sorted(self._gpus))
         bus_ids = {gpu.index: sysfs_bus_id(gpu.pci_bus_id) for gpu in gpus if gpu.pci_bus_id is not None}
-        pairs = tuple(_with_nvlinks(self._pairs[ends], self._gpus) for ends in sorted(self._pairs))
+        pairs = tuple(with_nvlinks(self._pairs[ends], self._gpus) for ends in sorted(self._pairs))
         return Topology(gpus, pairs, network_cards(self._sys, bus_ids), self._problems)
 
     def _start_worker(self) -> threading.Thread:
@@ -235,7 +210,8 @@ class TopologyReader:
             if values.get(field) is None:
                 problems[field] = problem
         self._gpus[index] = LinkedGpu(index, **values, problems=problems)
-        links = self._read_links(index, handle)
+        self._counted_at[index] = self._in_flight.clock()
+        links = read_links(self._api, handle)
         if isinstance(links, Problem):
             self._gpus[index] = replace(self._gpus[index], problems={**problems, "links": links})
         else:
@@ -249,73 +225,18 @@ class TopologyReader:
         missing = [field for field in _GPU_FIELDS if getattr(gpu, field) is None and field not in gpu.problems]
         self._gpus[index] = replace(gpu, problems={**gpu.problems, **dict.fromkeys(missing, problem)})
 
-    def _read_links(self, index: int, handle: Handle) -> tuple[NvLink, ...] | Problem:
-        """The NVLinks that a GPU has, or why they are unknown."""
-        fields = [Field(number, link) for link in range(nvml.MAX_NVLINK_LINKS) for _, number in _LINK_FIELDS]
-        try:
-            values = read_fields(self._api, handle, fields)
-        except ReadingError as error:
-            return error.problem
-        self._counted_at[index] = self._in_flight.clock()
-        size = len(_LINK_FIELDS)
-        by_link = [values[size * link : size * (link + 1)] for link in range(nvml.MAX_NVLINK_LINKS)]
-        links = [
-            self._read_link(handle, number, answers)
-            for number, answers in enumerate(by_link)
-            if not (isinstance(answers[0], Problem) and isinstance(answers[1], Problem))
-        ]
-        first = by_link[0][0]
-        return tuple(links) if links else first if isinstance(first, Problem) else ()
-
-    def _read_link(self, handle: Handle, number: int, answers: Sequence[Value]) -> NvLink:
-        values: dict[str, Any] = {}
-        problems: dict[str, Problem] = {}
-        for (field, _), answer in zip(_LINK_FIELDS, answers, strict=True):
-            if isinstance(answer, Problem):
-                problems[field] = answer
-            else:
-                values[field] = int(answer)
-        speed = values.get("bytes_per_second")
-        state = values.get("is_up", speed)  # some drivers report the rate only
-        if state is not None:
-            values["is_up"] = state > 0
-            problems.pop("is_up", None)
-        if speed is not None:
-            values["bytes_per_second"] = speed * _MEGA
-        if values["is_up"]:
-            try:
-                remote = bus_id(self._api.call("nvmlDeviceGetNvLinkRemotePciInfo", handle, number))
-            except ReadingError as error:
-                problems["remote_bus_id"] = error.problem
-            else:
-                if remote.startswith(_HIDDEN_DOMAIN):
-                    problems["remote_bus_id"] = _HIDDEN_REMOTE
-                else:
-                    values["remote_bus_id"] = remote
-        else:
-            problems["remote_bus_id"] = _LINK_DOWN
-        for counter, _, _ in _COUNTERS:
-            values.pop(counter, None)
-        return _with_rates(NvLink(number, **values, problems=problems), answers[-len(_COUNTERS) :], 0.0)
-
     def _read_rates(self, index: int) -> None:
         """Read the counters of the NVLinks of a GPU again."""
-        links = self._gpus[index].links or ()
-        fields = [Field(number, link.number) for link in links for _, _, number in _COUNTERS]
-        values = read_fields(self._api, self._handles[index], fields)
+        gpu, handle = self._gpus[index], self._handles[index]
+        answers = read_counters(self._api, handle, gpu.links or ())
         before, now = self._counted_at[index], self._in_flight.clock()
         self._counted_at[index] = now
-        size = len(_COUNTERS)
-        read = tuple(
-            _with_rates(link, values[size * row : size * (row + 1)], now - before) for row, link in enumerate(links)
-        )
-        self._gpus[index] = replace(self._gpus[index], links=read)
+        self._gpus[index] = replace(gpu, links=with_counters(gpu.links or (), answers, now - before))
 
     def _fail_rates(self, index: int, problem: Problem) -> None:
         """Give the reason why the rates of a GPU are missing."""
         gpu = self._gpus[index]
-        links = tuple(_with_rates(link, [problem] * len(_COUNTERS), 0.0) for link in gpu.links or ())
-        self._gpus[index] = replace(gpu, links=links)
+        self._gpus[index] = replace(gpu, links=without_counters(gpu.links or (), problem))
 
     def _read_pair(self, ends: tuple[int, int]) -> None:
         handles = tuple(self._handles[index] for index in ends)
@@ -363,37 +284,6 @@ def _unknown(number: int) -> ReadingError:
     return ReadingError(Problem(ProblemCode.INVALID_VALUE, reason))
 
 
-def _with_rates(link: NvLink, answers: Sequence[Value], seconds: float) -> NvLink:
-    """The link with new counters, and the rates since the previous ones.
-
-    Args:
-        link: The link with its previous counters.
-        answers: The new counters in KiB.
-        seconds: Time since the previous ones.
-    """
-    values: dict[str, int | None] = {}
-    problems = dict(link.problems)
-    for (counter, rate, _), answer in zip(_COUNTERS, answers, strict=True):
-        before: int | None = getattr(link, counter)
-        values |= {counter: None, rate: None}
-        if isinstance(answer, Problem) or answer > _MAX_KIBIBYTES:
-            problems[counter] = problems[rate] = answer if isinstance(answer, Problem) else invalid(answer)
-            continue
-        problems.pop(counter, None)
-        problems.pop(rate, None)
-        values[counter] = after = int(answer) * _KIBIBYTE
-        if before is None or seconds <= 0:
-            problems[rate] = NEEDS_TWO_SAMPLES
-            continue
-        per_second = round((after - before) / seconds)
-        limit = link.bytes_per_second
-        if per_second < 0 or (limit and per_second > _RATE_SLACK * limit):
-            problems[rate] = invalid(per_second)
-        else:
-            values[rate] = per_second
-    return replace(link, **values, problems=problems)  # type: ignore[arg-type]
-
-
 def _cpu_list(words: Iterable[int]) -> str:
     """The processors of a bit mask, as in ``0-55,112-167``; empty for none."""
     mask = sum(word << (_WORD_BITS * position) for position, word in enumerate(words))
@@ -406,23 +296,3 @@ def _cpu_list(words: Iterable[int]) -> str:
         else:
             ranges.append([cpu, cpu])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
-
-
-def _with_nvlinks(pair: GpuPair, gpus: dict[int, LinkedGpu]) -> GpuPair:
-    """The pair with the number of its NVLinks: those that end at the other GPU, or those to an NVSwitch."""
-    first, second = gpus[pair.first], gpus[pair.second]
-    unknown = next((gpu.problems.get("links") for gpu in (first, second) if gpu.links is None), None)
-    if unknown is not None:
-        is_none = unknown.code is ProblemCode.NOT_SUPPORTED
-        return replace(pair, nvlinks=0) if is_none else replace(pair, problems={**pair.problems, "nvlinks": unknown})
-    direct = _links_to(first, {sysfs_bus_id(second.pci_bus_id or "")})
-    if direct:
-        return replace(pair, nvlinks=direct)
-    every_gpu = {sysfs_bus_id(gpu.pci_bus_id) for gpu in gpus.values() if gpu.pci_bus_id is not None}
-    return replace(pair, nvlinks=min(_links_to(gpu, every_gpu, elsewhere=True) for gpu in (first, second)))
-
-
-def _links_to(gpu: LinkedGpu, bus_ids: Collection[str], *, elsewhere: bool = False) -> int:
-    """The active links of a GPU to devices with these bus IDs; with ``elsewhere``, to all others: to NVSwitches."""
-    remotes = [link.remote_bus_id for link in gpu.links or () if link.is_up]
-    return sum(((remote is not None and sysfs_bus_id(remote) in bus_ids) is not elsewhere) for remote in remotes)

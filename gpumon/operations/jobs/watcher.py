@@ -15,8 +15,9 @@ from gpumon.distributed.model import TrainingJob
 from gpumon.distributed.process_facts import MAX_READS
 from gpumon.distributed.ras_poller import MIN_LISTENING_SECONDS, POLL_SECONDS, RasAnswer, RasPoller
 from gpumon.operations.hangs import HangWatch
+from gpumon.operations.jobs.host_report import JobInputs, boot_age_seconds, job_report, workers_of
 from gpumon.operations.jobs.ras_ranks import remote_ranks, with_ras
-from gpumon.operations.jobs.report import JobInputs, TrainingJobReport, boot_age_seconds, job_report, workers_of
+from gpumon.operations.jobs.report import TrainingJobReport
 from gpumon.operations.rank_watch import QUIET_SECONDS, Ask
 from gpumon.probe.messages import Answer, Probe
 
