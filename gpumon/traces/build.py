@@ -1,7 +1,7 @@
 """Builds what gpumon shows of a trace from its events."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median_low
 from typing import Any, Final, NamedTuple
 
@@ -64,13 +64,8 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
     begin = min(table.begins)
     end = max(table.ends)
     host = HostWork(table)
-    step_source, steps = find_steps(table, host, begin, end)
     device, work = work_events(table)
-    aligned = steps_on_device(table, host, work, steps) if step_source != COMPLETE else steps
-    if aligned and aligned != steps:
-        step_source = f"{step_source}, {BEHIND}"
-    is_behind = not aligned
-    steps = aligned or steps
+    step_source, steps, is_behind = _steps(table, host, work, begin, end)
     index = median_step(steps)
     gaps: tuple[Gap, ...] = ()
     if device is not None:
@@ -82,11 +77,7 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
         pieces = TimePieces() if host.main_lane is None else operator_pieces(table, host.main_lane)
         classes = class_times(table, host, pieces, steps, ClassNames(CPU_CLASSES, _NO_OPERATOR))
         totals = _operator_totals(table, pieces, begin, end)
-    in_step = [
-        table.ends[event] - table.begins[event]
-        for event in work
-        if table.kinds[event] == Kind.KERNEL and steps[index].begin <= table.begins[event] < steps[index].end
-    ]
+    kernels_ns = _kernel_times(table, work, steps[index])
     rank, world_size = _rank(file.header)
     return Trace(
         name=file.name,
@@ -101,8 +92,8 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
         steps=tuple(TracedStep(step.label, step.begin - begin, step.end - begin) for step in steps),
         median=index,
         classes=classes,
-        kernels=len(in_step),
-        median_kernel_ns=median_low(in_step) if in_step else None,
+        kernels=len(kernels_ns),
+        median_kernel_ns=median_low(kernels_ns) if kernels_ns else None,
         problems=_problems(table, device, file.damage, steps[index], classes) + ((_BEHIND,) if is_behind else ()),
         notes=_notes(table, device),
         totals=totals,
@@ -112,6 +103,28 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
         lanes=write_columns(table, begin, end - begin, columns),
         texts=tuple(table.texts),
     )
+
+
+def _steps(
+    table: EventTable, host: HostWork, work: list[int], begin: int, end: int
+) -> tuple[str, Sequence[StepRange], bool]:
+    """How the steps were found, the steps, and whether the work of the GPU could not be assigned to them."""
+    source, steps = find_steps(table, host, begin, end)
+    if source == COMPLETE:
+        return source, steps, False
+    aligned = steps_on_device(table, host, work, steps)
+    if aligned and aligned != steps:
+        source = f"{source}, {BEHIND}"
+    return source, aligned or steps, not aligned
+
+
+def _kernel_times(table: EventTable, work: list[int], step: StepRange) -> list[int]:
+    """How long each kernel took that began in a step."""
+    return [
+        table.ends[event] - table.begins[event]
+        for event in work
+        if table.kinds[event] == Kind.KERNEL and step.begin <= table.begins[event] < step.end
+    ]
 
 
 def _device_pieces(
