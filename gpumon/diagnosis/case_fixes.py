@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from gpumon.diagnosis.known import Fix
-from gpumon.diagnosis.number_fixes import fitting_width, supported_architecture
+from gpumon.diagnosis.number_fixes import supported_architecture
 from gpumon.diagnosis.program_fixes import program_fixes
+from gpumon.diagnosis.shape_fixes import shape_fixes
 from gpumon.diagnosis.version_fixes import fitting_version
 
 Values = Mapping[str, int | str]
@@ -144,6 +145,8 @@ def case_fixes(error_id: str, values: Values, fixes: Sequence[Fix], text: str) -
         text: The line with the error.
     """
     message = "\n".join((text, *map(str, values.values())))  # values may be from further lines of the message
+    if error_id == "shape":
+        fixes = shape_fixes(message, fixes)
     ranked = tuple(sorted(fixes, key=lambda fix: not any(part in message for part in fix.first_for)))
     rank = _CASES.get(error_id)
     return program_fixes(error_id, str(values.get("program", "")), ranked if rank is None else rank(values, ranked))
@@ -385,7 +388,6 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "package-version": fitting_version,
     "xid-154": _recovery,
     **{f"xid-{number}": _link_event for number in range(144, 151)},
-    "shape": fitting_width,
     "shm": _worker,
     "state-dict-mismatch": _checkpoint_names,
     "toolkit-old": supported_architecture,

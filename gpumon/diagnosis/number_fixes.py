@@ -1,4 +1,4 @@
-"""Fixes that contain the numbers of a message: the width of a layer, the architecture of a GPU."""
+"""Fixes that contain the numbers of a message: the architecture of a GPU."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,19 +10,6 @@ _LEADING_NUMBER: Final = re.compile(r"\d+")
 _OLDEST_OF_CUDA_12: Final = 50
 _OLDEST_OF_CUDA_13: Final = 75
 """Architectures for which these toolkits still compile."""
-
-
-def fitting_width(values: Mapping[str, int | str], fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """The fixes of a product of matrices, first the number of features that the layer expects."""
-    given, expected = values.get("columns"), values.get("other_rows")
-    if not given or not expected:
-        return tuple(fixes)
-    first = Fix(
-        f"The input has {given} features, and the layer expects {expected}: give it the features for which it was made,"
-        " or create the layer for these.",
-        f"layer = torch.nn.Linear({given}, out_features)",
-    )
-    return first, *fixes
 
 
 def supported_architecture(values: Mapping[str, int | str], fixes: Sequence[Fix]) -> tuple[Fix, ...]:

@@ -312,3 +312,70 @@ def test_a_missing_kernel_has_the_capability_of_the_warning_before_it() -> None:
     assert match is not None
     assert match.error.id == "no-kernel-image"
     assert match.values["capability"]
+
+
+def _channels(shape: str, expected: int, given: int) -> str:
+    sizes = f"weight of size [64, {expected}, 7, 7], expected input[{shape}]"
+    return f"Given groups=1, {sizes} to have {expected} channels, but got {given} channels instead"
+
+
+def _target(target: str, output: str) -> str:
+    sizes = f"(torch.Size([{target}])) that is different to the input size (torch.Size([{output}]))"
+    return f"Using a target size {sizes} is deprecated. Please ensure they have the same size."
+
+
+@pytest.mark.parametrize(
+    ("message", "part"),
+    [
+        ("mat1 and mat2 shapes cannot be multiplied (64x400 and 120x84)", "layer = torch.nn.Linear(400, out_features)"),
+        ("mat1 and mat2 shapes cannot be multiplied (1792x28 and 784x128)", "hidden.flatten(1)"),
+        (
+            _channels("8, 1, 224, 224", 3, 1),
+            'convert("RGB")',
+        ),
+        (
+            _channels("8, 224, 224, 3", 3, 224),
+            "permute(0, 3, 1, 2)",
+        ),
+        (
+            _channels("8, 64, 32, 32", 96, 64),
+            "Conv2d(64, ",
+        ),
+        (
+            _target("16", "16, 1"),
+            "squeeze(-1)",
+        ),
+        (
+            _target("16", "16, 5"),
+            "cross_entropy",
+        ),
+        (
+            _target("16, 4", "16, 5"),
+            "as many outputs",
+        ),
+        ("0D or 1D target tensor expected, multi-target not supported", "argmax"),
+        ("Expected input batch_size (4096) to match target batch_size (64).", "64 rows per label"),
+        ("Expected input batch_size (8) to match target batch_size (256).", "8 rows for 256 labels"),
+        ("shape '[64, 3136]' is invalid for input of size 100352", "last batch"),
+        ("shape '[-1, 1568]' is invalid for input of size 200000", "does not have 1568 values"),
+        (
+            "The size of tensor a (600) must match the size of tensor b (512) at non-singleton dimension 1",
+            "truncation=True",
+        ),
+        ("The size of tensor a (4) must match the size of tensor b (3) at non-singleton dimension 0", 'convert("RGB")'),
+        ("The size of tensor a (65) must match the size of tensor b (64) at non-singleton dimension 3", "pad(images"),
+        ("The size of tensor a (768) must match the size of tensor b (512) at non-singleton dimension 1", "Print"),
+        ("Sizes of tensors must match except in dimension 1. Expected size 64 but got size 63 for tensor", "pad("),
+        ("Sizes of tensors must match except in dimension 1. Expected size 64 but got size 32 for tensor", "shapes"),
+        ("Expected hidden[0] size (2, 20, 128), got [2, 32, 128]", "another batch size"),
+        ("input.size(-1) must be equal to input_size. Expected 10, got 8", "input_size=8"),
+        ("Expected 3D (unbatched) or 4D (batched) input to conv2d, but got input of size: [64, 784]", "lacks"),
+        ("Expected 3D (unbatched) or 4D (batched) input to conv2d, but got input of size: [1, 8, 3, 9, 9]", "too many"),
+        ("running_mean should contain 128 elements not 64", "BatchNorm2d(128)"),
+    ],
+)
+def test_the_sizes_of_a_message_decide_what_to_do(message: str, part: str) -> None:
+    match = explain_text(f"RuntimeError: {message}").cause
+    assert match is not None
+    assert match.error.id == "shape"
+    assert part in match.fixes[0].text + match.fixes[0].code

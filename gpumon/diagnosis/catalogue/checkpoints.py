@@ -42,6 +42,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Weights only load failed. This file can still be loaded",
                 r"Weights only load failed\. This file can still be loaded",
             ),
+            Pattern("UnpicklingError: Weights only load failed", r"UnpicklingError: Weights only load failed\.?$"),
             Pattern(
                 "WeightsUnpickler error: Unsupported ",
                 r"WeightsUnpickler error: Unsupported"

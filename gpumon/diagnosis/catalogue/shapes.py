@@ -177,6 +177,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "D input (got ", r"[Ee]xpected (?P<ranks>\dD(?:,? (?:or )?\dD){0,2}) input \(got (?P<rank>\dD) input\)"
             ),
+            Pattern("padding_mask shape", r"expecting key_padding_mask shape of \([\d, ]{1,40}\), but got"),
+            Pattern("Expected key_padded_mask.shape", r"Expected key_padded_mask\.shape\[\d\] to be \d{1,9}, but got"),
             Pattern(
                 "(batch mode) tensor", r"Expected \dD or \dD \(batch mode\) tensor [^\n]{0,80}?for input,? but got: ?\["
             ),
@@ -264,7 +266,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Labels and outputs differ: give the model as many outputs as the labels have classes.",
                 "print(output.shape, target.shape)",
-                first_for=("Target size", "`preds` and `target`", "targets are expected"),
+                first_for=("`preds` and `target`", "targets are expected"),
             ),
             Fix("Flatten all dimensions except the batch.", "hidden = hidden.flatten(1)"),
             Fix("Infer the layer's size from the first batch.", "layer = torch.nn.LazyLinear(out_features)"),
