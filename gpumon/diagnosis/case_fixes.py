@@ -9,6 +9,7 @@ from gpumon.diagnosis.known import Fix
 from gpumon.diagnosis.number_fixes import supported_architecture
 from gpumon.diagnosis.program_fixes import program_fixes
 from gpumon.diagnosis.shape_fixes import shape_fixes
+from gpumon.diagnosis.type_fixes import type_fixes
 from gpumon.diagnosis.version_fixes import fitting_version
 
 Values = Mapping[str, int | str]
@@ -128,6 +129,16 @@ _INSTALL: Final = {
     "torch": f"{_BUILD} torch-scatter torch-sparse torch-cluster",
 }
 """How to install a package, by its module. A command installs no package that only a log names."""
+_OF_KIND: Final = {
+    "tuple": "the tuple",
+    "list": "the list",
+    "dict": "the dictionary",
+    "float": "item()",
+    "int": "item()",
+    "NoneType": "returned None",
+    "str": "the text names",
+}
+"""A part of the fix for a value of a type where a tensor is needed."""
 _WORKER_ERROR: Final = Fix(
     "Load data in the main process, which then raises the error of the worker itself.",
     "loader = DataLoader(dataset, num_workers=0)",
@@ -145,11 +156,14 @@ def case_fixes(error_id: str, values: Values, fixes: Sequence[Fix], text: str) -
         text: The line with the error.
     """
     message = "\n".join((text, *map(str, values.values())))  # values may be from further lines of the message
-    if error_id == "shape":
-        fixes = shape_fixes(message, fixes)
+    fixes = _OF_MESSAGE.get(error_id, _unchanged)(message, fixes)
     ranked = tuple(sorted(fixes, key=lambda fix: not any(part in message for part in fix.first_for)))
     rank = _CASES.get(error_id)
     return program_fixes(error_id, str(values.get("program", "")), ranked if rank is None else rank(values, ranked))
+
+
+def _unchanged(_: str, fixes: Sequence[Fix]) -> Sequence[Fix]:
+    return fixes
 
 
 def wheel_index(capability: str) -> str | None:
@@ -271,6 +285,12 @@ def _worker(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     return (first, *(fix for fix in fixes if "shm" not in fix.code))
 
 
+def _value_kind(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """What to do with a list is of no use for a number."""
+    part = _OF_KIND.get(str(values.get("type", "")))
+    return tuple(sorted(fixes, key=lambda fix: part is None or part not in fix.text))
+
+
 def _fitting_length(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """Name the number of tokens for which the cache has room, as the message reports it."""
     tokens = str(values.get("fits", "")) or str(values.get("limit", ""))
@@ -368,6 +388,11 @@ def _assertion(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     return *(() if meaning is None else (meaning,)), *fixes[1:]
 
 
+_OF_MESSAGE: Final[Mapping[str, Callable[[str, Sequence[Fix]], Sequence[Fix]]]] = {
+    "dtype-mismatch": type_fixes,
+    "shape": shape_fixes,
+}
+"""What completes the fixes of an error by the form of its message."""
 _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] = {
     "arch-warning": _fitting_build,
     "cudnn-engine": _cudnn_plan,
@@ -389,6 +414,7 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "xid-154": _recovery,
     **{f"xid-{number}": _link_event for number in range(144, 151)},
     "shm": _worker,
+    "value-not-tensor": _value_kind,
     "state-dict-mismatch": _checkpoint_names,
     "toolkit-old": supported_architecture,
     "port-in-use": _reach_host,

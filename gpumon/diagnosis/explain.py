@@ -18,6 +18,7 @@ from gpumon.diagnosis.last_error import IGNORED, TRACEBACK, LastError
 from gpumon.diagnosis.match import ErrorFinder
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.oom import explain_oom
+from gpumon.diagnosis.own_code import wrong_value
 from gpumon.diagnosis.prefixes import Timestamp, timestamp_of
 from gpumon.diagnosis.program_fixes import program_of_errors, programs_in, server_of
 from gpumon.diagnosis.scan import LogBlock, blocks
@@ -72,8 +73,10 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
         lines = block.numbers[-1] if block.numbers else 0
     matches = sorted((tally.match() for tally in tallies.values()), key=lambda match: match.line)
     unknown = last.error
-    if unknown is not None and _are_echoes(matches) and (skew := version_skew(unknown)) is not None:
-        matches, unknown = [*matches, skew], None
+    if unknown is not None and _are_echoes(matches):
+        identified = version_skew(unknown) or wrong_value(unknown)
+        if identified is not None:
+            matches, unknown = [*matches, identified], None
     if not matches or (unknown is not None and unknown.form <= ErrorForm.CRASH and _are_echoes(matches)):
         return Explanation(tuple(matches), lines, unknown, last.last_lines)
     cause = first_cause(matches)

@@ -66,6 +66,18 @@ class Match:
     evidence: Mapping[str, str] = field(default_factory=dict)
     oom_report: OomReport | None = None
 
+    @classmethod
+    def of_unknown(cls, unknown: UnknownError, error: KnownError, values: Mapping[str, int | str]) -> "Match":
+        """The match of an error that no pattern has, and that its place in the program identifies.
+
+        Args:
+            unknown: Where it is in the log.
+            error: The entry of the catalogue.
+            values: The names in the message.
+        """
+        ranks = () if unknown.rank is None else (unknown.rank,)
+        return cls(error, unknown.line, unknown.text, unknown.rank, ranks, timestamp=unknown.timestamp, values=values)
+
     @property
     def is_code(self) -> bool:
         """Whether the line is the code that raises the error, as a traceback quotes it, instead of its message."""

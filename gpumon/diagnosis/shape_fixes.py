@@ -13,7 +13,7 @@ _RGBA: Final = 4
 _MODEL_LENGTHS: Final = frozenset({77, 128, 256, 512, 514, 1024, 2048, 4096})
 """Numbers of positions for which language models are trained."""
 _FEATURES: Final = 64
-"""What the numbers of features of language models are multiples of, and the number of tokens of a text seldom is."""
+"""What the numbers of features of language models are multiples of, and the number of tokens of a text rarely is."""
 _MIN_ROWS: Final = 8
 """Rows of a sample from which on it was probably not flattened; models of other widths differ by less."""
 
@@ -29,6 +29,10 @@ _OWN_BATCH: Final = Fix(
 _ENLARGE: Final = Fix(
     "The inputs are smaller than the layers allow: enlarge them, or leave out strides and pooling.",
     "transform = torchvision.transforms.Resize((224, 224))",
+)
+_CLASS_WEIGHTS: Final = Fix(
+    "Give the loss one weight for each class of the output.",
+    "weight = torch.ones(output.size(1), device=output.device)",
 )
 _TRUNCATE: Final = Fix(
     "The text has more tokens than the model has positions: truncate it, or divide it into parts.",
@@ -242,6 +246,7 @@ _ADVICE: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fix | None
         (r"Expected \d-dimensional input for \d-dimensional weight", _one_dimension),
         (r"Output size is too small|can't be greater than actual input size", lambda _: _ENLARGE),
         (_NORM_FEATURES, _norm_features),
+        (r"weight tensor should be defined either for all", lambda _: _CLASS_WEIGHTS),
         (r"Length of all samples has to be greater than 0", _empty_samples),
     )
 )

@@ -47,12 +47,4 @@ def version_skew(error: UnknownError) -> Match | None:
     if match is None:
         return None
     values = {"raised_by": error.package, **match.groupdict()}
-    return Match(
-        BY_ID[_IDS.get(error.name, _OTHER_ID)],
-        error.line,
-        error.text,
-        rank=error.rank,
-        ranks=() if error.rank is None else (error.rank,),
-        timestamp=error.timestamp,
-        values=values,
-    )
+    return Match.of_unknown(error, BY_ID[_IDS.get(error.name, _OTHER_ID)], values)

@@ -379,3 +379,25 @@ def test_the_sizes_of_a_message_decide_what_to_do(message: str, part: str) -> No
     assert match is not None
     assert match.error.id == "shape"
     assert part in match.fixes[0].text + match.fixes[0].code
+
+
+@pytest.mark.parametrize(
+    ("message", "part"),
+    [
+        ("expected scalar type Long but found Float", "target.long()"),
+        ("Found dtype Long but expected Float", "inputs.float()"),
+        ("expected scalar type Double but found Float", "from NumPy"),
+        ("Input type (double) and bias type (float) should be the same", "from NumPy"),
+        ("result type Float can't be cast to the desired output type Long", "in place"),
+        (
+            "Index put requires the source and destination dtypes match, got Half for the destination and Float for",
+            "to(",
+        ),
+        ("Input type (float) and bias type (c10::Half) should be the same", "autocast"),
+    ],
+)
+def test_the_types_of_a_message_decide_what_to_do(message: str, part: str) -> None:
+    match = explain_text(f"RuntimeError: {message} the source.").cause
+    assert match is not None
+    assert match.error.id == "dtype-mismatch"
+    assert part in match.fixes[0].text + match.fixes[0].code

@@ -48,6 +48,24 @@ def test_code_of_the_user_may_be_wrong_itself(message: str, files: tuple[str, ..
 
 
 @pytest.mark.parametrize(
+    ("message", "part"),
+    [
+        ("AttributeError: 'tuple' object has no attribute 'size'", "the tuple"),
+        ("AttributeError: 'list' object has no attribute 'to'", "torch.stack"),
+        ("AttributeError: 'dict' object has no attribute 'to'", "the dictionary"),
+        ("AttributeError: 'float' object has no attribute 'detach'", "item()"),
+        ("AttributeError: 'NoneType' object has no attribute 'zero_'", "returned None"),
+    ],
+)
+def test_a_value_of_a_wrong_kind_in_own_code(message: str, part: str) -> None:
+    match = explain_text(traceback(message, OWN[0], TORCH)).cause
+    assert match is not None
+    assert match.error.id == "value-not-tensor"
+    assert part in match.fixes[0].text + match.fixes[0].code
+    assert explain_text(traceback(message, OWN[0], INSTALLED)).cause is None
+
+
+@pytest.mark.parametrize(
     "message",
     [
         "AttributeError: 'NoneType' object has no attribute 'shape'",

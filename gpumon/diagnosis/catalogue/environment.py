@@ -23,8 +23,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("Too many open files. Communication with the workers is no longer possible"),
             Pattern(
-                "OSError: [Errno 24] Too many",
-                r"OSError: \[Errno 24\] Too many open files(?:: '(?P<file>[^'\n]{1,200})')?",
+                "OSError: [Errno 24] Too many", r"OSError: \[Errno 24\] Too many open files: '(?P<file>[^'\n]{1,200})'"
             ),
         ),
         causes=(

@@ -299,7 +299,6 @@ def forward(ctx, value):
             Fix(
                 "Convert indices and labels to integers.",
                 "indices = indices.long()",
-                first_for=("'indices'", "scalar types: Long"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -142,7 +142,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "Using a target size (",
                 r"Using a target size \(torch\.Size\((?P<other_shape>\[[\d, -]{0,80}\])\)\) that is different to"
-                r" the input size \(torch\.Size\((?P<shape>\[[\d, -]{0,80}\])\)\) is deprecated",
+                r" the input size \(torch\.Size\((?P<shape>\[[\d, -]{0,80}\])\)\)(?: is deprecated|\. This will)",
             ),
             Pattern(
                 "must match except in dimension",

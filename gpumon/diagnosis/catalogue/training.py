@@ -398,28 +398,4 @@ optimizer.zero_grad()""",
         sources=("https://docs.pytorch.org/docs/stable/backends.html",),
         said_by="torch 1.13-2.13",
     ),
-    KnownError(
-        id="scheduler-order",
-        section=SECTION,
-        title="Learning rate changed before the first step",
-        summary="The scheduler went on before the optimizer has made a step, so the first learning rate is skipped.",
-        context=ContextState.ALIVE,
-        patterns=(literal("Detected call of `lr_scheduler.step()` before `optimizer.step()`"),),
-        causes=(
-            "The scheduler's step is called first.",
-            "With float16, the gradient scaler left out the first step of the optimizer, because gradients overflowed.",
-        ),
-        fixes=(
-            Fix(
-                "Call the optimizer's step first; with a gradient scaler, skip the scheduler where the scale fell.",
-                "scale = scaler.get_scale()\nscaler.step(optimizer)\nscaler.update()\n"
-                "if scaler.get_scale() >= scale:\n    scheduler.step()",
-            ),
-            Fix("Compute in bfloat16, which needs no gradient scaler.", 'torch.autocast("cuda", dtype=torch.bfloat16)'),
-        ),
-        empty_cache=NOT_ABOUT_MEMORY,
-        sources=("https://docs.pytorch.org/docs/stable/optim.html",),
-        said_by="torch 1.13-2.13",
-        is_warning=True,
-    ),
 )
