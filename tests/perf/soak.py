@@ -351,12 +351,12 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.perf.soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=30.0, help="length of the long run (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="length of the long run (%(default)s)")
     parser.add_argument("--keys", action="store_true", help="open and close screens at random")
     parser.add_argument("--faults", action="store_true", help="flip faults of the stand-in driver at random")
     parser.add_argument("--interval", type=float, default=0.1, help="gpumon's interval in seconds (%(default)s)")
     parser.add_argument("--history", default="1m", help="gpumon's history, which must be full early (%(default)s)")
-    parser.add_argument("--warm", type=float, default=3.0, help="minutes before the slope is measured (%(default)s)")
+    parser.add_argument("--warm", type=float, default=20.0, help="minutes before the slope, in which caches fill (%(default)s)")
     parser.add_argument("--quits", type=int, default=20, help="short runs that are ended with q (%(default)s)")
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1, help="of the random keys, faults and moments (%(default)s)")
