@@ -356,12 +356,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--faults", action="store_true", help="flip faults of the stand-in driver at random")
     parser.add_argument("--interval", type=float, default=0.1, help="gpumon's interval in seconds (%(default)s)")
     parser.add_argument("--history", default="1m", help="gpumon's history, which must be full early (%(default)s)")
-    parser.add_argument("--warm", type=float, default=20.0, help="minutes before the slope, in which caches fill (%(default)s)")
+    parser.add_argument("--warm", type=float, help="minutes before the slope is measured (20, or half of a short run)")
     parser.add_argument("--quits", type=int, default=20, help="short runs that are ended with q (%(default)s)")
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1, help="of the random keys, faults and moments (%(default)s)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the samples of the long run to a file")
     options = parser.parse_args()
+    if options.warm is None:  # until then, caches of a fixed size fill
+        options.warm = min(20.0, options.minutes / 2)
     if options.minutes <= options.warm:
         parser.error("--minutes must be longer than --warm")
     return options
