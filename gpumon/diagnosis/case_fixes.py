@@ -5,14 +5,27 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from gpumon.diagnosis.known import Fix
-from gpumon.diagnosis.number_fixes import supported_architecture
+from gpumon.diagnosis.known import Fix, Values
+from gpumon.diagnosis.library_fixes import missing_library, same_library
+from gpumon.diagnosis.message_fixes import message_fixes
+from gpumon.diagnosis.model_fixes import assertion_meaning, checkpoint_names, moved_model, permitted_type
+from gpumon.diagnosis.number_fixes import (
+    available_gpus,
+    batched_tokens,
+    fitting_batch,
+    fitting_codec,
+    fitting_image_tokens,
+    fitting_toolkit,
+    four_bit_weights,
+    reachable_name,
+    supported_architecture,
+    visible_gpus,
+)
+from gpumon.diagnosis.package_names import install_command
 from gpumon.diagnosis.program_fixes import program_fixes
-from gpumon.diagnosis.shape_fixes import shape_fixes
-from gpumon.diagnosis.type_fixes import type_fixes
-from gpumon.diagnosis.version_fixes import fitting_version
-
-Values = Mapping[str, int | str]
+from gpumon.diagnosis.shape_fixes import shape_fix
+from gpumon.diagnosis.version_fixes import fitting_torch, fitting_version
+from gpumon.diagnosis.wheel_fixes import available_version
 
 _TURING: Final = 7.5
 _NEWEST_INDEX: Final = "cu130"
@@ -26,20 +39,6 @@ _RECOVERY: Final = {
     "none": Fix("Take no action: the GPU has recovered."),
 }
 """What the driver requires, by a word of the action: the first word that occurs counts."""
-_PACKAGES: Final = {
-    "flash_attn": "flash-attn",
-    "causal_conv1d": "causal-conv1d",
-    "selective_scan": "mamba-ssm",
-    "xformers": "xformers",
-    "torchvision": "torchvision",
-    "torchaudio": "torchaudio",
-    "apex": "apex",
-    "vllm": "vllm",
-    "sgl_kernel": "sgl-kernel",
-}
-"""Packages by a part of the path of their extensions. A command installs no package that only a log names."""
-_NEEDS_ITS_PYTORCH: Final = frozenset({"vllm", "xformers", "torchvision", "torchaudio", "sgl-kernel"})
-"""Packages whose wheels are built for one version of PyTorch each."""
 _CRASHED: Final = Fix("Print the Python stack of the crash.", "PYTHONFAULTHANDLER=1 python train.py")
 _ENDED: Final = Fix(
     "Find what ended the process: the time limit of the scheduler, a closed terminal, or the failure of another rank.",
@@ -55,90 +54,23 @@ _NCCL_REASONS: Final = {
 }
 """Text in the code of the fix, by a word of NCCL's last error; the first word that occurs counts."""
 _CUDA_12: Final = 12000
-_WRAPPER_PREFIXES: Final = ("module.", "_orig_mod.")
-_VOCABULARY: Final = ("embed_tokens", "lm_head", "wte", "word_embeddings", "token_embedding")
-"""Parts of the names of parameters that have one row for each token."""
-_ASSERTIONS: Final = (
-    (
-        ("n_classes", "cur_target"),
-        Fix(
-            "A class label is out of range: print the range, and compare it with the number of outputs of the model.",
-            "print(labels.min().item(), labels.max().item(), logits.shape[-1])",
-        ),
-    ),
-    (
-        ("srcSelectDimSize", "index out of bounds", "ind >= 0", "idx_dim", "vectorized_gather"),
-        Fix(
-            "An index is out of range, in most cases a token id or a position in an embedding: print the ranges.",
-            "print(input_ids.min().item(), input_ids.max().item(), model.get_input_embeddings().num_embeddings)",
-        ),
-    ),
-    (
-        ("input_val >= zero", "input_val <= one"),
-        Fix(
-            "A probability is outside 0 to 1, or NaN: compute the loss from the logits.",
-            "loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, target)",
-        ),
-    ),
+_FIRST_COLLECTIVES: Final = 3
+_ALMOST_FREE: Final = 0.9
+"""If more of a GPU is free, no engine of an earlier run holds it."""
+_CUDA_11: Final = 11000
+_LAST_OF_CUDA_11: Final = Fix(
+    "Where the driver cannot be upgraded, install the last PyTorch for CUDA 11, which drivers since 450 run.",
+    "pip install torch==2.7.1 torchvision==0.22.1 --index-url https://download.pytorch.org/whl/cu118",
 )
-"""What an assertion of PyTorch's kernels means, by words of its condition."""
-_BUILD: Final = "python -m pip install --no-build-isolation"
-_INSTALL: Final = {
-    **{
-        name: f"python -m pip install {name}"
-        for name in (
-            "accelerate",
-            "bitsandbytes",
-            "deepspeed",
-            "peft",
-            "trl",
-            "optimum",
-            "xformers",
-            "vllm",
-            "tensorrt",
-        )
-    },
-    **{name: f"python -m pip install {name}" for name in ("torchao", "torchvision", "torchaudio", "torchcodec", "hqq")},
-    "DeepSpeed": "python -m pip install deepspeed",
-    "Megatron": "python -m pip install megatron-core",
-    "megatron": "python -m pip install megatron-core",
-    "tensorrt_llm": "python -m pip install tensorrt-llm --extra-index-url https://pypi.nvidia.com",
-    "transformer_engine": f"{_BUILD} 'transformer_engine[pytorch]'",
-    "apex": f"git clone https://github.com/NVIDIA/apex && cd apex && APEX_CPP_EXT=1 APEX_CUDA_EXT=1 {_BUILD} .",
-    "amp_C": f"git clone https://github.com/NVIDIA/apex && cd apex && APEX_CPP_EXT=1 APEX_CUDA_EXT=1 {_BUILD} .",
-    "sgl_kernel": "python -m pip install sgl-kernel",
-    "flashinfer": "python -m pip install flashinfer-python",
-    "auto_gptq": f"{_BUILD} gptqmodel",
-    "gptqmodel": f"{_BUILD} gptqmodel",
-    "awq": f"{_BUILD} gptqmodel",
-    "pynvml": "python -m pip install nvidia-ml-py",
-    "cupy": "python -m pip install cupy-cuda12x",
-    "cuda": "python -m pip install cuda-python",
-    "fla": "python -m pip install flash-linear-attention",
-    "liger_kernel": "python -m pip install liger-kernel",
-    "onnxruntime": "python -m pip install onnxruntime-gpu",
-    "cutlass": "python -m pip install nvidia-cutlass-dsl",
-    "pytorch3d": f"{_BUILD} git+https://github.com/facebookresearch/pytorch3d",
-    "detectron2": f"{_BUILD} git+https://github.com/facebookresearch/detectron2",
-    "tinycudann": f"{_BUILD} 'git+https://github.com/NVlabs/tiny-cuda-nn/#subdirectory=bindings/torch'",
-    "nvdiffrast": f"{_BUILD} git+https://github.com/NVlabs/nvdiffrast",
-    "deep_gemm": f"{_BUILD} git+https://github.com/deepseek-ai/DeepGEMM",
-    "deep_ep": f"{_BUILD} git+https://github.com/deepseek-ai/DeepEP",
-    "grouped_gemm": f"{_BUILD} grouped-gemm",
-    "torch_geometric": "python -m pip install torch-geometric",
-    "torch": f"{_BUILD} torch-scatter torch-sparse torch-cluster",
-}
-"""How to install a package, by its module. A command installs no package that only a log names."""
-_OF_KIND: Final = {
-    "tuple": "the tuple",
-    "list": "the list",
-    "dict": "the dictionary",
-    "float": "item()",
-    "int": "item()",
-    "NoneType": "returned None",
-    "str": "the text names",
-}
-"""A part of the fix for a value of a type where a tensor is needed."""
+_FULL_HOST: Final = Fix(
+    "All memory of the host was in use: load the model in 16 bits directly onto the GPU, start fewer processes and "
+    "workers, or add swap; in WSL, raise `memory` in .wslconfig.",
+    'model = AutoModel.from_pretrained(name, dtype=torch.bfloat16, device_map="cuda")',
+)
+_OTHER_INTERPRETER: Final = Fix(
+    "Start the program with the Python of the environment that has PyTorch; this one is another, such as the system's.",
+    "which -a python; python -c 'import sys, torch; print(sys.executable, torch.__version__)'",
+)
 _WORKER_ERROR: Final = Fix(
     "Load data in the main process, which then raises the error of the worker itself.",
     "loader = DataLoader(dataset, num_workers=0)",
@@ -156,14 +88,14 @@ def case_fixes(error_id: str, values: Values, fixes: Sequence[Fix], text: str) -
         text: The line with the error.
     """
     message = "\n".join((text, *map(str, values.values())))  # values may be from further lines of the message
-    fixes = _OF_MESSAGE.get(error_id, _unchanged)(message, fixes)
-    ranked = tuple(sorted(fixes, key=lambda fix: not any(part in message for part in fix.first_for)))
+    chosen = [fix for fix in fixes if any(part in message for part in fix.first_for)]
+    of_sizes = shape_fix(message) if error_id == "shape" else None
+    made = (*(() if of_sizes is None else (of_sizes,)), *message_fixes(error_id, message))
+    others = sorted((fix for fix in fixes if fix not in chosen), key=lambda fix: bool(fix.first_for))
+    ranked = (*chosen, *made, *others)  # those for other messages are last
     rank = _CASES.get(error_id)
-    return program_fixes(error_id, str(values.get("program", "")), ranked if rank is None else rank(values, ranked))
-
-
-def _unchanged(_: str, fixes: Sequence[Fix]) -> Sequence[Fix]:
-    return fixes
+    fitting = ranked if rank is None else rank(values, ranked)
+    return program_fixes(error_id, str(values.get("program", "")), fitting)
 
 
 def wheel_index(capability: str) -> str | None:
@@ -190,43 +122,14 @@ def _capability(text: str) -> float | None:
         return None
 
 
-def _divided_model(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """Two GPUs mean a model that is divided over them, where the batch is on the right device."""
-    is_divided = all(str(values.get(name, "")).startswith("cuda") for name in ("device", "other_device"))
-    return tuple(sorted(fixes, key=lambda fix: not (is_divided and "device_map" in fix.text)))
-
-
-def _same_library(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """Name the package of the extension, and the function that it lacks."""
-    package, symbol = _package(values), str(values.get("symbol", ""))
-    build, *others = fixes
-    if package in _NEEDS_ITS_PYTORCH:
-        text = "Install the extension again together with the PyTorch for which it is built."
-        first = Fix(text, f"pip install --upgrade --force-reinstall {package} torch")
-    else:
-        first = Fix(build.text, build.code.replace("flash-attn", package))
-    kept = [fix for fix in others if package == "flash-attn" or "scaled_dot_product" not in fix.code]
-    return first, *(Fix(fix.text, f"c++filt {symbol}") if symbol and "c++filt" in fix.code else fix for fix in kept)
-
-
-def _package(values: Values) -> str:
-    """The name for pip of the package to which an extension belongs; a placeholder if it is unknown."""
-    library, folder = str(values.get("library", "")), str(values.get("package", ""))
-    known = next((name for part, name in _PACKAGES.items() if part in f"{folder}/{library}"), "")
-    return known or ("PACKAGE" if library else "flash-attn")
-
-
-def _missing_library(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """Where to look for a file that does not exist or is not on the search path; no other version is loaded first."""
-    missing = str(values.get("missing", ""))
-    if not missing:
+def _host_memory(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The kernel's log shows what was killed, so it need not be read; its constraint shows whose memory was full."""
+    constraint = str(values.get("constraint", ""))
+    if "process" not in values and not constraint:
         return tuple(fixes)
-    look = Fix(
-        "Look for the file in the environment and in the toolkit.",
-        f"find \"$(python -c 'import site; print(site.getsitepackages()[0])')\" /usr/local/cuda*/ -name '{missing}*'",
-    )
-    add = Fix("If it exists, add its folder to the search path.", "export LD_LIBRARY_PATH=FOLDER:$LD_LIBRARY_PATH")
-    return look, add, *(fix for fix in fixes if "LD_LIBRARY_PATH" not in fix.code)
+    kept = [fix for fix in fixes if "dmesg" not in fix.code]
+    is_limited = constraint.endswith("MEMCG") or "cgroup" in values or "kills" in values
+    return tuple(kept) if is_limited else (_FULL_HOST, *kept)
 
 
 def _old_gpu(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -242,6 +145,13 @@ def _nccl_reason(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     marker = next((marker for word, marker in _NCCL_REASONS.items() if word in reason), "")
     read, *others = fixes
     return *sorted(others, key=lambda fix: not (marker and marker in fix.code)), read
+
+
+def _timeout_at_start(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """At one of the first collectives, one rank mostly still prepares data or downloads, while the others wait."""
+    sequence = str(values.get("sequence", ""))
+    is_first = sequence.isdigit() and int(sequence) <= _FIRST_COLLECTIVES
+    return tuple(sorted(fixes, key=lambda fix: not (is_first and "timedelta" in fix.code)))
 
 
 def _legacy_driver(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -285,12 +195,6 @@ def _worker(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     return (first, *(fix for fix in fixes if "shm" not in fix.code))
 
 
-def _value_kind(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """What to do with a list is of no use for a number."""
-    part = _OF_KIND.get(str(values.get("type", "")))
-    return tuple(sorted(fixes, key=lambda fix: part is None or part not in fix.text))
-
-
 def _fitting_length(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """Name the number of tokens for which the cache has room, as the message reports it."""
     tokens = str(values.get("fits", "")) or str(values.get("limit", ""))
@@ -307,9 +211,8 @@ def _free_fraction(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     except (KeyError, ValueError, ZeroDivisionError):
         return tuple(fixes)
     option = "--gpu-memory-utilization"
-    return tuple(
-        Fix(fix.text, f"vllm serve MODEL {option} {fraction:.2f}") if option in fix.code else fix for fix in fixes
-    )
+    named = (Fix(fix.text, f"vllm serve MODEL {option} {fraction:.2f}") if option in fix.code else fix for fix in fixes)
+    return tuple(sorted(named, key=lambda fix: not (fraction > _ALMOST_FREE and option in fix.code)))
 
 
 def _reach_host(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -319,7 +222,7 @@ def _reach_host(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     if not re.fullmatch(r"[\w.:-]{1,200}", host):
         return tuple(named)
     first = Fix("Check whether rank 0 can be reached from this host.", f"nc -vz {host} {port}")
-    return (first, *(fix for fix in named if "nc -vz" not in fix.code))
+    return *reachable_name(host), first, *(fix for fix in named if "nc -vz" not in fix.code)
 
 
 def _driver_build(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -335,7 +238,8 @@ def _driver_build(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
             "Upgrade the driver to branch 580 or later, and reboot: this one is older than 525, the first for CUDA 12.",
             "sudo ubuntu-drivers install && sudo reboot",
         )
-        return (upgrade, *(fix for fix in fixes if "/whl/" not in fix.code and fix.code != upgrade.code))
+        rest = (fix for fix in fixes if "/whl/" not in fix.code and fix.code != upgrade.code)
+        return (upgrade, *((_LAST_OF_CUDA_11,) if int(digits) >= _CUDA_11 else ()), *rest)
     version = f"{int(digits) // 1000}.{int(digits) % 1000 // 10}"
     install = next(fix for fix in fixes if "/whl/" in fix.code)
     first = Fix(f"Install a PyTorch that runs with this driver, which supports CUDA {version}.", install.code)
@@ -362,64 +266,52 @@ def _missing_package(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """The command that installs a package whose name for pip, or whose place, is not that of its module."""
     check, install, *others = fixes
     name = str(values.get("module", "")).split(",")[0].split(".")[0].strip()
-    command = _INSTALL.get(name) or next((code for part, code in _INSTALL.items() if name.startswith(f"{part}_")), "")
+    if name == "torch":
+        return _OTHER_INTERPRETER, check, *(fix for fix in others if fix.code.startswith("env "))
+    command = install_command(name)
     return (Fix(install.text, command), check, *others) if command else (check, install, *others)
 
 
-def _checkpoint_names(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """Names with the prefix of a wrapper need only to lose it; a shape of 0 or of a vocabulary has its own fix."""
-    names = [str(values.get(key, "")) for key in ("unexpected", "name")]
-    shape = str(values.get("model_shape", ""))
-    if shape == "[0]":
-        marker = "GatheredParameters"
-    elif shape and any(part in name for part in _VOCABULARY for name in names):
-        marker = "resize_token_embeddings"
-    else:
-        marker = "removeprefix" if any(name.startswith(_WRAPPER_PREFIXES) for name in names) else ""
-    return tuple(sorted(fixes, key=lambda fix: not (marker and marker in fix.code)))
-
-
-def _assertion(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """The assertion is in the log, so it need not be looked for; its words name what is out of range."""
-    assertion = str(values.get("assertion", ""))
-    if not assertion:
-        return tuple(fixes)
-    meaning = next((fix for words, fix in _ASSERTIONS if any(word in assertion for word in words)), None)
-    return *(() if meaning is None else (meaning,)), *fixes[1:]
-
-
-_OF_MESSAGE: Final[Mapping[str, Callable[[str, Sequence[Fix]], Sequence[Fix]]]] = {
-    "dtype-mismatch": type_fixes,
-    "shape": shape_fixes,
-}
-"""What completes the fixes of an error by the form of its message."""
 _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] = {
     "arch-warning": _fitting_build,
+    "cuda-home": fitting_toolkit,
+    "batch-unequal": fitting_batch,
     "cudnn-engine": _cudnn_plan,
     "cudnn-init": _cudnn_status,
-    "device-assert": _assertion,
-    "device-mismatch": _divided_model,
+    "device-assert": assertion_meaning,
+    "device-mismatch": moved_model,
     "driver-old": _driver_build,
     "no-kernel-image": _fitting_build,
-    "flash-attn-abi": _same_library,
+    "flash-attn-abi": same_library,
     "gpu-unsupported": _legacy_driver,
     "host-compiler": _host_compiler,
+    "host-oom": _host_memory,
     "inductor-old-gpu": _old_gpu,
-    "lib-missing": _missing_library,
+    "install-not-found": available_version,
+    "lib-missing": missing_library,
     "library-arguments": fitting_version,
     "library-attribute": fitting_version,
+    "multimodal-input": fitting_image_tokens,
     "nccl-system": _nccl_reason,
+    "nccl-timeout": _timeout_at_start,
+    "nccl-usage": visible_gpus,
+    "no-wheel": available_version,
     "package-missing": _missing_package,
     "package-version": fitting_version,
+    "weights-only": permitted_type,
     "xid-154": _recovery,
     **{f"xid-{number}": _link_event for number in range(144, 151)},
     "shm": _worker,
-    "value-not-tensor": _value_kind,
-    "state-dict-mismatch": _checkpoint_names,
+    "state-dict-mismatch": checkpoint_names,
     "toolkit-old": supported_architecture,
+    "torchcodec-load": fitting_codec,
+    "torch-attribute": fitting_torch,
     "port-in-use": _reach_host,
     "tcpstore": _reach_host,
     "vllm-max-len": _fitting_length,
     "vllm-context-limit": _fitting_length,
     "vllm-memory-taken": _free_fraction,
+    "vllm-weights-shape": four_bit_weights,
+    "vllm-batched-tokens": batched_tokens,
+    "serving-too-few-gpus": available_gpus,
 }

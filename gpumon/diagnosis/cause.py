@@ -6,6 +6,9 @@ from typing import Final
 from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.prefixes import ClockKind
 
+_TAKEDOWN: Final = "nccl-takedown"
+_RCCL: Final = "rccl"
+_TIMEOUT: Final = "nccl-timeout"
 _DEVICE_ASSERT: Final = "device-assert"
 _FOLLOWS_ASSERT: Final = frozenset(
     {
@@ -43,6 +46,12 @@ _FOLLOWS_INITIALIZATION: Final = frozenset(
     }
 )
 """Errors of programs that need a GPU and see none."""
+_HEADERS: Final = {"state-dict-mismatch": frozenset({"zero3-empty-weights", "meta-tensor"})}
+"""Errors whose first line is a header, and the errors that a line below it names more exactly."""
+_MAX_LINES_TO_DETAIL: Final = 32
+_ENGINE_DEAD: Final = "vllm-engine-dead"
+_HOST_MEMORY: Final = "host-oom"
+_KILLED: Final = "Killed"
 _DAY_SECONDS: Final = 24 * 3600.0
 _PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT_YEAR: 366 * _DAY_SECONDS}
 """The period after which a clock restarts: two errors may be on both sides of midnight or of a new year."""
@@ -62,13 +71,37 @@ def first_cause(matches: Sequence[Match]) -> Match:
     for other in candidates[1:]:
         if _is_earlier(other, first):
             first = other
+    if first.error.id.startswith("nccl-"):  # RCCL prints the same messages, and needs other advice
+        first = next((match for match in matches if match.error.id == _RCCL), first)
     if first.error.id in _FOLLOWS_ASSERT:
         asserts = (match for match in matches if match.error.id == _DEVICE_ASSERT and _share_rank(match, first))
         return next(asserts, first)
+    if first.error.id == _TAKEDOWN:  # PyTorch announces the end of the process before it prints the reason
+        timeouts = (match for match in matches if match.error.id == _TIMEOUT and _share_rank(match, first))
+        return next(timeouts, first)
     if first.error.id in _FOLLOWS_INITIALIZATION:
         failures = (match for match in matches if match.error.id in INITIALIZATION and match.line < first.line)
         return next((match for match in failures if _share_rank(match, first)), first)
-    return first
+    return next((match for match in matches if _is_detail(match, first)), first)
+
+
+def without_own_kill(matches: Sequence[Match]) -> list[Match]:
+    """The errors without the last line of a vLLM that kills its own processes once its engine has failed.
+
+    Args:
+        matches: The known errors of a log, by their lines.
+    """
+    ends = [match.line for match in matches if match.error.id == _ENGINE_DEAD]
+    return [
+        match
+        for match in matches
+        if match.error.id != _HOST_MEMORY or match.text.strip() != _KILLED or not ends or match.line < ends[0]
+    ]
+
+
+def _is_detail(match: Match, header: Match) -> bool:
+    is_below = 0 < match.line - header.line <= _MAX_LINES_TO_DETAIL and _share_rank(match, header)
+    return is_below and match.error.id in _HEADERS.get(header.error.id, ())
 
 
 def _grade(match: Match) -> tuple[bool, bool, bool]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from gpumon.diagnosis.explanation import Explanation, Match
 from gpumon.diagnosis.known import Fix, KnownError
-from gpumon.diagnosis.unknown import ATTACHMENTS, NEXT_STEPS, NumberedLine, UnknownError
+from gpumon.diagnosis.unknown import ATTACHMENTS, NumberedLine, UnknownError, next_steps
 
 _SCHEMA: Final = 1
 
@@ -40,7 +40,7 @@ def _unknown_document(error: UnknownError, *, is_cause: bool) -> dict[str, Any]:
         "is_cause": is_cause,
         "frame": None if frame is None else asdict(frame),
         "around": [_line_document(line) for line in error.around],
-        "fixes": _fix_documents(NEXT_STEPS[error.kind]),
+        "fixes": _fix_documents(next_steps(error)),
         "attach": _fix_documents(ATTACHMENTS),
     }
 

@@ -12,15 +12,16 @@ from typing import Final
 from gpumon.core.oom_file import is_oom_file, read_oom_file
 from gpumon.core.text import safe_text
 from gpumon.diagnosis.catalogue import ERRORS
-from gpumon.diagnosis.cause import INITIALIZATION, first_cause
+from gpumon.diagnosis.cause import INITIALIZATION, first_cause, without_own_kill
 from gpumon.diagnosis.explanation import Explanation, Match
 from gpumon.diagnosis.last_error import IGNORED, TRACEBACK, LastError
 from gpumon.diagnosis.match import ErrorFinder
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.oom import explain_oom
 from gpumon.diagnosis.own_code import wrong_value
+from gpumon.diagnosis.platform_fixes import platform_of
 from gpumon.diagnosis.prefixes import Timestamp, timestamp_of
-from gpumon.diagnosis.program_fixes import program_of_errors, programs_in, server_of
+from gpumon.diagnosis.programs import is_relevant, program_of, program_of_errors, programs_in, signs_of
 from gpumon.diagnosis.scan import LogBlock, blocks
 from gpumon.diagnosis.unknown import ErrorForm
 from gpumon.diagnosis.version_skew import version_skew
@@ -39,11 +40,22 @@ _LAST_ERROR: Final = re.compile(r"\bLast error: {0,4}(?P<reason>[^\n]{0,200})$")
 """NCCL's own reason, on this line or the next one."""
 _MAX_LINES_TO_REASON: Final = 4
 _MAX_MESSAGE_LINES: Final = 16
+_MAX_LINES_NEAR: Final = 24
+"""Lines around an error that show the operating system and the program."""
 _MAX_MERGED: Final = 8
 """Lines of one message whose values are read: a traceback has the message in its code and at its end."""
+_LAST_LINES: Final = 3
+"""Lines at the end of a log, without the blank ones, that show where a program hangs."""
 _LEADING: Final = frozenset({"arch-warning", "nan-loss", "no-gpus", *INITIALIZATION})
 """Warnings that are often the cause of the error that follows, like those of NCCL."""
+_VALUES_OF_OTHERS: Final = {
+    "no-kernel-image": ("arch-warning", ("capability",)),
+    "no-wheel": ("install-not-found", ("oldest", "newest")),
+}
+"""Errors, each with another one that follows or precedes it, and the values that only that one has."""
 _MAX_TRACEBACK_LINES: Final = 32
+_MAX_PLATFORM_LINES: Final = 64
+"""Lines before and after an error whose paths show the platform."""
 _CAUGHT: Final = re.compile(rf"{IGNORED.pattern}|some optimizations will not be enabled")
 """Above the traceback of an exception that does not end the program; the text is xFormers'."""
 _WARNING: Final = re.compile(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} ")
@@ -62,30 +74,52 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
     last = LastError(_timestamp)
     lines = 0
     programs: set[str] = set()
+    platform = ""
     for block in blocks(chunks):
         hits = finder.hits(block)
         if hits:
-            programs |= programs_in(block.letters)
+            near = _near(block, hits[0])
+            programs |= programs_in(block.letters, near)
+            platform = platform or platform_of(near)
         for hit in hits:
             tallies[hit.error.id].add(block, hit)
         echoes = {hit.position for hit in hits if hit.error.is_echo}
-        last.add(block, {hit.position for hit in hits}, echoes)
+        last.add(block, {hit.position for hit in hits if not hit.error.is_last}, echoes)
         lines = block.numbers[-1] if block.numbers else 0
-    matches = sorted((tally.match() for tally in tallies.values()), key=lambda match: match.line)
     unknown = last.error
+    unsorted = (tally.match() for tally in _errors(tallies.values(), last))
+    matches = without_own_kill(sorted(unsorted, key=lambda match: match.line))
     if unknown is not None and _are_echoes(matches):
         identified = version_skew(unknown) or wrong_value(unknown)
         if identified is not None:
             matches, unknown = [*matches, identified], None
+    program = program_of_errors(match.error.id for match in matches) or program_of(programs)
     if not matches or (unknown is not None and unknown.form <= ErrorForm.CRASH and _are_echoes(matches)):
-        return Explanation(tuple(matches), lines, unknown, last.last_lines)
+        placed = tuple(_in_place(match, program, platform) for match in matches)
+        return Explanation(placed, lines, unknown, last.last_lines)
     cause = first_cause(matches)
     rest = (match for match in matches if match is not cause)
     is_later = unknown is not None and unknown.form <= ErrorForm.CRASH and unknown.line > cause.line
-    values = {**_capability(cause, matches), **cause.values}
-    program = program_of_errors(match.error.id for match in matches) or server_of(programs)
-    first = replace(cause, is_cause=True, values=values | {"program": program} if program else values)
+    values = {**_values_of_others(cause, matches), **cause.values}
+    first = _in_place(replace(cause, is_cause=True, values=values), program, platform)
     return Explanation((first, *rest), lines, unknown if is_later else None, last.last_lines)
+
+
+def _errors(tallies: Iterable["_Tally"], last: LastError) -> list["_Tally"]:
+    """The errors of a log; one that has none may end in a line at which programs hang."""
+    errors: list[_Tally] = []
+    ends: list[_Tally] = []
+    for tally in tallies:
+        (ends if tally.is_last else errors).append(tally)
+    if errors or last.error is not None:
+        return errors
+    return [tally for tally in ends if tally.end >= last.last_lines[-_LAST_LINES:][0].number]
+
+
+def _in_place(match: Match, program: str, platform: str) -> Match:
+    """An error in the log of a program on a platform, on which its fixes may depend; their names may be empty."""
+    place = {"program": program if is_relevant(program, match.error.id) else "", "platform": platform}
+    return replace(match, values={**match.values, **{name: text for name, text in place.items() if text}})
 
 
 def _are_echoes(matches: Iterable[Match]) -> bool:
@@ -97,12 +131,11 @@ def _is_leading(error_id: str) -> bool:
     return error_id in _LEADING or error_id.startswith("nccl-")
 
 
-def _capability(cause: Match, matches: Iterable[Match]) -> dict[str, int | str]:
-    """The compute capability of the GPU, which PyTorch prints in a warning long before a kernel is missing."""
-    if cause.error.id != "no-kernel-image":
-        return {}
-    warnings = [match.values for match in matches if match.error.id == "arch-warning" and "capability" in match.values]
-    return {"capability": warnings[0]["capability"]} if warnings else {}
+def _values_of_others(cause: Match, matches: Iterable[Match]) -> dict[str, int | str]:
+    """Values from another message, such as the capability of the GPU in a warning long before a kernel is missing."""
+    other_id, names = _VALUES_OF_OTHERS.get(cause.error.id, ("", ()))
+    others = [match.values for match in matches if match.error.id == other_id]
+    return {name: others[0][name] for name in names if others and name in others[0]}
 
 
 def explain_text(text: str) -> Explanation:
@@ -138,6 +171,12 @@ class _Tally:
         self._first: Match | None = None
         self._ranks: set[int] = set()
         self._count = 0
+        self.end = 0
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the lines are a sign of an error only at the end of a log."""
+        return self._first is not None and self._first.error.is_last
 
     def add(self, block: LogBlock, hit: PatternHit) -> None:
         """Counts a line, and keeps its match if it is the earliest one.
@@ -146,6 +185,7 @@ class _Tally:
         So are the lines of too many ranks.
         """
         rank = block.ranks[hit.position]
+        self.end = block.numbers[hit.position]
         is_new = rank is not None and rank not in self._ranks
         first = self._first
         is_promoted = first is not None and first.is_warning and not _is_mere_warning(block, hit)
@@ -168,6 +208,8 @@ def _match(block: LogBlock, hit: PatternHit) -> Match:
     memory = read_memory_message(hit.text)
     texts = {**hit.line_match.groups, **dict(_last_error(hit))}
     values: dict[str, int | str] = {name: safe_text(text, _MAX_VALUE) for name, text in texts.items()}
+    if signs := signs_of(block.letters, hit.error.fixes):
+        values["signs"] = signs
     return Match(
         hit.error,
         block.numbers[hit.position],
@@ -178,6 +220,11 @@ def _match(block: LogBlock, hit: PatternHit) -> Match:
         values=values if memory is None else values | memory.sizes(),
         memory=memory,
     )
+
+
+def _near(block: LogBlock, hit: PatternHit) -> list[str]:
+    """The lines around an error, with their prefixes."""
+    return block.lines[max(0, hit.position - _MAX_LINES_NEAR) : hit.position + _MAX_LINES_NEAR]
 
 
 def _is_same_message(first: Match, block: LogBlock, hit: PatternHit) -> bool:

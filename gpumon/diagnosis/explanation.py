@@ -1,14 +1,20 @@
 """Frozen records of the known errors in a log."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from gpumon.diagnosis.case_fixes import case_fixes
-from gpumon.diagnosis.known import Fix, KnownError
+from gpumon.diagnosis.known import Fix, KnownError, Values
 from gpumon.diagnosis.memory_cause import MemoryCause, memory_cause, ranked_fixes
 from gpumon.diagnosis.memory_message import MemoryMessage
+from gpumon.diagnosis.platform_fixes import platform_fixes
 from gpumon.diagnosis.prefixes import Timestamp
+from gpumon.diagnosis.program_fixes import is_phase, is_server
 from gpumon.diagnosis.unknown import NumberedLine, UnknownError
+
+_MAX_FIXES: Final = 8
+"""More are a list to search in, not an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +67,13 @@ class Match:
     timestamp: Timestamp | None = None
     is_cause: bool = False
     is_warning: bool = False
-    values: Mapping[str, int | str] = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
     memory: MemoryMessage | None = None
     evidence: Mapping[str, str] = field(default_factory=dict)
     oom_report: OomReport | None = None
 
     @classmethod
-    def of_unknown(cls, unknown: UnknownError, error: KnownError, values: Mapping[str, int | str]) -> "Match":
+    def of_unknown(cls, unknown: UnknownError, error: KnownError, values: Values) -> "Match":
         """The match of an error that no pattern has, and that its place in the program identifies.
 
         Args:
@@ -95,11 +101,20 @@ class Match:
         """How to fix the error in this case, best first."""
         if self.oom_report is not None:
             return self.oom_report.fixes
-        cause = self.memory_cause
-        if cause is MemoryCause.LEAK and "program" in self.values:
+        cause, program = self.memory_cause, str(self.values.get("program", ""))
+        if cause is MemoryCause.LEAK and is_server(program):
             cause = MemoryCause.TOO_BIG  # a server has no training loop that could keep tensors
         fixes = case_fixes(self.error.id, self.values, self.error.fixes, self.text)
-        return fixes if cause is None else ranked_fixes(cause, fixes, self.memory)
+        if cause is not None:
+            fixes = ranked_fixes(cause, fixes, self.memory, is_known=is_phase(program))
+        return _best(platform_fixes(str(self.values.get("platform", "")), fixes))
+
+
+def _best(fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The best fixes; the first one is no alternative to another one."""
+    first, *others = fixes[:_MAX_FIXES]
+    text = first.text.removeprefix("Or ")
+    return (first if text == first.text else replace(first, text=text[0].upper() + text[1:])), *others
 
 
 @dataclass(frozen=True, slots=True)

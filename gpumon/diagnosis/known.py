@@ -1,7 +1,11 @@
 """The form of a catalogue entry: how an error of CUDA, PyTorch, NCCL or the driver reads, its meaning, its fixes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+
+Values = Mapping[str, int | str]
+"""The values in a message, by the names of the groups that match them."""
 
 
 class ContextState(str, Enum):
@@ -25,7 +29,8 @@ class Fix:
     Attributes:
         text: What to do, in one imperative sentence.
         code: The shell command or the lines of Python to copy; empty if there is nothing to type.
-        first_for: Parts of a message for which this fix is the best one, wherever it stands in the entry.
+        first_for: Parts of a message for which this fix is the best one, wherever it stands in the entry; or signs in
+            the log, such as torch.compile (see `programs.SIGNS`), or its platform.
     """
 
     text: str
@@ -68,6 +73,7 @@ class KnownError:
         said_by: The programs and their versions in which a wording of this entry was found; empty if none was searched.
         is_echo: Whether the error usually follows another error, which is then the cause.
         is_warning: Whether the message is only a warning, whatever the level of its line: the program continues.
+        is_last: Whether the message is a sign of an error only if the log ends with it, and has no error.
     """
 
     id: str
@@ -84,3 +90,4 @@ class KnownError:
     said_by: str = ""
     is_echo: bool = False
     is_warning: bool = False
+    is_last: bool = False

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from gpumon.core.text import safe_text
 from gpumon.diagnosis.prefixes import Timestamp
 from gpumon.diagnosis.scan import LogBlock
-from gpumon.diagnosis.unknown import ErrorForm, NumberedLine, TracebackFrame, UnknownError, kind_of
+from gpumon.diagnosis.unknown import MODEL_CODE, ErrorForm, NumberedLine, TracebackFrame, UnknownError, kind_of
 
 _MAX_TRIES: Final = 64
 """Lines per block and sign that are examined, from the end."""
@@ -38,6 +38,8 @@ _SIGNS: Final = (
     (b"fatal", ("fatal error", "Fatal Python error")),
 )
 """Letters of a block, and the texts to search if the block has them."""
+_QUOTED: Final = " \t`*>"
+"""What may stand before an error that was pasted from a forum."""
 _LEVELS: Final = ("ERROR", "CRITICAL", "FATAL")
 """These are prefixes, which the letters of a block do not contain."""
 _EXCEPTION: Final = re.compile(
@@ -56,7 +58,7 @@ _REPORTED: Final = re.compile(
 _CRASH: Final = re.compile(
     r"(?:\S+: line \d+: +)?(?:\d+ +)?(Segmentation fault|Bus error|Killed|Aborted|Illegal instruction)\b(?! process)"
 )
-_LOGGED: Final = re.compile(r"(?:^|[\s\[])(ERROR|CRITICAL|FATAL|E\d{4}|error|fatal)(?=[\]: |])")
+_LOGGED: Final = re.compile(r"(?:^|[\s\[]|level=)(ERROR|CRITICAL|FATAL|E\d{4}|error|fatal)(?=[\]: |])")
 _REPORTS: Final = re.compile(r"(?:ChildFailedError|CalledProcessError|Process(?:Exited|Raised)Exception|SystemExit)$")
 _FRAME: Final = re.compile(r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?')
 _NOTEBOOK_FRAME: Final = re.compile(
@@ -66,7 +68,7 @@ _LIBRARY: Final = re.compile(
     r"(?:site|dist)-packages|[\\/]lib(?:64)?[\\/]python[\d.]+[\\/]|[Pp]ython\d*[\\/]lib[\\/]|[\\/]bin[\\/]"
     r"|^<(?!stdin|string)"
 )
-_PACKAGE: Final = re.compile(r"(?:site|dist)-packages[\\/](\w{1,80})[\\/.]")
+_PACKAGE: Final = re.compile(rf"(?:(?:site|dist)-packages|modules(?=[\\/]{MODEL_CODE}))[\\/](\w{{1,80}})[\\/.]")
 _CAUSED: Final = ("During handling of the above", "The above exception was")
 IGNORED: Final = re.compile(
     r"Exception ignored (?:in|while)\b|Error in atexit\._run_exitfuncs|Error in sys\.excepthook"
@@ -155,7 +157,7 @@ def _candidates(block: LogBlock) -> list[_Candidate]:
 
 def _read(block: LogBlock, position: int) -> _Candidate | None:
     """A line that is an error by itself."""
-    text = block.texts[position].lstrip()
+    text = block.texts[position].lstrip(_QUOTED)
     match = _EXCEPTION.match(text)
     if match is not None:
         return _Candidate(position, _exception_form(match[1]), match[1])
@@ -175,9 +177,11 @@ def _read(block: LogBlock, position: int) -> _Candidate | None:
 def _raised(block: LogBlock, header: int) -> _Candidate | None:
     """The exception at the end of a traceback: the next line that is not indented."""
     prefix = len(block.lines[header]) - len(block.texts[header].lstrip())
+    last = header
     for position in _of_rank(block, header, 1, _MAX_TRACEBACK_LINES):
         line = block.lines[position][prefix:]
         if not line or line[0].isspace() or line.startswith('File "'):
+            last = position if line.strip() else last
             continue
         match = _ANY_EXCEPTION.match(block.texts[position])
         if match is None:
@@ -185,7 +189,7 @@ def _raised(block: LogBlock, header: int) -> _Candidate | None:
         above = next(_of_rank(block, header, -1, 1), None)
         is_ignored = above is not None and IGNORED.search(block.texts[above]) is not None
         return _Candidate(position, ErrorForm.LOGGED if is_ignored else _exception_form(match[1]), match[1])
-    return None
+    return None if last == header else _Candidate(last, ErrorForm.LOGGED, "Traceback without its last line")
 
 
 def _exception_form(name: str) -> ErrorForm:
@@ -229,7 +233,7 @@ def _unknown_error(block: LogBlock, candidate: _Candidate, timestamp: Timestamp 
     frames = list(_frames(block, candidate))
     return UnknownError(
         candidate.form,
-        kind_of(text),
+        kind_of(text, candidate.form),
         safe_text(candidate.name, _MAX_TEXT),
         safe_text(text, _MAX_TEXT),
         block.numbers[position],

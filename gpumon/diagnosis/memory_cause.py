@@ -10,12 +10,16 @@ from gpumon.diagnosis.memory_message import MemoryMessage
 
 _LARGE_SHARE: Final = 0.02
 """A smaller share of the GPU is negligible: such a request is one of the many small ones that filled the GPU."""
+_SCATTERED_SHARE: Final = 0.05
+"""Less unused memory than this share of the GPU is not the cause: the next step would not fit even if it were free."""
 _HUGE_SHARE: Final = 0.25
 """A single request for more than this share of the GPU is one tensor that may be avoided."""
 _UNKNOWN_TOTAL: Final = 1 << 60
 _OTHERS_SHARE: Final = 0.05
 _OTHERS_BYTES: Final = 1 << 30
-"""Other processes that hold less than these bytes or this share are only contexts and displays, not the cause."""
+"""Other processes that hold less than these bytes or this share are only contexts and displays, not the cause.
+
+The same number of bytes is left for this process's own context and libraries, if its message does not count them."""
 
 
 class MemoryCause(str, Enum):
@@ -42,8 +46,9 @@ def memory_cause(message: MemoryMessage) -> MemoryCause:
 def _cause_of_full_gpu(message: MemoryMessage, total: int, free: int) -> MemoryCause:
     unused, foreign = message.unallocated or 0, message.foreign or 0
     is_large = message.asked >= _LARGE_SHARE * total
-    is_scattered = unused >= max(message.asked / 2, _LARGE_SHARE * total)
-    is_crowded = foreign >= max(_OTHERS_BYTES, _OTHERS_SHARE * total)
+    is_scattered = unused >= max(message.asked / 2, _SCATTERED_SHARE * total)
+    own_context = _OTHERS_BYTES if message.own is None and not message.others else 0
+    is_crowded = foreign - own_context >= max(_OTHERS_BYTES, _OTHERS_SHARE * total)
     if message.held > total:
         return MemoryCause.TOO_BIG
     if is_scattered and free + unused >= message.asked:
@@ -62,7 +67,7 @@ def value_rows(message: MemoryMessage) -> Iterator[tuple[str, str]]:
         ("requested", message.asked),
         ("GPU memory in total", message.total),
         ("free", message.free),
-        ("held by other processes", message.foreign),
+        ("held by other processes" if message.own or message.others else "not in this process's pool", message.foreign),
         ("held by this process", message.own),
         ("allowed for this process", message.allowed),
         ("in live tensors", message.allocated),
@@ -166,11 +171,24 @@ _BEST_FIX: Final[Mapping[MemoryCause, str]] = {
 """Text in the code of the fix that helps best against a cause."""
 
 
-def ranked_fixes(cause: MemoryCause, fixes: Sequence[Fix], message: MemoryMessage | None = None) -> tuple[Fix, ...]:
-    """The fixes of an out-of-memory error, the best one against this cause first."""
+def ranked_fixes(
+    cause: MemoryCause, fixes: Sequence[Fix], message: MemoryMessage | None = None, *, is_known: bool = False
+) -> tuple[Fix, ...]:
+    """The fixes of an out-of-memory error, the best one against this cause first.
+
+    A message alone does not say whether earlier steps succeeded, so that a smaller step comes before the search for a
+    leak.
+
+    Args:
+        cause: Why memory ran out.
+        fixes: The fixes for the program, the best one first.
+        message: The message, if there is one.
+        is_known: Whether the log shows what needed the memory, so that nothing has to be assumed about a large tensor.
+    """
     marker = _BEST_FIX.get(cause)
     if marker is not None:
         fixes = sorted(fixes, key=lambda fix: marker not in fix.code)
     is_one_tensor = message is not None and message.asked >= _HUGE_SHARE * (message.total or _UNKNOWN_TOTAL)
-    large = (_ONE_TENSOR,) if is_one_tensor and cause is MemoryCause.TOO_BIG else ()
-    return (*large, *_OWN_FIXES.get(cause, ()), *fixes)
+    large = (_ONE_TENSOR,) if is_one_tensor and cause is MemoryCause.TOO_BIG and not is_known else ()
+    smaller = tuple(fixes[:1]) if message is not None and cause is MemoryCause.LEAK else ()
+    return (*large, *smaller, *_OWN_FIXES.get(cause, ()), *fixes[len(smaller) :])

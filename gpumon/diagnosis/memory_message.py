@@ -91,12 +91,14 @@ class MemoryMessage:
         """Memory of other processes: the unexplained rest of the total, or the sum over the listed ones if smaller.
 
         In a container, the driver reports another PID for the process itself, so that PyTorch lists the process as
-        another one.
+        another one; if it lists a single one, that is the process itself.
         """
         listed = sum(held for _, held in self.others)
         own_is_known = self.own is not None or (self.allocated is not None and self.unallocated is not None)
         if self.total is None or self.free is None or not own_is_known:
             return listed or None
+        if self.own is None and len(self.others) == 1 and listed >= self.held:
+            return 0
         rest = max(0, self.total - self.free - (self.held if self.own is None else self.own))
         return min(listed, rest) if listed else rest
 
@@ -167,6 +169,8 @@ def read_memory_message(text: str) -> MemoryMessage | None:
     reserved, allocated = sizes.pop("reserved"), sizes["allocated"]
     if sizes["unallocated"] is None and reserved is not None and allocated is not None:
         sizes["unallocated"] = max(0, reserved - allocated)
+    if (sizes["own"] or 0) < (allocated or 0):  # under some drivers, PyTorch reads 0 bytes for its own process
+        sizes["own"] = None
     if (sizes["allowed"] or 0) >= _NO_LIMIT:
         sizes["allowed"] = None
     others = tuple((int(pid), _bytes(number, unit)) for pid, number, unit in _OTHER.findall(body))

@@ -29,7 +29,15 @@ def sections(explanation: Explanation) -> list[Section]:
     if cause is None:
         result = list(unknown_sections(explanation))
     else:
-        result = [_summary(cause), *_values(cause), *_evidence(cause), *_remedies(cause.error, cause.fixes)]
+        remedies = _remedies(cause.error, cause.fixes)
+        result = [
+            _summary(cause),
+            *_memory(cause),
+            *_evidence(cause),
+            *remedies,
+            *_values(cause),
+            *_sources(cause.error),
+        ]
         others += [] if unknown is None else [other_error(unknown)]
     if others:
         result.append(Section("Also in the log", tuple(map(paragraph, others))))
@@ -39,7 +47,7 @@ def sections(explanation: Explanation) -> list[Section]:
 def error_sections(error: KnownError) -> list[Section]:
     """An entry of the catalogue."""
     summary = Section(_heading(error), (paragraph(error.summary), *_causes(error)))
-    return [summary, *_remedies(error, error.fixes)]
+    return [summary, *_remedies(error, error.fixes), *_sources(error)]
 
 
 def _summary(match: Match) -> Section:
@@ -79,7 +87,7 @@ def _causes(error: KnownError) -> Iterator[TextBlock]:
         yield from (TextBlock(BlockKind.ITEM, cause) for cause in error.causes)
 
 
-def _values(match: Match) -> Iterator[Section]:
+def _memory(match: Match) -> Iterator[Section]:
     if match.oom_report is not None:
         yield from _oom_report(match.oom_report)
     elif match.memory is not None:
@@ -87,10 +95,6 @@ def _values(match: Match) -> Iterator[Section]:
         rows = [TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in (*gpu, *value_rows(match.memory))]
         sentence = cause_sentence(match.memory_cause or MemoryCause.UNKNOWN, match.memory)
         yield Section("Why memory ran out", (paragraph(sentence), *rows))
-    elif match.values:
-        names = ((name.replace("_", " "), value) for name, value in match.values.items())
-        rows = [TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in names]
-        yield Section("Values in the message", tuple(rows))
 
 
 def _oom_report(report: OomReport) -> Iterator[Section]:
@@ -101,6 +105,14 @@ def _oom_report(report: OomReport) -> Iterator[Section]:
         yield Section("Stack of the allocation, innermost call first", calls)
 
 
+def _values(match: Match) -> Iterator[Section]:
+    """What the log names, except the sizes, which explain why memory ran out, and what only ranks the fixes."""
+    shown = ((name.replace("_", " "), value) for name, value in match.values.items() if name != "signs")
+    rows = tuple(TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in shown)
+    if rows and match.memory is None and match.oom_report is None:
+        yield Section("Values in the log", rows)
+
+
 def _evidence(match: Match) -> Iterator[Section]:
     if match.evidence:
         rows = tuple(TextBlock(BlockKind.ROW, f"{name}\t{text}") for name, text in match.evidence.items())
@@ -108,12 +120,15 @@ def _evidence(match: Match) -> Iterator[Section]:
 
 
 def _remedies(error: KnownError, fixes: Sequence[Fix]) -> Iterator[Section]:
-    yield Section("Continue or restart", (paragraph(_CONTEXTS[error.context]),))
     yield Section("How to fix it, best first", tuple(fix_blocks(fixes)))
+    yield Section("Continue or restart", (paragraph(_CONTEXTS[error.context]),))
     if error.empty_cache not in _NOT_ABOUT_MEMORY:
         yield Section("Effect of torch.cuda.empty_cache()", (paragraph(error.empty_cache),))
     if error.see_more:
         yield Section("More information", tuple(fix_blocks(error.see_more)))
+
+
+def _sources(error: KnownError) -> Iterator[Section]:
     if error.said_by:
         yield Section("Found in", (paragraph(f"{error.said_by}."),))
     if error.sources:

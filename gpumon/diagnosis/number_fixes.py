@@ -1,22 +1,86 @@
-"""Fixes that contain the numbers of a message: the architecture of a GPU."""
+"""Fixes that contain the numbers of a message: the width of a layer, the architecture of a GPU."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from gpumon.diagnosis.known import Fix
+from gpumon.diagnosis.known import Fix, Values
 
+_CUDA_LIBRARY: Final = re.compile(
+    r"(?:lib)?(?P<name>cudart|cublas(?:Lt)?|nvrtc|cudnn)(?:_[a-z_]{1,40}?)?(?:\.so\.|64_|_)(?P<major>\d{1,2})"
+)
+_VERSION: Final = re.compile(r"\d{1,2}\.\d{1,2}")
+_CUDNN_8: Final = 8
+_TORCHCODEC_MINOR: Final = 8
+_SHAPE: Final = re.compile(r"torch\.Size\(\[(?P<rows>\d+), (?P<columns>\d+)\]\)?")
+_CONTAINER_NAME: Final = re.compile(r"[\da-f]{12}")
 _LEADING_NUMBER: Final = re.compile(r"\d+")
+_FIRST_TOOLKIT: Final = {
+    75: "10.0",
+    80: "11.0",
+    86: "11.1",
+    87: "11.4",
+    89: "11.8",
+    90: "11.8",
+    100: "12.8",
+    101: "12.8",
+    103: "12.9",
+    110: "13.0",
+    120: "12.8",
+    121: "12.9",
+}
+"""The first toolkit that compiles for an architecture."""
 _OLDEST_OF_CUDA_12: Final = 50
 _OLDEST_OF_CUDA_13: Final = 75
 """Architectures for which these toolkits still compile."""
 
 
-def supported_architecture(values: Mapping[str, int | str], fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """The fixes of a compiler that does not know an architecture, which may be too new or too old for it."""
-    number = _LEADING_NUMBER.search(str(values.get("capability", "")))
-    if number is None or int(number[0]) >= _OLDEST_OF_CUDA_13:
+def fitting_codec(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """A nightly PyTorch, or one before 2.8, does not fit a TorchCodec that was installed later."""
+    minor = _LEADING_NUMBER.match(str(values.get("torch", "")).removeprefix("2."))
+    is_other = "dev" in str(values.get("torch", "")) or (minor is not None and int(minor[0]) < _TORCHCODEC_MINOR)
+    return tuple(sorted(fixes, key=lambda fix: not (is_other and "/whl/" in fix.code)))
+
+
+def batched_tokens(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The fixes of vLLM's limit of a batch, first the limit that the message asks for."""
+    wanted = str(values.get("sequences", "") or values.get("length", ""))
+    if not wanted.isdigit():
         return tuple(fixes)
+    first = Fix("Raise the limit of a batch to this number.", f"vllm serve MODEL --max-num-batched-tokens {wanted}")
+    return first, *fixes
+
+
+def fitting_batch(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The fixes of samples that differ in size: texts and sounds are padded, images resized."""
+    is_sequence = "shape" in values and str(values["shape"]).count(",") <= 1
+    return tuple(sorted(fixes, key=lambda fix: not (is_sequence and "pad_sequence" in fix.code)))
+
+
+def available_gpus(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The fixes of a server that wants more GPUs than there are, with the number that is there."""
+    gpus = str(values.get("gpus", ""))
+    option = "--tensor-parallel-size 1"
+    return tuple(
+        replace(fix, code=fix.code.replace(option, f"--tensor-parallel-size {gpus}"))
+        if gpus.isdigit() and gpus != "0" and fix.code.endswith(option)
+        else fix
+        for fix in fixes
+    )
+
+
+def supported_architecture(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The fixes of a compiler that does not know an architecture, which may be too new or too old for it."""
+    number = _LEADING_NUMBER.search(str(values.get("capability", "")).replace(".", ""))
+    if number is None:
+        return tuple(fixes)
+    if int(number[0]) >= _OLDEST_OF_CUDA_13:
+        toolkit = _FIRST_TOOLKIT.get(int(number[0]), "")
+        if not toolkit or not fixes[0].code.startswith("which "):
+            return tuple(fixes)
+        text = f"Install the CUDA toolkit {toolkit} or later, the first for this architecture, and use its nvcc."
+        return Fix(text, "export CUDA_HOME=/usr/local/cuda PATH=/usr/local/cuda/bin:$PATH; nvcc --version"), *fixes
     if int(number[0]) >= _OLDEST_OF_CUDA_12:
         text = "CUDA 13 no longer compiles for this architecture: remove it, or build with CUDA 12 if the GPU has it."
     else:
@@ -24,3 +88,98 @@ def supported_architecture(values: Mapping[str, int | str], fixes: Sequence[Fix]
             "CUDA 12 no longer compiles for this architecture: remove it from the flags in setup.py or CMakeLists.txt."
         )
     return Fix(text, "grep -rn -e gencode -e compute_ setup.py CMakeLists.txt"), *fixes
+
+
+def other_generation(library: str) -> tuple[Fix, ...]:
+    """What a missing library means: the package that loads it was built for the version in its name."""
+    match = _CUDA_LIBRARY.match(library)
+    if match is None:
+        return ()
+    major = int(match["major"])
+    if match["name"] == "cudnn":
+        text = (
+            "The library belongs to cuDNN 8, and PyTorch has brought cuDNN 9 since version 2.4: upgrade the program"
+            " that loads it; for faster-whisper and WhisperX, that is ctranslate2."
+        )
+        return (Fix(text, "pip install --upgrade ctranslate2"),) if major == _CUDNN_8 else ()
+    text = (
+        f"The library belongs to CUDA {major}: the package that loads it was built for CUDA {major}; install its build"
+        " for the CUDA version of PyTorch."
+    )
+    return (Fix(text, "python -c 'import torch; print(torch.__version__, torch.version.cuda)'"),)
+
+
+def fitting_image_tokens(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The fixes of a prompt whose places for images do not fit, first the reason for too few or too many of them."""
+    places, tokens = str(values.get("places", "")), str(values.get("tokens", ""))
+    if not (places.isdigit() and tokens.isdigit()) or not int(places) or places == tokens:
+        return tuple(fixes)
+    if int(places) < int(tokens):
+        text = (
+            f"The text was cut: of {tokens} tokens of images, {places} are left. Raise the maximum length, such as"
+            " cutoff_len of LLaMA-Factory or max_length of TRL and swift, or use smaller images."
+        )
+        return Fix(text, "config = SFTConfig(output_dir, max_length=None)"), *fixes
+    if str(values.get("kind", "")).lower().startswith("audio"):
+        return Fix(
+            "The sound is shorter or was cut, as Whisper's encoder does after 30 seconds, or the versions count its"
+            " tokens differently: upgrade, and give one sound for each of its places, in the rate of the model.",
+            "pip install --upgrade transformers",
+        ), *fixes
+    text = "A text of the data contains the token of an image, such as <image> or <|image_pad|>: remove it there."
+    return Fix(text, "grep -n -m 5 -E '<image>|<.image_pad.>' data.json"), *fixes
+
+
+def four_bit_weights(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The fixes of weights of another shape; one column with two weights per byte is the 4-bit form of bitsandbytes."""
+    loaded, expected = (_SHAPE.search(str(values.get(name, ""))) for name in ("loaded", "shape"))
+    if loaded is None or expected is None:
+        return tuple(fixes)
+    if loaded["columns"] != "1" or 2 * int(loaded["rows"]) != int(expected["rows"]) * int(expected["columns"]):
+        return tuple(fixes)
+    first = Fix(
+        "The checkpoint has this layer in 4 bits by bitsandbytes, which this version does not support for this part of"
+        " the model: upgrade vLLM, or use the checkpoint that is not quantized.",
+        "pip install --upgrade vllm bitsandbytes",
+    )
+    return first, *fixes
+
+
+def reachable_name(host: str) -> tuple[Fix, ...]:
+    """What to use in place of a host's name that is a number, which is read as an address, or a container's."""
+    if host.isdigit():
+        text = (
+            "The name of this host is a number, which is read as an IP address: use the address, 127.0.0.1 if all ranks"
+            " are on this host."
+        )
+    elif _CONTAINER_NAME.fullmatch(host):
+        text = "The name is that of a container: if all ranks run in it, use this address; otherwise the host's."
+    else:
+        return ()
+    return (Fix(text, "torchrun --nproc-per-node=gpu --master-addr 127.0.0.1 --master-port 29500 train.py"),)
+
+
+def visible_gpus(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The fixes of two ranks with one GPU; ranks with others between them share too few GPUs."""
+    ranks = [str(values.get(name, "")) for name in ("rank", "other_rank")]
+    if not all(map(str.isdigit, ranks)) or abs(int(ranks[0]) - int(ranks[1])) == 1:
+        return tuple(fixes)
+    first = Fix(
+        "Start no more processes than this host has GPUs, or than CUDA_VISIBLE_DEVICES names: these ranks were given"
+        " the same one.",
+        "nvidia-smi -L; torchrun --nproc-per-node=gpu train.py",
+    )
+    return first, *(fix for fix in fixes if "--nproc-per-node=gpu" not in fix.code)
+
+
+def fitting_toolkit(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The fixes of a toolkit whose version is not PyTorch's, first how to install the one that fits."""
+    version = _VERSION.fullmatch(str(values.get("torch", "")))
+    if version is None:
+        return tuple(fixes)
+    first = Fix(
+        f"Install the toolkit for CUDA {version[0]}, with which this PyTorch was built, and build with it;"
+        " or install a PyTorch for the toolkit that you have.",
+        f"conda install -y -c nvidia/label/cuda-{version[0]}.0 cuda-toolkit && export CUDA_HOME=$CONDA_PREFIX",
+    )
+    return first, *(fix for fix in fixes if "CUDA_HOME=" not in fix.code)

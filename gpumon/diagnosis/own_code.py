@@ -8,7 +8,8 @@ from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.unknown import UnknownError
 
 _TENSOR_NAMES: Final = (
-    r"to|cuda|cpu|detach|device|requires_grad|grad_fn|zero_|squeeze|permute|contiguous|long|half|argmax|softmax|log_softmax"
+    r"to|cuda|cpu|detach|device|requires_grad|grad_fn|zero_|squeeze|permute|contiguous|long|half|"
+    r"argmax|softmax|log_softmax"
     r"|logits|last_hidden_state|hidden_states|pooler_output"
 )
 _ARRAY_NAMES: Final = r"shape|size|dtype|ndim|dim|item|numpy|view|reshape|transpose|float|mean|flatten"
@@ -21,7 +22,9 @@ _NOT_TENSOR: Final = re.compile(
 _NOT_MODEL: Final = re.compile(
     r"AttributeError: 'dict' object has no attribute '(?P<name>eval|train|parameters|state_dict|load_state_dict)'$"
 )
-_FORMS: Final = ((_NOT_MODEL, "state-dict-as-model"), (_NOT_TENSOR, "value-not-tensor"))
+_UNPACKED: Final = re.compile(r"ValueError: (?:not enough|too many) values to unpack \(expected (?P<expected>\d{1,2})")
+_RASTERIZER: Final = re.compile(r"\brasterizer\($")
+_FORMS: Final = ((_NOT_MODEL, "state-dict-as-model"), (_NOT_TENSOR, "not-a-tensor"))
 
 
 def wrong_value(error: UnknownError) -> Match | None:
@@ -32,6 +35,9 @@ def wrong_value(error: UnknownError) -> Match | None:
     """
     if error.package:
         return None
+    unpacked, code = _UNPACKED.match(error.text), "" if error.frame is None else error.frame.code
+    if unpacked is not None and _RASTERIZER.search(code):
+        return Match.of_unknown(error, BY_ID["rasterizer-version"], unpacked.groupdict())
     for form, error_id in _FORMS:
         match = form.match(error.text)
         if match is not None:

@@ -1,15 +1,30 @@
 """Fixes that depend on the program in whose log an error stands: a server of models runs no code of the user."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from itertools import repeat
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import compress
 from typing import Final, NamedTuple
 
 from gpumon.diagnosis.known import Fix
+from gpumon.diagnosis.programs import (
+    ATTENTION,
+    CONTAINER,
+    GAUSSIANS,
+    INFERENCE,
+    ISAAC_GYM,
+    JETSON,
+    LOADING,
+    OPTIMIZER,
+    PIP,
+    program_of_errors,
+)
 
-_PIP: Final = "pip"
-"""A package that pip builds."""
-_TRAINER: Final = "trainer"
-"""A program that trains, and may use a server of models for a part of it."""
+_SMALLER_INFERENCE: Final = Fix(
+    "Compute fewer samples, tokens or pixels at a time, and move the results to the CPU.",
+    "with torch.inference_mode():\n    outputs = [model(part).cpu() for part in batch.split(8)]",
+)
 
 
 class _Server(NamedTuple):
@@ -17,16 +32,65 @@ class _Server(NamedTuple):
 
     Attributes:
         memory: If GPU memory ran out.
-        kernel: If a kernel failed.
-        code: If an operation of the server's own code failed.
+        kernel: If a kernel failed; None if the user's own code may have called it.
+        code: If an operation of the server's own code failed; None if it may be that of the user.
+        command: What starts it, in place of a training script.
         fork: If CUDA was used in a forked process.
+        arch: If it has no kernel for the GPU.
+        compiled: If code that it compiles while it runs failed.
     """
 
     memory: tuple[Fix, ...]
-    kernel: Fix
-    code: Fix
+    kernel: Fix | None = None
+    code: Fix | None = None
+    command: str = ""
     fork: tuple[Fix, ...] = ()
+    arch: tuple[Fix, ...] = ()
+    compiled: tuple[Fix, ...] = ()
 
+
+_SMALLER_WEIGHTS: Final = (
+    Fix(
+        "The weights themselves do not fit: load them in 16 or 4 bits, or partly on the CPU.",
+        'model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.bfloat16, device_map="auto")',
+    ),
+    Fix(
+        "In a notebook, delete the model of an earlier run first, or restart the kernel.",
+        "import gc\n\ndel model\ngc.collect()\ntorch.cuda.empty_cache()",
+    ),
+)
+_SMALLER_STATE: Final = Fix(
+    "The state of the optimizer does not fit, two numbers for each weight that is trained: keep it in 8 bits, or train"
+    " an adapter.",
+    'arguments = TrainingArguments(optim="adamw_bnb_8bit")',
+)
+_FUSED_ATTENTION: Final = Fix(
+    "PyTorch's attention stored all scores, because no fused kernel takes these arguments: use float16 or bfloat16 on"
+    " Ampere or newer, no mask of floats, and fewer tokens: frames, resolution or length. Permit one kernel, to see"
+    " why it is not used.",
+    "from torch.nn.attention import SDPBackend, sdpa_kernel\n\nwith sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):\n"
+    "    output = model(batch)",
+)
+_FEWER_GAUSSIANS: Final = (
+    Fix(
+        "The memory grows with the number of Gaussians and the size of the images: keep the images on the CPU, make"
+        " them smaller, and let fewer Gaussians be added.",
+        "python train.py -s SCENE -r 2 --data_device cpu --densify_grad_threshold 0.0004",
+    ),
+    Fix(
+        "If the request is larger than any GPU, the rasterizer got wrong numbers: build it again for the installed"
+        " PyTorch and CUDA, and check the cameras.",
+        "pip install --no-build-isolation --force-reinstall --no-deps ./submodules/diff-gaussian-rasterization",
+    ),
+)
+_PHASES: Final[Mapping[str, tuple[Fix, ...]]] = {
+    GAUSSIANS: _FEWER_GAUSSIANS,
+    LOADING: _SMALLER_WEIGHTS,
+    OPTIMIZER: (_SMALLER_STATE,),
+    ATTENTION: (_FUSED_ATTENTION,),
+    INFERENCE: (_SMALLER_INFERENCE,),
+}
+"""What to do if GPU memory runs out, by what a program does that is no training."""
 
 _SERVERS: Final[Mapping[str, _Server]] = {
     "vLLM": _Server(
@@ -48,7 +112,17 @@ _SERVERS: Final[Mapping[str, _Server]] = {
             "The operation is in the server's own code: upgrade the server, or use the model in another format.",
             "pip install --upgrade vllm",
         ),
-        (Fix("Let vLLM spawn its workers.", "VLLM_WORKER_MULTIPROC_METHOD=spawn vllm serve MODEL"),),
+        "vllm serve MODEL",
+        fork=(Fix("Let vLLM spawn its workers.", "VLLM_WORKER_MULTIPROC_METHOD=spawn vllm serve MODEL"),),
+        arch=(
+            Fix(
+                "Upgrade vLLM together with the PyTorch for which it is built; its wheels need compute"
+                " capability 7.0 or"
+                " newer, and for Blackwell CUDA 12.8 or newer.",
+                "pip install --upgrade vllm",
+            ),
+        ),
+        compiled=(Fix("Run without compilation and CUDA graphs.", "vllm serve MODEL --enforce-eager"),),
     ),
     "SGLang": _Server(
         (
@@ -69,6 +143,19 @@ _SERVERS: Final[Mapping[str, _Server]] = {
             "The operation is in the server's own code: upgrade the server, or use the model in another format.",
             "pip install --upgrade sglang",
         ),
+        "python -m sglang.launch_server --model-path MODEL",
+        arch=(
+            Fix(
+                "Upgrade SGLang together with its kernels.",
+                "pip install --upgrade sglang",
+            ),
+        ),
+        compiled=(
+            Fix(
+                "Run without CUDA graphs, and without --enable-torch-compile.",
+                "python -m sglang.launch_server --model-path MODEL --disable-cuda-graph",
+            ),
+        ),
     ),
     "ComfyUI": _Server(
         (
@@ -80,20 +167,83 @@ _SERVERS: Final[Mapping[str, _Server]] = {
             "The operation is in a node: check that the models of the workflow belong together, and update ComfyUI.",
             "git -C ComfyUI pull",
         ),
+        "python main.py",
+        compiled=(Fix("Remove the node that compiles the model from the workflow, such as TorchCompileModel."),),
+    ),
+    "llama.cpp": _Server(
+        (
+            Fix(
+                "Put fewer layers on the GPU, and use a shorter context.",
+                "llama-server -m MODEL.gguf -ngl 20 -c 8192",
+            ),
+        ),
+        Fix(
+            "Update llama.cpp, or the program that contains it; until then, try without CUDA graphs and flash"
+            " attention.",
+            "GGML_CUDA_DISABLE_GRAPHS=1 llama-server -m MODEL.gguf -fa off",
+        ),
+        Fix("Update llama.cpp, or the program that contains it.", "pip install --upgrade llama-cpp-python"),
+        "llama-server -m MODEL.gguf",
+        arch=(
+            Fix(
+                "Build llama.cpp for the GPU of this host.",
+                "cmake -B build -DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native && cmake --build build -j",
+            ),
+            Fix(
+                "Build the Python package in the same way.",
+                'CMAKE_ARGS="-DGGML_CUDA=on -DCMAKE_CUDA_ARCHITECTURES=native" pip install --force-reinstall'
+                " --no-cache-dir --no-binary llama-cpp-python llama-cpp-python",
+            ),
+        ),
+    ),
+    "transformers": _Server(
+        (
+            Fix(
+                "Generate for fewer inputs at a time, from shorter ones, and without gradients.",
+                "with torch.inference_mode():\n    output = model.generate(**inputs, max_new_tokens=256)",
+            ),
+            Fix(
+                "If the weights fill the GPU, load them in 4 bits.",
+                "config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)\n"
+                'model = AutoModelForCausalLM.from_pretrained(name, device_map="auto", quantization_config=config)',
+            ),
+        ),
+    ),
+    "diffusers": _Server(
+        (
+            Fix(
+                "Keep on the GPU only the part of the pipeline that computes; do not move the pipeline there yourself.",
+                "pipeline.enable_model_cpu_offload()\npipeline.vae.enable_tiling()",
+            ),
+            Fix("Use a smaller image, fewer frames, or a model that is quantized to 8 or 4 bits."),
+        ),
     ),
 }
-"""Servers by their names."""
-_FILES: Final[Mapping[str, tuple[bytes, ...]]] = {
-    "vLLM": (b"asyncllmengine", b"vllmengine", b"vllmvengine", b"vllmworker", b"vllmentrypoints"),
-    "SGLang": (b"sglangsrt",),
-    "ComfyUI": (b"comfyuiexecutionpy", b"comfymodelmanagementpy"),
-    _TRAINER: (b"verltrainer", b"verlworkers", b"trltrainer", b"openrlhf", b"transformerstrainer"),
+"""Servers, and libraries that generate, by their names."""
+_GRAPHICS: Final = Fix(
+    "Isaac Gym mostly crashes in its graphics: train without a window, and name NVIDIA's driver for Vulkan, which"
+    " `vulkaninfo` must list. It has no support for the H100 and newer: use Isaac Lab there.",
+    "export VK_ICD_FILENAMES=/usr/share/vulkan/icd.d/nvidia_icd.json; python train.py --headless",
+)
+_JETSON_BUILD: Final = Fix(
+    "PyPI has no CUDA build for Jetson with JetPack 6: install the one of NVIDIA's Jetson index.",
+    "pip install --force-reinstall torch torchvision --index-url https://pypi.jetson-ai-lab.io/jp6/cu126",
+)
+_WITHOUT_PYTORCH: Final[Mapping[str, tuple[str, ...]]] = {
+    "JAX": ("torch", "tensorflow", "TensorFlow"),
+    "llama.cpp": ("torch", "tensor", "bitsandbytes"),
 }
-"""The letters of files of these programs, which their logs and tracebacks name."""
-_ERRORS: Final = {"vllm-": "vLLM", "sglang-": "SGLang", "comfy-": "ComfyUI", "install-build": _PIP}
-"""Programs by the beginning of the ids of their errors."""
+"""Programs whose processes have no PyTorch, and what fixes for others contain."""
+_EXTRA: Final = {(ISAAC_GYM, "worker-crashed"): _GRAPHICS}
+_FIRST: Final = {
+    (PIP, "no-torch"): "--no-build-isolation",
+    (CONTAINER, "nvml-mismatch"): "dpkg -l",
+    ("vLLM", "driver-old"): "reboot",
+}
+"""A part of the code of the best fix, by program and error."""
 _TRAINING_ONLY: Final = ("loss", "hidden", "run_step")
 """Parts of the code of fixes that change a training step."""
+_SCRIPT: Final = re.compile(r"(?:python|torchrun --nproc-per-node=gpu) train\.py")
 _MEMORY_ERRORS: Final = frozenset({"oom", "oom-async-backend"})
 _KERNEL_ERRORS: Final = frozenset(
     {"illegal-address", "launch-failure", "misaligned", "cublas-exec", "device-assert", "invalid-argument"}
@@ -111,29 +261,22 @@ _CODE_ERRORS: Final = frozenset(
         "scalar-conversion",
         "none-value",
         "type-unsupported",
+        "library-attribute",
     }
 )
 """Errors of operations that are usually in the code of the user."""
+_ARCH_ERRORS: Final = frozenset({"no-kernel-image"})
+_COMPILER_ERRORS: Final = frozenset({"graph-capture", "compile-backend", "compile-tracing", "compile-unsupported"})
 
 
-def programs_in(letters: bytes) -> frozenset[str]:
-    """The programs whose files a part of a log names.
-
-    Args:
-        letters: The letters of the part, in lower case.
-    """
-    return frozenset(name for name, parts in _FILES.items() if any(part in letters for part in parts))
+def is_phase(program: str) -> bool:
+    """Whether a log shows what the program did, in place of its name."""
+    return program in _PHASES
 
 
-def server_of(programs: Container[str]) -> str:
-    """The server whose log it is, by all programs that the log names; empty if it is none, or a trainer uses it."""
-    return "" if _TRAINER in programs else next((name for name in _SERVERS if name in programs), "")
-
-
-def program_of_errors(error_ids: Iterable[str]) -> str:
-    """The program whose log it is, by the errors that only it has; empty if there are none."""
-    ids = tuple(error_ids)
-    return next((name for start, name in _ERRORS.items() if any(map(str.startswith, ids, repeat(start)))), "")
+def is_server(program: str) -> bool:
+    """Whether a program serves models, so that it runs no code of the user."""
+    return program in _SERVERS
 
 
 def program_fixes(error_id: str, program: str, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -142,17 +285,50 @@ def program_fixes(error_id: str, program: str, fixes: Sequence[Fix]) -> tuple[Fi
     Args:
         error_id: The entry of the catalogue.
         program: The program in whose log the error stands; empty if it is unknown.
-        fixes: The fixes of the entry.
+        fixes: The fixes of the entry, those for this message first.
     """
-    if program == _PIP and error_id == "no-torch":
-        return tuple(sorted(fixes, key=lambda fix: "--no-build-isolation" not in fix.code))
+    part = _FIRST.get((program, error_id))
+    if part is not None:
+        return tuple(sorted(fixes, key=lambda fix: part not in fix.code))
+    if program_of_errors((error_id,)) == program:
+        return tuple(fixes)  # those of the program itself
+    fitting = sorted(fixes, key=partial(_is_for_others, program))
     server = _SERVERS.get(program)
+    if error_id in _MEMORY_ERRORS and (server is not None or program in _PHASES):
+        smaller = _PHASES[program] if server is None else server.memory
+        kept = sorted(fitting, key=lambda fix: "inference" not in fix.text)
+        return *smaller, *(fix for fix in kept if not any(part in fix.code for part in _TRAINING_ONLY))
     if server is None:
-        return tuple(fixes)
-    if error_id in _MEMORY_ERRORS:
-        return *server.memory, *(fix for fix in fixes if not any(part in fix.code for part in _TRAINING_ONLY))
+        extra = _JETSON_BUILD if program == JETSON else _EXTRA.get((program, error_id))
+        return tuple(fitting) if extra is None else (extra, *fitting)
+    return _server_fixes(error_id, program, server, fixes)
+
+
+def _server_fixes(error_id: str, program: str, server: _Server, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    fitting = sorted(fixes, key=partial(_is_for_others, program))
+    own = tuple(replace(fix, code=_SCRIPT.sub(server.command or r"\g<0>", fix.code)) for fix in fitting)
     if error_id == "fork":
-        return *server.fork, *fixes
-    if error_id in _KERNEL_ERRORS:
-        return server.kernel, *(fix for fix in fixes if "LAUNCH_BLOCKING" not in fix.code)
-    return (server.code, *fixes) if error_id in _CODE_ERRORS else tuple(fixes)
+        return *server.fork, *own
+    is_named = (program in fix.text or (server.command and server.command in fix.code) for fix in fitting)
+    named = tuple(compress(own, is_named))
+    if named and not fixes[0].first_for:
+        return *named, *(fix for fix in own if fix not in named)
+    if error_id in _KERNEL_ERRORS and server.kernel is not None:
+        return server.kernel, *(fix for fix in own if "LAUNCH_BLOCKING" not in fix.code)
+    is_foreign = fitting[:1] != list(fixes[:1])
+    first = _first_fixes(error_id, server) or ((server.code,) if is_foreign and server.code is not None else ())
+    return *first, *own
+
+
+def _is_for_others(program: str, fix: Fix) -> bool:
+    """Whether a fix is for a process with PyTorch, and those of this program have none."""
+    return any(part in fix.code or part in fix.text.lower() for part in _WITHOUT_PYTORCH.get(program, ()))
+
+
+def _first_fixes(error_id: str, server: _Server) -> tuple[Fix, ...]:
+    """What to do first in a server, in addition to the fixes of the entry."""
+    if error_id in _ARCH_ERRORS:
+        return server.arch
+    if error_id in _COMPILER_ERRORS:
+        return server.compiled
+    return (server.code,) if error_id in _CODE_ERRORS and server.code is not None else ()

@@ -29,8 +29,11 @@ OVERLAP_CHARACTERS: Final = 1 << 17
 MAX_BLANK_LINES: Final = 64
 """Consecutive blank lines that are kept."""
 
-_ESCAPED_LINE_END: Final = re.compile(r"\\n(?!\")")
-"""A line end within a string of a JSON log; at the end of the string, the record ends anyway."""
+_ESCAPED_LINE_END: Final = re.compile(r"\\n(?!\"|(?<=\\\\n)[a-z]{2})")
+"""A line end within a string of a JSON log, but not the start of a name in a path, such as C:\\\\bin\\\\nvcc.
+
+At the end of the string, the record ends anyway.
+"""
 _WINDOWS_PATH: Final = re.compile(r"\b[A-Za-z]:\\[^\\\n]")
 """A path whose backslashes are not escaped, as they would be in a JSON log: names in it may start with n."""
 _MANY_LINE_ENDS: Final = "\n" * (MAX_BLANK_LINES + 2)
@@ -38,6 +41,8 @@ _BLANK_LINES: Final = re.compile(rf"\n{{{len(_MANY_LINE_ENDS)},}}")
 _RECORD_START: Final = re.compile(r'\{ ?"log" ?: ?"')
 """The start of a record of Docker's log driver "json-file", which contains one line of the program."""
 _ANSI_ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_QUOTES: Final = (("\u2018", "'"), ("\u2019", "'"), ("\u201c", '"'), ("\u201d", '"'))
+"""Quotes as compilers, forums and mail programs print them, each with that of the message."""
 _CARET_ESCAPE: Final = re.compile(r"\^\[\[[0-9;]{0,20}m")
 """A color as some viewers print it."""
 
@@ -173,6 +178,9 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
         text = "\n".join(map(_without_record, text.split("\n")))
     if "\x1b" in text:
         text = _ANSI_ESCAPE.sub("", text)
+    for typographic, plain in _QUOTES:
+        if typographic in text:
+            text = text.replace(typographic, plain)
     if "^[[" in text:
         text = _CARET_ESCAPE.sub("", text)
     if "\\" in text:

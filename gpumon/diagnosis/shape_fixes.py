@@ -1,7 +1,7 @@
 """The first fix of a message about shapes: by its kind, and by the sizes in it."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 from typing import Final
 
@@ -10,8 +10,14 @@ from gpumon.diagnosis.known import Fix
 _NUMBER: Final = re.compile(r"-?\d+")
 _RGB: Final = 3
 _RGBA: Final = 4
-_MODEL_LENGTHS: Final = frozenset({77, 128, 256, 512, 514, 1024, 2048, 4096})
-"""Numbers of positions for which language models are trained."""
+_IMAGE_DIMENSIONS: Final = 4
+_TEXT_ENCODERS: Final = {768, 1280, 2048, 2560, 2816, 3584, 4096, 7680, 12288, 15360}
+_OF_INPAINTING: Final = {4, 9}
+_MEL_BANDS: Final = frozenset({80, 128})
+_POSITIONS: Final = {77: "CLIP", 448: "Whisper", 512: "BERT", 514: "RoBERTa", 1024: "GPT-2 and BART"}
+"""Numbers of positions of models, which a text must not exceed."""
+_LENGTHS: Final = frozenset({2048, 4096, 8192, 16384, 32768})
+"""Common limits of the number of tokens."""
 _FEATURES: Final = 64
 """What the numbers of features of language models are multiples of, and the number of tokens of a text rarely is."""
 _MIN_ROWS: Final = 8
@@ -34,29 +40,20 @@ _CLASS_WEIGHTS: Final = Fix(
     "Give the loss one weight for each class of the output.",
     "weight = torch.ones(output.size(1), device=output.device)",
 )
-_TRUNCATE: Final = Fix(
-    "The text has more tokens than the model has positions: truncate it, or divide it into parts.",
-    "inputs = tokenizer(text, truncation=True, max_length=model.config.max_position_embeddings)",
-)
 _PAD: Final = Fix(
     "The sizes differ by one, as after halving an odd size: pad the inputs to a multiple of the model's stride.",
     "images = torch.nn.functional.pad(images, (0, -images.size(-1) % 32, 0, -images.size(-2) % 32))",
 )
 
 
-def shape_fixes(message: str, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """The fixes of a message about shapes, first the one for its kind and its sizes, if there is one.
+def shape_fix(message: str) -> Fix | None:
+    """What to do about a message about shapes, by its kind and its sizes; None if they decide nothing.
 
     Args:
         message: The message, and the values in it.
-        fixes: The fixes of the entry.
     """
-    for pattern, advise in _ADVICE:
-        match = pattern.search(message)
-        if match is not None:
-            first = advise(match)
-            return tuple(fixes) if first is None else (first, *(fix for fix in fixes if fix.code != first.code))
-    return tuple(fixes)
+    matches = ((pattern.search(message), advise) for pattern, advise in _ADVICE)
+    return next((advise(match) for match, advise in matches if match is not None), None)
 
 
 def _sizes(text: str) -> list[int]:
@@ -68,6 +65,12 @@ def _features(match: re.Match[str]) -> Fix:
     factor = expected // given if given else 0
     if factor >= _MIN_ROWS and factor * given == expected and rows % factor == 0:
         return _FLATTEN
+    if {given, expected} <= _TEXT_ENCODERS:
+        return Fix(
+            f"The input has {given} features, and the layer expects {expected}. In a diffusion model, these are widths"
+            " of text encoders (768 CLIP-L, 1280 CLIP-G, 2048 and 2816 SDXL, 2560 Qwen3-4B, 3584 Qwen2.5-VL, 4096"
+            " T5-XXL, and three times as much in FLUX.2): load the encoder, LoRA or ControlNet of the model."
+        )
     return Fix(
         f"The input has {given} features, and the layer expects {expected}: give it the features for which it was made,"
         " or create the layer for these.",
@@ -88,9 +91,17 @@ def _channels(match: re.Match[str]) -> Fix:
     if expected == 1 and given == _RGB:
         text = "The images are in color, and the layer expects one channel: convert them to gray."
         return Fix(text, "transform = torchvision.transforms.Grayscale()")
+    if {expected, given} == _OF_INPAINTING:
+        return Fix("A model for inpainting takes 9 channels, another one 4: load the model and its parts of one kind.")
+    if expected in _MEL_BANDS:
+        return Fix(
+            f"The sound has {given} mel bands, and the model was made for {expected}: use the processor of the model"
+            " itself.",
+            "processor = AutoProcessor.from_pretrained(MODEL)",
+        )
     return Fix(
-        f"The input has {given} channels, and the layer expects {expected}: create the layer for these, or check what"
-        " is concatenated before it.",
+        f"The input has {given} channels, and the layer expects {expected}: use an input, or a checkpoint, of this"
+        " model; in own code, create the layer for these.",
         f"layer = torch.nn.Conv2d({given}, out_channels, kernel_size)",
     )
 
@@ -107,6 +118,17 @@ def _loss_shapes(match: re.Match[str]) -> Fix:
             "The target has one class per sample and the output a value per class: use cross-entropy, or make the"
             " target one-hot.",
             "loss = torch.nn.functional.cross_entropy(output, target.long())",
+        )
+    if len(target) == len(output) == _IMAGE_DIMENSIONS and target[:2] == output[:2]:
+        return Fix(
+            "The heights and widths differ: bring the output to the size of the labels, or resize the masks.",
+            "output = torch.nn.functional.interpolate(output, size=target.shape[-2:])",
+        )
+    if target and output and target[0] != output[0]:
+        return Fix(
+            "The first dimensions, those of the batch, differ: flatten without the batch, and give both from the same"
+            " samples.",
+            "print(output.shape, target.shape)",
         )
     return Fix(
         "Labels and outputs differ: give the model as many outputs as the labels have classes.",
@@ -138,12 +160,26 @@ def _view(match: re.Match[str]) -> Fix | None:
     rest = prod(size for size in shape[1:] if size > 0)
     if len(shape) < 2 or not known:
         return None
+    is_square = len(shape) > 2 and shape[-1] == shape[-2]
+    if elements % known and (is_square or len(shape) >= _IMAGE_DIMENSIONS):
+        return Fix(
+            f"{elements} elements do not fill a shape of {known}, or a multiple of it: give input of the"
+            f" size for which the"
+            " model is configured, such as square images, and print the sizes from which the shape is computed.",
+            "print(hidden.shape)",
+        )
     if shape[0] > 0 and (-1 in shape or (elements % rest == 0 and elements < known)):
         return _OWN_BATCH
     if shape[0] < 0 and elements % known:
         return Fix(
             f"A sample does not have {known} values: flatten what is there, and create the layer for its size.",
             "hidden = hidden.flatten(1)\nlayer = torch.nn.LazyLinear(out_features)",
+        )
+    if -1 not in shape and elements > known and elements % known == 0:
+        return Fix(
+            f"The tensor has {elements // known} times the elements of this shape: a number in the settings, such as"
+            " of channels, heads or variables, is not that of the data.",
+            "print(hidden.shape)",
         )
     return None
 
@@ -152,9 +188,23 @@ def _two_sizes(match: re.Match[str]) -> Fix | None:
     smaller, larger = sorted((int(match["first"]), int(match["second"])))
     dimension = match["dimension"] or ""
     if (smaller, larger) == (_RGB, _RGBA):
-        return Fix("The images have an alpha channel: convert them to RGB.", _TO_RGB)
-    if dimension == "1" and smaller in _MODEL_LENGTHS and larger % _FEATURES:
-        return _TRUNCATE
+        return Fix(
+            "If it is an image, its fourth channel is alpha: convert it to RGB. Otherwise, compare the two parts of the"
+            " program that these tensors come from.",
+            _TO_RGB,
+        )
+    if dimension == "1" and smaller in _POSITIONS and larger % _FEATURES:
+        return Fix(
+            f"The text has {larger} tokens, and the model has {smaller} positions, as {_POSITIONS[smaller]} has: cut"
+            " the text, or divide it into parts.",
+            f"inputs = tokenizer(text, truncation=True, max_length={smaller})",
+        )
+    if dimension == "1" and smaller in _LENGTHS and larger % _FEATURES and int(match["first"]) == smaller:
+        return Fix(
+            f"The text has {larger} tokens, more than {smaller}, which is probably the limit of the program or of the"
+            " model: raise max_seq_length or max_length, or cut the texts.",
+            f"inputs = tokenizer(text, truncation=True, max_length={smaller})",
+        )
     return _PAD if dimension > "1" and larger - smaller == 1 and smaller > 1 else None
 
 
@@ -193,6 +243,13 @@ def _dimensions(match: re.Match[str]) -> Fix:
     return Fix(
         "The input lacks dimensions: give it those of the batch, the channels and the space.",
         "inputs = inputs.view(batch_size, channels, height, width)",
+    )
+
+
+def _color_mask(_: re.Match[str]) -> Fix:
+    return Fix(
+        "The mask is a color image: read it as one channel of class numbers, starting at 0.",
+        'mask = torch.from_numpy(numpy.array(Image.open(path).convert("L"))).long()',
     )
 
 
@@ -243,6 +300,7 @@ _ADVICE: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fix | None
         (rf"Expected hidden(?:\[\d\])? size \((?P<expected>{_SHAPE})\), got \[(?P<given>{_SHAPE})\]", _hidden),
         (rf"equal to input_size\. Expected (?P<expected>{_SIZE}), got (?P<given>{_SIZE})", _recurrent_features),
         (_DIMENSIONS, _dimensions),
+        (r"got targets of size: : \[\d{1,19}, (?:3, \d{2,19}, \d{1,19}|\d{1,19}, \d{1,19}, [34])\]", _color_mask),
         (r"Expected \d-dimensional input for \d-dimensional weight", _one_dimension),
         (r"Output size is too small|can't be greater than actual input size", lambda _: _ENLARGE),
         (_NORM_FEATURES, _norm_features),

@@ -17,6 +17,8 @@ class ErrorKind(str, Enum):
     NCCL = "nccl"
     ROCM = "rocm"
     SYSTEM = "system"
+    PROGRAM = "program"
+    """A line of a log that names nothing of these."""
 
 
 class ErrorForm(int, Enum):
@@ -93,6 +95,8 @@ class UnknownError:
     around: tuple[NumberedLine, ...]
 
 
+MODEL_CODE: Final = "transformers_modules"
+"""The package in which transformers keeps code that came with a model."""
 _KINDS: Final = (
     (ErrorKind.ROCM, re.compile(r"\b(?:hip|rocm|miopen|rccl|amdgpu|hsa_|roc(?:blas|solver|fft))", re.IGNORECASE)),
     (
@@ -123,6 +127,7 @@ _KINDS: Final = (
 )
 KIND_SENTENCES: Final = {
     ErrorKind.PYTHON: "This is an exception of Python code: the message is about the values at this place.",
+    ErrorKind.PROGRAM: "This line of the log does not say what failed: its reason may stand in the lines around it.",
     ErrorKind.CUDA: "This error concerns the GPU: CUDA, one of its libraries, or the driver.",
     ErrorKind.NCCL: "This error concerns the communication between processes: NCCL, another backend, or the launcher.",
     ErrorKind.ROCM: "This error concerns AMD's ROCm. The catalogue is about NVIDIA GPUs: its advice does not apply.",
@@ -136,6 +141,10 @@ NEXT_STEPS: Final = {
             "If a name, an attribute or an argument of an installed package is missing, versions do not fit together.",
             "python -m pip check",
         ),
+    ),
+    ErrorKind.PROGRAM: (
+        Fix("Read the lines before and after it, from the first one that reports an error."),
+        Fix("Run once with a more detailed log, if the program has an option for that."),
     ),
     ErrorKind.CUDA: (
         Fix(
@@ -165,6 +174,8 @@ NEXT_STEPS: Final = {
     ),
 }
 """What to do first, by kind."""
+_FAULTS: Final = frozenset({"UnboundLocalError", "NameError"})
+"""Exceptions whose cause is the code that raised them, rather than a value that it was given."""
 ATTACHMENTS: Final = (
     Fix("The log from the start of the program to the error, of all ranks, and the command that started it."),
     Fix("Versions of Python, torch, CUDA and the driver.", "python -m torch.utils.collect_env"),
@@ -173,6 +184,16 @@ ATTACHMENTS: Final = (
 """What a report of an unknown error needs."""
 
 
-def kind_of(text: str) -> ErrorKind:
-    """What failed, from the text of an error."""
-    return next((kind for kind, pattern in _KINDS if pattern.search(text) is not None), ErrorKind.PYTHON)
+def kind_of(text: str, form: ErrorForm) -> ErrorKind:
+    """What failed, from the text of an error and its form."""
+    other = ErrorKind.PROGRAM if form is ErrorForm.LOGGED else ErrorKind.PYTHON
+    return next((kind for kind, pattern in _KINDS if pattern.search(text) is not None), other)
+
+
+def next_steps(error: UnknownError) -> tuple[Fix, ...]:
+    """What to do first about an unknown error."""
+    steps = NEXT_STEPS[error.kind]
+    if error.name not in _FAULTS or error.package in {"", MODEL_CODE}:
+        return steps
+    text = f"The code of {error.package} has a fault, or does not fit other packages: use its newest version."
+    return Fix(text, f"python -m pip install --upgrade {error.package}"), *steps

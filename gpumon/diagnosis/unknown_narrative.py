@@ -8,7 +8,7 @@ from gpumon.diagnosis.explanation import Explanation
 from gpumon.diagnosis.known import Fix
 from gpumon.diagnosis.prefixes import Timestamp
 from gpumon.diagnosis.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
-from gpumon.diagnosis.unknown import ATTACHMENTS, KIND_SENTENCES, NEXT_STEPS, NumberedLine, TracebackFrame, UnknownError
+from gpumon.diagnosis.unknown import ATTACHMENTS, KIND_SENTENCES, NumberedLine, TracebackFrame, UnknownError, next_steps
 
 _WITHOUT_ERROR: Final = (
     Fix("If the program failed, also keep what it writes to its error output.", "python train.py 2>&1 | tee train.log"),
@@ -29,7 +29,7 @@ def unknown_sections(explanation: Explanation) -> Iterator[Section]:
         (quote, position, *_place(error.frame), paragraph(KIND_SENTENCES[error.kind])),
     )
     yield Section("Lines around it", tuple(_quotes(error.around)))
-    yield Section("What to do next", tuple(fix_blocks(NEXT_STEPS[error.kind])))
+    yield Section("What to do next", tuple(fix_blocks(next_steps(error))))
     yield _report("To have this error added to gpumon, open an issue. A report to any project needs:")
 
 

@@ -1,4 +1,4 @@
-"""Recognizes versions that do not fit together by the place of an exception: a package uses what another one lacks.
+"""Recognizes errors by the place of an exception: a package uses what another package, or the data set, lacks.
 
 Any class, function and argument can be missing, so that the message alone is not known. What shows the cause is that
 the code of an installed package, rather than the user's, refers to it.
@@ -9,10 +9,15 @@ from typing import Final
 
 from gpumon.diagnosis.catalogue import BY_ID
 from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.unknown import UnknownError
+from gpumon.diagnosis.unknown import MODEL_CODE, UnknownError
 
 _IDS: Final = {"TypeError": "library-arguments", "AttributeError": "library-attribute"}
 _OTHER_ID: Final = "package-version"
+_COLUMNS_ID: Final = "dataset-columns"
+_NOT_TOKENIZED: Final = re.compile(r"KeyError: '(?P<name>input_ids)'")
+"""A function that trains was given texts; in the user's own code, the key can be one of anything."""
+_CACHE: Final = re.compile(r"past_key_values?|cache|seen_tokens")
+"""Code of models about the key-value cache, whose form changes between versions of transformers."""
 _BUILT_IN: Final = (
     r"NoneType|str|bytes|dict|list|tuple|set|int|float|bool|function|method|generator|coroutine|Tensor|ndarray|"
     r"DataFrame|Series|Response|(?:Distributed)?DataParallel|FullyShardedDataParallel"
@@ -23,7 +28,7 @@ _NAME: Final = r"'(?P<name>\w{1,80})'"
 _MISSING: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"ImportError: cannot import name {_NAME} from '(?P<module>[\w.]{{1,120}})'",
+        rf"ImportError: cannot import name (?!'csrc'|'_C'){_NAME} from '(?P<module>[\w.]{{1,120}})'",
         r"ModuleNotFoundError: No module named '(?P<module>\w{1,60}(?:\.\w{1,60}){1,6})'",
         rf"AttributeError: (?:module|type object) '(?P<module>[\w.]{{1,120}})' has no attribute {_NAME}",
         rf"AttributeError: '(?P<module>(?!(?:{_BUILT_IN})')[\w.]{{1,120}})' object has no attribute {_NAME}",
@@ -35,16 +40,24 @@ _MISSING: Final = tuple(
 
 
 def version_skew(error: UnknownError) -> Match | None:
-    """The mismatch of versions that caused an unknown error, or None if nothing shows one.
+    """The mismatch of versions or data that caused an unknown error, or None if nothing shows one.
 
     Args:
         error: The error; the package that raised it is known only from a traceback.
     """
     if not error.package:
         return None
+    column = _NOT_TOKENIZED.match(error.text)
     matches = (pattern.match(error.text) for pattern in _MISSING)
-    match = next((match for match in matches if match is not None), None)
-    if match is None:
+    match = column or next((match for match in matches if match is not None), None)
+    if match is None and not _is_about_cache(error):
         return None
-    values = {"raised_by": error.package, **match.groupdict()}
-    return Match.of_unknown(error, BY_ID[_IDS.get(error.name, _OTHER_ID)], values)
+    values = {"raised_by": error.package, **({} if match is None else match.groupdict())}
+    error_id = _COLUMNS_ID if column is not None else _IDS.get(error.name, _OTHER_ID)
+    return Match.of_unknown(error, BY_ID[error_id], values)
+
+
+def _is_about_cache(error: UnknownError) -> bool:
+    """Whether the code of a model, which came with its weights, expects another key-value cache."""
+    code = "" if error.frame is None else error.frame.code
+    return error.package == MODEL_CODE and error.name in _IDS and _CACHE.search(code) is not None

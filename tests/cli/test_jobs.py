@@ -86,8 +86,9 @@ def job_when(
 
 
 def has_started(job: dict[str, Any]) -> bool:
-    """Whether all ranks take steps."""
-    return job["state"] == "running" and all(rank["steps_count"] and rank["last_collective"] for rank in job["ranks"])
+    """Whether all ranks take steps, so that they have left the broadcast of the start behind."""
+    collectives = [rank["steps_count"] and (rank["last_collective"] or {}).get("name") for rank in job["ranks"]]
+    return job["state"] == "running" and all(name and name != "broadcast" for name in collectives)
 
 
 @needs_torch

@@ -7,8 +7,11 @@ from gpumon.diagnosis.case_fixes import case_fixes
 from gpumon.diagnosis.catalogue import BY_ID, ERRORS
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Match
+from gpumon.diagnosis.known import Fix
 from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence
 from gpumon.diagnosis.narrative import error_sections
+from gpumon.diagnosis.platform_fixes import WINDOWS, windows_fixes
+from gpumon.diagnosis.programs import SIGNS
 from tests.diagnosis.texts import samples_of
 
 
@@ -173,7 +176,7 @@ def test_a_driver_older_than_cuda_12_is_upgraded() -> None:
     first, *others = cause_of("The NVIDIA driver on your system is too old (found version 11040).").fixes
     assert "580" in first.text
     assert "reboot" in first.code
-    assert not any("/whl/" in fix.code for fix in others)
+    assert [fix.code[-5:] for fix in others if "/whl/" in fix.code] == ["cu118"]
     assert "nvidia-smi" in cause_of("CUDA driver version is insufficient for CUDA runtime version").fixes[0].code
 
 
@@ -191,8 +194,8 @@ def test_a_missing_package_is_installed_by_its_own_name(module: str, command: st
 
 
 def test_no_package_is_installed_that_only_the_log_names() -> None:
-    fixes = cause_of("ModuleNotFoundError: No module named 'gsplat'").fixes
-    assert not any("gsplat" in fix.code for fix in fixes)
+    fixes = cause_of("ModuleNotFoundError: No module named 'cumesh'").fixes
+    assert not any("cumesh" in fix.code for fix in fixes)
 
 
 @pytest.mark.parametrize(
@@ -246,19 +249,41 @@ def test_a_part_of_the_message_decides_which_fix_comes_first() -> None:
         lines = [line for text in samples_of(error.id) for line in text.splitlines()]
         for fix in error.fixes:
             for part in fix.first_for:
-                decided = [line for line in lines if part in line]
+                decided = [part] if part in {*SIGNS, WINDOWS} else [line for line in lines if part in line]
                 assert decided, f"add a sample of {error.id} with {part!r}"
                 assert any(case_fixes(error.id, {}, error.fixes, line)[0] is fix for line in decided), (error.id, part)
+    freed = "RuntimeError: Trying to backward through the graph a second time"
+    assert (
+        "torch.compile" in cause_of(f'File "torch/_functorch/_aot_autograd/runtime_wrappers.py"\n{freed}').fixes[0].text
+    )
+    assert "torch.compile" not in cause_of(freed).fixes[0].text
 
 
-def test_the_width_that_a_layer_expects_is_named() -> None:
-    match = explain_text("RuntimeError: mat1 and mat2 shapes cannot be multiplied (1920x2048 and 4096x512)").cause
-    assert match is not None
-    assert "has 2048 features, and the layer expects 4096" in match.fixes[0].text
+def test_the_numbers_of_a_message_decide_which_fix_comes_first() -> None:
+    width = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (1920x2048 and 4096x512)"
+    assert "has 2048 features, and the layer expects 4096" in cause_of(width).fixes[0].text
+    images = "ValueError: Image features and image tokens do not match: tokens: {}, features {}"
+    assert "of 2990 tokens of images, 1991 are left" in cause_of(images.format(1991, 2990)).fixes[0].text
+    assert "contains the token of an image" in cause_of(images.format(259, 256)).fixes[0].text
+    assert "template of the processor" in cause_of(images.format(0, 324)).fixes[0].text
 
 
 @pytest.mark.parametrize(
-    ("architecture", "part"), [("35", "CUDA 12 no longer"), ("70", "CUDA 13 no longer"), ("120", "compiler is found")]
+    ("file", "first"),
+    [
+        ("C:\\env\\Lib\\site-packages\\torch\\x.py", "$env:CUDA_LAUNCH_BLOCKING = '1'; python train.py"),
+        ("/tmp/ipykernel_7/1.py", "%env CUDA_LAUNCH_BLOCKING=1"),
+        ("/env/lib/python3.12/site-packages/torch/x.so", "CUDA_LAUNCH_BLOCKING=1 python train.py"),
+    ],
+)
+def test_commands_are_for_the_platform_of_the_log(file: str, first: str) -> None:
+    fixes = cause_of(f'  File "{file}", line 7, in call\nCUBLAS_STATUS_EXECUTION_FAILED when calling `f`').fixes
+    assert fixes[0].code == first
+
+
+@pytest.mark.parametrize(
+    ("architecture", "part"),
+    [("35", "CUDA 12 no longer"), ("70", "CUDA 13 no longer"), ("120", "toolkit 12.8 or later")],
 )
 def test_an_architecture_may_be_too_old_for_a_compiler(architecture: str, part: str) -> None:
     match = explain_text(f"nvcc fatal   : Unsupported gpu architecture 'compute_{architecture}'").cause
@@ -384,10 +409,10 @@ def test_the_sizes_of_a_message_decide_what_to_do(message: str, part: str) -> No
 @pytest.mark.parametrize(
     ("message", "part"),
     [
-        ("expected scalar type Long but found Float", "target.long()"),
-        ("Found dtype Long but expected Float", "inputs.float()"),
-        ("expected scalar type Double but found Float", "from NumPy"),
-        ("Input type (double) and bias type (float) should be the same", "from NumPy"),
+        ("expected scalar type Long but found Float", "indices.long()"),
+        ("Found dtype Long but expected Float", "labels.float()"),
+        ("expected scalar type Double but found Float", "float64"),
+        ("Input type (double) and bias type (float) should be the same", "float64"),
         ("result type Float can't be cast to the desired output type Long", "in place"),
         (
             "Index put requires the source and destination dtypes match, got Half for the destination and Float for",
@@ -401,3 +426,132 @@ def test_the_types_of_a_message_decide_what_to_do(message: str, part: str) -> No
     assert match is not None
     assert match.error.id == "dtype-mismatch"
     assert part in match.fixes[0].text + match.fixes[0].code
+
+
+@pytest.mark.parametrize(
+    ("code", "translated"),
+    [
+        ("CUDA_LAUNCH_BLOCKING=1 python train.py", "$env:CUDA_LAUNCH_BLOCKING = '1'; python train.py"),
+        ("CUDA_HOME=/usr/local/cuda MAX_JOBS=2 pip install .", "$env:MAX_JOBS = '2'; pip install ."),
+        ("export PYTHONUTF8=1", "$env:PYTHONUTF8 = '1'"),
+        ("pip list | grep -i nvidia; pip check", "pip list | Select-String nvidia; pip check"),
+        ("nvidia-smi | grep -o -E 'CUDA Version: [0-9.]+'", "nvidia-smi"),
+        ("df -h .", ""),
+        ("find = tensor.nonzero()", "find = tensor.nonzero()"),
+    ],
+)
+def test_a_command_is_that_of_powershell(code: str, translated: str) -> None:
+    assert windows_fixes([Fix("Check it.", code)]) == (Fix("Check it.", translated),)
+
+
+def test_fixes_for_windows_replace_those_for_linux() -> None:
+    fixes = (Fix("Install it.", "sudo apt-get install it"), Fix("Wait."), Fix("On Windows, download it."))
+    assert windows_fixes(fixes) == (fixes[2], fixes[1], fixes[0])
+
+
+def test_a_path_shows_that_a_log_is_from_windows() -> None:
+    error = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert cause_of(f'  File "C:\\train.py", line 3\n{error}').fixes[0].code.startswith("$env:")
+    assert cause_of(f'  File "/home/a/train.py", line 3\n{error}').fixes[0].code.startswith("CUDA_LAUNCH_BLOCKING")
+
+
+def test_a_program_without_pytorch_gets_its_own_fixes() -> None:
+    text = (
+        "ggml_cuda_compute_forward: SCALE failed\nCUDA error: no kernel image is available for execution on the device"
+    )
+    assert "CMAKE_CUDA_ARCHITECTURES=native" in cause_of(text).fixes[0].code
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        (
+            "numpy>=1.17,<2 is required for a normal functioning of this module, but found numpy==2.1.",
+            'pip install "numpy>=1.17,<2"',
+        ),
+        (
+            "evil>=1.0 is required for a normal functioning of this module, but found evil==0.9.",
+            "pip install --upgrade PACKAGE OTHER_PACKAGE",
+        ),
+        (
+            "ImportError: cannot import name 'EncoderDecoderCache' from 'transformers' (/x/site-packages/transformers)",
+            "pip install --upgrade transformers",
+        ),
+    ],
+)
+def test_the_version_that_a_message_asks_for_is_installed(text: str, command: str) -> None:
+    assert cause_of(text).fixes[0].code == command
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("RuntimeError: shape '[-1, 112, 112]' is invalid for input of size 358400", "size for which the model"),
+        ("RuntimeError: shape '[-1, 1568]' is invalid for input of size 358400", "LazyLinear"),
+        ("AttributeError: module 'torch._C' has no attribute 'AcceleratorError'", "pip uninstall -y torch"),
+        ("AttributeError: module 'torch' has no attribute 'int64'", "torch.__path__"),
+        ("WeightsUnpickler error: Unsupported operand 118", "git lfs"),
+        ("[ERROR] Unsupported global: GLOBAL posix.system was not an allowed global by default", "weights_only=False"),
+        ("Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE, NumelIn=1", "timedelta"),
+        (
+            "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2000, OpType=ALLREDUCE, NumelIn=1",
+            "failed first",
+        ),
+        (
+            (
+                "ERROR: Could not find a version that satisfies the requirement torch==1.13.1 (from versions:"
+                " 2.0.0, 2.0.1)\n"
+                "ERROR: No matching distribution found for torch==1.13.1"
+            ),
+            "python=3.10",
+        ),
+        (
+            "Could not load libtorchcodec. Likely causes:\n2. The PyTorch version (2.4.0+cu124) is not compatible with",
+            "--upgrade torch torchvision torchaudio torchcodec",
+        ),
+    ],
+)
+def test_the_first_fix_is_that_of_the_message(text: str, part: str) -> None:
+    first = cause_of(text).fixes[0]
+    assert part in f"{first.text} {first.code}"
+
+
+def test_a_type_is_named_in_code_only_if_it_contains_values_alone() -> None:
+    message = "Unsupported global: GLOBAL {} was not an allowed global by default"
+    fixes = {name: cause_of(message.format(name)).fixes for name in ("numpy.core.multiarray.scalar", "posix.system")}
+    assert any("[numpy.core.multiarray.scalar]" in fix.code for fix in fixes["numpy.core.multiarray.scalar"])
+    assert not any("posix" in fix.code for fix in fixes["posix.system"])
+
+
+def test_fixes_for_other_wordings_are_last_and_the_first_one_is_no_alternative() -> None:
+    for error in ERRORS:
+        fixes = explain_text(samples_of(error.id)[0]).matches if samples_of(error.id) else ()
+        for match in fixes:
+            assert not match.fixes[0].text.startswith("Or "), error.id
+            assert len(match.fixes) <= 8, error.id
+
+
+def test_rccl_gets_no_advice_for_nvidia() -> None:
+    match = cause_of("h:1:2 [0] /rccl/build/hipify/src/transport/p2p.cc:237 NCCL WARN Cuda failure 'invalid argument'")
+    assert match.error.id == "rccl"
+    assert not any("nvidia" in fix.code for fix in match.fixes)
+
+
+def test_the_rasterizer_of_another_repository_is_recognized_by_the_call() -> None:
+    text = (
+        'Traceback (most recent call last):\n  File "/home/user/render.py", line 86, in render\n'
+        "    image, radii, depth = rasterizer(\n"
+    )
+    assert (
+        cause_of(f"{text}ValueError: not enough values to unpack (expected 3, got 2)").error.id == "rasterizer-version"
+    )
+
+
+def test_a_process_with_no_bytes_of_its_own_is_not_another_process() -> None:
+    match = cause_of(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 1 has a total"
+        " capacity of 23.43 GiB"
+        " of which 210.06 MiB is free. Including non-PyTorch memory, this process has 0 bytes memory in use. Of the"
+        " allocated memory 22.41 GiB is allocated by PyTorch, and 206.09 MiB is reserved by PyTorch but unallocated."
+    )
+    assert "nvidia-smi" not in match.fixes[0].code

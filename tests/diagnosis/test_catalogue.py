@@ -17,6 +17,7 @@ from gpumon.diagnosis.catalogue import BY_ID, ERRORS, fixes, sources
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 from gpumon.diagnosis.match import ErrorFinder
+from gpumon.diagnosis.message_fixes import FIXES
 from gpumon.diagnosis.narrative import error_sections
 from gpumon.diagnosis.patterns import exact, squeezed
 from gpumon.diagnosis.scan import blocks
@@ -43,7 +44,7 @@ COMMANDS: Final = (
     " sacctmgr sw_vers uv wget"
     " lmdeploy tritonserver apt-cache aws clinfo cmake dpkg findmnt helm reg sacctmgr sw_vers uv wget apptainer find"
     " lms"
-    " dcgm-exporter rocm-sdk sky where"
+    " dcgm-exporter rocm-sdk sky where npu-smi hl-smi source hccn_tool"
 )
 """Code that starts with one of these commands, or with a variable for one, is shell code; the rest is Python."""
 
@@ -86,9 +87,14 @@ def matching(text: str) -> set[str]:
     return {error_id for error_id, pattern in COMPILED if pattern.search(text)}
 
 
+def all_fixes(error: KnownError) -> tuple[Fix, ...]:
+    """The fixes of an entry, and those for one of its wordings."""
+    return *error.fixes, *error.see_more, *FIXES.get(error.id, ())
+
+
 def snippets() -> Iterator[Any]:
     """Every piece of code in a fix, each once."""
-    codes = {fix.code: error.id for error in ERRORS for fix in (*error.fixes, *error.see_more) if fix.code}
+    codes = {fix.code: error.id for error in ERRORS for fix in all_fixes(error) if fix.code}
     for code, error_id in codes.items():
         yield pytest.param(code, id=f"{error_id}: {code.splitlines()[0]}")
 
@@ -157,8 +163,7 @@ def sentences(error: KnownError) -> Iterator[str]:
     yield error.summary
     yield from error.causes
     yield error.empty_cache
-    for fix in (*error.fixes, *error.see_more):
-        yield fix.text
+    yield from (fix.text for fix in all_fixes(error))
 
 
 def test_ids_are_unique_and_no_public_id_disappears() -> None:

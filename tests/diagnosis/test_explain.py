@@ -218,8 +218,8 @@ def test_the_order_of_the_sections() -> None:
     assert [section.heading for section in sections(explain_text(f"{OOM}\n{TIMEOUT}"))] == [
         "CUDA out of memory [oom]",
         "Why memory ran out",
-        "Continue or restart",
         "How to fix it, best first",
+        "Continue or restart",
         "Effect of torch.cuda.empty_cache()",
         "More information",
         "Found in",

@@ -65,6 +65,8 @@ def test_without_own_code_the_innermost_frame_is_shown() -> None:
     assert frame is not None
     assert (frame.file.rsplit("/", 1)[1], frame.is_own) == ("arrow.py", False)
     assert "No frame is in your code" in shown(text)
+    assert "pip install --upgrade datasets" not in shown(text)
+    assert "pip install --upgrade datasets" in shown(text.replace("KeyError: 'labels'", "UnboundLocalError: local 'x'"))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,8 @@ def test_without_own_code_the_innermost_frame_is_shown() -> None:
         ("bash: line 1: 4242 Illegal instruction     python train.py", "Illegal instruction", "system"),
         ("terminate called after throwing an instance of 'c10::Error'\n  what():  of CUDA\n", "c10::Error", "cuda"),
         (TRACEBACK.replace("KeyError: 'labels'", "queue.Empty"), "queue.Empty", ErrorKind.PYTHON),
-        ("2026-11-20 12:00:01 ERROR trainer.py:88 the step has failed", "Error in the log", ErrorKind.PYTHON),
+        ("2026-11-20 12:00:01 ERROR trainer.py:88 the step has failed", "Error in the log", ErrorKind.PROGRAM),
+        ('time=2026-11-20T12:00:01Z level=ERROR msg="the step has failed"', "Error in the log", ErrorKind.PROGRAM),
     ],
 )  # fmt: skip
 def test_what_kind_of_thing_an_error_is(text: str, name: str, kind: str) -> None:
@@ -144,6 +147,14 @@ def test_a_known_exception_is_not_unknown() -> None:
         f'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\n{samples_of("device-assert")[0]}\n'
     )
     assert explain_text(text).unknown is None
+
+
+def test_a_traceback_may_be_cut_off() -> None:
+    error = explain_text(TRACEBACK.rpartition("KeyError")[0]).unknown
+    assert error is not None
+    assert error.name == "Traceback without its last line"
+    assert error.frame is not None
+    assert (error.frame.is_own, error.kind) == (True, ErrorKind.PROGRAM)
 
 
 def test_a_log_without_errors_ends_with_its_last_lines() -> None:

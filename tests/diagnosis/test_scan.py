@@ -84,7 +84,8 @@ def test_lines_by_rank() -> None:
     assert two_ranks.by_rank.texts == ["a", "c", "b"]
 
 
-def test_invalid_utf8_is_replaced() -> None:
+def test_invalid_utf8_and_typographic_quotes_are_replaced() -> None:
+    assert single_block("argument \u2018model\u2019 of \u201cfit\u201d").lines == ["argument 'model' of \"fit\""]
     assert single_block("ok \udcff".encode("utf-8", "surrogateescape").decode("latin-1")).lines
     assert next(blocks([b"a\xff\xfe\nb"])).lines == ["a\ufffd\ufffd", "b"]
 

@@ -103,6 +103,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "sw_vers; python -c 'import platform; print(platform.machine())'",
             ),
             Fix("Meanwhile, run on the CPU.", 'device = "mps" if torch.backends.mps.is_available() else "cpu"'),
+            Fix(
+                "The program sees no GPU at all: run it on the Mac itself, not in a virtual machine, a container or"
+                " a session without a user.",
+                first_for=("for empty array",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(
@@ -124,6 +129,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?:MPS|MTL|mps|mtl|Metal|AGX|validateComputeFunction)[^\n]{0,160}?failed assertion"
                 r" `(?P<reason>[^\n]{1,160})",
             ),
+            Pattern("MTLCommandBufferStatusCommitted", r"failed assertion `?_status < MTLCommandBufferStatusCommitted"),
             Pattern("failed assertion `[MPS", r"failed assertion `\[MPS(?P<reason>[^\n]{1,160})"),
             Pattern("command buffer exited with error status", r"command buffer exited with error status"),
             literal("LLVM ERROR: Failed to infer result type"),
@@ -137,6 +143,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Make the batch, the context or the image smaller."),
+            Fix(
+                "Use the GPU from one thread at a time: no preview or prefetching in another thread.",
+                first_for=("already committed command buffer", "MTLCommandBufferStatusCommitted"),
+            ),
             Fix(
                 "Upgrade PyTorch and macOS: most of these are repaired in newer versions.",
                 "pip install --upgrade torch",

@@ -17,11 +17,11 @@ print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability())""",
 
 _NEWER_BUILD: Final = Fix(
     "For Blackwell (compute capability 10.0 and 12.0), install a build for CUDA 12.8 or later.",
-    "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+    "pip install --force-reinstall torch torchvision --index-url https://download.pytorch.org/whl/cu130",
 )
 _OLDER_BUILD: Final = Fix(
     "For Volta, Pascal and Maxwell, install a build for CUDA 12.6, the last one that supports them.",
-    "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126",
+    "pip install --force-reinstall torch torchvision --index-url https://download.pytorch.org/whl/cu126",
 )
 
 _DRIVER_OF_BUILD: Final = Fix(
@@ -68,10 +68,48 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("tinycudann",),
             ),
             Fix(
+                "ONNX Runtime brings its own kernels: upgrade it.",
+                "pip install --upgrade onnxruntime-gpu",
+                first_for=("ONNXRuntimeError",),
+            ),
+            Fix(
                 "Build the extension for your GPU, for example compute capability 8.6.",
                 "TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation --no-cache-dir --force-reinstall PACKAGE",
+                first_for=("CUDA kernel failed",),
             ),
             _DRIVER_OF_BUILD,
+            Fix(
+                "For CuPy, install its current build, and delete its compiled kernels.",
+                "pip install --upgrade cupy-cuda12x; rm -rf ~/.cupy/kernel_cache",
+                first_for=("CUDADriverError",),
+            ),
+            Fix(
+                "Update Ollama or LM Studio; llama.cpp itself is built for the GPU of the host that builds it.",
+                "cmake -B build -DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native && cmake --build build -j",
+                first_for=("llama.cpp",),
+            ),
+            Fix(
+                "The kernel is that of bitsandbytes, not PyTorch's: install a version that was built for this GPU.",
+                "pip install --upgrade bitsandbytes && python -m bitsandbytes",
+                first_for=("bitsandbytes",),
+            ),
+            Fix(
+                "The kernel is Nunchaku's, not PyTorch's: install its newest wheel, and the model for your GPU:"
+                " FP4 for Blackwell, INT4 for older ones.",
+                "python -c 'import torch; print(torch.__version__, torch.cuda.get_device_capability())'",
+                first_for=("nunchaku",),
+            ),
+            Fix(
+                "A program that is one .exe file brings its own PyTorch: download its newest release, or run it from"
+                " its source with a newer PyTorch.",
+                first_for=("PyInstaller",),
+            ),
+            Fix(
+                "The attention kernel of this package is not for this GPU: use PyTorch's attention, or another"
+                " version of it.",
+                'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")',
+                first_for=("flash_fwd_launch_template",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.SHOW_VERSIONS,),
@@ -140,7 +178,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Ignore the warning if the program works: code for 12.0 also runs on 12.1."),
             Fix(
                 "To avoid the warning, install a build for CUDA 13.",
-                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+                "pip install --force-reinstall torch torchvision --index-url https://download.pytorch.org/whl/cu130",
             ),
             Fix(
                 "Build extensions that report `no kernel image` for this GPU.",

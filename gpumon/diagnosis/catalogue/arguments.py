@@ -42,7 +42,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 rf" (?:torch\.)?(?![^\n]{{0,160}}(?:dtype|type|device"
                 r"|broadcast|undefined|non-empty list|deterministic|not implemented|too large|cannot be multiplied"
                 r"|tensor to be equal size|non-empty|to sum exactly to|expected at most|missing value|number of sizes"
-                r"|number of dimensions in the tensor|reduction dim"
+                r"|number of dimensions in the tensor|reduction dim|non-zero size"
                 r"|positive.definite|elements of std|converge|singular|contains either|Tensor, not))"
                 r"(?P<reason>(?:[Ee]xpect|[Ii]nput|[Ii]nvalid|must|should|only|does not|expected|argument|output|stride"
                 r"|padding|kernel|dim|index|size|the"
@@ -95,6 +95,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("'lengths' argument should be a 1D CPU int64 tensor"),
             literal("upper bound and larger bound inconsistent with step sign"),
             literal("Expected sequence length to be larger than 0 in RNN"),
+            Pattern(
+                " on types that implement __torch_function__",
+                r"no implementation found for '(?P<operator>torch[\w.]{1,80})' on types that implement"
+                r" __torch_function__",
+            ),
         ),
         causes=(
             "A tensor has another number of dimensions, or another size, than the operator expects.",

@@ -36,7 +36,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             literal("have different metadata than during the forward pass"),
-            Pattern("recomputed metadata: {", r"recomputed metadata: \{'shape': torch\.Size"),
+            Pattern("recomputed metadata: {", r"recomputed metadata: \{'shape': (?P<shape>torch\.Size\(\[0\]\))?"),
             literal("A different number of tensors was saved during the original forward and recomputation"),
             Pattern(
                 "encountered during backward but not found in storage",
@@ -58,6 +58,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "With DeepSpeed ZeRO-3 (recomputed shape [0]), use the other implementation of checkpointing.",
                 'arguments = TrainingArguments(gradient_checkpointing_kwargs={"use_reentrant": True})',
+                first_for=("torch.Size([0])", "DeepSpeed"),
             ),
             Fix(
                 "If .grad() or inputs of .backward() are used, checkpoint without reentrance.",
@@ -131,6 +132,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Let PyTorch show the forward call.",
                 "import torch\n\nwith torch.autograd.detect_anomaly():\n    loss.backward()",
+            ),
+            Fix(
+                "The tensor has no elements, as when pruning removed every point: print their number after each"
+                " step, and prune less.",
+                "print(means.shape[0])",
+                first_for=("got [0,",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

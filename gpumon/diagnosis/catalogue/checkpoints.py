@@ -3,6 +3,7 @@
 The wordings are reproduced with PyTorch 2.13 and safetensors; older ones, such as HeaderTooLarge, are from reports.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
@@ -42,7 +43,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Weights only load failed. This file can still be loaded",
                 r"Weights only load failed\. This file can still be loaded",
             ),
-            Pattern("UnpicklingError: Weights only load failed", r"UnpicklingError: Weights only load failed\.?$"),
+            Pattern(
+                "UnpicklingError: Weights only load failed",
+                r"UnpicklingError: Weights only load failed\b(?!\.?\s{0,4}(?:Re|In\b))",
+            ),
             Pattern(
                 "WeightsUnpickler error: Unsupported ",
                 r"WeightsUnpickler error: Unsupported"
@@ -104,11 +108,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Look at the file.", "ls -lh model.pt; head -c 100 model.pt"),
-            _GIT_LFS,
+            replace(_GIT_LFS, first_for=("operand 118", "load key, 'v'")),
             _DOWNLOAD_AGAIN,
             Fix(
                 "Load safetensors files with their own function.",
                 "from safetensors.torch import load_file\n\nstate = load_file(path)",
+            ),
+            Fix(
+                "Delete the file and download it again: it is a web page. The address of a file on a hub"
+                " contains `resolve`, not `blob`; a gated file needs a login.",
+                "hf download OWNER/MODEL --force-download",
+                first_for=("load key, '<'",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -178,8 +188,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             _SIZE,
-            _DOWNLOAD_AGAIN,
-            _GIT_LFS,
+            replace(_DOWNLOAD_AGAIN, first_for=("IncompleteBuffer",)),
+            replace(_GIT_LFS, first_for=("HeaderToo",)),
             Fix("If a job of yours wrote the file, load the previous checkpoint; this one was not written completely."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -259,6 +269,24 @@ model.load_state_dict(state)""",
             ),
             Fix("Build the model with the configuration with which it was saved."),
             Fix(
+                "Leave out what has another shape, such as a head for other classes.",
+                """\
+own = model.state_dict()
+state = {name: value for name, value in state.items() if name in own and value.shape == own[name].shape}
+model.load_state_dict(state, strict=False)""",
+            ),
+            Fix(
+                "These are buffers, not weights, which newer transformers no longer saves: load without them, or"
+                " install the release of transformers with which the checkpoint was saved.",
+                "model.load_state_dict(state, strict=False)",
+                first_for=(".attn.bias", ".masked_bias", "position_ids"),
+            ),
+            Fix(
+                "For Swin of timm, whose layers changed in timm 0.9, install the version of the checkpoint.",
+                'pip install "timm<0.9"',
+                first_for=(".downsample.norm.", ".downsample.reduction."),
+            ),
+            Fix(
                 "With transformers, replace a head of another size.",
                 "model = AutoModel.from_pretrained(name, num_labels=3, ignore_mismatched_sizes=True)",
             ),
@@ -272,6 +300,23 @@ model.load_state_dict(state)""",
                 " gather them.",
                 "with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0):\n   "
                 " model.load_state_dict(state)",
+            ),
+            Fix(
+                "This is not the state of an optimizer: load what optimizer.state_dict() returned, or start with"
+                " a new optimizer.",
+                "print(checkpoint.keys())",
+                first_for=("param_groups",),
+            ),
+            Fix(
+                "The file holds the empty tensors of ZeRO-3: convert the checkpoint, or let DeepSpeed gather the"
+                " weights when it saves.",
+                "python zero_to_fp32.py . consolidated",
+                first_for=("shape torch.Size([0]) in",),
+            ),
+            Fix(
+                "Update ComfyUI and the node that loads: the file is of a newer version of the model, or of another.",
+                "git -C ComfyUI pull; git -C ComfyUI/custom_nodes/ComfyUI-GGUF pull",
+                first_for=("ComfyUI",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -404,6 +449,12 @@ model.load_state_dict(state)""",
             Fix(
                 "Or allocate memory, then initialize every layer.",
                 "model = model.to_empty(device=device)",
+            ),
+            Fix(
+                "Install a version before transformers 5, which creates each model without memory first, as the code of"
+                " this model does not allow; or newer code of the model.",
+                'pip install "transformers<5"',
+                first_for=("cannot be called on meta",),
             ),
             Fix(
                 "Find the parameters without values.",

@@ -35,6 +35,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Check whether UCX has its transports for CUDA.", "ucx_info -d | grep -i cuda"),
             Fix("Allow them.", "mpirun -x UCX_TLS=rc,sm,self,cuda_copy,cuda_ipc -np 2 python train.py"),
             Fix("Load the UCX and MPI modules of the cluster that were built with CUDA."),
+            Fix(
+                "Show how much memory a process may lock: network cards need it unlimited, also in a container.",
+                "ulimit -l; docker run --gpus all --ulimit memlock=-1 --device=/dev/infiniband IMAGE",
+                first_for=("Cannot allocate memory",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/openucx/ucx/issues/8469", "https://openucx.readthedocs.io/en/master/faq.html"),
@@ -190,5 +195,50 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/ray-project/ray/issues/49885", "https://github.com/ray-project/ray/issues/54341"),
+    ),
+    KnownError(
+        id="mpi-daemon",
+        section=SECTION,
+        title="mpirun lost a daemon on another host",
+        summary="On every host a daemon of Open MPI starts the processes; one ended or could not be reached.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "has lost communication with a remote daemon",
+                r"(?:ORTE|PRTE) has lost communication with a remote daemon",
+            ),
+            Pattern("daemon has unexpectedly failed", r"An? (?:ORTE|PRTE) daemon has unexpectedly failed after launch"),
+            Pattern(
+                "does not know how to route a message",
+                r"(?:ORTE|PRTE) does not know how to route a message to the specified daemon",
+            ),
+        ),
+        causes=(
+            "The login to the host fails, or the name of the host is not known.",
+            "The host has no Open MPI, or not in the same folder; its shell does not set PATH.",
+            "The daemon cannot reach mpirun: it chose an interface of containers, or a firewall blocks the ports.",
+            "Lost later: the host went down, or the kernel ended the daemon for lack of memory.",
+        ),
+        fixes=(
+            Fix("Check the login and the program on each host.", "ssh HOST 'hostname; which orted prted'"),
+            Fix(
+                "Let mpirun name the folder of Open MPI to the other hosts.",
+                "mpirun --prefix /opt/openmpi -np 16 python train.py",
+            ),
+            Fix(
+                "Name the network that all hosts share.",
+                "mpirun --mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0 -np 16 python train.py",
+                first_for=("unexpectedly failed", "route a message"),
+            ),
+            Fix(
+                "Check whether the host is up, and why the daemon ended there.",
+                "ssh HOST \"uptime; sudo dmesg -T | grep -i -E 'oom-kill|out of memory'\"",
+                first_for=("lost communication",),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.open-mpi.org/en/main/launching-apps/ssh.html",),
+        said_by="Open MPI 3.0-4.1",
+        is_echo=True,
     ),
 )

@@ -55,6 +55,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The cache contains files of another version.",
         ),
         fixes=(
+            Fix(
+                "The compiler lost a symbol of a size that changes: upgrade PyTorch, or compile for fixed sizes.",
+                "model = torch.compile(model, dynamic=False)",
+                first_for=("shape symbols",),
+            ),
             _WITHOUT,
             Fix("Delete the compiler's cache, and try again.", 'rm -rf "/tmp/torchinductor_$USER" ~/.triton/cache'),
             Fix(
@@ -266,5 +271,35 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/pytorch/pytorch/issues/133254",
         ),
         said_by="torch 2.5-2.13",
+    ),
+    KnownError(
+        id="compile-strides",
+        section=SECTION,
+        title="torch.compile: a tensor has another layout than the compiled code expects",
+        summary="Compiled code checks the sizes and strides of what it gets, and these are those of another batch or"
+        " operator.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "expected size ",
+                r"expected size \d{1,12}==\d{1,12}, stride \d{1,15}==\d{1,15} at dim=(?P<dimension>\d)",
+            ),
+        ),
+        causes=(
+            "The sizes differ from batch to batch, and a stride was kept from an earlier one.",
+            "The fake kernel of a custom operator describes another layout than the operator returns.",
+        ),
+        fixes=(
+            Fix("Compile for changing sizes, with a newer PyTorch.", "model = torch.compile(model, dynamic=True)"),
+            Fix("Or pad all batches to one length, so that the sizes do not change."),
+            _WITHOUT,
+            Fix(
+                "In a custom operator, return the same strides from the fake kernel.",
+                "torch.library.opcheck(operator, arguments)",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/unslothai/unsloth/issues/3900",),
+        said_by="torch 2.13",
     ),
 )

@@ -98,6 +98,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "No operator found for `memory_efficient_attention",
                 r"No operator found for `(?P<operator>memory_efficient_attention\w{0,30})` with inputs",
             ),
+            Pattern("wasn't build with CUDA support", r"xFormers (?P<build>wasn't build with CUDA support)"),
             Pattern(
                 "requires device with capability > (",
                 r"requires device with capability > \((?P<required>\d{1,2}, \d)\) but your GPU has capability"
@@ -109,10 +110,26 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The tensors are on the CPU or in float32, or the head size is not supported.",
         ),
         fixes=(
+            Fix(
+                "The tensors are on the CPU, where xFormers has no kernels: move the model and its input to the"
+                " GPU, or do"
+                " without xFormers.",
+                "export XFORMERS_DISABLED=1",
+                first_for=("xFormers on the CPU",),
+            ),
+            Fix(
+                "In ComfyUI, use PyTorch's attention.",
+                "python main.py --use-pytorch-cross-attention",
+                first_for=("ComfyUI",),
+            ),
             Fix("Read the reasons below: one for each kernel."),
             Fix(
-                "Install a build for this PyTorch and GPU.",
-                "pip install --upgrade torch xformers --index-url https://download.pytorch.org/whl/cu130",
+                "Install the xFormers with CUDA that was built for the installed PyTorch; its releases name that"
+                " version.",
+                "python -m xformers.info\n"
+                "pip install --force-reinstall --no-deps xformers==VERSION --index-url"
+                " https://download.pytorch.org/whl/cu130",
+                first_for=("wasn't build with CUDA", "xFormers too old"),
             ),
             Fix(
                 "Or use PyTorch's attention instead.",
@@ -146,6 +163,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"cannot import name '(?P<name>triton_key|AttrsDescriptor)' from 'triton\.compiler\.compiler'",
             ),
             literal("DLL load failed while importing libtriton"),
+            literal("type object 'CompiledKernel' has no attribute 'launch_enter_hook'"),
         ),
         causes=(
             "On Windows and macOS, PyTorch installs no Triton.",
@@ -160,9 +178,20 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("cannot import name", "compatible backends"),
             ),
             Fix(
+                "This Triton is newer than PyTorch: Triton 3.3 belongs to PyTorch 2.7, and 3.4 to 2.8.",
+                "pip install 'triton-windows<3.4'",
+                first_for=("launch_enter_hook",),
+            ),
+            Fix(
                 "Check that the process sees a GPU.",
                 "python -c 'import torch; print(torch.cuda.is_available())'",
                 first_for=("active ",),
+            ),
+            Fix(
+                "Install the current Visual C++ Redistributable, and copy its vcruntime140.dll and msvcp140.dll over"
+                " those next to python.exe, if there are any; then take the triton-windows for your PyTorch.",
+                "winget install Microsoft.VCRedist.2015+.x64",
+                first_for=("importing libtriton",),
             ),
             Fix("Or do without compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
         ),
@@ -177,14 +206,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="A package finds no NumPy, or was built for another generation of NumPy than the one in use.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
-            Pattern("Numpy is not available", r"RuntimeError: Numpy is not available"),
+            Pattern("Numpy is not available", r"rror: ?Numpy is not available"),
             literal("Could not infer dtype of numpy."),
             literal("A module that was compiled using NumPy 1.x cannot be run in"),
             Pattern(
                 "numpy.dtype size changed, may indicate",
                 r"numpy\.dtype size changed, may indicate binary incompatibility",
             ),
-            literal("Failed to initialize NumPy: "),
+            Pattern("Failed to initialize NumPy: ", r"Failed to initialize NumPy: (?!No module named)"),
+            literal("Unable to configure default ndarray.__repr__"),
             Pattern(
                 "module compiled against ABI version",
                 r"module compiled against ABI version (?P<required>0x[\da-f]{1,8}) but this version of numpy is"
@@ -280,7 +310,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Fix(
                 "Or install the last versions with the function; for torchaudio, the three packages of PyTorch 2.8.",
-                "pip install torch==2.8.0 torchvision==0.23.0 torchaudio==2.8.0",
+                "pip install torch==2.8.0 torchvision==0.23.0 torchaudio==2.8.0"
+                " --index-url https://download.pytorch.org/whl/cu128",
                 first_for=("'torchaudio",),
             ),
             Fix("In your own code, use soundfile or TorchCodec.", "samples, rate = soundfile.read(path)"),
@@ -300,12 +331,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Cannot find DGL C++ ",
                 r"Cannot find DGL C\+\+ (?P<part>\w{1,20}) library at (?P<path>[^\n]{1,200})",
             ),
+            literal("Cannot load Graphbolt C++ library"),
+            Pattern(
+                "libtensoradapter_pytorch_",
+                r"TensorDispatcher: dlopen failed: [^\s:]{0,200}libtensoradapter_pytorch_(?P<torch>[\d.]{1,12}\d)\.so",
+            ),
         ),
         causes=("PyTorch is newer than DGL, whose last wheels are for PyTorch 2.4.",),
         fixes=(
             Fix(
                 "Install PyTorch 2.4 and the DGL for it.",
-                "pip install torch==2.4.0 && pip install dgl -f https://data.dgl.ai/wheels/torch-2.4/cu124/repo.html",
+                "pip install torch==2.4.0 && pip install --force-reinstall --no-deps dgl"
+                " -f https://data.dgl.ai/wheels/torch-2.4/cu124/repo.html",
             ),
             Fix(
                 "Or port the model to PyTorch Geometric, which follows the versions of PyTorch.",
@@ -315,5 +352,44 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://www.dgl.ai/pages/start.html",),
         said_by="DGL 2.1-2.4",
+    ),
+    KnownError(
+        id="numpy-absent",
+        section=SECTION,
+        title="PyTorch runs without NumPy",
+        summary="PyTorch found no NumPy; it continues, and only conversions from and to NumPy will fail.",
+        context=ContextState.ALIVE,
+        patterns=(Pattern("Failed to initialize NumPy: ", r"Failed to initialize NumPy: No module named '\w{1,40}"),),
+        causes=(
+            "NumPy is not installed in this environment.",
+            "pip builds a package in a separate environment, in which NumPy is not needed.",
+        ),
+        fixes=(Fix("Install NumPy; while pip builds a package, ignore the warning.", "python -m pip install numpy"),),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/pytorch/pytorch/blob/main/torch/csrc/utils/tensor_numpy.cpp",),
+        said_by="torch 1.13-2.13",
+        is_echo=True,
+        is_warning=True,
+    ),
+    KnownError(
+        id="kaolin-placeholder",
+        section=SECTION,
+        title="Kaolin from PyPI is only a placeholder",
+        summary="The package of this name on PyPI is empty: the wheels with CUDA are on a server of NVIDIA.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(Pattern("kaolin placeholder wheel", r"This is the kaolin placeholder wheel"),),
+        causes=("pip installed kaolin without the address of its wheels.",),
+        fixes=(
+            Fix(
+                "Install the wheel for your PyTorch and CUDA from nvidia-kaolin.s3.us-east-2.amazonaws.com, which lists"
+                " for which there is one.",
+                "pip uninstall -y kaolin; pip install kaolin -f https://nvidia-kaolin.s3.us-east-2.amazonaws.com/"
+                "torch-$(python -c \"import torch; print(torch.__version__.replace('+', '_'))\").html",
+            ),
+            Fix("Or install it with conda.", "conda install -c conda-forge kaolin"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://kaolin.readthedocs.io/en/latest/notes/installation.html",),
+        said_by="kaolin 0.1 of PyPI",
     ),
 )

@@ -39,6 +39,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("AT_CHECK", r"error: (?:identifier \"|['\u2018])(?P<name>AT_CHECK)[\"'\u2019]"),
             Pattern("AT_ASSERT", r"error: (?:identifier \"|['\u2018])(?P<name>AT_ASSERT)[\"'\u2019]"),
             Pattern("AT_ERROR", r"error: (?:identifier \"|['\u2018])(?P<name>AT_ERROR)[\"'\u2019]"),
+            Pattern(" to compile PyTorch", r"#error .?You need C\+\+(?P<standard>\d\d) to compile PyTorch"),
+            Pattern(
+                "compiler is required to use ATen",
+                r"#error .?C\+\+(?P<standard>\d\d) or later compatible compiler is required to use ATen",
+            ),
             Pattern(
                 ": No such file or directory",
                 r"fatal error: (?P<header>TH[CH]?/[\w.]{1,40}): No such file or directory",
@@ -60,6 +65,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Or install the PyTorch for which it was written, in a separate environment.",
                 "conda create -n fresh python=3.10",
+            ),
+            Fix(
+                "Let the build use this standard of C++: its files name an older one.",
+                "grep -rlE 'std=c[+][+]1[14]' . | xargs sed -i -E 's/std=c[+][+]1[14]/std=c++17/'",
+                first_for=("to compile PyTorch", "required to use ATen"),
             ),
             Fix(
                 "Or change the source: AT_CHECK is TORCH_CHECK, x.type() is x.scalar_type(), x.data<T>() is"
@@ -129,6 +139,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Delete the caches.", 'rm -rf "/tmp/torchinductor_$USER" ~/.triton/cache ~/.cache/torch_extensions'),
+            Fix(
+                "Keep the caches on a disk of the node: several processes write the same files on a network disk.",
+                "export TRITON_CACHE_DIR=/tmp/triton_$USER TORCHINDUCTOR_CACHE_DIR=/tmp/torchinductor_$USER",
+                first_for=("[Errno 16]", "[Errno 116]", "tmp.pid"),
+            ),
             Fix(
                 "Use a folder that belongs to this job.",
                 "export TORCHINDUCTOR_CACHE_DIR=$HOME/inductor TRITON_CACHE_DIR=$HOME/triton"

@@ -174,15 +174,31 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "ailed to extend ", r"ailed to extend (?P<file>/dev/shm/nccl-\w{1,40}) to (?P<bytes>\d{1,20}) bytes"
             ),
+            Pattern("Call to shm_open failed", r"Call to shm_open failed : (?P<reason>[^\n]{1,60})"),
+            Pattern(
+                "while attaching to shared memory segment",
+                r"while attaching to shared memory segment (?P<file>\S{1,80})(?P<reason>[^\n]{0,80})",
+            ),
         ),
         causes=(
             "Shared memory is too small: a container has 64 MB of it by default.",
             "Files of an earlier run that was killed are still there.",
+            "No such file: the ranks do not see each other's files, as in different containers, or one ended.",
         ),
         fixes=(
             Fix(
                 "Give the container more shared memory.",
                 "docker run --gpus all --shm-size=16g --ulimit memlock=-1 IMAGE",
+            ),
+            Fix(
+                "Start the ranks in one container, or give all of their containers the shared memory of the host.",
+                "docker run --gpus all --ipc=host IMAGE",
+                first_for=("while attaching",),
+            ),
+            Fix(
+                "Let every user create files in shared memory.",
+                "sudo chmod 1777 /dev/shm",
+                first_for=("Permission denied",),
             ),
             Fix("Check its size, and remove files of runs that have ended.", "df -h /dev/shm; rm -i /dev/shm/nccl-*"),
             Fix(
@@ -255,6 +271,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"nvshmem\S{0,100}/(?P<file>[\w.]{1,40}\.(?:cpp|cu|c|h)):\d{1,6}: (?P<reason>(?:NULL value|non-zero s"
                 r"tatus: \d{1,6}) (?!connect EPS)[^\n]{1,120})",
             ),
+            Pattern(
+                "cannot allocate buffer on the specified",
+                r"WARN: device (?P<device>\w{1,20}) cannot allocate buffer on the specified memory type",
+            ),
             Pattern("connect EPS failed", r"non-zero status: (?P<status>\d{1,3}) connect EPS failed"),
         ),
         causes=(
@@ -276,6 +296,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Choose the cards and the GID index that NCCL uses.",
                 "export NVSHMEM_HCA_LIST=mlx5_0 NVSHMEM_IB_GID_INDEX=3",
+                first_for=("INIT2RTR", "ibv_modify_qp"),
             ),
             Fix(
                 "Give the container the devices and unlimited locked memory.",

@@ -78,8 +78,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         causes=("The host's driver is older than the CUDA version of the image.",),
         fixes=(
-            fixes.DRIVER_CUDA_VERSION,
             Fix("Upgrade the host's driver; in WSL, the Windows driver.", "sudo ubuntu-drivers install"),
+            Fix(
+                "On a rented host, choose one whose driver supports this CUDA version, with the filter of the service.",
+                first_for=("rented host",),
+            ),
+            fixes.DRIVER_CUDA_VERSION,
             Fix(
                 "Or use an image with an older CUDA version.",
                 "docker run --rm --gpus all nvidia/cuda:12.6.3-base-ubuntu24.04 nvidia-smi",
@@ -194,6 +198,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("file exists",),
             ),
             Fix(
+                "Start the daemon of the driver again: only its socket is left.",
+                "sudo systemctl restart nvidia-persistenced",
+                first_for=("nvidia-persistenced/socket: no such",),
+            ),
+            Fix(
+                "Upgrade the toolkit: old versions misread the driver's files, or mount its socket where they may not.",
+                "sudo apt-get install --only-upgrade nvidia-container-toolkit libnvidia-container1",
+                first_for=("stat failed", "socket: operation not permitted"),
+            ),
+            Fix(
                 "If a cgroup subsystem is not found, upgrade the toolkit: old versions do not support cgroup v2.",
                 "sudo apt-get install --only-upgrade nvidia-container-toolkit libnvidia-container1",
                 first_for=("cgroup subsystem",),
@@ -207,6 +221,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Or use CDI instead of the hook.",
                 "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && docker run --device"
                 " nvidia.com/gpu=all IMAGE",
+            ),
+            Fix(
+                "The hook of enroot starts nvidia-container-cli, which gives its reason with a log; in a pod,"
+                " slurmd needs"
+                " the rights to mount.",
+                "sudo nvidia-container-cli -k -d /dev/stderr info",
+                first_for=("enroot",),
             ),
         ),
         empty_cache=NO_CONTEXT_YET,

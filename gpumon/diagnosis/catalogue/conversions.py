@@ -1,10 +1,17 @@
 """Errors of tensors as numbers: conversions of a single value, overlapping memory, results that must be repeatable."""
 
+import re
 from typing import Final
 
 from gpumon.diagnosis.catalogue.operators import SECTION
 from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+
+
+def _moved(*kinds: str) -> tuple[str, ...]:
+    """The parts of messages about values that are moved to a GPU."""
+    return tuple(f"'{kind}' object has no attribute '{name}'" for kind in kinds for name in ("to", "cuda"))
+
 
 ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
@@ -130,10 +137,24 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
+                "For operators other than those of cuBLAS, only warn.",
+                "torch.use_deterministic_algorithms(True, warn_only=True)",
+            ),
+            Fix(
+                "Or do not demand it, such as by deterministic=False in Ultralytics: seeds alone are enough for results"
+                " that are close.",
+                "torch.use_deterministic_algorithms(False)",
+            ),
+            Fix(
                 "For cuBLAS, set the workspace before the program starts.",
                 "CUBLAS_WORKSPACE_CONFIG=:4096:8 python train.py",
+                first_for=("uses CuBLAS",),
             ),
-            Fix("For other operators, only warn.", "torch.use_deterministic_algorithms(True, warn_only=True)"),
+            Fix(
+                "For other operators, only warn.",
+                "torch.use_deterministic_algorithms(True, warn_only=True)",
+                first_for=("does not have a deterministic",),
+            ),
             Fix(
                 "Or do not demand it: seeds alone are enough for results that are close.",
                 "torch.use_deterministic_algorithms(False)",
@@ -145,5 +166,158 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://docs.pytorch.org/docs/stable/generated/torch.use_deterministic_algorithms.html",
         ),
         said_by="torch 1.8-2.13",
+    ),
+    KnownError(
+        id="tensor-empty",
+        section=SECTION,
+        title="Tensor is empty",
+        summary="An operator such as max or a pooling needs at least one element, and a dimension has the size 0.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "to have non-zero size",
+                r"[Ee]xpected (?:reduction dim (?P<dimension>-?\d{1,3})|input|grad_output)"
+                r" to have non-zero size",
+            ),
+            Pattern(
+                "Expected reduction dim to be specified for",
+                r"\w{1,20}\(\): Expected reduction dim to be specified for input\.numel\(\) == 0",
+            ),
+            Pattern(
+                "is out of bounds for dimension",
+                r"index (?P<index>-?\d{1,19}) is out of bounds for dimension (?P<dimension>\d{1,3}) with size 0\b",
+            ),
+            Pattern(
+                "because the unspecified dimension size -1 can be any value",
+                r"cannot reshape tensor of 0 elements into shape \[[\d, -]{0,80}\] because the unspecified"
+                r" dimension size -1 can be any value",
+            ),
+            Pattern(
+                "Length of all samples has to be greater than 0",
+                r"Length of all samples has to be greater than 0(?:, but found an element in 'lengths' that is <= 0)?",
+            ),
+            Pattern(
+                "operation does not have an identity",
+                r"(?:tensor with no elements|this dimension is empty|an empty tensor)[^\n]{0,20}(?:because|and) the"
+                r" operation does not have an identity",
+            ),
+            Pattern(
+                "zero-size array to reduction operation",
+                r"zero-size array to reduction operation (?P<operation>\w{1,20})",
+            ),
+        ),
+        causes=(
+            "Nothing was detected, selected or collected in this step: a mask or a filter left no element.",
+            "A file is empty, a sequence has no tokens, or a crop lies outside of the image.",
+            "The loader delivered no batch, so that the values of the epoch are an empty list.",
+            "ZeRO-3 or FSDP has sharded the parameter, which was used without being gathered.",
+        ),
+        fixes=(
+            Fix("Handle the step that has no elements.", "if scores.numel():\n    best = scores.max()"),
+            Fix(
+                "Find the sample: print the shapes before the call of the traceback.", "print(scores.shape, mask.sum())"
+            ),
+            Fix("Check that the data set and the loader have samples.", "print(len(dataset), len(loader))"),
+            Fix(
+                "With ZeRO-3, the parts of a parameter are on the GPUs until they are gathered.",
+                "with deepspeed.zero.GatheredParameters([embedding.weight]):\n    use(embedding.weight)",
+                first_for=("DeepSpeed",),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/generated/torch.max.html",),
+        said_by="torch 1.13-2.13, NumPy 1.20-2.4",
+    ),
+    KnownError(
+        id="value-outside-distribution",
+        section=SECTION,
+        title="Value lies outside of the distribution",
+        summary="The logarithm of a probability was asked for a value that this distribution cannot have.",
+        context=ContextState.ALIVE,
+        patterns=(
+            literal("The value argument must be within the support"),
+            Pattern(
+                "to be within the support",
+                r"Expected value argument \(Tensor of shape \([\d, ]{0,40}\)\) to be within the support \("
+                r"(?P<support>[^\n]{1,80}?)\) of the distribution",
+            ),
+        ),
+        causes=(
+            "The value is NaN: the model has diverged, or an observation or a reward is not finite.",
+            "The value has another range or type: 0 or 1 for Beta, too large a class, a float for Bernoulli.",
+        ),
+        fixes=(
+            Fix(
+                "Compare the values with what the distribution allows; for NaN, find the first step that has one.",
+                "print(distribution.support, value.min(), value.max(), value.isnan().any())",
+            ),
+            Fix("Keep values away from the ends of the range.", "value = value.clamp(1e-6, 1 - 1e-6)"),
+            Fix(
+                "If such values are meant, leave out the check.",
+                "distribution = torch.distributions.Normal(loc, scale, validate_args=False)",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/distributions.html",),
+        said_by="torch 1.6-2.13",
+    ),
+    KnownError(
+        id="not-a-tensor",
+        section=SECTION,
+        title="Value is no tensor",
+        summary="The program calls a method of tensors on a list, a tuple, a dict, an array, a number or a text.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                " has no attribute ",
+                r"AttributeError: (?P<type>\w{2,60}(?:Tokenizer(?:Fast)?|Processor)) has no attribute"
+                r" (?P<name>to|cuda|cpu|eval|train|parameters|half)\b",
+            ),
+            *(
+                Pattern(
+                    f"'{kind}' object has no attribute '",
+                    rf"'(?P<type>{re.escape(kind)})' object has no attribute '(?P<name>to|cuda|cpu|detach|backward"
+                    r"|unsqueeze|requires_grad|contiguous|clone|numel|size|dim|shape|view|squeeze)'",
+                )
+                for kind in ("tuple", "list", "dict", "str", "float", "numpy.ndarray")
+            ),
+        ),
+        causes=(
+            "A batch is a list or a dict of tensors: the loader collects what a sample consists of.",
+            "The model returns a tuple or a dict, such as the output and a hidden state.",
+            "An array, a list of numbers or a text was not converted; item() made a number of the loss.",
+        ),
+        fixes=(
+            Fix("Print the type, where the value is made.", "print(type(batch))"),
+            Fix(
+                "Move the batch that the tokenizer returns, and the model, but not the tokenizer.",
+                'batch = tokenizer(texts, padding=True, return_tensors="pt").to(device)',
+                first_for=("Tokenizer",),
+            ),
+            Fix(
+                "Move each part of the batch.",
+                "images, labels = (part.to(device) for part in batch)",
+                first_for=_moved("list", "tuple"),
+            ),
+            Fix(
+                "Move each value of the dict.",
+                "batch = {name: value.to(device) for name, value in batch.items()}",
+                first_for=_moved("dict"),
+            ),
+            Fix("Convert an array.", "values = torch.from_numpy(values).to(device)", first_for=("ndarray'",)),
+            Fix(
+                "Call backward on the tensor of the loss, and item() only to print it.",
+                "loss.backward()\nprint(loss.item())",
+                first_for=("'float'",),
+            ),
+            Fix(
+                "Number the classes: labels that are texts cannot become tensors.",
+                "numbers = {name: index for index, name in enumerate(sorted(set(names)))}",
+                first_for=_moved("str"),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/data.html",),
+        said_by="torch 1.13-2.13",
     ),
 )

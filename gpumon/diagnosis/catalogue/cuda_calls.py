@@ -82,6 +82,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             Pattern(_NOT_PERMITTED.needle, _NOT_PERMITTED.regex + r"(?! when stream is capturing| on an event)"),
+            Pattern("cuMemCreate failed: ", r"cuMemCreate failed: operation not permitted"),
             name("cudaErrorNotPermitted"),
             name("CUDA_ERROR_NOT_PERMITTED"),
         ),
@@ -306,6 +307,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("shared object initialization",),
             ),
             Fix("Look the reason up in the list of CUDA's errors, and update the package that makes the call."),
+            Fix(
+                "Use less GPU memory: Windows could not place all of it, although some is shown as free.",
+                "torch.cuda.set_per_process_memory_fraction(0.8)",
+                first_for=("WSL residency",),
+            ),
             Fix(
                 "On Windows and in WSL, a kernel that ran too long ends so: allow longer ones, and restart.",
                 "reg add HKLM\\System\\CurrentControlSet\\Control\\GraphicsDrivers /v TdrDelay /t REG_DWORD /d 60",

@@ -1,4 +1,4 @@
-"""Errors of the CUDA toolkit before it compiles anything: CMake does not find it, or it does not fit the host."""
+"""Errors of the CUDA toolkit: it is not found, does not fit the host, or one of its compilers crashes."""
 
 from typing import Final
 
@@ -9,6 +9,8 @@ SECTION: Final = "CUDA toolkit"
 
 _CMAKE: Final = "https://cmake.org/cmake/help/latest/envvar/CUDACXX.html"
 _TOOLKIT: Final = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/"
+_STAGE: Final = r"'(?P<compiler>ptxas|cicc|cudafe\+\+|nvlink|fatbinary|(?:cl|gcc|g\+\+|c\+\+)(?:\.exe)?)'"
+"""A compiler that nvcc starts, in the quotation marks of its message."""
 
 ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
@@ -28,6 +30,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Specify CUDA_TOOLKIT_ROOT_DIR", r"Specify CUDA_TOOLKIT_ROOT_DIR"),
             literal("Caffe2: Cannot find CUDA library"),
             literal("Unsupported gpu architecture 'compute_'"),
+            Pattern("'compute_No CUDA", r"Unsupported gpu architecture 'compute_No CUDA devices found"),
             literal("Value 'native' is not defined for option 'gpu-architecture'"),
             literal("Your installed Caffe2 version uses CUDA but I cannot find"),
             Pattern("CUDACompiler.cmake:", r"CMake(?:Test|Determine)CUDACompiler\.cmake:\d{1,5} \(message\)"),
@@ -56,11 +59,22 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Name the architecture, if no GPU is visible while building.",
                 "cmake -B build -DCMAKE_CUDA_ARCHITECTURES=90",
-                first_for=("'compute_'", "CMAKE_CUDA_ARCHITECTURES", "'native'", "default CUDA architecture"),
+                first_for=(
+                    "'compute_'",
+                    "'compute_No CUDA",
+                    "CMAKE_CUDA_ARCHITECTURES",
+                    "'native'",
+                    "default CUDA architecture",
+                ),
             ),
             Fix(
                 "With Visual Studio, run the installer of the CUDA toolkit again after it: it adds the integration.",
                 first_for=("CUDA toolset",),
+            ),
+            Fix(
+                "Read the error of the compiler in the lines below: in most cases nvcc does not support this newer"
+                " C++ compiler, or finds none.",
+                first_for=("- broken",),
             ),
         ),
         empty_cache=NO_CONTEXT_YET,
@@ -104,5 +118,88 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NO_CONTEXT_YET,
         sources=(_TOOLKIT,),
         said_by="CUDA 12.0-12.9",
+    ),
+    KnownError(
+        id="compiler-memory",
+        section=SECTION,
+        title="Compiler ran out of memory",
+        summary="The kernel of the host ended a compiler, or gave it no memory: too many compilers run at once.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("died due to signal 9", rf"{_STAGE} died due to signal 9\b"),
+            Pattern(
+                "internal compiler error:", r"internal compiler error: Killed(?: \(program (?P<compiler>\w{1,20})\))?"
+            ),
+            Pattern(
+                "Memory allocation failure", r"(?P<compiler>ptxas|nvcc|nvlink) fatal {1,4}: Memory allocation failure"
+            ),
+            Pattern("out of memory allocating", r"(?P<compiler>cc1(?:plus)?): out of memory allocating \d{1,20} bytes"),
+            Pattern("compiler is out of heap space", r"fatal error C1060: compiler is out of heap space"),
+        ),
+        causes=(
+            "A build starts as many compilers as the host has cores, and one file of CUDA code can need several GB.",
+            "The limit of the container, or of the build, is lower than the memory of the host.",
+        ),
+        fixes=(
+            Fix(
+                "Compile with fewer jobs; MAX_JOBS counts for pip and PyTorch's builds.",
+                "MAX_JOBS=2 pip install --no-build-isolation PACKAGE",
+            ),
+            Fix("With CMake or make, name the number of jobs.", "cmake --build build --parallel 2"),
+            Fix(
+                "Compile only for this host's GPU, of which this is the capability.",
+                "export TORCH_CUDA_ARCH_LIST=$(nvidia-smi -i 0 --query-gpu=compute_cap --format=csv,noheader)",
+            ),
+            Fix(
+                "Install a wheel that is already compiled, if there is one.", "pip install --only-binary :all: PACKAGE"
+            ),
+        ),
+        see_more=(Fix("Show what the kernel ended.", "sudo dmesg -T | grep -i -E 'killed process|out of memory'"),),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(_TOOLKIT, "https://github.com/Dao-AILab/flash-attention#installation-and-features"),
+        said_by="CUDA 9.2-12.6",
+    ),
+    KnownError(
+        id="compiler-crashed",
+        section=SECTION,
+        title="Compiler crashed",
+        summary="A compiler that the build starts crashed; it did not reject the code.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("died due to signal", rf"{_STAGE} died due to signal (?P<signal>(?!(?:2|9|15)\b)\d{{1,2}})\b"),
+            Pattern("died with status", rf"{_STAGE} died with status (?P<code>0x[0-9A-Fa-f]{{8}})"),
+            Pattern("internal compiler error:", r"internal compiler error: (?P<reason>Segmentation fault)"),
+        ),
+        causes=(
+            "The version of the toolkit has a fault that this code, or this architecture, meets.",
+            "The compiler of the host is newer than the toolkit supports.",
+            "A compiler that crashes in another file each time: the memory of the host is full or defective.",
+        ),
+        fixes=(
+            Fix(
+                "Use another version of the toolkit, of the same CUDA major version as PyTorch.",
+                "sudo apt-get install -y cuda-toolkit-12-8 && export CUDA_HOME=/usr/local/cuda-12.8",
+            ),
+            Fix(
+                "Compile with one job, and see whether it crashes in the same file again.",
+                "MAX_JOBS=1 pip install --no-build-isolation PACKAGE",
+            ),
+            Fix(
+                "Compile only for this host's GPU, which leaves out the architecture with the fault.",
+                "export TORCH_CUDA_ARCH_LIST=$(nvidia-smi -i 0 --query-gpu=compute_cap --format=csv,noheader)",
+            ),
+            Fix(
+                "Use an older compiler for nvcc.",
+                "sudo apt-get install -y g++-13 && export NVCC_PREPEND_FLAGS='-ccbin g++-13'",
+                first_for=("cudafe++",),
+            ),
+            Fix(
+                "Install an older version of Visual Studio's compiler, which the toolkit supports.",
+                first_for=("cl.exe",),
+            ),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(_TOOLKIT, "https://github.com/ggml-org/llama.cpp/issues/8714"),
+        said_by="CUDA 10.2-12.9",
     ),
 )

@@ -59,6 +59,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Column \d{1,5} named (?P<column>[^\n]{1,80}?) expected length (?P<expected>\d{1,12}) but got length"
                 r" (?P<got>\d{1,12})",
             ),
+            Pattern(
+                "ould not open Parquet input source",
+                r"Could not open Parquet input source '[^'\n]{1,200}': (?P<reason>Parquet [^\n]{1,80})",
+            ),
+            Pattern(
+                "Parquet magic bytes not found",
+                r"(?:ArrowInvalid|Error): (?P<reason>Parquet magic bytes not"
+                r" found)",
+            ),
+            Pattern(
+                "Nested data conversions not implemented",
+                r"(?P<reason>Nested data conversions not implemented) for chunked",
+            ),
             Pattern("JSON parse error: ", r"JSON parse error: (?P<reason>[^\n]{1,120})"),
             Pattern(
                 "cannot mix list and non-list",
@@ -76,6 +89,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "If map() changes the number of rows, remove the old columns.",
                 "dataset = dataset.map(function, batched=True, remove_columns=dataset.column_names)",
                 first_for=("expected length",),
+            ),
+            Fix(
+                "A file of the data is empty, cut off, or only the pointer of Git LFS: download it again.",
+                "hf download OWNER/DATASET --repo-type dataset --local-dir data --force-download",
+                first_for=("Parquet magic bytes", "Parquet file size"),
+            ),
+            Fix(
+                "A group of rows has more than 2 GiB of nested values, which Arrow cannot join: write the file again"
+                " with fewer rows in each group.",
+                'dataset.to_parquet("train.parquet", batch_size=100)',
+                first_for=("Nested data conversions",),
             ),
             Fix(
                 "Name the files that belong together, or give the types.",
@@ -205,6 +229,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("The batch received was empty, your model won't be able to train on it"),
             literal("You have to specify either input_ids or inputs_embeds"),
             Pattern(
+                "token_type_ids` is required as", r"`(?P<name>\w{0,3}token_type_ids)` is required as a model input"
+            ),
+            Pattern(
                 "that includes input_ids, but you provided",
                 r"that includes input_ids, but you provided"
                 r" \[(?P<keys>[^\]\n]{0,120})",
@@ -222,6 +249,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Print the columns before training.", "print(trainer.train_dataset[0].keys())"),
             Fix(
+                "Tokenize the data set before the function that needs input_ids.",
+                'dataset = dataset.map(lambda row: tokenizer(row["text"], truncation=True, max_length=2048))',
+            ),
+            Fix(
                 "Rename the column with the targets.",
                 'dataset = dataset.rename_column("label", "labels")',
                 first_for=("not return a loss",),
@@ -233,6 +264,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If a collator or a wrapper needs the other columns, keep them.",
                 "arguments = TrainingArguments(output_dir, remove_unused_columns=False)",
+            ),
+            Fix(
+                "Upgrade transformers to 5.6 or later, which trains Gemma 3 without token_type_ids; or let tokenizers"
+                " return them, and keep the column.",
+                "pip install --upgrade 'transformers>=5.6'",
+                first_for=("token_type_ids` is required",),
+            ),
+            Fix(
+                "Each example is longer than the limit, or could not be read: raise the limit, and check the data set.",
+                "export NPROC_PER_NODE=8\nswift sft --max_length 8192 --truncation_strategy delete --strict true",
+                first_for=("swift",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -246,6 +288,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="No example is left to train on: none was found, or each was filtered out.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            literal("Make sure that your dataset has enough samples to at least yield one packed sequence"),
             Pattern(
                 "the resulting train set will be empty",
                 r"n_samples=\d{1,9},[^\n]{1,80} the resulting train set will be"
@@ -258,6 +301,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "All labels in your dataset are -100",
                 r"All labels in your dataset are -100\. Training losses will be all 0",
+            ),
+            Pattern(
+                "tokenization mismatch: ",
+                r"tokenization mismatch: (?P<length>\d{1,6}) vs\. (?P<tokens>\d{1,6})\. \(ignored\)",
             ),
             Pattern(
                 "Cannot find valid samples", r"Cannot find valid samples, check `data/README\.md` for the data format"
@@ -293,7 +340,27 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "For the scripts of kohya, give the parent folder; the images are in a folder such as 10_name.",
                 "ls -R TRAIN_DATA_DIR | head",
             ),
-            Fix("For Ultralytics, write absolute paths in the file of the data set.", "cat data.yaml"),
+            Fix(
+                "For Ultralytics, write absolute paths in the file of the data set.",
+                "cat data.yaml",
+                first_for=("missing path",),
+            ),
+            Fix(
+                "Compare the keys and roles of the samples with the columns and tags that dataset_info.json names:"
+                " samples of another form are left out, as are those without an answer.",
+                "head -c 600 data/train.json; cat data/dataset_info.json",
+                first_for=("Cannot find valid samples",),
+            ),
+            Fix(
+                "Turn packing off, or shorten the sequences: all texts together are shorter than one of them.",
+                "config = SFTConfig(output_dir, packing=False, max_length=1024)",
+                first_for=("one packed sequence",),
+            ),
+            Fix(
+                "LLaVA masks every label of these examples: use the template of this model, and LLaVA's transformers.",
+                "python llava/train/train.py --version v1; grep -n -E 'transformers|tokenizers' LLaVA/pyproject.toml",
+                first_for=("tokenization mismatch",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.ultralytics.com/datasets/detect/",),

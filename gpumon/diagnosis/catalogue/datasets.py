@@ -28,6 +28,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Couldn't find any class folder in", r"Couldn't find any class folder in (?P<path>[^\n]{1,200})\."),
             Pattern("in subfolders of", r"Found 0 (?:files|images) in subfolders of:? ?(?P<path>[^\n]{1,200})"),
             literal("Dataset not found or corrupted. You can use download=True"),
+            literal("Could not recognize scene type!"),
+            Pattern("cannot sample n_sample <= 0 samples", r"cannot sample n_sample <= 0 samples"),
             Pattern(
                 ": No images found in ",
                 r"Error: (?:[^\n]{0,80})?\b(?:train|val|test): No images found in (?P<path>[^\n]{1,200})",
@@ -36,6 +38,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "not start training",
                 r"No (?:valid )?(?:images|labels)(?: found)?[^\n]{0,200}?[,.] ?can ?not start training",
             ),
+            Pattern(
+                "need at least one array to ",
+                r"ValueError: need at least one array to (?:concatenate|stack)",
+            ),
+            Pattern("() should return >= 0", r"ValueError: __len__\(\) should return >= 0"),
             Pattern("corresponds to no data!", r"Instruction \"(?P<split>[^\"\n]{1,80})\" corresponds to no data!"),
         ),
         causes=(
@@ -49,6 +56,28 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Show what the path contains, on the host and in the container of the job.", "ls -lR data | head -n 30"
             ),
             Fix("Give an absolute path, or start the program in the folder to which the path is relative."),
+            Fix(
+                "For Gaussian splatting, give the folder that contains `sparse/0` of COLMAP, or transforms_train.json.",
+                "ls SCENE/images SCENE/sparse/0; python train.py -s SCENE",
+                first_for=("recognize scene type",),
+            ),
+            Fix(
+                "With Ultralytics on several GPUs, the validation set has fewer batches"
+                " than processes. Upgrade it, use a smaller batch, or train on fewer GPUs.",
+                "pip install --upgrade ultralytics",
+                first_for=("should return >= 0",),
+            ),
+            Fix(
+                "With musubi-tuner, cache the latents and the outputs of the text encoder first, with the same dataset"
+                " file; check its paths, and the captions.",
+                "python src/musubi_tuner/cache_latents.py --dataset_config FILE --vae VAE",
+                first_for=("musubi-tuner",),
+            ),
+            Fix(
+                "In MMDetection, name the classes of your annotations: images without one of them are left out.",
+                "dataset = dict(metainfo=dict(classes=('CLASS',)))",
+                first_for=("need at least one array to concatenate",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.DATA_LOADING, "https://docs.pytorch.org/vision/stable/datasets.html"),
@@ -78,6 +107,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
+                "The stored latents of images are of other sizes than the images now have: delete them, and"
+                " store them again.",
+                "find IMAGES -name '*.npz' -delete",
+                first_for=("kohya latents",),
+            ),
+            Fix(
                 "Bring all images to one size and three channels.",
                 'image = transforms.functional.resize(image.convert("RGB"), [224, 224])',
             ),
@@ -100,6 +135,7 @@ loader = DataLoader(dataset, batch_size=8, collate_fn=collate)""",
             Fix(
                 "Print the sizes, without workers, to find the sample.",
                 "print({tuple(dataset[index][0].shape) for index in range(100)})",
+                first_for=("not resizable",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -146,7 +182,11 @@ loader = DataLoader(dataset, batch_size=8, collate_fn=collate)""",
                 "loader = DataLoader(dataset, num_workers=4, prefetch_factor=2, persistent_workers=True)",
             ),
             Fix("Shuffle in the sampler.", "sampler = DistributedSampler(dataset, shuffle=True)"),
-            Fix("Split by shares, which always add up.", "train, test = random_split(dataset, [0.9, 0.1])"),
+            Fix(
+                "Split by shares, which always add up.",
+                "train, test = random_split(dataset, [0.9, 0.1])",
+                first_for=("Sum of input lengths",),
+            ),
             Fix("Print the lengths.", "print(len(inputs), len(labels))"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -215,5 +255,94 @@ loader = DataLoader(dataset, batch_size=8, collate_fn=collate)""",
             "https://github.com/mosaicml/streaming/issues/767",
         ),
         said_by="mosaicml-streaming 0.4-0.13",
+    ),
+    KnownError(
+        id="image-transform",
+        section=SECTION,
+        title="Image does not suit the transform",
+        summary="A transform works on images of another kind or size: PIL images, arrays or tensors.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                " should be PIL Image",
+                r"(?:img|pic) should be PIL Image(?: or (?:nd|np\.nd)?[aA]rray| or Tensor)?\. Got"
+                r" (?P<type><class '[\w.]{1,60}'>)",
+            ),
+            Pattern("img should be Tensor", r"img should be Tensor(?: Image)?\. Got (?P<type><class '[\w.]{1,60}'>)"),
+            Pattern(
+                "should be a float tensor. Got", r"Input tensor should be a float tensor\. Got (?P<type>[\w.]{1,20})"
+            ),
+            literal("Expected tensor to be a tensor image of size"),
+            Pattern(
+                "Unexpected type <class",
+                r"TypeError: Unexpected type (?P<type><class '(?:numpy\.ndarray|torch\.Tensor|PIL\.[\w.]{1,40}"
+                r"|NoneType|list|dict|tuple|str)'>)",
+            ),
+            Pattern(
+                "permitted channel values are",
+                r"Input image tensor permitted channel values are (?P<expected>[^\n]{1,30}), but found"
+                r" (?P<channels>\d{1,9})",
+            ),
+            literal("pic should be 2/3 dimensional"),
+            Pattern(
+                " crop size ",
+                r"(?:Required|Requested) crop size (?P<crop>[(\[][\d, ]{1,30}[)\]]) is (?:larger|bigger) than"
+                r" (?:the )?input(?: image)? size (?P<size>[(\[][\d, ]{1,30}[)\]])",
+            ),
+            literal("Crop size (height, width) exceeds image dimensions"),
+            Pattern(
+                "must be numpy array type", r"\b(?P<target>image|mask|images|masks|volume)s? must be numpy array type"
+            ),
+            literal("You have to pass data to augmentations as named arguments"),
+            literal("Height and Width of image, mask or masks should be equal"),
+        ),
+        causes=(
+            "The transforms are in the wrong order: ToTensor turns a PIL image or an array into a tensor.",
+            "OpenCV and NumPy read arrays, and many transforms need PIL images; albumentations needs arrays.",
+            "The image is smaller than the crop, or has four channels.",
+        ),
+        fixes=(
+            Fix(
+                "Order the transforms: those for PIL images first, then ToTensor, then those for tensors.",
+                "steps = [transforms.Resize(256), transforms.ToTensor(), transforms.Normalize(mean, std)]\n"
+                "transform = transforms.Compose(steps)",
+            ),
+            Fix(
+                "Convert an array to a PIL image before the transform.",
+                "image = Image.fromarray(image)",
+                first_for=("numpy.ndarray",),
+            ),
+            Fix(
+                "Remove the second ToTensor: the image is a tensor already.",
+                "transform = transforms.Normalize(mean, std)",
+                first_for=("ndarray. Got <class 'torch.Tensor'>",),
+            ),
+            Fix(
+                "Convert to floats before Normalize.",
+                "image = transforms.functional.convert_image_dtype(image, torch.float32)",
+                first_for=("float tensor",),
+            ),
+            Fix(
+                "Pass arrays to albumentations, by name, with a mask of the same size.",
+                "changed = transform(image=numpy.array(image), mask=numpy.array(mask))",
+                first_for=("must be numpy array", "named arguments", "Height and Width"),
+            ),
+            Fix(
+                "Enlarge or pad images that are smaller than the crop.",
+                "transform = transforms.RandomCrop(224, pad_if_needed=True)",
+                first_for=("rop size",),
+            ),
+            Fix(
+                "Convert all images to three channels when they are read.",
+                'image = Image.open(path).convert("RGB")',
+                first_for=("permitted channel",),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://docs.pytorch.org/vision/stable/transforms.html",
+            "https://albumentations.ai/docs/",
+        ),
+        said_by="torchvision 0.14-0.29, albumentations 1-2",
     ),
 )

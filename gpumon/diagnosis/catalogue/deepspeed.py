@@ -229,6 +229,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("Direct calls to tensor.backward() are not supported in this configuration"),
             literal("It is illegal to call Engine.step() inside no_sync context manager"),
             literal("This API is only defined for ZeRO-3 partitioned parameters"),
+            Pattern(
+                "'DeepSpeedZeRoOffload' object",
+                r"'DeepSpeedZeRoOffload' object has no attribute '(?P<name>backward|step)'",
+            ),
         ),
         causes=(
             "The loop calls loss.backward() and optimizer.step() of the model that was given to the engine.",
@@ -250,6 +254,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Call step() after the block of no_sync.",
                 "with engine.no_sync():\n    engine.backward(loss)\nengine.step()",
                 first_for=("no_sync",),
+            ),
+            Fix(
+                "Give the engine an optimizer: without one, ZeRO-3 is only for inference.",
+                "engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)",
+                first_for=("DeepSpeedZeRoOffload",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -306,7 +315,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "DeepSpeed Zero-3 is not compatible with",
                 r"DeepSpeed Zero-3 is not compatible with (?P<setting>[^\n]{1,60})",
             ),
-            literal("no_sync context manager is incompatible with gradient partitioning logic of ZeRO"),
             Pattern(" for DeepSpeed", r"validation errors? for (?P<section>DeepSpeed\w{1,60})"),
             literal("bfloat16 and fp16 modes cannot be simultaneously enabled"),
             literal("ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"),
@@ -337,6 +345,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "With Lightning, remove the value from the configuration.",
                 'config.pop("gradient_accumulation_steps", None)',
+                first_for=("MisconfigurationException",),
             ),
             Fix(
                 "Without a data loader, name the batch size in the configuration.",
@@ -353,11 +362,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "model = AutoModelForCausalLM.from_pretrained(name)",
                 first_for=("device_map",),
             ),
-            Fix(
-                "Upgrade the packages together; current ones do not call no_sync with ZeRO-2.",
-                "pip install --upgrade transformers accelerate deepspeed",
-                first_for=("no_sync",),
-            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(
@@ -365,5 +369,27 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/Lightning-AI/pytorch-lightning/issues/19891",
         ),
         said_by="transformers 4.30-5.0, Lightning 2.2",
+    ),
+    KnownError(
+        id="zero-no-sync",
+        section=SECTION,
+        title="Trainer skips a synchronization that ZeRO needs",
+        summary="To accumulate gradients, the trainer calls no_sync, which DeepSpeed 0.16 and newer forbid for"
+        " ZeRO-2 and"
+        " ZeRO-3: each step has to divide its gradients.",
+        context=ContextState.ALIVE,
+        patterns=(literal("no_sync context manager is incompatible with gradient partitioning logic of ZeRO"),),
+        causes=("The installed transformers, accelerate or trainer is older than DeepSpeed 0.16.",),
+        fixes=(
+            Fix(
+                "Upgrade the packages together; current ones do not call no_sync with ZeRO-2.",
+                "pip install --upgrade transformers accelerate deepspeed",
+            ),
+            Fix("Or install the last DeepSpeed that permits it.", 'pip install "deepspeed<0.16"'),
+            Fix("Or do not accumulate gradients.", "arguments = TrainingArguments(gradient_accumulation_steps=1)"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/deepspeedai/DeepSpeed/issues/6793",),
+        said_by="DeepSpeed 0.16-0.18",
     ),
 )

@@ -1,5 +1,6 @@
 """Errors of NCCL and torch.distributed. Most errors at the end of a run are echoes: another rank failed first."""
 
+from dataclasses import replace
 from typing import Final
 
 from gpumon.diagnosis.catalogue import fixes, sources
@@ -94,18 +95,30 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The GPUs cannot access each other's memory, or the driver is older than NCCL's CUDA version.",
         ),
         fixes=(
-            fixes.FIRST_RANK,
+            _NCCL_DEBUG,
             Fix(
                 "In Slurm, let every task see all GPUs of its host; transfers between them need that.",
                 "srun --ntasks-per-node=8 --gpus-per-node=8 --gpu-bind=none python train.py",
                 first_for=("invalid device ordinal",),
             ),
-            fixes.MEMORY_FOR_LIBRARIES,
-            _NCCL_DEBUG,
+            Fix(
+                "Test CUDA without NCCL; if that fails too, restart the host, or in WSL the virtual machine.",
+                "python -c 'import torch; print(torch.ones(1, device=\"cuda\"))'",
+                first_for=("'unknown error'",),
+            ),
+            Fix(
+                "This build of NCCL has no kernels for the GPU, or another one was loaded than that of PyTorch: install"
+                " NCCL from its wheel, and remove an LD_PRELOAD or LD_LIBRARY_PATH that leads to another one.",
+                "pip install --upgrade nvidia-nccl-cu12",
+                first_for=("'named symbol not found'",),
+            ),
             Fix(
                 "As a test, disable NCCL's newer memory allocation methods.",
                 "NCCL_CUMEM_ENABLE=0 NCCL_NVLS_ENABLE=0 torchrun --nproc-per-node=gpu train.py",
+                first_for=("'invalid argument'",),
             ),
+            replace(fixes.FIRST_RANK, first_for=("Cuda failure",)),
+            fixes.MEMORY_FOR_LIBRARIES,
         ),
         empty_cache="Helps if the cause is out of memory: NCCL's buffers need memory outside PyTorch's cache.",
         see_more=(fixes.KERNEL_LOG,),
@@ -204,7 +217,8 @@ torchfrtrace --prefix rank_ flight""",
                 "TORCH_DISTRIBUTED_DEBUG=DETAIL torchrun --nproc-per-node=gpu train.py",
             ),
             Fix(
-                "Allow more time for slow work on one rank.",
+                "Allow more time for slow work on one rank, or do it before the job starts: reading, tokenizing,"
+                " downloading.",
                 """\
 from datetime import timedelta
 

@@ -52,6 +52,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("static_graph",),
             ),
             Fix(
+                "The search for unused parameters is on: return all outputs that the loss uses from one call of"
+                " the DDP model, and use all of them in the loss.",
+                "loss = loss_function(*model(batch), target)\nloss.backward()",
+                first_for=("`find_unused_parameters=True` is enabled",),
+            ),
+            Fix(
                 "Find their names; then freeze or remove them.",
                 "TORCH_DISTRIBUTED_DEBUG=INFO torchrun --nproc-per-node=gpu train.py",
             ),
@@ -65,6 +71,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("LightningModule",),
             ),
             Fix("With DeepSpeed, set the option.", 'config["zero_optimization"]["ignore_unused_parameters"] = True'),
+            Fix(
+                "With ColossalAI, freeze or remove what the loss does not use, or use a plugin other than Gemini.",
+                "booster = Booster(plugin=LowLevelZeroPlugin(stage=2))",
+                first_for=("ZERO DDP error",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DDP,),
@@ -174,7 +185,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "Detected mismatch between collectives on ranks",
                 r"Detected mismatch between collectives on ranks\. Rank (?P<rank>\d{1,6}) is running collective:"
-                r" CollectiveFingerPrint\(SequenceNumber=(?P<sequence>\d{1,12}), OpType=(?P<operation>\w{1,40})",
+                r" CollectiveFingerPrint\(SequenceNumber=(?P<sequence>\d{1,12}),? ?OpType=(?P<operation>\w{1,40})",
             ),
             Pattern(
                 "Detected mismatch between collectives on ranks",
@@ -275,7 +286,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "terminated with ",
                 r"process (?P<process>\d{1,6}) terminated with (?:signal (?P<signal>SIG\w{1,10})|exit code"
-                r" (?P<exitcode>\d{1,3}))",
+                r" (?P<exitcode>\d{1,3})(?!\d))",
             ),
             Pattern(
                 "terminated with the following error",

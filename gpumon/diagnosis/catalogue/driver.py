@@ -24,6 +24,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"NVRM: API mismatch: the client(?: '[^'\n]{0,60}' \([^)\n]{0,40}\))?"
                 r" has the version (?P<library>[\d.]{1,20})",
             ),
+            Pattern(
+                "does not match DSO version",
+                r"kernel version (?P<kernel>[\d.]{3,16}) does not match DSO version (?P<library>[\d.]{3,16})",
+            ),
             name("NVMLError_LibRmVersionMismatch"),
             name("NVML_ERROR_LIB_RM_VERSION_MISMATCH"),
         ),
@@ -42,6 +46,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "In a container, remove the driver's libraries from the image: the container toolkit brings those of"
                 " the host.",
                 "dpkg -l | grep -E 'libnvidia|nvidia-driver'",
+            ),
+            Fix(
+                "Find the other libcuda, such as one of cuda-compat or Conda, and take it out of the search path.",
+                "ldconfig -p | grep libcuda.so; echo $LD_LIBRARY_PATH; find / -name 'libcuda.so*' 2>/dev/null",
+                first_for=("DSO version",),
             ),
             Fix(
                 "Or end all processes that use the GPUs and reload the modules.",
@@ -167,7 +176,7 @@ docker run --device nvidia.com/gpu=all IMAGE""",
         summary="A GPU no longer responds on the PCIe bus.",
         context=ContextState.RESET,
         patterns=(
-            Pattern("GPU is lost", r"(?:^|: )GPU is lost\b"),
+            Pattern("GPU is lost", r"(?:^|: |failed, )GPU is lost\b"),
             Pattern(
                 "GPU has fallen off the bus",
                 r"NVRM: GPU (?:at )?(?:PCI:)?(?P<bus>[\w:.]{4,20}): GPU has fallen off the bus",
@@ -242,6 +251,11 @@ docker run --device nvidia.com/gpu=all IMAGE""",
                 first_for=("NVGPUCTRPERM",),
             ),
             Fix("Check who may open the device files.", "ls -l /dev/nvidia*; id"),
+            Fix(
+                "With MIG, ask for the values of the instance: a container may not read those of the entire GPU.",
+                "handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, 0)",
+                first_for=("NVML query",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.NVML_ERRORS, sources.PERFORMANCE_COUNTERS),
@@ -321,7 +335,11 @@ except pynvml.NVMLError_NotSupported:
         fixes=(
             Fix("Treat the error as out of memory: use a smaller batch.", "loader = DataLoader(dataset, batch_size=1)"),
             Fix("Show how much memory is free.", "python -c 'import torch; print(torch.cuda.mem_get_info())'"),
-            Fix("Check whether NVML works.", "nvidia-smi"),
+            Fix(
+                "Check whether NVML works: if not, its library and the driver differ, or it misses this GPU; reboot.",
+                "nvidia-smi",
+                first_for=("nvmlInit", "nvmlDeviceGetHandle"),
+            ),
         ),
         empty_cache="Frees nothing more here: memory ran out, and the allocator has already emptied its cache.",
         sources=("https://github.com/pytorch/pytorch/issues/185240",),

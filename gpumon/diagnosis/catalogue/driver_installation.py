@@ -63,6 +63,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "ERROR: Module nvidia",
                 r"rmmod: ERROR: Module (?P<module>nvidia\w{0,10}) is in use(?: by: (?P<user>[\w ]{1,60}))?",
             ),
+            literal("Could not unload NVIDIA driver kernel modules, driver is in use"),
             Pattern("FATAL: Module nvidia", r"modprobe: FATAL: Module (?P<module>nvidia\w{0,10}) is in use"),
         ),
         causes=(
@@ -79,6 +80,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Or stop the desktop and the daemons, then remove the modules.",
                 "sudo systemctl isolate multi-user.target; sudo systemctl stop nvidia-persistenced nvidia-dcgm"
                 " nvidia-fabricmanager; sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia",
+            ),
+            Fix(
+                "In Kubernetes, move the pods with GPUs off the node; if the host has its own driver, turn off the"
+                " operator's.",
+                "kubectl drain NODE --ignore-daemonsets --delete-emptydir-data",
+                first_for=("Could not unload NVIDIA",),
             ),
         ),
         empty_cache=BELOW_PYTORCH,
@@ -98,6 +105,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "Unable to find the development tool", r"Unable to find the development tool `(?P<tool>[\w+-]{1,20})`"
             ),
+            Pattern(
+                "/build: No such file or directory",
+                r"make(?:\[\d\])?: \*\*\* /lib/modules/(?P<kernel>[\w.+-]{1,60})/build: No such file or directory",
+            ),
+            literal("include/generated/autoconf.h or include/config/auto.conf are missing"),
             Pattern("not resolve Linux kernel version", r"Could not resolve Linux kernel version"),
             Pattern("locate package linux-headers", r"Unable to locate package (?P<package>linux-headers-\S{1,60})"),
             Pattern("version check failed", r"The (?:CC|gcc|compiler) version check failed"),
@@ -178,6 +190,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Remove every package of the driver, then install it from one source, and reboot.",
                 "sudo apt-get purge '^nvidia-.*' '^libnvidia-.*' 'cuda-drivers*' && sudo apt-get autoremove &&"
                 " sudo ubuntu-drivers install && sudo reboot",
+                first_for=("trying to overwrite",),
             ),
             Fix("On Fedora and RHEL, reset the module stream of the driver.", "sudo dnf module reset nvidia-driver"),
         ),

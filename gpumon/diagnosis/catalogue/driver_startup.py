@@ -27,7 +27,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Check whether the host has a driver.", "nvidia-smi"),
-            Fix("Start the container with GPUs.", "docker run --rm --gpus all IMAGE nvidia-smi"),
+            Fix(
+                "Start the container with GPUs; in Colab or Kaggle, choose a GPU as accelerator, which restarts it.",
+                "docker run --rm --gpus all IMAGE nvidia-smi",
+            ),
             Fix(
                 "Install the driver; in WSL, install only the Windows driver, never one inside WSL.",
                 "sudo ubuntu-drivers install",
@@ -149,6 +152,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
+                "Error 804: this GPU cannot use cuda-compat. Upgrade the host's driver to the CUDA version of the"
+                " container or program, or use an image with an older CUDA.",
+                "nvidia-smi | grep -o -E 'CUDA (UMD )?Version: [0-9.]+'",
+                first_for=("error 804", "Error 804", "non supported HW"),
+            ),
+            Fix(
                 "List the copies of libcuda, and show the module's version.",
                 "ldconfig -p | grep libcuda; cat /sys/module/nvidia/version",
             ),
@@ -159,5 +168,46 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         see_more=(fixes.SHOW_VERSIONS,),
         sources=(sources.CUDA_COMPATIBILITY, sources.CUDA_ERRORS),
         said_by="torch 1.13-2.13, NCCL 2.18-2.29, vLLM 0.4, Triton 3.0-3.6",
+    ),
+    KnownError(
+        id="gpu-not-found",
+        section=SECTION,
+        title="PyTorch finds no GPU",
+        summary="torch.cuda.is_available() is False: this build of PyTorch, or this process, has no CUDA GPU.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "torch.cuda.is_available",
+                r"torch\.cuda\.is_available(?:\(\))?[`'\")]{0,3}(?: {0,3}(?:[=-]{1,3}>|always|still|only|just|returns?"
+                r"|returned|returning|gives?|shows?|says|prints?|outputs?)){1,3} {0,3}[`'\"]?False\b",
+            ),
+            Pattern(
+                "torch.cuda.is_available",
+                r">>> (?:print\()?torch\.cuda\.is_available\(\)\)? {0,2}False\b",
+            ),
+        ),
+        causes=(
+            "The installed PyTorch is a CPU-only build, as from PyPI on Windows, or from a requirement of a package.",
+            "The process has no GPU: CUDA_VISIBLE_DEVICES, the container, the scheduler, or no driver.",
+            "The driver is older than the CUDA version of the build.",
+        ),
+        fixes=(
+            Fix(
+                "Check the build and the driver; None means a CPU build.",
+                "python -c 'import torch; print(torch.__version__, torch.version.cuda)'; nvidia-smi",
+            ),
+            Fix(
+                "For a CPU build, install one with CUDA; with a driver older than 580, write cu126 instead of cu130.",
+                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+            ),
+            Fix("Give the container access to its GPUs.", "docker run --rm --gpus all IMAGE nvidia-smi -L"),
+            Fix("Print the reason for which CUDA does not start.", "python -c 'import torch; torch.cuda.init()'"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        see_more=(fixes.SHOW_VERSIONS,),
+        sources=(sources.PYTORCH_INSTALL, sources.CUDA_NOTES),
+        said_by="torch 1.13-2.13",
+        is_echo=True,
+        is_warning=True,
     ),
 )

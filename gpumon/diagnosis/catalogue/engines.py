@@ -48,13 +48,23 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="spconv",
         section=SECTION,
-        title="Sparse convolution failed in spconv",
-        summary="The library spconv prints the sizes of its tensors before the exception that ended its kernel.",
+        title="Sparse convolution failed in spconv or MinkowskiEngine",
+        summary="A kernel of the library failed; spconv prints the sizes of its tensors before the exception.",
         context=ContextState.UNKNOWN,
         patterns=(
             Pattern(
                 "[Exception|",
                 r"\[Exception\|(?P<operation>(?:indice_conv|implicit_gemm|indice_maxpool|native_pair)\w{0,12})[|\]]?",
+            ),
+            Pattern("cuda execution failed with error ", r"cuda execution failed with error (?P<code>\d{1,3})"),
+            Pattern(
+                "RuntimeError: /",
+                r"RuntimeError: /\S{0,160}/spconv/\S{1,120}\.(?:h|cu|cc) (?P<line>\d{1,5})$",
+            ),
+            Pattern(
+                "MinkowskiEngine",
+                r"RuntimeError: {1,3}(?P<reason><unknown>|[\w ]{1,60}) at /\S{0,160}MinkowskiEngine[\w.-]{0,20}/src"
+                r"/\w{1,40}\.cuh?:(?P<line>\d{1,5})",
             ),
             literal("SPCONV_DEBUG_SAVE_PATH not found, you can specify SPCONV_DEBUG_SAVE_PATH as debug data save path"),
         ),
@@ -68,6 +78,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Install the build for PyTorch's version of CUDA.",
                 "pip uninstall -y spconv cumm && pip install spconv-cu120",
+            ),
+            Fix(
+                "Build MinkowskiEngine again: with the toolkit of PyTorch's CUDA version, a compiler that this toolkit"
+                " supports, and the architecture of your GPU, for example 8.9.",
+                "TORCH_CUDA_ARCH_LIST=8.9 pip install --no-build-isolation --force-reinstall --no-deps"
+                " git+https://github.com/NVIDIA/MinkowskiEngine",
+                first_for=("MinkowskiEngine",),
+            ),
+            Fix(
+                "Error 2 is out of memory: use a smaller batch, larger voxels, or fewer of them.",
+                "batch_size = 1",
+                first_for=("failed with error 2",),
             ),
             Fix(
                 "Check the coordinates.",
@@ -108,6 +130,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" (?P<required>\d{1,12})",
             ),
             literal("Scene state is corrupted. Simulation cannot continue"),
+            Pattern(
+                " : internal error : ",
+                r"/Pxg\w{1,40}\.(?:h|cpp) \(\d{1,5}\) : internal error : (?P<reason>(?!GPU [^\n]{1,80} fail to launch)"
+                r"[^\n]{1,80})",
+            ),
             Pattern("fail to launch kernel!!", r"internal error : (?P<reason>GPU [^\n]{1,80} fail to launch kernel!!)"),
         ),
         causes=(
@@ -120,7 +147,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
-                "Enlarge the buffers that the message names, in the configuration of the simulation.",
+                "Read the first message of PhysX: if it names a buffer, enlarge that in the configuration of the"
+                " simulation; these are the usual ones.",
                 "sim.physx.gpu_max_rigid_patch_count = 2**20\nsim.physx.gpu_collision_stack_size = 2**28",
             ),
             Fix("Run fewer environments.", "python train.py --num_envs 1024"),

@@ -23,7 +23,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("Too many open files. Communication with the workers is no longer possible"),
             Pattern(
-                "OSError: [Errno 24] Too many", r"OSError: \[Errno 24\] Too many open files: '(?P<file>[^'\n]{1,200})'"
+                "OSError: [Errno 24] Too many",
+                r"OSError: \[Errno 24\] Too many open files: '(?P<file>[^'\n]{1,200})'",
             ),
         ),
         causes=(
@@ -100,7 +101,23 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Check what the installed packages require.", "pip check"),
-            Fix("Upgrade PyTorch and the package together.", "pip install --upgrade torch PACKAGE"),
+            Fix(
+                "Install the package's version for this PyTorch; a newer PyTorch from PyPI does not support this GPU.",
+                "pip install 'PACKAGE<VERSION'",
+                first_for=("AMD",),
+            ),
+            Fix(
+                "Upgrade PyTorch and the package together.",
+                "pip install --upgrade torch PACKAGE",
+                first_for=(
+                    "'float8_",
+                    "'xpu'",
+                    "'accelerator'",
+                    "'uint16'",
+                    "'register_pytree_node'",
+                    "'get_default_device'",
+                ),
+            ),
             Fix("Or install the version of the package that was current with this PyTorch."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -174,6 +191,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="Native code wrote outside of its memory or freed memory twice, and the C library ended the process.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern("free(): corrupted", r"free\(\): (?P<reason>corrupted unsorted chunks)"),
             Pattern("malloc_consolidate(): ", r"malloc_consolidate\(\): (?P<reason>[a-z][\w ()-]{4,60})"),
             Pattern(
                 "malloc(): ",

@@ -83,6 +83,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Could not export Python function call '",
                 r"Could not export Python function call '(?P<value>\w{1,80})'",
             ),
+            Pattern(
+                " was annotated as having type ",
+                r"(?P<value>Return value|Variable '\w{1,60}') was annotated as having type \w[^\n]{0,80} but is",
+            ),
             Pattern("Unknown builtin op:", r"Unknown builtin op: (?P<operator>[\w:]{1,80})"),
         ),
         causes=(
@@ -95,6 +99,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Use torch.compile or torch.export: TorchScript is no longer developed.",
                 "program = torch.export.export(model, (example,))",
+            ),
+            Fix(
+                "Correct the annotation: it must be the type that is returned in every case.",
+                "def forward(self, batch: torch.Tensor) -> torch.Tensor:\n    return self.output(batch)[0]",
+                first_for=("was annotated as having type",),
             ),
             Fix(
                 "Let the tracer accept dictionaries.",

@@ -165,4 +165,127 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://docs.python.org/3/using/windows.html#utf-8-mode",),
         said_by="Python 3.7-3.14",
     ),
+    KnownError(
+        id="weights-file-missing",
+        section=SECTION,
+        title="File of a model is not where the program looks for it",
+        summary="A checkpoint or a configuration of a model does not exist at the path that the message names.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "o such file or directory: ",
+                r"FileNotFoundError: (?:\[Errno 2\] )?No such file or directory: (?:PosixPath\()?['\"]"
+                r"(?P<file>(?![^'\"\n]{0,180}model_optim_rng)[^'\"\n]{0,180}(?:\.(?:pth|pt|ckpt|safetensors|gguf|engine"
+                r"|pth\.tar)|model\w{0,20}\.(?:bin|onnx)|/(?:\w{0,20}config|model_index|tokenizer)\.json))['\"]",
+            ),
+            Pattern(
+                "/logs/mute/",
+                r"(?:No such file or directory|cannot find the (?:path|file) specified): '(?P<file>[^'\n]{0,160}"
+                r"/logs/mute/[^'\n]{1,80})'",
+            ),
+        ),
+        causes=(
+            "The weights are not a part of the repository, and were not downloaded.",
+            "The path is relative to another folder than the one in which the program was started.",
+            "The run that should have written the file ended before its first checkpoint.",
+        ),
+        fixes=(
+            Fix("Download the file to this path; the README of the repository says from where."),
+            Fix(
+                "If you have the file, give its absolute path, or start the program in the folder of the repository.",
+                "find . ~ -name 'FILE' -not -path '*/.git/*'",
+            ),
+            Fix("If the repository has the file in Git LFS, fetch it.", "git lfs pull"),
+            Fix(
+                "The folder logs/mute is a part of the repository of RVC, and training needs it: restore it.",
+                "git checkout -- logs/mute",
+                first_for=("/logs/mute/",),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.python.org/3/library/exceptions.html#FileNotFoundError",),
+        said_by="Python 3.6-3.14, safetensors 0.3-0.6",
+    ),
+    KnownError(
+        id="numpy-file",
+        section=SECTION,
+        title="NumPy file is damaged, or contains objects",
+        summary="No array was found by numpy.load(): the file is not complete, is another file under this name, or"
+        " contains objects that only pickle can read.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "when allow_pickle=False",
+                r"(?:Cannot load file containing pickled data|Object arrays cannot be loaded) when"
+                r" allow_pickle=False",
+            ),
+            Pattern(
+                "file contains pickled (object) data", r"This file contains pickled \(object\) data\. If you trust"
+            ),
+            Pattern("Failed to interpret file ", r"Failed to interpret file (?P<file>[^\n]{1,160}) as a pickle"),
+            Pattern(
+                "EOF: reading array ", r"EOF: reading array (?:data|header), expected (?P<bytes>\d{1,19}) bytes got"
+            ),
+        ),
+        causes=(
+            "The file was not written to its end: the disk was full, or the program was stopped.",
+            "The file is a page of a website, or a pointer of Git LFS, in place of the array.",
+            "The array contains objects, such as lists of different lengths or dicts.",
+        ),
+        fixes=(
+            Fix(
+                "Show what the file is: an array begins with `NUMPY`. If it is another thing, download or create it"
+                " again.",
+                "ls -l FILE.npy; head -c 100 FILE.npy",
+            ),
+            Fix(
+                "The array contains objects: if you trust the file, permit pickle; better, save arrays of numbers.",
+                "values = numpy.load(path, allow_pickle=True)",
+                first_for=("Object arrays cannot be loaded",),
+            ),
+            Fix(
+                "With nnU-Net, delete the files that it unpacked when training started, check the free space, and start"
+                " again.",
+                "df -h $nnUNet_preprocessed; find $nnUNet_preprocessed -name '*.npy' -delete",
+                first_for=("nnU-Net files",),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://numpy.org/doc/stable/reference/generated/numpy.load.html",
+            "https://github.com/MIC-DKFZ/nnUNet/issues/2805",
+        ),
+        said_by="NumPy 1.16-2.3",
+    ),
+    KnownError(
+        id="mmap-unsupported",
+        section=SECTION,
+        title="File system cannot map files into memory",
+        summary="The weights are read by mapping the file into memory, which this file system does not support.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(Pattern("No such device (os error 19)", r"No such device \(os error 19\)"),),
+        causes=(
+            "The file is on a share or a mounted bucket, or in a folder that the host lends to WSL or to a container.",
+        ),
+        fixes=(
+            Fix(
+                "Copy the models to a disk of this system, such as your home folder in WSL, and load them from there.",
+                "df -T MODELS; cp -r MODELS ~/models",
+            ),
+            Fix(
+                "Keep the cache of Hugging Face on such a disk, too.",
+                "export HF_HOME=$HOME/.cache/huggingface",
+            ),
+            Fix(
+                "Or read the file without mapping it.",
+                "import safetensors.torch\n\nstate = safetensors.torch.load(open(path, 'rb').read())",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://man7.org/linux/man-pages/man2/mmap.2.html",
+            "https://github.com/ostris/ai-toolkit/issues/836",
+        ),
+        said_by="safetensors 0.4-0.6",
+    ),
 )

@@ -32,12 +32,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "has no attribute 'Unsloth",
                 r"module 'Unsloth\w{1,40}' has no attribute '(?P<reason>Unsloth\w{1,40})'",
             ),
-            Pattern("loading failed for Unsloth", r"Direct module loading failed for (?P<reason>Unsloth\w{1,40})"),
+            Pattern("module loading failed for", r"Direct module loading failed for (?P<reason>[Uu]nsloth\w{1,40})"),
             Pattern("Error: _unwrapped_old_generate", r"AttributeError: (?P<reason>_unwrapped_old_generate)"),
             Pattern(
                 "grpo_accumulated_loss() ",
                 r"grpo_accumulated_loss\(\) (?P<reason>missing \d|got an unexpected|takes \d)",
             ),
+            Pattern("unsloth.models._utils.EmptyLogits", r"unsloth\.models\._utils\.(?P<reason>EmptyLogits)"),
             Pattern(
                 "has no attribute 'unsloth_",
                 r"has no attribute '(?P<reason>unsloth_\w{1,40})'",
@@ -53,10 +54,31 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Upgrade both of its packages together, then restart the notebook's kernel.",
                 "pip install --upgrade --force-reinstall --no-cache-dir --no-deps unsloth unsloth_zoo",
-                first_for=("grpo_", "'unsloth_", "'Unsloth", "_unwrapped_old_generate"),
+                first_for=(
+                    "grpo_",
+                    "'unsloth_",
+                    "'Unsloth",
+                    "_unwrapped_old_generate",
+                    "file a bug report",
+                ),
             ),
-            Fix("Delete the compiled trainers.", "rm -rf unsloth_compiled_cache /tmp/unsloth_compiled_cache"),
+            Fix(
+                "Delete the compiled trainers.",
+                "rm -rf unsloth_compiled_cache /tmp/unsloth_compiled_cache",
+                first_for=("dynamic compiled modules", "loading failed for Unsloth"),
+            ),
+            Fix(
+                "The code that Unsloth wrote for this kind of model is no valid Python: do without it, and upgrade"
+                " Unsloth.",
+                "UNSLOTH_COMPILE_DISABLE=1 python train.py",
+                first_for=("loading failed for unsloth_",),
+            ),
             Fix("Install vLLM, or set fast_inference=False.", "pip install unsloth vllm", first_for=("install vLLM",)),
+            Fix(
+                "Let the model return its logits, which metrics need.",
+                'import os\n\nos.environ["UNSLOTH_RETURN_LOGITS"] = "1"',
+                first_for=("EmptyLogits", "Logits are empty"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/unslothai/unsloth", "https://github.com/unslothai/unsloth-zoo"),

@@ -75,6 +75,10 @@ trainer = SFTTrainer(model, args=SFTConfig(output_dir), train_dataset=data)""",
             Pattern("You cannot specify both ", r"Error: You cannot specify both (?P<name>[^\n]{1,60}?) and "),
             Pattern("You cannot use both ", r"Error: You cannot use both (?P<name>[^\n]{1,60}?) and "),
             Pattern(
+                "got multiple values for argument '",
+                r"TypeError: [\w.]{1,80}\(\) got multiple values for argument '(?P<name>\w{1,40})'",
+            ),
+            Pattern(
                 "You have to specify ",
                 r"Error: You have to specify (?!either input_ids or inputs_embeds)(?:either"
                 r" )?(?P<name>\w{0,20}input_ids|\w{0,20}inputs?_embeds|pixel_values|"
@@ -101,6 +105,11 @@ trainer = SFTTrainer(model, args=SFTConfig(output_dir), train_dataset=data)""",
                 "Pass tokens under the names of the model; encoder-decoder models make the rest from labels.",
                 "outputs = model(input_ids=ids, attention_mask=mask, labels=labels)",
                 first_for=("You have to specify",),
+            ),
+            Fix(
+                "An argument without a name took this place, too: pass all of them by name.",
+                "trainer = Seq2SeqTrainer(model=model, args=training_args, train_dataset=dataset)",
+                first_for=("multiple values",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -33,7 +33,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("Manually calculated _sharded_numel_padded is incorrect"),
             literal("The size of local shard times the world size should equal to the gathered tensor size"),
-            literal("This should happen when use_orig_params=True"),
+            Pattern(
+                "This should happen when use_orig_params=True",
+                r"(?:is empty\. )?This should happen when"
+                r" use_orig_params=True",
+            ),
             literal("Not all FSDP modules have the same _use_orig_params value"),
         ),
         causes=(
@@ -45,6 +49,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Use an optimizer whose states are like its parameters.",
                 "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)",
+            ),
+            Fix(
+                "The parameters that the message names got no gradient, as an image encoder in training without images:"
+                " freeze them, or give the batches what they need.",
+                "for parameter in model.visual.parameters():\n    parameter.requires_grad = False",
+                first_for=("is empty. This should happen",),
             ),
             Fix("Keep the original parameters.", "model = FullyShardedDataParallel(model, use_orig_params=True)"),
             Fix(

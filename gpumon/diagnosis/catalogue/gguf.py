@@ -43,6 +43,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "error loading model: missing tensor '",
                 r"error loading model: missing tensor '(?P<tensor>[\w.-]{1,120})'",
             ),
+            Pattern("check_tensor_dims: tensor '", r"check_tensor_dims: tensor '(?P<tensor>[\w.-]{1,120})' not found"),
             Pattern("key not found in model: ", r"key not found in model: (?P<key>[\w.-]{1,120})"),
             Pattern(
                 "has wrong shape; expected",
@@ -53,6 +54,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "requires both PyTorch and GGUF",
                 r"Loading a GGUF checkpoint in PyTorch, requires both PyTorch and GGUF",
             ),
+            Pattern("Unknown model architecture!", r"(?:Message:\*{0,2}|Error:) Unknown model architecture!"),
         ),
         causes=(
             (
@@ -71,13 +73,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "In ComfyUI, update the node, and load a text encoder with the loader for CLIP.",
                 "git -C ComfyUI/custom_nodes/ComfyUI-GGUF pull",
-                first_for=("Unexpected architecture type",),
+                first_for=("Unexpected architecture type", "Unknown model architecture!"),
             ),
             Fix("Or download a GGUF file that was made for this program."),
             Fix(
                 "For transformers, upgrade it, or load the model in its own format.",
                 "pip install --upgrade transformers gguf",
                 first_for=("GGUF model with architecture", "GGUF checkpoint"),
+            ),
+            Fix(
+                "Update llama.cpp, whose script converts models, and its requirements.",
+                "git -C llama.cpp pull && pip install -r llama.cpp/requirements.txt",
+                first_for=(
+                    "hf-to-gguf",
+                    "get_vocab_base_pre",
+                ),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -194,6 +204,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "journalctl -u ollama --no-pager -n 100",
                 first_for=("blobs", "due to resource"),
             ),
+            Fix(
+                "Start KoboldCpp from a console, read the lines above this one, and try fewer layers, a short context.",
+                "python koboldcpp.py --model MODEL.gguf --gpulayers 20 --contextsize 4096",
+                first_for=("Could not load text model",),
+            ),
         ),
         empty_cache="No effect: the memory is not PyTorch's.",
         sources=(_LOADER, "https://github.com/abetlen/llama-cpp-python/blob/main/llama_cpp/_internals.py"),
@@ -238,5 +253,55 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/abetlen/llama-cpp-python/issues/1150",
         ),
         said_by="llama-cpp-python 0.2-0.3",
+    ),
+    KnownError(
+        id="gguf-convert",
+        section=SECTION,
+        title="Model cannot be converted to GGUF",
+        summary="The converter needs the complete weights in 16 or 32 bits, and the folder has quantized ones, an"
+        " adapter only, or not all files.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Can not map tensor '", r"Can not map tensor '(?P<tensor>[\w.-]{1,160})'"),
+            Pattern(
+                "Quant method is not yet supported", r"Quant method is not yet supported: '(?P<method>[\w-]{1,40})'"
+            ),
+            literal("Llama 3 must be converted with BpeVocab"),
+            Pattern(
+                "Missing or incomplete model files: ", r"Missing or incomplete model files: (?P<files>[^\n]{1,120})"
+            ),
+            literal("Mismatch between weight map and model parts for tensor names"),
+            literal("SAFETENSORS_DATA_TYPES[info['dtype']]"),
+            Pattern("Can't find model in directory", r"Can't find model in directory (?P<folder>\S{1,160})"),
+        ),
+        causes=(
+            "The model was trained on weights that bitsandbytes had quantized, and saved with them (.SCB, .absmax).",
+            "The folder contains an adapter (LoRA), or files of it are missing.",
+            "The converter is older than the model, or its script is the old convert.py.",
+        ),
+        fixes=(
+            Fix(
+                "Merge the adapter into the base model in bfloat16, not in 4 or 8 bits, and convert the result.",
+                """\
+base = AutoModelForCausalLM.from_pretrained(base_name, dtype=torch.bfloat16, device_map="cpu")
+PeftModel.from_pretrained(base, "adapter").merge_and_unload().save_pretrained("merged")
+tokenizer.save_pretrained("merged")""",
+            ),
+            Fix(
+                "Download or save the model again, so that all files of the index are there.",
+                "hf download OWNER/MODEL --local-dir MODEL --force-download",
+                first_for=("incomplete model files", "weight map and model parts"),
+            ),
+            Fix(
+                "Use the script of the current llama.cpp.",
+                "git -C llama.cpp pull && pip install -r llama.cpp/requirements.txt\n"
+                "python llama.cpp/convert_hf_to_gguf.py MODEL --outfile MODEL.gguf",
+                first_for=("BpeVocab", "Can't find model in directory"),
+            ),
+            Fix("Or convert the adapter by itself.", "python llama.cpp/convert_lora_to_gguf.py ADAPTER --base MODEL"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/ggml-org/llama.cpp/blob/master/convert_hf_to_gguf.py",),
+        said_by="llama.cpp of 2023-2026",
     ),
 )

@@ -163,6 +163,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "error getting device handle for index",
                 r"error getting device handle for index '?(?P<gpu>\d{1,3})'?: (?P<reason>[^\n]{1,60})",
             ),
+            Pattern(
+                "endpoint not found in cache",
+                r"endpoint not found in cache for a registered resource: nvidia\.com/(?P<resource>[\w.-]{1,40})",
+            ),
             Pattern("maximum request size for shared resources", r"maximum request size for shared resources is 1"),
         ),
         causes=(
@@ -175,6 +179,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Restart the plugin, then create the pod again.",
                 "kubectl rollout restart daemonset -n gpu-operator nvidia-device-plugin-daemonset",
+                first_for=("endpoint not found",),
             ),
             Fix("Read its log.", "kubectl logs -n gpu-operator -l app=nvidia-device-plugin-daemonset --tail=100"),
             Fix(
@@ -216,6 +221,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Write the found type and count into Gres of the node's line, and only AutoDetect into gres.conf.",
                 "grep -i -E 'gres|autodetect' /etc/slurm/slurm.conf /etc/slurm/gres.conf",
+                first_for=("duplicate records",),
             ),
             Fix(
                 "Without NVML, take a build that has it, or name the device files in gres.conf with File=.",
@@ -239,7 +245,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("DRA driver ", r"DRA driver (?P<driver>[\w.-]{3,60}) is not registered"),
             Pattern(
                 "error preparing devices",
-                r"error preparing devices for claim (?P<claim>[\w/-]{1,80}): (?P<reason>[^\n\"]{1,160})",
+                r"error preparing devices for claim (?P<claim>'?[\w<>/:-]{1,160}'?): (?P<reason>[^\n\"]{1,160})",
             ),
             Pattern("NodePrepareResources failed for", r"NodePrepareResources failed for (?:ResourceC|c)laim"),
             Pattern("Failed to prepare dynamic resources", r"Failed to prepare dynamic resources"),
@@ -279,7 +285,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern("Profiling module returned", r"The third-party Profiling module returned an unrecoverable error"),
             Pattern("serviced by a module of DCGM", r"This request is serviced by a module of DCGM that is not"),
+            Pattern(
+                "Error watching fields: ",
+                r"Error watching fields: (?P<reason>Bad parameter|Profiling is not|Feature not)",
+            ),
             Pattern("Error starting nv-hostengine", r"Error starting nv-hostengine: (?P<reason>[^\n\"]{1,100})"),
+            Pattern("Cannot init NVML library; err", r"Cannot init NVML library; err: (?P<reason>\w{1,40})"),
             Pattern("Host engine connection", r"Unable to connect to host engine\. Host engine connection"),
         ),
         causes=(
@@ -288,6 +299,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The service does not run, or its container has no access to the driver or to all GPUs.",
         ),
         fixes=(
+            Fix(
+                "The container lost its GPUs, as after systemd was reloaded: if nvidia-smi works on the node,"
+                " start the pod"
+                " again; CDI prevents it.",
+                "kubectl rollout restart daemonset -n gpu-operator nvidia-dcgm-exporter",
+                first_for=("err: Unknown Error",),
+            ),
             Fix("Check whether DCGM sees the GPUs.", "dcgmi discovery -l; dcgmi modules -l"),
             Fix(
                 "Give the container of the exporter the right to profile.",
@@ -297,6 +315,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Or collect no profiling: use the list without DCP.",
                 "dcgm-exporter -f /etc/dcgm-exporter/default-counters.csv",
+                first_for=("Profiling is not", "Bad parameter"),
+            ),
+            Fix(
+                "The container has no library of the driver: start it with NVIDIA's runtime, in Kubernetes with"
+                " `runtimeClassName: nvidia`.",
+                "docker run --gpus all --cap-add SYS_ADMIN -p 9400:9400 nvcr.io/nvidia/k8s/dcgm-exporter:TAG",
+                first_for=("LIBRARY_NOT_FOUND",),
             ),
             Fix("Start the service.", "sudo systemctl restart nvidia-dcgm", first_for=("Host engine connection",)),
         ),
@@ -306,5 +331,44 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/NVIDIA/dcgm-exporter/issues/330",
         ),
         said_by="DCGM 2-4",
+    ),
+    KnownError(
+        id="k8s-evicted",
+        section=SECTION,
+        title="Kubernetes evicted the pod",
+        summary="The pod used more of the node's disk than it may, or the disk of the node is nearly full.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "ephemeral local storage usage exceeds",
+                r"(?:Pod )?ephemeral local storage usage exceeds (?P<reason>[^\n]{1,100})",
+            ),
+            Pattern("low on resource: ephemeral-storage", r"The node was low on resource: ephemeral-storage"),
+            Pattern(
+                "Usage of EmptyDir volume", r"Usage of EmptyDir volume \"(?P<volume>[^\"\n]{1,60})\" exceeds the limit"
+            ),
+            Pattern("node had condition: [DiskPressure]", r"node had condition: \[DiskPressure\]"),
+        ),
+        causes=(
+            "Checkpoints, data, the cache of models or logs are written into the container, not to a volume.",
+            "Images and other pods fill the disk of the node.",
+        ),
+        fixes=(
+            Fix(
+                "Write checkpoints, data and caches to a volume.",
+                "export HF_HOME=/mnt/volume/hf TORCH_HOME=/mnt/volume/torch",
+            ),
+            Fix(
+                "Request and allow the disk space that the pod needs, with resources of ephemeral-storage.",
+                "kubectl explain pod.spec.containers.resources",
+            ),
+            Fix(
+                "Show the event, and what fills the disk.",
+                "kubectl describe pod POD; kubectl exec POD -- du -xh -d 2 / | sort -h | tail",
+            ),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=("https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/",),
+        said_by="Kubernetes 1.20-1.34",
     ),
 )

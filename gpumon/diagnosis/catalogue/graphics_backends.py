@@ -157,7 +157,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "try loading the model again",
-                r"\(Exit code: (?P<code>-?\d{1,20})\)\. Please check settings and try loading the model again",
+                r"\(Exit code: (?P<code>-?\d{1,20}|null)\)\. Please check settings and try loading the model again",
             ),
             Pattern("[Endpoint=loadModel] Error", r"\[Endpoint=loadModel\] Error in channel handler: Error: "),
         ),

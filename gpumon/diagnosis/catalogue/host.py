@@ -32,7 +32,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "Memory cgroup out of memory: Kill",
-                r"Memory cgroup out of memory: Kill(?:ed)? process (?P<pid>\d{1,10}) \((?P<process>[^)\n]{1,40})\)",
+                r"Memory (?P<cgroup>cgroup) out of memory: Kill(?:ed)? process (?P<pid>\d{1,10})"
+                r" \((?P<process>[^)\n]{1,40})\)",
             ),
             Pattern("oom-kill:constraint=", r"oom-kill:constraint=(?P<constraint>\w{1,40})"),
             Pattern(
@@ -41,6 +42,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" ?=?(?P<step>[\w.+]{1,40})",
             ),
             Pattern("OOMKilled", r"\bOOMKilled\b"),
+            Pattern("exceeded memory limit (", r"slurmstepd: error: (?:Job|Step) \S{1,30} exceeded memory limit \("),
+            Pattern("Exceeded job memory limit", r"slurmstepd: error: Exceeded job memory limit(?! at some)"),
+            Pattern("low on resource: memory", r"The node was low on resource: memory"),
             Pattern(
                 "is killed by signal: Killed",
                 r"DataLoader worker \(pid(?:\(s\))? (?P<pids>[\d, ]{1,200})\) is killed by signal: Killed",
@@ -73,6 +77,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "A person or the scheduler sent SIGKILL; then the kernel log has no entry about memory.",
         ),
         fixes=(
+            Fix(
+                "Ray ended it before the kernel did, at 95 % of the memory: start fewer actors and workers,"
+                " request a node"
+                " with more memory, or let Ray wait longer.",
+                "export RAY_memory_usage_threshold=0.98\nray stop && ray start --head",
+                first_for=("due to memory pressure (OOM)", "node running low on memory"),
+            ),
             _KERNEL_KILLS,
             Fix(
                 "Request more memory for the job or the container.",
@@ -156,11 +167,47 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Signal 8: an integer division by zero. Signal 4: a library was built for another CPU.",
         ),
         fixes=(
+            Fix(
+                "An extension counts references of None wrongly, which Python before 3.12 cannot stand: upgrade"
+                " vLLM or that"
+                " extension, or use Python 3.12.",
+                "pip install --upgrade vllm",
+                first_for=("none_dealloc",),
+            ),
             Fix("Read the lines before the report: the last message of that rank is often the reason."),
-            Fix("Print the Python stack of the crash.", "PYTHONFAULTHANDLER=1 torchrun --nproc-per-node=gpu train.py"),
-            Fix("For a bus error, check the space in shared memory.", "df -h /dev/shm"),
+            Fix(
+                "With spconv, install the wheel for the CUDA version of PyTorch, and the cumm that belongs to it.",
+                "pip uninstall -y spconv cumm; pip list | grep -E '^(spconv|cumm|torch) *|-cu1'; pip install --upgrade"
+                " spconv-cu126",
+                first_for=("spconv",),
+            ),
+            Fix(
+                "Print the Python stack of the crash.",
+                "PYTHONFAULTHANDLER=1 python train.py",
+                first_for=(
+                    "Segmentation fault (core",
+                    "loating point ex",
+                    "signal SIGSEGV",
+                    "zsh: segm",
+                    "exit status 139",
+                ),
+            ),
+            Fix(
+                "For a bus error (signal 7), check the space in shared memory; a container has 64 MB of it by default.",
+                "df -h /dev/shm",
+                first_for=("us error", "SIGBUS", "exitcode: -7"),
+            ),
             Fix("Show the native stack.", "gdb -batch -ex run -ex bt --args python train.py"),
             Fix("Update or reinstall the extension that the stack names."),
+            Fix(
+                "A library uses instructions that this CPU lacks, such as AVX: show which one crashed, and"
+                " install another build of it.",
+                "gdb -batch -ex run -ex bt --args python train.py",
+                first_for=(
+                    "Illegal instruction",
+                    "illegal hardware instruction",
+                ),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.KERNEL_LOG,),
@@ -187,8 +234,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("exitcode", r"exitcode {0,3}: (?P<exitcode>-(?:1|2|15))\b"),
             Pattern(
                 "CANCELLED AT ",
-                r"\*\*\* (?:STEP|JOB) (?P<job>[\w.+]{1,40}) ON \S{1,80} CANCELLED AT \S{1,30}(?!\S)"
-                r"(?! DUE TO (?:TIME|PREEMPTION|NODE))",
+                r"\*\*\* (?:STEP|JOB) (?P<job>[\w.+]{1,40}) ON \S{1,80} CANCELLED AT (?:\S{1,30} )?\*\*\*",
             ),
         ),
         causes=(
@@ -204,7 +250,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Ask the scheduler why the job ended.",
                 "sacct -j JOBID --format=JobID,State,Elapsed,Timelimit,ExitCode",
-                first_for=("signal: 15", "SIGTERM", "CANCELLED"),
+                first_for=("signal: 15", "Received 15 ", "SIGTERM", "CANCELLED"),
             ),
             Fix(
                 "Save a checkpoint when the scheduler announces the end.",
@@ -239,12 +285,6 @@ signal.signal(signal.SIGTERM, lambda *_: save_checkpoint())""",
                 "', '-m', 'torch.distributed.",
                 r"Command '\['[^'\n]{1,160}', (?:'-u', )?'-m', 'torch\.distributed\.(?:run|launch)'",
             ),
-            Pattern(
-                "CalledProcessError: Command '['",
-                r"CalledProcessError: Command '\['(?![^\n]{1,300}(?:died with|exit status (?:1[23]\d|-)))"
-                r"[^'\n]{0,200}python[\d.]{0,6}(?:\.exe)?', (?:'-u', )?'[^'\n]{1,200}\.py'",
-            ),
-            Pattern("exits with return code = ", r"exits with return code = (?P<exitcode>[1-9]\d{0,2})\b"),
             Pattern("Root Cause (first observed failure)", r"Root Cause \(first observed failure\)"),
             Pattern(
                 "To enable traceback see",
@@ -257,8 +297,14 @@ signal.signal(signal.SIGTERM, lambda *_: save_checkpoint())""",
         ),
         fixes=(
             Fix(
-                "Read `rank`, `exitcode` and `error_file` below `Root Cause`, and the last lines of that rank.",
-                "grep -n -A 8 'Root Cause' torchrun.log",
+                "Read the traceback that the failed rank printed above this report; `Root Cause` names the rank.",
+                "grep -n -A 40 -m 1 Traceback torchrun.log; grep -n -A 8 'Root Cause' torchrun.log",
+            ),
+            Fix(
+                "The program failed, and the launcher only reports that: read the traceback above, or start the program"
+                " without the launcher.",
+                "python train.py",
+                first_for=("CalledProcessError: Command",),
             ),
             Fix(
                 "Let torchrun record the exception of the first failed rank.",

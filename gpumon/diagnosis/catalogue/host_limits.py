@@ -214,7 +214,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "ermission denied (os error 13)",
-                r"Permission denied \(os error 13\)[^\n]{0,200}(?:huggingface|\.cache)",
+                r"(?:Data processing error: I/O error: Permission denied \(os error 13\)"
+                r"|Permission denied \(os error 13\)[^\n]{0,200}(?:huggingface|\.cache))",
+            ),
+            Pattern(
+                "Permission denied: '/",
+                r"\[Errno 13\] Permission denied: '(?P<path>/(?:homeless-shelter|nonexistent)[^'\n]{0,160})'",
             ),
             Pattern("PermissionError at ", r"PermissionError at (?P<path>\S{1,200}) when downloading"),
         ),
@@ -257,6 +262,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "BUG: soft lockup - CPU#",
                 r"BUG: soft lockup - CPU#(?P<cpu>\d{1,4}) stuck for (?P<seconds>\d{1,6})s! \[(?P<task>[^\]\n]{1,40})\]",
             ),
+            Pattern("uvm_spin_loop", r"\b(?P<function>uvm_spin_loop)\+0x"),
+            Pattern("uvm_ioctl+0x", r"\b(?P<function>uvm_ioctl)\+0x"),
+            Pattern("os_acquire_rwlock", r"\b(?P<function>os_acquire_rwlock_\w{4,5})\+0x"),
             Pattern("RC watchdog: GPU is probably locked", r"RC watchdog: GPU is probably locked"),
         ),
         causes=(
@@ -270,6 +278,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "sudo dmesg -T | grep -i -E 'xid|nvrm|i/o error|nfs' | tail -20",
             ),
             Fix("Show in which function of the kernel the program waits.", "sudo cat /proc/PID/stack"),
+            Fix(
+                "The program waits inside the driver, where no signal ends it: reboot, and upgrade the driver.",
+                "sudo dmesg -T | grep -i -E 'xid|nvrm' | tail -20; sudo reboot",
+                first_for=("uvm_spin_loop", "uvm_ioctl", "os_acquire_rwlock"),
+            ),
             Fix(
                 "If the GPU is the reason, end the programs and reset it; if that hangs, power the host off and on.",
                 "sudo nvidia-smi --gpu-reset -i 0",

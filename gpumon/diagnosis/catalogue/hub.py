@@ -57,6 +57,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Then run offline with the same folder.", "HF_HOME=/data/hf HF_HUB_OFFLINE=1 python train.py"),
             Fix("Check the way from this host.", "curl -sSI https://huggingface.co"),
             Fix(
+                "Too many requests came from one address: log in, and download once, with few workers.",
+                "hf auth login && hf download NAME/MODEL --max-workers 2",
+                first_for=("429 Too Many Requests",),
+            ),
+            Fix(
                 "If a download was cut off, repeat it with the older way of transfer.",
                 "HF_HUB_DISABLE_XET=1 hf download NAME/MODEL --force-download",
                 first_for=("Consistency check", "CAS service"),
@@ -74,11 +79,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="hub-access",
         section=SECTION,
-        title="Hugging Face Hub refused the download",
-        summary="The name of the model is wrong, or the account has no access to it.",
+        title="Hugging Face Hub or GitHub refused the download",
+        summary="The name of the model is wrong, the account has no access to it, or one address asked too often.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             literal("You are trying to access a gated repo"),
+            Pattern("Could not download '", r"Could not download '(?P<model>[\w./@-]{1,120})' (?:pipeline|model)\."),
             Pattern(
                 "is not a local folder and is not a valid model identifier",
                 r"(?P<model>[\w./-]{1,120}) is not a local folder and is not a valid model identifier",
@@ -97,6 +103,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "429 Client Error: Too Many Requests",
                 r"429 Client Error: Too Many Requests for url: https://huggingface\.co",
             ),
+            Pattern(
+                "Client Error: Forbidden for url",
+                r"(?:HfHubHTTPError: 403 Client Error: Forbidden for url"
+                r"|403 Client Error: Forbidden for url: https://huggingface\.co)",
+            ),
+            Pattern(
+                "status client error (429 Too Many",
+                r"Request error: HTTP status client error \(429 Too Many Requests\)",
+            ),
+            literal("HTTP Error 403: rate limit exceeded"),
+            literal("HTTP Error 429: Too Many Requests"),
         ),
         causes=(
             "The model is gated: its license was not accepted with this account, or no token was given.",
@@ -110,7 +127,22 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "ls -l MODEL/config.json",
                 first_for=("is not a local folder",),
             ),
-            Fix("Download once before the job, and run offline.", "hf download NAME/MODEL", first_for=("429 Client",)),
+            Fix(
+                "Download once before the job, with few workers, and run offline.",
+                "hf download NAME/MODEL --max-workers 2",
+                first_for=("429 Client", "429 Too Many"),
+            ),
+            Fix(
+                "Accept the license on the page of the model, and let the token read gated repositories, which a"
+                " fine-grained token may do only if that is permitted.",
+                "hf auth login --force && hf auth whoami",
+                first_for=("403 Client Error: Forbidden",),
+            ),
+            Fix(
+                "For torch.hub, load the model from a clone of the repository: GitHub limits how often one asks.",
+                'model = torch.hub.load("REPOSITORY", "MODEL", source="local")',
+                first_for=("HTTP Error 4",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://huggingface.co/docs/hub/models-gated",),
@@ -144,6 +176,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Could not detect config format",
                 r"Could not detect config format for no config file found\. With config_format 'auto'",
             ),
+            Pattern("No supported config format found", r"No supported config format found in (?P<model>\S{1,160})"),
         ),
         causes=(
             "The folder has another name, is on another host, or was not mounted into the container.",
@@ -152,12 +185,36 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The name has a part too many, such as the name of a file or a tag behind owner/model.",
         ),
         fixes=(
-            Fix("Check the path, in the container too; an absolute path is safest.", "ls -l MODEL/config.json"),
+            Fix(
+                "Check the path, in the container too; an absolute path is safest.",
+                "ls -l MODEL/config.json",
+                first_for=(
+                    "specified: '/",
+                    "specified: './",
+                ),
+            ),
             Fix(
                 "Mount the folder into the container.",
                 "docker run --gpus all -v /data/models:/data/models IMAGE COMMAND",
             ),
             Fix("Download the model, and give its folder.", "hf download OWNER/MODEL --local-dir MODEL"),
+            Fix(
+                "Behind @ stands the revision, which newer libraries take as an argument: upgrade the package that"
+                " joins them, or give it separately.",
+                'pipeline = Pipeline.from_pretrained("OWNER/MODEL", revision="main")',
+                first_for=("@",),
+            ),
+            Fix(
+                "The folder of an adapter has no configuration: give the base model, and the adapter as an option.",
+                "vllm serve MODEL --enable-lora --lora-modules name=/path/to/adapter",
+                first_for=("_adapter",),
+            ),
+            Fix(
+                "For a name on the Hub, check that this host can fetch its config.json: spelling, access, network; a"
+                " model for images has none.",
+                "hf download OWNER/MODEL config.json",
+                first_for=("Invalid repository ID",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(
@@ -247,6 +304,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("shard file(s) missing", r"references (?P<missing>\d{1,4}) shard file\(s\) missing"),
             Pattern("has no attribute 'get_metadata'", r"'NoneType' object has no attribute 'get_metadata'"),
             Pattern("Value error, Expecting value", r"Value error, Expecting value: line 1 column 1 \(char 0\)"),
+            Pattern('metadata.get("format")', r"if metadata\.get\(\"format\"\) (?:not in|==|!=)"),
         ),
         causes=(
             "The download or the copy was interrupted, or the disk was full.",
@@ -263,6 +321,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
 from safetensors.torch import load_file, save_file
 
 save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format": "pt"})""",
+                first_for=("valid metadata", 'metadata.get("format")'),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -300,7 +359,7 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
             Pattern(
                 "KeyError: '",
                 r"KeyError: '(?P<model>\w{2,60}For(?:CausalLM|ConditionalGeneration|SequenceClassification)|"
-                r"qwen[\w.]{0,20}|llama[\w.]{1,20}|mistral[\w.]{0,20}|mixtral|gemma[\w.]{0,"
+                r"qwen[\w.]{0,20}|llava_\w{1,20}|llama[\w.]{1,20}|mistral[\w.]{0,20}|mixtral|gemma[\w.]{0,"
                 r"20}|minimax\w{0,12}|kimi\w{0,12}|hunyuan\w{0,12}|step3\w{0,8}|ernie\w{0,12}|seed_oss|nemotron\w{0,12}"
                 r"|exaone\w{0,8}|granite\w{0,12}|internvl\w{0,8}|internlm\d|olmo\w{0,8}|cohere\d?|lfm2\w{0,8}|"
                 r"phi[\w.-]{0,12}|deepseek\w{0,12}|glm\w{0,12}|gpt_oss|smollm3)'(?!\S)",
@@ -308,7 +367,7 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
             Pattern(
                 "does not support ",
                 r"(?P<model>\w{3,60}) does not support (?:Flash Attention (?P<version>\d(?:\.\d)?) yet|an"
-                r" attention implementation through)",
+                r" attention implementation through|gradient checkpointing\b)",
             ),
             Pattern(
                 "The current architecture does not support Flash Attention",
@@ -345,6 +404,11 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
                 "pip install --upgrade transformers",
             ),
             Fix(
+                "The repository brings its own tokenizer: after reading its code, allow it, for the model as well.",
+                "tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=True)",
+                first_for=("Tokenizer class",),
+            ),
+            Fix(
                 "Load with the class that the page of the model names.",
                 "from transformers import AutoModelForImageTextToText\n\nmodel ="
                 " AutoModelForImageTextToText.from_pretrained(name)",
@@ -356,9 +420,20 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
                 first_for=("ttention", "attn_implementation"),
             ),
             Fix(
+                "Train without gradient checkpointing, with a smaller batch and more steps of accumulation.",
+                "arguments = TrainingArguments(gradient_checkpointing=False, gradient_accumulation_steps=8)",
+                first_for=("gradient checkpointing",),
+            ),
+            Fix(
                 "After reading its code, allow the repository's own code.",
                 "model = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=True)",
                 first_for=("execute",),
+            ),
+            Fix(
+                "The type belongs to the code of LLaVA, not to transformers: update that code, or load the model by the"
+                " version that saved it.",
+                "git -C LLaVA pull && pip install -e LLaVA",
+                first_for=("'llava_",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

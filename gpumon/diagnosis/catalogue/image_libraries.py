@@ -109,4 +109,43 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://docs.nvidia.com/deeplearning/dali/user-guide/docs/",),
         said_by="DALI 1.20-1.50",
     ),
+    KnownError(
+        id="pillow-removed",
+        section=SECTION,
+        title="Package uses names that Pillow no longer has",
+        summary="Pillow 10 removed old names such as Image.ANTIALIAS, and an older package still uses them.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "module 'PIL.Image' has no attribute '",
+                r"module 'PIL\.Image' has no attribute '(?P<name>(?!Resampling|Transpose)\w{1,40})'",
+            ),
+            Pattern("name 'PILLOW_VERSION' from", r"cannot import name '(?P<name>PILLOW_VERSION)' from 'PIL'"),
+            Pattern(
+                "Draw' object has no attribute 'textsize'",
+                r"'(?:FreeType|Image)Draw' object has no attribute 'textsize'",
+            ),
+            Pattern(
+                "Font' object has no attribute 'getsize",
+                r"'(?:FreeType|Image)Font' object has no attribute 'getsize\w{0,12}'",
+            ),
+        ),
+        causes=(
+            "The package, such as an old torchvision, detectron2, MoviePy or YOLO, was written for Pillow 9 or older.",
+        ),
+        fixes=(
+            Fix(
+                "Upgrade the package that the traceback names.", "pip install --upgrade torchvision moviepy tensorboard"
+            ),
+            Fix(
+                "Install the last Pillow that has the names, then restart the notebook's kernel.",
+                "pip install 'pillow<10'",
+                first_for=("ANTIALIAS", "textsize", "getsize"),
+            ),
+            Fix("In own code, use the new name.", "image = image.resize((224, 224), Image.LANCZOS)"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=("https://pillow.readthedocs.io/en/stable/deprecations.html",),
+        said_by="Pillow 7-12",
+    ),
 )

@@ -86,11 +86,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Start without custom nodes, to see whether one breaks the others.",
                 "python main.py --disable-all-custom-nodes",
             ),
+            Fix(
+                "Install the package with that file again, in the version for the installed PyTorch.",
+                first_for=("undefined symbol",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/Comfy-Org/ComfyUI/blob/master/nodes.py",),
         said_by="ComfyUI 0.2-0.9",
         is_warning=True,
+        is_echo=True,
     ),
     KnownError(
         id="comfy-workflow",
@@ -100,6 +105,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("Value not in list: ", r"Value not in list: (?P<input>\w{1,60}): (?P<value>[^\n]{1,120}?) not in "),
+            literal("Exception when validating node"),
             Pattern("Failed to validate prompt", r"Failed to validate prompt for output (?P<node>[\w:]{1,20})"),
             literal("Prompt outputs failed validation"),
             Pattern("Required input is missing: ", r"Required input is missing: (?P<input>\w{1,60})"),
@@ -123,6 +129,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("does not exist",),
             ),
             Fix("Connect the input that the message names.", first_for=("Required input",)),
+            Fix(
+                "Update the node that the log names: its check of the inputs failed.",
+                "git -C ComfyUI/custom_nodes/NODE pull",
+                first_for=("Exception when validating",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/Comfy-Org/ComfyUI/blob/master/execution.py",),

@@ -31,6 +31,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern("named 'pkg_resources", r"No module named '(?P<module>pkg_resources)'"),
             Pattern("named 'distutils", r"No module named '(?P<module>distutils(?:\.\w{1,30}){0,2})'"),
+            literal("module 'distutils' has no attribute 'version'"),
             Pattern("named 'setuptools", r"No module named '(?P<module>setuptools(?:\.\w{1,30}){0,2})'"),
             Pattern("module named 'imp'", r"No module named '(?P<module>imp)'"),
             Pattern(
@@ -57,6 +58,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "For packaging from pkg_resources, PyTorch 1 needs an older one.",
                 "python -m pip install 'setuptools<70'",
                 first_for=("'packaging'",),
+            ),
+            Fix(
+                "Upgrade PyTorch, whose tensorboard before 1.11 uses distutils.version, or keep an older setuptools.",
+                "python -m pip install 'setuptools<59.6'",
+                first_for=("no attribute 'version'",),
             ),
             Fix("Or use the last Python that has imp and distutils.", "conda create -n fresh python=3.11"),
         ),
@@ -93,14 +99,31 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Or install NumPy 1, which still has the names that NumPy 2 removed.", "python -m pip install 'numpy<2'"
             ),
             Fix(
-                "Or install an older NumPy, which is before 1.24 for np.float, np.int and np.bool.",
+                "Or install an older NumPy, which is before 1.24 for np.float, np.int and np.bool; in own code, write"
+                " float, int and bool.",
                 "python -m pip install 'numpy<1.24'",
+                first_for=("attribute 'float'", "attribute 'int'", "attribute 'bool'", "attribute 'object'"),
+            ),
+            Fix(
+                "The files of two versions of NumPy are mixed: install it again.",
+                "python -m pip uninstall -y numpy; python -m pip install --force-reinstall numpy",
+                first_for=("_umath_linalg",),
             ),
             Fix("In own code, use Python's types.", "values = values.astype(float)"),
+            Fix(
+                "In the file that the traceback names, import Python's own module.",
+                'import warnings\n\nwarnings.filterwarnings("ignore")',
+                first_for=("attribute 'warnings'",),
+            ),
             Fix(
                 "For numpy._core, read the file under NumPy 2.",
                 "python -m pip install 'numpy>=2'",
                 first_for=("numpy._core",),
+            ),
+            Fix(
+                "Two versions of NumPy are mixed: install it again, and restart Python or the notebook.",
+                "python -m pip install --force-reinstall 'numpy<2.2'",
+                first_for=("_no_nep50_warning",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -124,6 +147,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "python3 -m venv fresh && fresh/bin/pip install torch numpy",
             ),
             Fix("List the copies.", "python -c 'import sys; print(sys.prefix)'; conda list | grep -i openmp"),
+            Fix(
+                "Find the copies of the library; keep the one of PyTorch, in torch\\lib, and rename the other.",
+                "python -c \"import pathlib, sys; print(*pathlib.Path(sys.prefix).rglob('libiomp5md.dll'))\"",
+                first_for=("libiomp5md.dll",),
+            ),
             Fix("As a stopgap, permit it; results may be wrong.", "KMP_DUPLICATE_LIB_OK=TRUE python train.py"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -71,7 +71,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "ggml_cuda_init: failed to initialize",
-                r"ggml_cuda_init: failed to initialize (?:CUDA|ROCm)(?:: (?P<reason>[^\n]{1,100}))?",
+                r"ggml_cuda_init: failed to initialize (?:CUDA|ROCm)(?!: forward)(?:: (?P<reason>[^\n]{1,100}))?",
             ),
             Pattern(
                 "nable to load ",
@@ -96,6 +96,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             fixes.DRIVER_CUDA_VERSION,
             replace(fixes.RELOAD_UVM, first_for=("unknown error", "init failure: 999")),
+            Fix(
+                "On a host with NVSwitch, start the service that connects the GPUs, in the version of the driver.",
+                "sudo systemctl enable --now nvidia-fabricmanager",
+                first_for=("system not yet initialized",),
+            ),
             Fix(
                 "Install the newest driver; if that does not help, name the library that Ollama loads.",
                 "OLLAMA_LLM_LIBRARY=cuda_v12 ollama serve",
@@ -175,9 +180,35 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "winget install Microsoft.VCRedist.2015+.x64",
                 first_for=("0xc0000135",),
             ),
-            Fix("Update Ollama.", "bash -c 'curl -fsSL https://ollama.com/install.sh | sh'"),
+            Fix(
+                "Update Ollama; another program's ggml libraries on the search path cause it, too: remove that path.",
+                "where ggml-base.dll",
+                first_for=("GGML_OP_UNARY",),
+            ),
+            Fix(
+                "Update Ollama.",
+                "bash -c 'curl -fsSL https://ollama.com/install.sh | sh'",
+                first_for=("GGML_ASSERT", "error:fault", "0xc0000409"),
+            ),
+            Fix(
+                "Give the model more time to load, as from a slow disk, and copy it to a faster one.",
+                "OLLAMA_LOAD_TIMEOUT=20m ollama serve",
+                first_for=("timed out waiting for",),
+            ),
             Fix("Try a shorter context.", "OLLAMA_CONTEXT_LENGTH=4096 ollama serve"),
             Fix("Try without the GPU, to see whether the GPU is the cause.", "CUDA_VISIBLE_DEVICES=-1 ollama serve"),
+            Fix(
+                "The system killed it, nearly always for lack of host memory: use a smaller model or a shorter"
+                " context.",
+                "OLLAMA_CONTEXT_LENGTH=4096 ollama serve",
+                first_for=("signal: killed",),
+            ),
+            Fix(
+                "The processor lacks an instruction of the build, such as AVX2: update Ollama; a virtual machine must"
+                " show the processor of the host.",
+                "grep -m 1 -o -w avx2 /proc/cpuinfo",
+                first_for=("0xc000001d",),
+            ),
         ),
         empty_cache="No effect: the memory is not PyTorch's.",
         sources=(_OLLAMA,),
@@ -217,6 +248,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.UNKNOWN,
         patterns=(
             Pattern("GGML_ASSERT(", r"\.(?:cu|cuh|cpp|c|h):\d{1,6}: GGML_ASSERT\((?P<check>[^\n]{1,160})\) failed"),
+            Pattern(
+                "that cannot run the operation",
+                r"pre-allocated tensor \((?P<tensor>[^\n]{1,80}?)\) in a buffer \((?P<buffer>\w{1,20})\) that"
+                r" cannot run the operation \((?P<check>\w{1,40})\)",
+            ),
             Pattern("GGML_ASSERT: ", r"GGML_ASSERT: [^\n]{1,200}?:\d{1,6}: (?P<check>(?!!\"CUDA error)[^\n]{1,160})"),
         ),
         causes=(
@@ -231,5 +267,35 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache="No effect: the memory is not PyTorch's.",
         sources=("https://github.com/ggml-org/llama.cpp/blob/master/ggml/include/ggml.h",),
         said_by="llama.cpp of 2023-2026",
+    ),
+    KnownError(
+        id="exllama-memory",
+        section=SECTION,
+        title="ExLlama: no memory for the model and its cache",
+        summary="The weights, the key-value cache of the whole context and some workspace do not fit into the GPUs.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("Insufficient VRAM ", r"Insufficient VRAM (?:in split )?for model and cache"),
+            Pattern("Insufficient size of ", r"Insufficient size of (?P<buffer>temp_(?:dq|state)) buffer"),
+        ),
+        causes=(
+            "The cache is reserved for the maximum length of the model, which can be 128 thousand tokens or more.",
+            "The desktop or another program uses a part of the GPU; a peak while loading needs more than the result.",
+        ),
+        fixes=(
+            Fix(
+                "Shorten the context, which is max_seq_len in the configuration, and store the cache in 8 or 4 bits.",
+                "python main.py --max-seq-len 8192 --cache-mode Q4",
+            ),
+            Fix("Use a quantization with fewer bits per weight."),
+            fixes.LIST_PROCESSES,
+            Fix("Move layers of experts to the CPU, or divide the model by hand.", "python main.py --gpu-split 20 22"),
+        ),
+        empty_cache="No effect: the memory is needed at the same time.",
+        sources=(
+            "https://github.com/turboderp-org/exllamav3/issues/50",
+            "https://github.com/turboderp-org/exllamav2/issues/383",
+        ),
+        said_by="ExLlamaV2 0.0.15-0.3, ExLlamaV3 0.0.3-1.4",
     ),
 )

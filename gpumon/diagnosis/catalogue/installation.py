@@ -64,13 +64,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "Could not find a version that satisfies",
-                rf"Could not find a version that satisfies the requirement (?P<package>{_PACKAGES}[\w.-]{{0,60}})",
+                rf"Could not find a version that satisfies the requirement (?P<package>{_PACKAGES}[\w.-]{{0,30}})"
+                r"(?:[=~]=(?P<version>[\w.+]{1,30}))?(?:[^\n]{0,60}?\(from versions: (?P<oldest>[\w.+]{1,24})"
+                r"(?:[\w.+, ]{0,220}, (?P<newest>[\w.+]{1,24})\))?)?",
             ),
             Pattern(
                 "No matching distribution found for ",
                 r"No matching distribution found for"
-                r" (?P<package>torch(?:text|data|codec)|numpy|transformers)"
-                r"(?P<version>[=<>!~]{1,3}[\w.]{1,20})?(?![\w=<>!~+.-])",
+                r" (?P<package>torch(?:text|data|codec)|pytorch|numpy|transformers)"
+                r"(?P<version>[=<>!~]{1,3}[\w.]{0,20})?(?![\w=<>!~+.-])",
             ),
         ),
         causes=(
@@ -128,6 +130,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Failed building wheel for",
                 rf"Failed building wheel for (?P<package>(?!{EXTENSIONS})[\w.-]{{1,60}})",
             ),
+            Pattern(
+                "did not complete successfully: exit code",
+                r"failed to solve: process \"[^\n\"]{1,80}?pip3? install [^\n\"]{0,80}?\b(?P<package>flash-attn|apex"
+                r"|mamba-ssm|causal-conv1d|xformers|vllm|deepspeed)\b[^\n\"]{0,120}\""
+                r" did not complete successfully: exit code",
+            ),
             Pattern("CondaEnvException: Pip failed", r"CondaEnvException: Pip failed"),
             Pattern(
                 "Build backend failed to ",
@@ -150,11 +158,29 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The build needs torch, a compiler or the CUDA toolkit, which pip's isolated environment does not have.",
         ),
         fixes=(
+            Fix(
+                "On Windows, the compiler was not found: install the CUDA toolkit and the Build Tools, and start"
+                " from the"
+                " terminal `x64 Native Tools`.",
+                first_for=("Windows build",),
+            ),
             Fix("Read the error above this line: it names what is missing."),
             Fix(
                 "Install a version that has a wheel, or use an older Python.", "pip install --only-binary :all: PACKAGE"
             ),
             Fix("Let the build see the installed PyTorch.", "pip install --no-build-isolation PACKAGE"),
+            Fix(
+                "The package has CUDA code: install PyTorch first, and build with it and with a toolkit of its CUDA"
+                " version; or take a wheel for both from the releases of the package.",
+                "pip install ninja setuptools wheel && nvcc --version && pip install --no-build-isolation PACKAGE",
+                first_for=("CUDA extension",),
+            ),
+            Fix(
+                "There are wheels of mmcv only up to PyTorch 2.4: take one with mim, or build it with the installed"
+                " PyTorch and a setuptools that still has pkg_resources.",
+                "pip install 'setuptools<81' wheel ninja && pip install --no-build-isolation mmcv",
+                first_for=("mmcv build",),
+            ),
             Fix("Install a compiler and the headers of Python.", "sudo apt-get install -y build-essential python3-dev"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

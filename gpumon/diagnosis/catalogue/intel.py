@@ -103,6 +103,42 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="torch 2.4-2.9",
     ),
     KnownError(
+        id="intel-operation",
+        section=SECTION,
+        title="Operation is not available on an Intel GPU",
+        summary="An operation, or a collective of the process group, has no implementation for XPU, Intel's backend.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "not currently implemented for the XPU device",
+                r"operator '(?P<operator>[\w:.]{1,80})' is not currently implemented for the XPU device",
+            ),
+            Pattern("implemented on backend [xpu]", r"(?P<operator>\w{1,40}) isn't implemented on backend \[xpu\]"),
+            literal("No backend type associated with device type xpu"),
+            Pattern("Cannot load xpu CCL", r"Cannot load xpu CCL\. CCL doesn't work for XPU device"),
+        ),
+        causes=(
+            "The process group was created with Gloo, NCCL or MPI, which have no collectives for Intel GPUs.",
+            "torch 2.8 and later contain the backend xccl; before, it comes from a package that has to fit torch.",
+            "The operation is not written for Intel GPUs yet.",
+        ),
+        fixes=(
+            Fix("Run the missing operations on the CPU.", "PYTORCH_ENABLE_XPU_FALLBACK=1 python train.py"),
+            Fix(
+                "Create the process group with the backend for Intel GPUs.",
+                'torch.distributed.init_process_group("xccl")',
+                first_for=("c10d::", "No backend type", "on backend [xpu]", "Cannot load xpu CCL"),
+            ),
+            Fix("Update torch: each version implements more operations for Intel GPUs."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/intel/torch-xpu-ops/issues/986",
+            "https://github.com/intel/torch-xpu-ops/issues/1328",
+        ),
+        said_by="torch 1.13-2.13",
+    ),
+    KnownError(
         id="intel-runtime",
         section=SECTION,
         title="Intel GPU: a call of its driver failed",

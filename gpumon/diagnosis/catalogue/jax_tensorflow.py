@@ -118,17 +118,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             _UNSET_PATH,
             Fix(
+                "Upgrade JAX together with its libraries; use cuda13 if that is installed.",
+                'pip install --upgrade "jax[cuda12]"',
+                first_for=("JAX",),
+            ),
+            Fix(
                 "Install TensorFlow with the cuDNN for which it was built.",
                 'pip install --upgrade "tensorflow[and-cuda]"',
                 first_for=("DNN library is not found", "Loaded runtime CuDNN"),
             ),
             Fix(
-                "Upgrade JAX together with its libraries; use cuda13 if that is installed.",
-                'pip install --upgrade "jax[cuda12]"',
-            ),
-            Fix(
                 "Upgrade cuDNN alone; for CUDA 13, its name is nvidia-cudnn-cu13.",
                 "pip install --upgrade nvidia-cudnn-cu12",
+                first_for=("old cuDNN",),
             ),
             Fix("Install JAX and PyTorch in separate environments.", "python -m venv jax-env"),
             replace(_NO_PREALLOCATION, first_for=(" handle", "launch failed")),
@@ -185,16 +187,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 'pip install --upgrade "jax[cuda12]"',
             ),
             Fix(
-                "Or install TensorFlow with CUDA.",
+                "Install TensorFlow with CUDA.",
                 'pip install --upgrade "tensorflow[and-cuda]"',
-                first_for=("cuda drivers on your machine", "dlopen some GPU", "Skipping registering"),
+                first_for=(
+                    "cuda drivers on your machine",
+                    "dlopen some GPU",
+                    "Skipping registering",
+                    "load dynamic library",
+                ),
             ),
             Fix(
                 "Check whether the host, and the container, gives the program a GPU.",
                 'nvidia-smi -L; echo "$CUDA_VISIBLE_DEVICES"',
                 first_for=("No visible GPU", "no supported devices"),
             ),
-            replace(_UNSET_PATH, first_for=("dlerror",)),
+            replace(_UNSET_PATH, first_for=("Jax plugin configuration",)),
             fixes.DRIVER_CUDA_VERSION,
             Fix("Print what JAX sees.", "python -c 'import jax; print(jax.devices())'"),
         ),
@@ -224,6 +231,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "NVIDIA driver's CUDA version is",
                 r"NVIDIA driver's CUDA version is (?P<driver>[\d.]{1,8}) which is older than the (?:ptxas|PTX)",
+            ),
+            literal("No PTX compilation provider is available"),
+            Pattern("ptxas not found", r"Not found: \S{0,80}\bptxas not found"),
+            Pattern(
+                "does not support target 'sm_",
+                r"PTX version (?P<version>[\d.]{1,5}) does not support target '(?P<capability>sm_\d{2,3}[af]?)'",
+            ),
+            Pattern(
+                "You are using ptxas",
+                r"You are using ptxas (?P<version>[\d.x]{1,12}), (?:which is older than|but TF requires)",
             ),
             Pattern("ptxas does not support CC", r"ptxas does not support CC (?P<capability>\d{1,2}\.\d)"),
         ),

@@ -86,8 +86,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Upgrade FlashInfer, and the server that uses it.", "pip install --upgrade flashinfer-python"),
             _OTHER_BACKEND,
             Fix(
-                "In SGLang, use the kernels of Triton.",
+                "In SGLang, use the kernels of Triton, which also run on GPUs for which FlashInfer has none.",
                 "python -m sglang.launch_server --model-path MODEL --attention-backend triton",
+                first_for=("no kernel image",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -269,6 +270,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Allow more workspace, in MiB, and free the GPU.",
                 "trtexec --onnx=model.onnx --memPoolSize=workspace:4096",
+            ),
+            Fix(
+                "The plugin has no kernel for this type: let it follow the type of the checkpoint, and convert the"
+                " checkpoint to float16 or bfloat16.",
+                "trtllm-build --checkpoint_dir CHECKPOINT --output_dir ENGINE --gemm_plugin auto",
+                first_for=("PLUGIN_V2_Gemm",),
             ),
             Fix("Upgrade TensorRT, and build the engine again on this GPU.", "pip install --upgrade tensorrt"),
         ),

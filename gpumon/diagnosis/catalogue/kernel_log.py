@@ -29,6 +29,9 @@ _OPEN_MODULES: Final = Fix(
 SEATING: Final = Fix("Reseat the card and its cables, or try another slot; check risers and the power supply.")
 VENDOR: Final = Fix("If the error stays, collect a report for the vendor.", "sudo nvidia-bug-report.sh")
 
+_COMPILER_ERROR: Final = r"\d{1,6}:\d{1,4}: (?:(?:fatal )?error|\u9519\u8bef)[:\uff1a]"
+"""What gcc prints after the name of a file, also in Chinese."""
+
 ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="gpu-init-failed",
@@ -75,8 +78,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("gsp_ga10x.bin failed with error", r"gsp_ga10x\.bin failed with error (?P<code>-?\d{1,4})"),
             Pattern("gsp_tu10x.bin failed with error", r"gsp_tu10x\.bin failed with error (?P<code>-?\d{1,4})"),
-            literal("failed to wait for GFW boot complete"),
-            literal("unexpected WPR2 already up"),
+            Pattern("failed to wait for GFW", r"failed to wait for (?P<step>GFW(?: boot|_BOOT))"),
+            Pattern("unexpected WPR2 already up", r"unexpected (?P<step>WPR2 already up)"),
             literal("GSP-FMC reported an error while attempting to boot GSP"),
             Pattern("kgspInitRm_IMPL: ", r"kgspInitRm_IMPL: (?P<reason>[^\n]{1,80})"),
             Pattern("Booter failed with non-zero", r"Booter failed with non-zero error code: (?P<code>0x[\da-f]{1,8})"),
@@ -95,8 +98,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             _REINSTALL,
             Fix("Rebuild the initial RAM disk.", "sudo update-initramfs -u -k all && sudo reboot"),
-            replace(_POWER_CYCLE, first_for=("GFW boot", "WPR2 already")),
-            SEATING,
+            replace(SEATING, first_for=("GFW",)),
+            replace(_POWER_CYCLE, first_for=("WPR2 already",)),
         ),
         empty_cache=BELOW_PYTORCH,
         sources=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/789",),
@@ -248,6 +251,10 @@ sudo update-initramfs -u && sudo reboot""",
                 "Unable to load the kernel module",
                 r"Unable to load the kernel module '(?P<module>nvidia[\w-]{0,12})\.ko'",
             ),
+            Pattern(
+                "could not insert 'nv_peer_mem",
+                r"could not insert '(?P<module>nv_peer_mem)': (?P<reason>[A-Z][^\n]{1,60})",
+            ),
             Pattern("Unknown symbol", r"nvidia(?:_\w{1,12})?: Unknown symbol (?P<symbol>\w{1,60})"),
             literal("because it was not signed by a key that is trusted by the kernel"),
             Pattern(
@@ -259,6 +266,18 @@ sudo update-initramfs -u && sudo reboot""",
             Pattern(
                 "Bad return status for module build",
                 r"Bad return status for module build on kernel: (?P<kernel>\S{1,60})",
+            ),
+            Pattern(
+                "/var/lib/dkms/nvidia",
+                r"/var/lib/dkms/nvidia[\w-]{0,20}/(?P<version>[\d.]{3,16})/build/[\w/.-]{1,100}:\d{1,6}:\d{1,4}: error:"
+                r" ",
+            ),
+            Pattern("nvidia-uvm/", r"(?<!build/)\bnvidia-uvm/[\w-]{1,40}\.[ch]:" + _COMPILER_ERROR),
+            Pattern("nvidia-drm/", r"(?<!build/)\bnvidia-drm/[\w-]{1,40}\.[ch]:" + _COMPILER_ERROR),
+            Pattern("common/inc/nv", r"common/inc/nv[\w-]{1,30}\.h:" + _COMPILER_ERROR),
+            Pattern(
+                "scripts/Makefile.build:",
+                r"scripts/Makefile\.build:\d{1,5}: nvidia[\w-]{0,12}/[\w-]{1,40}\.o\] Error \d",
             ),
             Pattern(
                 "Building DKMS module",
@@ -292,7 +311,17 @@ sudo update-initramfs -u && sudo reboot""",
             Fix(
                 "Read why the build failed.",
                 "sudo tail -n 50 /var/lib/dkms/nvidia/*/build/make.log",
-                first_for=("failed to build", "/build] ", "FAILED", "make.log"),
+                first_for=("failed to build", "/build] ", "FAILED", "make.log", "Bad return status"),
+            ),
+            Fix(
+                "Build nvidia_peermem for the installed OFED: install OFED first, then the driver again.",
+                "sudo dkms autoinstall --force && sudo modprobe nvidia_peermem",
+                first_for=("nvidia_peermem", "nv_peer_mem", "ib_register_peer"),
+            ),
+            Fix(
+                "Install a newer driver, which supports this kernel, or start the previous kernel.",
+                "sudo apt-get update && sudo ubuntu-drivers install",
+                first_for=(": error: ", ": \u9519\u8bef", "Makefile.build"),
             ),
         ),
         empty_cache=BELOW_PYTORCH,

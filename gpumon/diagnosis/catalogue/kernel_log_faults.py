@@ -152,6 +152,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Install the branch of the driver.",
                 'sudo apt-get install "nvidia-fabricmanager-$(cut -d. -f1 /sys/module/nvidia/version)"',
+                first_for=("match with driver version",),
             ),
             Fix(
                 "Start it, and read why it fails.",

@@ -17,9 +17,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.DEAD,
         patterns=(
             Pattern(
-                "], thread: [",
+                "] Assertion ",
                 r"block: \[\d{1,10},\d{1,10},\d{1,10}\], thread: \[\d{1,5},\d{1,5},\d{1,5}\]"
-                r" Assertion `(?P<assertion>(?!probability tensor contains)[^`\n]{1,300})",
+                r" Assertion `?(?P<assertion>(?!probability tensor contains)[^`\n]{1,300}?)(?:`| failed|$)",
             ),
             literal("device-side assert triggered"),
             name("cudaErrorAssert"),
@@ -74,6 +74,13 @@ assert input_ids.max().item() < model.get_input_embeddings().num_embeddings""",
             "Rarely, the GPU's memory is failing; the kernel log then contains an Xid such as 48, 94 or 95.",
         ),
         fixes=(
+            Fix(
+                "The kernel is in the rasterizer: build the one of this repository again, with the sizes, such"
+                " as the number of"
+                " channels, that the program uses; then check for points with NaN.",
+                "pip install --no-build-isolation --force-reinstall --no-deps submodules/diff-gaussian-rasterization",
+                first_for=("CUDA rasterizer",),
+            ),
             fixes.LAUNCH_BLOCKING,
             fixes.SANITIZER,
             Fix("Update or remove the extension that contains the kernel, or use PyTorch's own operator instead."),

@@ -13,7 +13,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="launch-ssh",
         section=SECTION,
         title="Launcher cannot log in to a host",
-        summary="The launcher starts the processes on the other hosts over ssh, and a login without a password failed.",
+        summary="The launcher starts the processes on the other hosts over ssh, and it could not log in there.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
@@ -41,7 +41,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("KeyError: 'PDSH_SSH_ARGS_APPEND'"),
             Pattern("' not installed", r"launcher '(?P<launcher>\w{1,20})' not installed"),
             Pattern("ORTE was unable to reliably start", r"ORTE was unable to reliably start one or more daemons"),
-            Pattern("PRTE has lost communication with", r"PRTE has lost communication with a remote daemon"),
             Pattern("Could not resolve hostname", r"ssh: Could not resolve hostname (?P<host>[^\s:]{1,100})"),
             Pattern(": command not found", r"(?P<daemon>orted|prted): command not found"),
         ),
@@ -57,6 +56,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Install Open MPI on every host, and name its folder.",
                 "mpirun --prefix /usr/local -np 16 -H host1:8,host2:8 python train.py",
                 first_for=("orted: command", "prted: command"),
+            ),
+            Fix(
+                "In Kubernetes, the pod of this worker does not run yet, or its name is not published: look at"
+                " the pods, and"
+                " let the launcher wait for them.",
+                "kubectl get pods -o wide",
+                first_for=(".svc",),
             ),
             Fix(
                 "Correct the name in the hostfile or in the list of hosts.",
@@ -76,6 +82,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Install pdsh, or let DeepSpeed start the other hosts through another launcher, such as openmpi.",
                 "sudo apt-get install -y pdsh",
                 first_for=("'pdsh' not installed",),
+            ),
+            Fix(
+                "Set the variable, which older versions of DeepSpeed expect if ssh has a port, or upgrade DeepSpeed.",
+                'export PDSH_SSH_ARGS_APPEND=""',
+                first_for=("PDSH_SSH_ARGS_APPEND",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -218,6 +229,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("but OMPI was not built with", r"but OMPI was not built with SLURM(?:'s PMI)? support"),
             literal("It looks like orte_init failed for some reason"),
             literal("It looks like pmix_init failed for some reason"),
+            Pattern(
+                "The SLURM process starter for OpenMPI",
+                r"The SLURM process starter for OpenMPI was unable to"
+                r" locate",
+            ),
             Pattern("Component: ", r"Component: (?P<component>munge)"),
             Pattern("PMIX ERROR: ", r"PMIX ERROR: (?P<reason>[A-Z][A-Z-]{2,40}) in file "),
             Pattern(" in file pmix", r"OPAL ERROR: [^\n]{1,40}? in file pmix\w{1,12}\.c"),
@@ -241,6 +257,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Show which interfaces Slurm offers, and choose that of the MPI.", "srun --mpi=list"),
             Fix("Start with it.", "srun --mpi=pmix python train.py"),
+            Fix(
+                "A container has no srun: start it with srun, one container per task, instead of mpirun inside it.",
+                "srun --mpi=pmix --ntasks-per-node=8 apptainer exec --nv IMAGE python train.py",
+                first_for=("SLURM process starter",),
+            ),
             Fix(
                 "In a container without munge, let PMIx sign in another way.",
                 "srun --mpi=pmix --export=ALL,PMIX_MCA_psec=native python train.py",
@@ -294,6 +315,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " replicas were requested",
                 r"Only able to place (?P<placed>\d{1,6}) replicas, but (?P<requested>\d{1,6}) replicas were requested",
             ),
+            Pattern(
+                "slurm tasks",
+                r"You requested (?P<requested>\d{1,6}) GPUs but launched (?P<tasks>\d{1,6}) slurm tasks",
+            ),
             literal("You are running multi-node training without SLURM handling the processes"),
             literal("You need to use at least 2 processes to use `--multi_gpu`"),
             Pattern(
@@ -329,6 +354,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Read the local rank from the environment, and remove the argument from the command.",
                 'local_rank = int(os.environ["LOCAL_RANK"])',
                 first_for=("ocal rank", "LOCAL_RANK ("),
+            ),
+            Fix(
+                "Request no more replicas, times the degree of tensor parallelism, than there are GPUs.",
+                first_for=("replicas were requested",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -92,6 +92,10 @@ class Net(torch.nn.Module):
             Fix("Leave out the last, incomplete batch.", "loader = DataLoader(dataset, batch_size=8, drop_last=True)"),
             Fix("For predictions, change the mode.", "model.eval()"),
             Fix(
+                "Use larger images or patches: instance normalization needs more than one pixel at the deepest level.",
+                first_for=("spatial element",),
+            ),
+            Fix(
                 "If only single samples fit, use a normalization without a batch.",
                 "norm = torch.nn.GroupNorm(32, channels)",
             ),
@@ -132,6 +136,11 @@ class Net(torch.nn.Module):
                 "print(embed_dim, num_heads, embed_dim % num_heads)",
             ),
             Fix("Choose a number that divides the other one without a rest."),
+            Fix(
+                "Choose a padding of at most half of the kernel.",
+                "pool = torch.nn.MaxPool2d(kernel_size=3, stride=2, padding=1)",
+                first_for=("at most half of",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html",),
@@ -198,6 +207,7 @@ rest = [parameter for parameter in model.parameters() if id(parameter) not in fi
                 r"(?P<optimizer>\w{1,40}) does not support sparse gradients",
             ),
             literal("SparseAdam does not support dense gradients"),
+            literal("TypeError: '<=' not supported between instances of 'float' and 'str'"),
             literal("Muon only supports 2D parameters"),
             Pattern(
                 "`fused=True` requires all the params",

@@ -18,17 +18,23 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "cannot open shared object file",
+                r"(?<!dlerror: )(?<!with error: )"
                 r"\b(?P<missing>lib(?:cu(?:dart|blas\w{0,4}|dnn\w{0,40}|fft\w?|rand|solver\w{0,4}|sparse\w{0,4}|pti|f"
                 r"ile\w{0,8}|dss|tensor"
                 r"\w{0,6}|vs|ml|graph|df|obj|inj64\w{0,8})|nvrtc[\w-]{0,20}|nvJitLink|nvToolsExt|nvshmem\w{0,20}|nvjp"
                 r"eg|npp\w{1,6}|nvvm|nvinfer\w{0,20}"
                 r"|nvonnxparser|nvidia-(?:ptxjitcompiler|encode|opticalflow|nvvm|cfg)|nvcuvid|nvcomp\w{0,12}|nvblas|n"
-                r"ccl[\w-]{0,12}|torch\w{0,30}|c10\w{0,20}"
+                r"ccl(?!-net|-tuner|-profiler)[\w-]{0,12}|torch\w{0,30}|c10\w{0,20}"
                 r"|shm|tensorrt\w{0,12}|cupti|raft|rmm|dgl\w{0,12}|onnxruntime\w{0,30}|caffe2\w{0,16}|nvrm\w{0,12}|nv"
                 r"mpi|nvpl_\w{1,30}|cutlass\w{0,12}|mpi(?:_\w{2,8})?)"
                 r"\.so[\w.]{0,20}): cannot open shared object file",
             ),
             Pattern("undefined symbol: __nvJitLink", r"undefined symbol: (?P<symbol>__nvJitLink\w{1,60})"),
+            Pattern(
+                "with link time reference",
+                r"symbol (?P<symbol>\w{1,80}),? version lib(?:cu|nv)\w{1,30}\.so[\w.]{0,12} not defined in file"
+                r" (?P<library>lib\w{1,30}\.so[\w.]{0,12}) with link time reference",
+            ),
             Pattern("undefined symbol: nccl", r"undefined symbol: (?P<symbol>nccl\w{1,60})"),
             Pattern(
                 "undefined symbol: cu",
@@ -39,8 +45,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Unable to load any of {", r"Unable to load any of \{(?P<library>lib\w{1,40}\.so[\w.]{0,20})"),
             Pattern(
                 "Could not load library ",
-                r"Could not load library (?P<library>(?:lib)?cu\w{1,40}\.(?:so[\w.]{0,20}|dll))"
-                r"(?![^\n]{0,160}undefined symbol: _Z)",
+                r"Could not load library (?P<library>(?:lib)?cu\w{1,40}\.(?:so[\w.]{0,20}|dll))\.? ?"
+                r"Error(?: code|: ?lib)",
             ),
             Pattern(
                 "is not found or cannot be loaded",
@@ -59,6 +65,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "nable to load lib",
                 r"[Uu]nable to load (?P<library>lib(?:cudnn|cublas|cudart|cufft|nvrtc|nccl)\w{0,20}\.so[\w.]{0,20})",
             ),
+            Pattern(
+                "Failed to load NCCL library from",
+                r"Failed to load NCCL library from (?P<missing>libnccl[\w.-]{0,20})",
+            ),
             Pattern("Cannot load symbol cu", r"Cannot load symbol (?P<symbol>cu(?:dnn|blas)\w{1,60})"),
             Pattern(
                 "Error in dlopen",
@@ -76,20 +86,41 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "List the installed NVIDIA wheels, and check whether they are compatible.",
                 "pip list | grep -i nvidia; pip check",
             ),
-            Fix("Reinstall PyTorch, which restores its CUDA libraries.", "pip install --force-reinstall torch"),
-            fixes.BUNDLED_LIBRARIES,
             Fix(
-                "For ctranslate2 and faster-whisper, install cuDNN 9, and add its folder to the search path.",
+                "Reinstall PyTorch, which restores its CUDA libraries.",
+                "pip install --force-reinstall torch",
+                first_for=("undefined symbol: nccl",),
+            ),
+            Fix(
+                fixes.BUNDLED_LIBRARIES.text,
+                fixes.BUNDLED_LIBRARIES.code,
+                first_for=(
+                    "undefined symbol: __nvJitLink",
+                    "with link time reference",
+                    "{libcudnn_engines",
+                ),
+            ),
+            Fix(
+                "For ctranslate2 and faster-whisper, install the libraries of CUDA 12, and add their folders to the"
+                " search path.",
                 """\
 pip install nvidia-cudnn-cu12 nvidia-cublas-cu12
-export LD_LIBRARY_PATH="$(python -c 'import nvidia.cudnn as n; print(n.__path__[0])')/lib:$LD_LIBRARY_PATH\"""",
-                first_for=("Unable to load any of {libcudnn",),
+export LD_LIBRARY_PATH="$(python -c 'import nvidia.cudnn as n; print(n.__path__[0])')/lib:$LD_LIBRARY_PATH"
+export LD_LIBRARY_PATH="$(python -c 'import nvidia.cublas as n; print(n.__path__[0])')/lib:$LD_LIBRARY_PATH\"""",
+                first_for=(
+                    "Unable to load any of {libcudnn_ops",
+                    "Unable to load any of {libcudnn_cnn",
+                    "Library libcu",
+                    "Cannot load symbol cudnn",
+                    "so.12 is not found",
+                    "so.11 is not found",
+                ),
             ),
             Fix(
                 "On Windows, add the folder of PyTorch's libraries, `Lib\\site-packages\\torch\\lib`, to PATH, if it"
                 " has the"
-                " file; otherwise, install the version of cuDNN that the message names, and add its folder.",
-                first_for=("Could not locate cu", "_infer64_8.dll", "_9.dll"),
+                " file; otherwise, install the version of CUDA or cuDNN that the message names, and add its folder.",
+                first_for=(".dll is not found", "Could not locate cu", "_infer64_8.dll", "_9.dll", "_12.dll"),
             ),
             Fix(
                 "Install PyTorch in a new environment.",
@@ -99,6 +130,11 @@ export LD_LIBRARY_PATH="$(python -c 'import nvidia.cudnn as n; print(n.__path__[
             Fix(
                 "Install the package's build for your PyTorch's CUDA version.",
                 "python -c 'import torch; print(torch.version.cuda)'",
+            ),
+            Fix(
+                "The driver's library was not found under the name libcuda.so; in WSL, let the loader find it.",
+                "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH",
+                first_for=("Error: libcuda.so",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -151,11 +187,17 @@ export LD_LIBRARY_PATH="$(python -c 'import nvidia.cudnn as n; print(n.__path__[
                 r",200})",
             ),
             Pattern(
+                "Could not load this library: ",
+                r"Could not load this library: (?P<library>(?![^\n]{0,200}torchcodec)[^\n]{0,200}\.(?:so|pyd"
+                r"|dll|dylib))",
+            ),
+            Pattern(
                 ".so: undefined symbol",
                 r"(?P<library>(?:selective_scan_cuda|causal_conv1d_cuda|flash_attn_\w{0,4}_?cuda|fused_layer_norm_cuda"
                 r"|amp_C|exllamav?2?_kernels|awq_\w{1,10}_?engine|transformer_engine_torch)[\w.-]{0,60}\.so):"
                 r" undefined symbol(?!: )",
             ),
+            Pattern(".so: undefined symbol", r"(?P<library>(?:mmcv/)?_ext\.cpython[\w.-]{0,60}\.so): undefined symbol"),
         ),
         causes=(
             "PyTorch was upgraded after flash-attn or another extension was installed.",
@@ -163,7 +205,11 @@ export LD_LIBRARY_PATH="$(python -c 'import nvidia.cudnn as n; print(n.__path__[
         ),
         fixes=(
             Fix(
-                "Build the extension against the installed PyTorch.",
+                "Install the extension again for the installed PyTorch; what has no wheel for it is built.",
+                "pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps flash-attn",
+            ),
+            Fix(
+                "If the error stays, let pip build it in any case, which takes long and needs nvcc.",
                 "FLASH_ATTENTION_FORCE_BUILD=TRUE pip install --no-build-isolation --no-cache-dir --force-reinstall"
                 " --no-deps flash-attn",
             ),
@@ -212,11 +258,12 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             literal("Could not load bitsandbytes native library"),
             literal("CUDA SETUP: Required library version not found"),
             literal("CUDA SETUP: CUDA detection failed"),
+            literal("CUDA SETUP: Setup Failed"),
             literal("CUDA SETUP ERROR"),
             literal("Your GPU does not support Int8 Matmul"),
             literal("CUDA VERSION MISMATCH"),
             literal("No compatible CUDA binary found at"),
-            literal("The installed version of bitsandbytes was compiled without GPU support"),
+            literal("bitsandbytes was compiled without GPU support"),
             literal("bitsandbytes native library functionality but it's not available"),
             Pattern("CUDA Setup failed despite", r"CUDA Setup failed despite (?:GPU|CUDA) being available"),
             Pattern(
@@ -230,7 +277,7 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             ),
         ),
         causes=(
-            "bitsandbytes is older than PyTorch's CUDA version.",
+            "bitsandbytes is older than PyTorch's CUDA version, or its source folder was never compiled.",
             "A CUDA library that bitsandbytes needs is not found.",
             "Old versions multiply in 8 bits only on some GPUs.",
         ),
@@ -238,7 +285,18 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             Fix("Upgrade bitsandbytes.", "pip install --upgrade bitsandbytes"),
             Fix("Print what bitsandbytes looks for.", "python -m bitsandbytes"),
             Fix(
+                "This is the source folder, which was not compiled: install the wheel, and start the program in another"
+                " folder.",
+                "pip install --upgrade bitsandbytes && cd ~",
+                first_for=("/bitsandbytes/bitsandbytes/lib",),
+            ),
+            Fix(
                 "Select a version that bitsandbytes includes, for example 12.6.", "BNB_CUDA_VERSION=126 python train.py"
+            ),
+            Fix(
+                "The GPU is older than Turing and has no 8-bit products: load the model in 4 bits.",
+                "config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.float16)",
+                first_for=("Int8 Matmul",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -280,7 +338,7 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             ),
         ),
         causes=(
-            "The kernel was tuned for an A100 or H100, and this GPU has about 100 KB of shared memory per block.",
+            "The kernel was tuned for an A100 or H100, and this GPU has 64 to 100 KB of shared memory per block.",
             "Block sizes or num_stages are too large for the type.",
             "If fewer than 48 KB were requested: the package has no kernel for this GPU; build it again.",
         ),
@@ -294,6 +352,12 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "TORCHINDUCTOR_MAX_AUTOTUNE=0 python train.py",
             ),
             Fix("Upgrade the package that contains the kernel."),
+            Fix(
+                "This GPU, of AMD or older than Ampere, has 64 KB per block, and the kernels are made for newer"
+                " ones: use a"
+                " version or an attention backend that supports it, or another GPU.",
+                first_for=("limit: 65536",),
+            ),
             Fix(
                 "For gsplat, use smaller tiles, or fewer channels at once.",
                 "rasterization(means, quats, scales, opacities, colors, viewmats, Ks, width, height, tile_size=8)",

@@ -23,8 +23,10 @@ _CLASS: Final = (
 """How they end."""
 _TRAINER: Final = (
     r"(?:\w{0,40}Trainer\.(?:compute_loss|_inner_training_loop|training_step|log|get_batch_samples|_get_train_sampler"
-    r"|prediction_step|_save|create_optimizer\w{0,14})|Accelerator\.\w{1,40}|(?:Params4bit|Int8Params|Linear[48]bit"
-    r"|Linear8bitLt)\.__\w{2,8}__|hf_hub_download|snapshot_download|\w{1,40}Tokenizer(?:Fast)?\.\w{1,40})"
+    r"|prediction_step|_save|create_model_card|create_optimizer\w{0,14})|Accelerator\.\w{1,40}|"
+    r"(?:Params4bit|Int8Params|Linear[48]bit"
+    r"|Linear8bitLt)\.__\w{2,8}__|hf_hub_download|snapshot_download|\w{1,40}Tokenizer(?:Fast)?\.\w{1,40}"
+    r"|_unsloth_\w{1,40})"
 )
 """Functions whose arguments differ between versions of the libraries."""
 
@@ -69,10 +71,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 rf" arguments?: (?P<name>'\w{{1,40}}')",
             ),
             Pattern(
+                " required positional argument",
+                r"TypeError: (?P<module>forward)\(\) missing \d required positional arguments?: (?P<name>'(?:alibi"
+                r"|position_embeddings|rotary_pos_emb\w{0,12}|cache_position)')",
+            ),
+            Pattern(
                 "got an unexpected keyword argument '",
                 r"(?P<module>(?:Seq2Seq|SFT|DPO|GRPO|PPO|KTO|ORPO|Reward)?(?:Trainer|Config|TrainingArguments)|Ac"
-                r"celerator|AdamW|GradScaler|LLM|EngineArgs)\.__init__\(\) got an unexpected keyword argument"
-                r" '(?P<name>\w{1,60})'",
+                r"celerator|AdamW|GradScaler|LLM|EngineArgs)\.(?:__)?init(?:__)?\(\) got an unexpected keyword argument"
+                r" '(?P<name>(?!gpus'|progress_bar_|weights_summary|num_processes'|resume_from_checkpoint'|auto_|amp_)"
+                r"\w{1,60})'",
+            ),
+            Pattern(
+                "keyword argument 'verbose'",
+                r"(?P<module>ReduceLROnPlateau|OneCycleLR|Cosine\w{2,30}|\w{2,30}LR)\.__init__\(\) got an unexpected"
+                r" keyword argument '(?P<name>verbose)'",
             ),
             Pattern("seed_worker() missing ", r"(?P<module>seed_worker)\(\) missing \d required positional"),
         ),
@@ -84,6 +97,29 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Upgrade the packages that call each other together.",
                 "pip install --upgrade transformers accelerate peft trl",
+            ),
+            Fix(
+                "Add the argument to your own method.",
+                """\
+def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+    return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)""",
+                first_for=("compute_loss()",),
+            ),
+            Fix(
+                "The code in the model's repository is older than transformers: download it again, or install"
+                " the version for which it was written.",
+                'pip install "transformers<4.45"',
+                first_for=("'padding_side'",),
+            ),
+            Fix(
+                "Upgrade bitsandbytes.",
+                "pip install --upgrade bitsandbytes",
+                first_for=("Params4bit",),
+            ),
+            Fix(
+                "Rename the argument of the configuration.",
+                "config = SFTConfig(output_dir, max_length=2048)",
+                first_for=("Config.__init__() got an unexpected keyword argument 'max_seq_length'",),
             ),
             Fix(
                 "Pass it in the configuration of the trainer.",
@@ -134,6 +170,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Or install the versions that the program was written for, from its requirements.",
                 "pip install --upgrade -r requirements.txt",
             ),
+            Fix(
+                "Upgrade Unsloth together with what it patches, and restart.",
+                "pip install --upgrade --no-cache-dir unsloth unsloth_zoo",
+                first_for=("_unsloth_",),
+            ),
+            Fix(
+                "AutoAWQ is no longer developed: quantize by LLM Compressor, or install the transformers with which"
+                " AutoAWQ was last tested.",
+                "pip install transformers==4.51.3",
+                first_for=("AutoAWQ", "'alibi'"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.SHOW_VERSIONS,),
@@ -153,17 +200,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 " has no attribute ",
                 r"AttributeError: (?P<module>\w{2,60}(?:Tokenizer(?:Fast)?|Processor)) has no attribute"
-                r" (?P<name>\w{1,80})",
+                r" (?P<name>(?!(?:to|cuda|cpu|eval|train|parameters|half)\b)\w{1,80})",
             ),
             Pattern(
                 "' object has no attribute '",
                 rf"(?<!Message:"
-                rf" )(?<!Message:\*\* )'(?P<module>{_MODEL}\w{{0,60}}?{_CLASS}|(?:SFT|GRPO|DPO|PPO|KTO|Seq2Seq)"
-                rf"Trainer|TrainerState|"
+                rf" )(?<!Message:\*\* )'(?P<module>{_MODEL}\w{{0,60}}?{_CLASS}|\w{{0,12}}(?:SFT|GRPO|DPO|PPO|KTO|RLOO"
+                rf"|ORPO|Seq2Seq)(?:\w{{0,12}}Trainer|Config)|TrainerState|"
                 rf"TrainingArguments|AcceleratorState|AdamW|MatmulLtState|ServerArgs|TransformersForCausalLM|"
-                rf"EagleProposer|(?:Async)?LLMEngine|AsyncLLM|InprocClient|SyncMPClient|GPUModelRunner|[A-Z]\w{{0,40}}\dTokenizer|"
-                rf"(?:Dynamic|Static|HybridCache|Sliding\w{{0,12}}|Encoder\w{{0,12}})Cache|torch\._C\._CudaDeviceProperties)'"
-                r" object has no attribute '(?P<name>\w{1,80})'",
+                rf"EagleProposer|vLLM\w{{2,30}}|(?:Async)?LLMEngine|AsyncLLM|InprocClient|SyncMPClient|GPUModelRunner|"
+                rf"[A-Z]\w{{0,40}}\dTokenizer|"
+                rf"(?:Dynamic|Static|HybridCache|Sliding\w{{0,12}}|Encoder\w{{0,12}})Cache|"
+                rf"torch\._C\._CudaDeviceProperties)'"
+                r" object has no attribute '(?P<name>(?!unsloth_)\w{1,80})'",
             ),
             Pattern(
                 "' has no attribute '",
@@ -172,6 +221,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "'Trainer' object has no attribute '",
                 r"'Trainer' object has no attribute '(?P<name>tokenizer|deepspeed|sharded_ddp|use_apex)'",
+            ),
+            Pattern(
+                "Cache only has ",
+                r"Cache only has (?P<layers>\d{1,4}) layers, attempted to access layer with index (?P<layer>\d{1,4})",
             ),
             Pattern(
                 "has no attribute 'encoder_and_decoder'",
@@ -193,7 +246,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" '(?P<name>model_forward_params)'",
             ),
             Pattern(
-                "'dict' object has no attribute 'model_type'", r"'dict' object has no attribute '(?P<name>model_type)'"
+                "'dict' object has no attribute '",
+                r"'dict' object has no attribute '(?P<name>model_type|vocab_size|hidden_size|num_hidden_layers)'",
             ),
         ),
         causes=(
@@ -202,32 +256,82 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
+                "Install the vLLM for which this version of verl is made, in a new environment, and turn off a mode"
+                " that this back end does not have.",
+                "pip install 'verl[vllm]'",
+                first_for=("'vLLMRollout'", "'vLLM"),
+            ),
+            Fix(
                 "Upgrade the library together with the program that uses it.",
                 "pip install --upgrade transformers accelerate peft",
             ),
             Fix(
+                "Evaluation collects the outputs of the model, and a cache is none that it can collect: switch it off.",
+                "model.config.use_cache = False",
+                first_for=("attribute 'detach'",),
+            ),
+            Fix(
                 "If the library is newer than the program, install the version with which the model was saved.",
                 "grep transformers_version MODEL/config.json",
-                first_for=("Cache' object", "Trainer' object", "Qwen2VLConfig", "all_special_tokens_extended"),
+                first_for=(
+                    "forced_bos_token_id",
+                    "CodeGen25Tokenizer'",
+                    "Cache' object",
+                    "Qwen2VLConfig",
+                    "all_special_tokens_extended",
+                ),
             ),
             Fix(
                 "Upgrade the server, which brings the transformers that it needs.",
                 "pip install --upgrade vllm",
-                first_for=("TransformersForCausalLM", "ServerArgs", "EagleProposer"),
+                first_for=("EagleProposer",),
             ),
             Fix(
-                "Or install the versions that the program was written for, from its requirements.",
+                "Use the new name, or install transformers 4.",
+                "trainer.processing_class",
+                first_for=("attribute 'tokenizer'",),
+            ),
+            Fix(
+                "Install the versions that the program was written for, from its requirements: those of TRL and"
+                " transformers belong together.",
                 "pip install --upgrade -r requirements.txt",
+                first_for=("GRPOConfig' object", "SFTConfig' object", "TrainingArguments' object"),
             ),
             Fix(
                 "Install transformers 4, for which the program or the code of the model was written.",
                 'pip install "transformers<5"',
-                first_for=("all_tied_weights_keys",),
+                first_for=(
+                    "batch_encode_plus",
+                    "all_tied_weights_keys",
+                ),
             ),
             Fix(
                 "Install the version of vLLM that the training program asks for.",
                 "pip check",
                 first_for=("LLMEngine' object",),
+            ),
+            Fix(
+                "Install the version of the server that the program asks for; upgrade SGLang or vLLM if the"
+                " server itself fails.",
+                "pip install --upgrade sglang",
+                first_for=(
+                    "TransformersForCausalLM",
+                    "ServerArgs",
+                ),
+            ),
+            Fix(
+                "Install transformers 4.49 or older, which still adds generate() to the model classes of others,"
+                " or upgrade the package with the class.",
+                'pip install "transformers<4.50"',
+                first_for=("attribute 'generate'",),
+            ),
+            Fix(
+                "Upgrade TRL, and the package that changes its trainer, together.",
+                "pip install --upgrade trl transformers",
+                first_for=(
+                    "SFTTrainer' object",
+                    "GRPOTrainer' object",
+                ),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -20,6 +20,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Failed to load audio from ", r"Failed to load audio from (?P<path>[^\n]{1,160})"),
             Pattern("LibsndfileError: Error opening", r"LibsndfileError: Error opening (?P<path>[^\n]{1,200})"),
+            Pattern(
+                "RuntimeError: Error opening '",
+                r"RuntimeError: Error opening '(?P<path>[^'\n]{1,200})': (?:Format not recogni[sz]ed|System error"
+                r"|File contains data in an unknown format)",
+            ),
+            Pattern(
+                "The number of declared samples in the recording",
+                r"The number of declared samples in the recording diverged from the one obtained",
+            ),
         ),
         causes=(
             "The download or the copy was incomplete: compare size and checksum.",
@@ -41,10 +50,16 @@ for path in Path("data").rglob("*.jpg"):
             ),
             Fix("Check the image right after it was read.", "assert image is not None, path"),
             Fix("Show what the file really is.", "head -c 100 FILE"),
+            Fix(
+                "Lhotse: the lengths in the manifest are not those of the files, as after cutting or resampling: make"
+                " the manifest again from the files.",
+                "from lhotse import Recording\n\nprint(Recording.from_file('FILE.wav'))",
+                first_for=("declared samples",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.opencv.org/4.x/d4/da8/group__imgcodecs.html",),
-        said_by="OpenCV 4, soundfile 0.12",
+        said_by="OpenCV 4, soundfile 0.12, Lhotse 1.0-1.30",
     ),
     KnownError(
         id="video-decode",
@@ -61,6 +76,12 @@ for path in Path("data").rglob("*.jpg"):
             Pattern("Invalid frame index=", r"Invalid frame index=(?P<frame>-?\d{1,9}) for streamIndex="),
             Pattern("No frames could be decoded from", r"No frames could be decoded from (?P<path>[^\n]{1,200})"),
             literal("query timestamps unexpectedly violate the tolerance"),
+            Pattern(
+                "to retrieve last few frames",
+                r"Unable to handle EOF because it takes too long to retrieve last few frames(?: and"
+                r" `(?P<name>DECORD_EOF_RETRY_MAX))?",
+            ),
+            literal("cannot find video stream with wanted index"),
             Pattern("DECORDError", r"decord\._ffi\.base\.DECORDError: (?P<reason>[^\n]{1,160})"),
         ),
         causes=(
@@ -83,6 +104,11 @@ for path in Path("videos").rglob("*.mp4"):
         decoder[len(decoder) - 1]
     except Exception as error:
         print(path, error)""",
+            ),
+            Fix(
+                "Read videos by TorchCodec: decord is no longer developed, and fails at the ends of many files.",
+                "pip install torchcodec\nexport FORCE_QWENVL_VIDEO_READER=torchcodec",
+                first_for=("DECORD_EOF_RETRY_MAX",),
             ),
             Fix(
                 "Open decoders in the workers only, or do not fork the workers.",
@@ -242,6 +268,14 @@ for path in Path("videos").rglob("*.mp4"):
             ),
             literal("Cannot initialize a EGL device display"),
             literal("err = EGL_NOT_INITIALIZED"),
+            Pattern("gladLoadGL error", r"FatalError: gladLoadGL error"),
+            Pattern("nable to load EGL library", r"[Uu]nable to load EGL library"),
+            Pattern("has no attribute 'glGetError'", r"'NoneType' object has no attribute '(?P<name>glGetError)'"),
+            Pattern(
+                "has no attribute 'eglQueryString'", r"'NoneType' object has no attribute '(?P<name>eglQueryString)'"
+            ),
+            literal("X11: The DISPLAY environment variable is missing"),
+            Pattern("NoSuchDisplayException: ", r"NoSuchDisplayException: Cannot connect to \"None\""),
         ),
         causes=(
             "The container has no libraries for graphics: NVIDIA_DRIVER_CAPABILITIES lacks graphics.",
@@ -262,6 +296,21 @@ for path in Path("videos").rglob("*.mp4"):
                 "For MuJoCo and pyrender, choose EGL, or OSMesa on the CPU.",
                 "MUJOCO_GL=osmesa PYOPENGL_PLATFORM=osmesa python train.py",
                 first_for=("EGL device", "EGL_NOT"),
+            ),
+            Fix(
+                "Render without a screen: let MuJoCo and PyOpenGL use EGL, with its libraries installed.",
+                "sudo apt-get install -y libegl1 libgles2; MUJOCO_GL=egl PYOPENGL_PLATFORM=egl python train.py",
+                first_for=("gladLoadGL", "EGL library", "glGetError", "eglQueryString", "DISPLAY environment"),
+            ),
+            Fix(
+                "For pyglet and old Gym, start a virtual screen.",
+                "sudo apt-get install -y xvfb; xvfb-run -a python train.py",
+                first_for=("NoSuchDisplay",),
+            ),
+            Fix(
+                "Upgrade nvdiffrast: version 0.3 is the first with it.",
+                "pip install --no-build-isolation git+https://github.com/NVlabs/nvdiffrast",
+                first_for=("no attribute 'RasterizeCudaContext'",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -315,5 +364,27 @@ for path in Path("data").rglob("*.jpg"):
             "https://github.com/NVIDIA/DALI/issues/211",
         ),
         said_by="DALI 0.3-1.50, torchvision 0.9-0.25",
+    ),
+    KnownError(
+        id="espeak-missing",
+        section=SECTION,
+        title="Program for phonemes is missing",
+        summary="A speech model needs espeak-ng, which turns text into phonemes, and it is no package of pip.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(literal("espeak not installed on your system"),),
+        causes=(
+            "Neither espeak-ng nor its library is installed.",
+            "On Windows, the library is not found without the variable that names it.",
+        ),
+        fixes=(
+            Fix("Install espeak-ng.", "sudo apt-get install -y espeak-ng"),
+            Fix(
+                "On Windows, install eSpeak NG from its releases, and set PHONEMIZER_ESPEAK_LIBRARY to the path of its"
+                " libespeak-ng.dll."
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://bootphon.github.io/phonemizer/install.html",),
+        said_by="phonemizer 3.0-3.3",
     ),
 )

@@ -47,12 +47,22 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "python -c \"from transformers import AutoConfig; print(AutoConfig.from_pretrained('MODEL'))\"",
             ),
             Fix(
+                "Use a number of GPUs that divides the number of experts, in most cases a power of two.",
+                "vllm serve MODEL --tensor-parallel-size 4 --enable-expert-parallel",
+                first_for=("n_physical_experts",),
+            ),
+            Fix(
                 "If the sequence is, pad each batch to a multiple of the degree, or turn sequence parallelism off.",
                 first_for=("First dimension of the tensor",),
             ),
             Fix(
                 "If the layers are, give the first or the last pipeline stage another number of layers.",
                 first_for=("umber of layers",),
+            ),
+            Fix(
+                "Start as many processes as the product of the parallel sizes, or a multiple of it.",
+                "torchrun --nproc-per-node 8 train.py",
+                first_for=("World size",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -153,6 +163,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("blend oversamples the", r"blend oversamples the contributing datasets"),
             Pattern("Failed to make the C++ dataset helpers", r"Failed to make the C\+\+ dataset helpers"),
             literal("cyclic_iter: iterable produced no data"),
+            literal("last epoch number of samples exceeded max value"),
         ),
         causes=(
             "The option --data-path must be the name of the files without .idx and .bin, as the container sees it.",
@@ -165,6 +176,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Compile the helpers in the folder of Megatron.",
                 "cd megatron/core/datasets && make",
                 first_for=("helpers",),
+            ),
+            Fix(
+                "Delete the index files of an earlier run, and check that the dataset is not empty.",
+                "ls -l PREFIX*; rm -f PREFIX*_indexmap_*.npy",
+                first_for=("last epoch",),
             ),
             Fix(
                 "Preprocess the dataset again.",
@@ -216,6 +232,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If only keys of Transformer Engine's extra state differ, ignore them.",
                 "python pretrain_gpt.py --load CHECKPOINT --dist-ckpt-strictness log_unexpected",
+            ),
+            Fix(
+                "Start with the sizes that the checkpoint has, or convert it to others.",
+                "python tools/checkpoint/convert.py --model-type GPT --load-dir OLD --save-dir NEW"
+                " --target-tensor-parallel-size 2 --target-pipeline-parallel-size 1",
+                first_for=("value from checkpoint (",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -154,6 +154,7 @@ if too_big:
         ),
         context=ContextState.ALIVE,
         patterns=(
+            literal("Workspace can't be allocated, no enough memory"),
             cuda_error("out of memory"),
             literal("cudaMalloc failed: out of memory"),
             Pattern("Cuda error: 2[", r"Cuda error: 2\[(?P<call>\w{1,40})"),
@@ -172,6 +173,11 @@ if too_big:
             "Pinned host memory was requested, and the host has none left or the limit on locked memory is reached.",
         ),
         fixes=(
+            Fix(
+                "In ComfyUI, use fewer frames or a lower resolution, or keep less of the models on the GPU.",
+                "python main.py --lowvram",
+                first_for=("ComfyUI",),
+            ),
             fixes.LIST_PROCESSES,
             Fix("Choose a GPU with free memory.", "CUDA_VISIBLE_DEVICES=1 python train.py"),
             Fix("List processes that use the GPU but that nvidia-smi does not show.", "sudo fuser -v /dev/nvidia*"),
@@ -185,6 +191,11 @@ if too_big:
                 "In LMDeploy, give less of the free memory to the cache.",
                 "lmdeploy serve api_server MODEL --cache-max-entry-count 0.4",
                 first_for=("turbomind",),
+            ),
+            Fix(
+                "In cuInit, host memory or addresses are missing: remove the limit; in WSL, update it and restart it.",
+                "ulimit -v unlimited",
+                first_for=("cuInit", "cudaGetDeviceCount"),
             ),
         ),
         empty_cache=(
@@ -281,6 +292,12 @@ if too_big:
             ),
             Fix("Look for an earlier error in the log: the first one is the cause."),
             Fix("Show the limits on locked memory and on memory.", "ulimit -l; free -h; cat /sys/fs/cgroup/memory.max"),
+            Fix(
+                "Read the exception of the thread above; without one, a process was ended: load in the main"
+                " process to see why.",
+                "loader = DataLoader(dataset, num_workers=0, pin_memory=False)",
+                first_for=("exited unexpectedly",),
+            ),
         ),
         empty_cache=(
             "No effect: it frees GPU memory, and pinned memory is host memory; newer versions of PyTorch empty "
@@ -323,6 +340,11 @@ if too_big:
                 "docker run --shm-size=16g --gpus all IMAGE",
             ),
             Fix("Show the size and the usage of /dev/shm.", "df -h /dev/shm"),
+            Fix(
+                "The process has reached its number of memory maps, one per shared tensor: raise it.",
+                "sudo sysctl -w vm.max_map_count=1048576",
+                first_for=("Cannot allocate memory (12)",),
+            ),
             Fix(
                 "Use fewer workers with a smaller prefetch factor.",
                 "loader = DataLoader(dataset, num_workers=2, prefetch_factor=2)",

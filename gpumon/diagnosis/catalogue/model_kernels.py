@@ -26,7 +26,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "selective_scan_cuda",
-                r"(?:No module named|has no attribute|cannot import name) '(?P<module>selective_scan_cuda)'",
+                r"(?:No module named|has no attribute|cannot import name|NameError: name)"
+                r" '(?P<module>selective_scan_cuda\w{0,12})'",
             ),
             Pattern("No module named 'causal_conv1d", r"No module named '(?P<module>causal_conv1d\w{0,10})'"),
             Pattern("No module named 'mamba_ssm", r"No module named '(?P<module>mamba_ssm)[\w.]{0,60}'"),
@@ -43,6 +44,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
+                "In mamba-ssm 2, the module is called layer_norm: change the import, or install version 1.",
+                "from mamba_ssm.ops.triton.layer_norm import RMSNorm, layer_norm_fn, rms_norm_fn",
+                first_for=("ops.triton.layernorm",),
+            ),
+            Fix(
                 "Build both against the installed PyTorch; this needs nvcc.",
                 "pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps causal-conv1d mamba-ssm",
             ),
@@ -54,6 +60,11 @@ import sys, torch
 print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sys.version_info[:2])""",
             ),
             Fix("Show why the extension is not loaded.", "python -c 'import torch, causal_conv1d_cuda'"),
+            Fix(
+                "For VMamba and models made from it, build the kernels that are part of the repository.",
+                "cd kernels/selective_scan && pip install --no-build-isolation .",
+                first_for=("selective_scan_cuda_",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(
@@ -77,6 +88,7 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "' object has no attribute 'quant_state'",
                 r"'(?:Parameter|Params4bit|Tensor)' object has no attribute 'quant_state'",
             ),
+            Pattern("' object has no attribute 'absmax'", r"'NoneType' object has no attribute 'absmax'"),
             Pattern(
                 "quantization only supports 16/32-bit floats",
                 r"Blockwise (?:[48]bit )?quantization only supports 16/32-bit floats, but got"
@@ -85,6 +97,14 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             Pattern(
                 "mat1 and mat2 shapes cannot be multiplied",
                 r"mat1 and mat2 shapes cannot be multiplied \(\d{1,12}x\d{1,12} and (?:1x\d{6,12}|\d{6,12}x1)\)",
+            ),
+            Pattern(
+                "shapes cannot be multiplied",
+                r"weight\.T shapes cannot be multiplied \(\d{1,12}x\d{1,12} and (?:1x\d{5,12}|\d{5,12}x1)\)",
+            ),
+            Pattern(
+                "Bad in-place call: input tensor size",
+                r"Bad in-place call: input tensor size \[\d{5,12}, 1\] and output tensor size",
             ),
             Pattern(
                 "mat2 must have the same dtype, but got ",
@@ -112,6 +132,12 @@ model = AutoModelForCausalLM.from_pretrained(
                 'model = AutoModelForCausalLM.from_pretrained(name, device_map={"": 0})',
                 first_for=("Blockwise",),
             ),
+            Fix(
+                "To merge an adapter, load the model without quantization first.",
+                'base = AutoModelForCausalLM.from_pretrained(NAME, dtype="bfloat16")\n'
+                "PeftModel.from_pretrained(base, ADAPTER).merge_and_unload().save_pretrained(OUTPUT)",
+                first_for=("in-place call",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/bitsandbytes-foundation/bitsandbytes/issues/825",),
@@ -130,6 +156,10 @@ model = AutoModelForCausalLM.from_pretrained(
                 r"(?:\. Require cuDNN (?P<cudnn>\d{1,2})\.\* and CUDA (?P<cuda>\d{1,2})\.\*)?",
             ),
             literal("Failed to create TensorrtExecutionProvider"),
+            Pattern(
+                "Failed to load library libonnxruntime_providers_",
+                r"Failed to load library libonnxruntime_providers_(?P<provider>\w{1,20})\.so",
+            ),
             Pattern(
                 "is not in available provider names",
                 r"provider '(?P<provider>(?:CUDA|Tensorrt)ExecutionProvider)' is not in available provider names",
@@ -166,6 +196,7 @@ model = AutoModelForCausalLM.from_pretrained(
                 "Name the providers where the session is created.",
                 "session = onnxruntime.InferenceSession('model.onnx', providers=['CUDAExecutionProvider',"
                 " 'CPUExecutionProvider'])",
+                first_for=("install TensorRT libraries",),
             ),
             Fix(
                 "Check which providers exist.",
@@ -176,6 +207,12 @@ model = AutoModelForCausalLM.from_pretrained(
                 "pip install --upgrade 'onnxruntime-gpu[cuda,cudnn]'\n"
                 'python -c "import onnxruntime; onnxruntime.preload_dlls(); print(onnxruntime.get_device())"',
                 first_for=("LoadLibrary failed", "Error loading ", "CUDA_PATH is set"),
+            ),
+            Fix(
+                "Name the providers.",
+                'session = onnxruntime.InferenceSession("model.onnx", providers=["CUDAExecutionProvider",'
+                ' "CPUExecutionProvider"])',
+                first_for=("explicitly set the providers",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -224,12 +261,20 @@ model = AutoModelForCausalLM.from_pretrained(
                 "Unknown quantization type, got",
                 r"Unknown quantization type, got (?P<type>[\w-]{1,40})(?: -|$)",
             ),
-            Pattern("Unknown quantization method:", r"Unknown quantization method: (?P<type>[\w'`-]{1,40})"),
+            Pattern(
+                "Unknown quantization method:",
+                r"Unknown quantization method: (?P<type>[\w'`-]{1,40})(?:\. Must be one of)?",
+            ),
             Pattern("nvalid quantization method", r"[Ii]nvalid quantization method: (?P<type>[\w'-]{1,40})"),
         ),
         causes=("The model is newer than the library.", "The format is for one server only, such as vLLM or SGLang."),
         fixes=(
             Fix("Upgrade the libraries.", "pip install --upgrade transformers accelerate"),
+            Fix(
+                "Upgrade the server, vLLM or SGLang, or choose a model in a quantization that the message lists.",
+                "pip install --upgrade vllm  # or sglang",
+                first_for=("Must be one of",),
+            ),
             Fix("Serve the model with vLLM, which reads most formats.", "vllm serve MODEL"),
             Fix("Or use the weights without quantization."),
             Fix(
@@ -281,6 +326,11 @@ model = AutoModelForCausalLM.from_pretrained(
                 "python -c 'import torch, torch.utils.cpp_extension as e; print(torch.version.cuda, e.CUDA_HOME)'",
             ),
             Fix("Or compute this step on the CPU.", "result = operator(tensor.cpu())"),
+            Fix(
+                "The wheels of CTranslate2 for ARM and macOS have no CUDA: build it from its source, or use the CPU.",
+                "cmake -S CTranslate2 -B build -DWITH_CUDA=ON -DWITH_CUDNN=ON && cmake --build build -j",
+                first_for=("CTranslate2",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/facebookresearch/pytorch3d/issues/1878",),

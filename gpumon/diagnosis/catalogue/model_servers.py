@@ -71,6 +71,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "turbomind has not been built with", r"turbomind has not been built with (?P<type>\w{2,12}) support"
             ),
+            literal("because turbomind engine is not installed correctly"),
+            Pattern("TurboMind execute failure: ", r"TurboMind execute failure: {1,3}(?P<reason>\d{1,4})"),
         ),
         causes=(
             "TurboMind does not support the model, its size, the quantization or the number of GPUs.",
@@ -78,8 +80,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Use the engine that is written in PyTorch.", "lmdeploy serve api_server MODEL --backend pytorch"),
-            Fix("Run on one GPU.", "lmdeploy serve api_server MODEL --tp 1"),
-            Fix("Upgrade LMDeploy.", "pip install --upgrade lmdeploy"),
+            Fix("Run on one GPU.", "lmdeploy serve api_server MODEL --tp 1", first_for=("Barrier.h",)),
+            Fix(
+                "Install LMDeploy from its wheel, which contains TurboMind; a build from source needs further steps.",
+                "pip install --upgrade --force-reinstall lmdeploy",
+                first_for=("'_turbomind'", "not installed correctly"),
+            ),
             Fix(
                 "Select a type that TurboMind has.",
                 "lmdeploy serve api_server MODEL --dtype float16",
@@ -203,6 +209,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"While loading (?P<adapter>[^\n]{1,160}?), expected target modules in",
             ),
             Pattern("is unsupported LoRA weight", r"(?P<name>[\w.]{3,200}) is unsupported LoRA weight"),
+            Pattern(
+                " does not support LoRA",
+                r"(?P<model>\w{2,80}) does not support LoRA(?: yet\.|, but LoRA is enabled)",
+            ),
+            Pattern("failed: No adapter found for ", r"failed: No adapter found for (?P<adapter>[^\s\"'\]]{1,200})"),
         ),
         causes=(
             "The rank of the adapter is above the default limit of 16.",
@@ -215,6 +226,20 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Fix("Show the rank of the adapter.", "grep '\"r\"' ADAPTER/adapter_config.json"),
             Fix("Or merge the adapter into the model.", 'model.merge_and_unload().save_pretrained("merged")'),
+            Fix(
+                "Serve the merged model: the server supports adapters only on some layers, not on embeddings,"
+                " the output or an image encoder.",
+                'model.merge_and_unload().save_pretrained("merged")',
+                first_for=(
+                    "expected target modules",
+                    "unsupported LoRA weight",
+                ),
+            ),
+            Fix(
+                "Check the folder of the adapter; a checkpoint of DeepSpeed or FSDP has to be converted first.",
+                "ls -l ADAPTER/adapter_config.json ADAPTER/adapter_model.safetensors",
+                first_for=("No adapter found",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.vllm.ai/en/latest/features/lora/",),
@@ -263,11 +288,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("ShardCannotStart", r"Error: ShardCannotStart"),
             literal("Shard complete standard error output"),
             Pattern(
+                "text_generation_launcher: Shard",
+                r"text_generation_launcher: Shard \d{1,3} (?:crashed|failed to"
+                r" start)",
+            ),
+            Pattern("Shard process was signaled to", r"Shard process was signaled to shutdown with signal \d{1,2}"),
+            Pattern(
                 "text_generation_client: ",
                 r"text_generation_client: \S{1,60}lib\.rs:\d{1,4}: Server error: (?P<reason>transport"
                 r" error|error trying to"
                 r" connect|CANCELLED)",
             ),
+            Pattern("error trying to connect: No such file", r"Server error: error trying to connect: No such file"),
         ),
         causes=("Out of memory, an unsupported model or quantization, or no way to the Hub.",),
         fixes=(
@@ -275,6 +307,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If the reason is missing, the shard was killed: check host memory and the container's shared memory.",
                 "docker run --gpus all --shm-size 8g ghcr.io/huggingface/text-generation-inference --model-id MODEL",
+            ),
+            Fix(
+                "Signal 6 follows an assertion, or the watchdog of NCCL: the line above the frames `frame #0` is the"
+                " cause.",
+                first_for=("with signal 6",),
+            ),
+            Fix(
+                "Signal 4 is an instruction that the processor lacks, such as AVX2: let the virtual machine show"
+                " the processor of the host, or use another host.",
+                "grep -m 1 -o -w avx2 /proc/cpuinfo",
+                first_for=("with signal 4",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -53,10 +53,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The GPU is older than Ampere, or the system is Windows, for which there is no official wheel.",
         ),
         fixes=(
-            _SDPA,
+            replace(_SDPA, first_for=("transformers",)),
             Fix(
-                "Or install it, after PyTorch; a wheel that fits PyTorch, CUDA and Python saves the compilation.",
+                "Install it, after PyTorch; a wheel that fits PyTorch, CUDA and Python saves the compilation.",
                 "pip install ninja && pip install flash-attn --no-build-isolation",
+            ),
+            Fix(
+                "PyTorch sees no GPU, which FlashAttention needs: install PyTorch with CUDA, or use another attention.",
+                "python -c 'import torch; print(torch.cuda.is_available(), torch.version.cuda)'",
+                first_for=("not available on CPU",),
             ),
             Fix(
                 "Check which wheel fits.",
@@ -90,8 +95,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"FlashAttention only supports fp16, bf16, and fp8_e4m3 data type",
             ),
             Pattern(
-                "only supports head dimension at most",
-                r"FlashAttention (?:forward|backward) only supports head dimension at most (?P<limit>\d{1,4})",
+                " only supports head dimension",
+                r"(?:FlashAttention (?:forward|backward)|CK|current repo) only supports head dimension(?: at most)?"
+                r" (?P<limit>\d{1,4})",
             ),
             Pattern(
                 "with a model not initialized on GPU",
@@ -106,6 +112,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "You are attempting to use Flash Attention 2",
                 r"You are attempting to use Flash Attention 2(?:\.0)? without specifying a torch dtype",
             ),
+            Pattern("nly support head size", r"Only support head size (?P<sizes>\d[\d, and]{1,40}) for now"),
             Pattern("must have dtype fp16 or bf16", r"(?:q|query|k|v) must have dtype fp16 or bf16"),
             Pattern("cu_seqlens_", r"cu_seqlens_[qk] must have (?:shape|dtype) [^\n]{1,40}"),
         ),
@@ -116,7 +123,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 'model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.bfloat16, device_map="cuda")',
             ),
             Fix("In training, use autocast.", "arguments = TrainingArguments(bf16=True)"),
-            replace(_SDPA, first_for=("headdim", "head dim", "is_sm80")),
+            replace(_SDPA, first_for=("headdim", "head dim", "head size")),
+            Fix(
+                "Turn off PyTorch's flash attention, whose backward pass this version does not have for the GPU,"
+                " or upgrade PyTorch.",
+                "torch.backends.cuda.enable_flash_sdp(False)",
+                first_for=("is_sm80",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_MODELING, "https://github.com/Dao-AILab/flash-attention/blob/main/csrc/flash_attn/flash_api.cpp"),
@@ -132,6 +145,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("You can't move a model that has some modules offloaded to cpu or disk"),
             literal("You are trying to offload the whole model to the disk"),
             literal("Some modules are dispatched on the CPU or the disk"),
+            Pattern("We need an `offload_", r"We need an `offload_(?:dir|folder)` to dispatch this model"),
             Pattern("had weights offloaded to the disk", r"The current `device_map` had weights offloaded to the disk"),
             Pattern(
                 "The model has been loaded with `accelerate`",
@@ -305,7 +319,11 @@ model = AutoModelForCausalLM.from_pretrained(name, device_map=place)""",
                 "Install a build with CUDA.",
                 "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
             ),
-            Fix("With Lightning, use what is there.", 'trainer = Trainer(accelerator="auto", devices="auto")'),
+            Fix(
+                "With Lightning, use what is there.",
+                'trainer = Trainer(accelerator="auto", devices="auto")',
+                first_for=("only has: [0",),
+            ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=(sources.PYTORCH_INSTALL, "https://lightning.ai/docs/pytorch/stable/accelerators/gpu_basic.html"),
@@ -320,6 +338,7 @@ model = AutoModelForCausalLM.from_pretrained(name, device_map=place)""",
         patterns=(
             Pattern("CUDA extension not installed", r"^(?:[^\n]{0,80}[:\]] ?)?CUDA extension not installed\.?$"),
             Pattern("' is not defined", r"name '(?P<module>exllamav2_ext|exllama_ext|quant_cuda)' is not defined"),
+            Pattern("arlin kernels are not installed", r"Marlin kernels are not installed\. Please install AWQ"),
         ),
         causes=("No wheel fits this PyTorch, Python and CUDA, so only the Python part was installed.",),
         fixes=(
@@ -330,6 +349,11 @@ model = AutoModelForCausalLM.from_pretrained(name, device_map=place)""",
             Fix(
                 "Check the versions for which wheels exist.",
                 "python -c 'import torch, sys; print(torch.__version__, torch.version.cuda, sys.version_info[:2])'",
+            ),
+            Fix(
+                "For ExLlama, install the wheel of its release for this PyTorch, Python and CUDA.",
+                "pip install --upgrade exllamav2",
+                first_for=("exllamav2",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -35,6 +35,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Could not open XML", r"Could not open XML (?:topology|graph) file (?P<file>\S{1,160}) : [^\n]{1,60}"
             ),
             Pattern("NCCL WARN XML Parse", r"NCCL WARN XML Parse(?: error)? : (?P<reason>[^\n]{1,80})"),
+            Pattern(" of node ", r"NCCL WARN Attribute (?P<attribute>\w{1,40}) of node (?P<node>\w{1,40}) not found"),
             Pattern("XML Import Channel", r"XML Import Channel : dev (?P<number>-?\d{1,9}) not found"),
             Pattern("Detected mixed local", r"Detected mixed local (?:Net|CollNet) device counts across ranks"),
             Pattern(

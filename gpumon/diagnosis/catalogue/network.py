@@ -137,6 +137,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If the rails are not connected to each other, stay on one rail.",
                 "NCCL_CROSS_NIC=0 torchrun --nproc-per-node=gpu train.py",
+                first_for=("Connection timed out", "Network is unreachable"),
             ),
             Fix(
                 "In a container, use the host's network and its InfiniBand devices.",
@@ -181,7 +182,11 @@ sudo mkdir -p /etc/systemd/system/slurmd.service.d
 printf '[Service]\\nLimitMEMLOCK=infinity\\n' | sudo tee /etc/systemd/system/slurmd.service.d/memlock.conf
 sudo systemctl daemon-reload && sudo systemctl restart slurmd""",
             ),
-            Fix("Load the module for GPUDirect RDMA.", "sudo modprobe nvidia_peermem"),
+            Fix(
+                "Load the module for GPUDirect RDMA.",
+                "sudo modprobe nvidia_peermem",
+                first_for=("Bad address", "Invalid argument"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.NCCL_TROUBLESHOOTING, sources.NCCL_VARIABLES),

@@ -43,6 +43,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "infiniband efa_",
                 r"infiniband efa_\d{1,2}: Failed to (?:process command|allocate) (?P<command>\w{1,20})",
             ),
+            Pattern("NET/OFI Couldn't set FI_OPT", r"NET/OFI Couldn't set FI_OPT_\w{1,60}\. RC: (?P<code>-?\d{1,5})"),
+            Pattern(
+                "NET/OFI Disabling shared memory failed",
+                r"NET/OFI Disabling shared memory failed: (?P<reason>[^\n]{1,60})",
+            ),
             Pattern("OFI fi_getinfo() call failed", r"OFI fi_getinfo\(\) call failed"),
         ),
         causes=(
@@ -55,10 +60,20 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "On AWS, check whether EFA works here; the output must name the provider efa.",
                 "fi_info -p efa",
+                first_for=(
+                    "optimal provider",
+                    "Only EFA provider",
+                ),
+            ),
+            Fix(
+                "Install the same EFA software on the host and in the image: the plugin is newer than libfabric.",
+                "curl -O https://efa-installer.amazonaws.com/aws-efa-installer-latest.tar.gz",
+                first_for=("Couldn't set FI_OPT", "Disabling shared memory"),
             ),
             Fix(
                 "In a container, pass the devices, and lift the limit on locked memory.",
                 "docker run --gpus all --network=host --device=/dev/infiniband --ulimit memlock=-1 IMAGE",
+                first_for=("fi_getinfo() call failed",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -134,5 +149,45 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         see_more=(NETWORK_LOG,),
         sources=(sources.NCCL_VARIABLES,),
         said_by="NCCL 2.18-2.29",
+    ),
+    KnownError(
+        id="ib-device",
+        section=SECTION,
+        title="InfiniBand card is visible but cannot be opened",
+        summary="The library for InfiniBand sees the card, but device files or a part of the library are missing.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("ibv_open_device failed", r"Call to ibv_open_device failed"),
+            Pattern("Unable to open device", r"NET/IB : Unable to open device (?P<device>\w{1,40})"),
+            Pattern(
+                "couldn't load driver",
+                r"libibverbs: Warning: couldn't load driver '(?:[^'\n]{0,80}/)?"
+                r"(?P<driver>(?:lib)?(?:mlx|efa|bnxt|irdma|hfi1)[\w.-]{0,40})'",
+            ),
+            Pattern(
+                "no userspace device-specific driver",
+                r"libibverbs: Warning: no userspace device-specific driver found for (?P<device>\S{1,80})",
+            ),
+        ),
+        causes=(
+            "The container sees the card in /sys, but not its files in /dev/infiniband.",
+            "The container's libraries for the card are missing, or from another version of OFED than libibverbs.",
+        ),
+        fixes=(
+            Fix(
+                "Give the container the devices, and let it lock memory.",
+                "docker run --gpus all --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 IMAGE",
+            ),
+            Fix(
+                "Install the user drivers in the image, in the version of its libibverbs.",
+                "sudo apt-get update && sudo apt-get install -y --reinstall libibverbs1 ibverbs-providers rdma-core",
+                first_for=("load driver", "no userspace"),
+            ),
+            Fix("Check whether the card works here.", "ls -l /dev/infiniband; ibv_devinfo"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/NVIDIA/nccl/issues/451", sources.NCCL_TROUBLESHOOTING),
+        said_by="NCCL 2.7-2.28, rdma-core 22-50",
+        is_echo=True,
     ),
 )

@@ -151,9 +151,13 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
             literal("normal expects all elements of std >= 0.0"),
             literal("invalid multinomial distribution (sum of probabilities <= 0)"),
             Pattern(
-                "but found invalid values",
+                "to satisfy the constraint",
                 r"Expected parameter (?P<parameter>\w{1,20}) \(Tensor of shape (?P<shape>\([\d, ]{0,40}\))\)"
-                r" of distribution [^\n]{1,200}? to satisfy the constraint [^\n]{1,80}?, but found invalid values",
+                r" of distribution [^\n]{1,200}? to satisfy the constraint",
+            ),
+            Pattern(
+                "has invalid values",
+                r"The parameter (?P<parameter>loc|scale|logits|probs|covariance_matrix|scale_tril) has invalid values",
             ),
         ),
         causes=(
@@ -186,6 +190,12 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
             Fix(
                 "In reinforcement learning, bound observations and rewards, and clip gradients.",
                 "observations = torch.nan_to_num(observations).clamp(-100, 100)",
+                first_for=("distribution Normal",),
+            ),
+            Fix(
+                "If a policy learns the standard deviation, learn its logarithm and bound it; lower the learning rate.",
+                "std = log_std.clamp(-5, 2).exp()",
+                first_for=("elements of std",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -224,6 +234,7 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
         patterns=(
             Pattern("contains NaN", r"ValueError: (?:[Ii]nput|Array)(?: \w{1,20}){0,2} contains NaN"),
             Pattern("input value contains NaN", r"\binput value contains NaN\b"),
+            Pattern("Reward should be finite scalar", r"Reward should be finite scalar, got (?P<value>-?nan|-?inf)"),
             Pattern(
                 "input matrix contained non-finite values",
                 r"(?P<function>linalg\.\w{1,24}): [^\n]{0,80}?input matrix contained non-finite values",
@@ -244,7 +255,7 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
         id="linalg-failed",
         section=SECTION,
         title="Factorization failed",
-        summary="A matrix is not positive-definite, singular or ill-conditioned, or it contains NaN.",
+        summary="A matrix is not positive-definite, singular or ill-conditioned, or it contains NaN or Inf.",
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
@@ -254,6 +265,11 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
             Pattern(
                 "input matrix is ill-conditioned",
                 r"(?P<function>linalg\.\w{1,24}): [^\n]{0,60}?the input matrix is ill-conditioned",
+            ),
+            Pattern(
+                " has illegal value. Most certainly there is a bug",
+                r"(?P<function>linalg\.\w{1,24}): [^\n]{0,60}?Argument \d{1,2} has illegal value\. Most certainly there"
+                r" is a bug",
             ),
             Pattern(
                 "input matrix is singular",
@@ -266,12 +282,24 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
             "The precision of float16 or TF32 is too low for it.",
         ),
         fixes=(
-            Fix("Check the matrix for NaN.", "print(torch.isfinite(matrix).all())"),
+            Fix("Check the matrix for NaN and Inf.", "print(torch.isfinite(matrix).all())"),
             Fix(
                 "Add a little to the diagonal.",
                 "matrix = matrix + 1e-6 * torch.eye(matrix.shape[-1], device=matrix.device)",
             ),
             Fix("Compute it in float64.", "factor = torch.linalg.cholesky(matrix.double())"),
+            Fix(
+                "GPTQ needs more and longer texts to calibrate, of the kind that the model was trained on; then raise"
+                " the damping.",
+                "config = QuantizeConfig(bits=4, group_size=128, damp_percent=0.1)",
+                first_for=("GPTQ",),
+            ),
+            Fix(
+                "The inputs of the layer have NaN or too large values: compute with the model before it is quantized,"
+                " and download or merge it again if its outputs are wrong too; otherwise upgrade ExLlama.",
+                "pip install --upgrade exllamav3",
+                first_for=("ExLlama",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/linalg.html",),

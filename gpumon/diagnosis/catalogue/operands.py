@@ -19,7 +19,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Expected all tensors to be on the same device",
                 r"Expected all tensors to be on the same device"
                 r"(?:, but found at least two devices, (?P<device>\w{1,20}(?::\d{1,4})?)"
-                r" and (?P<other_device>\w{1,20}(?::\d{1,4})?))?",
+                r" and (?P<other_device>\w{1,20}(?::\d{1,4})?)(?:! \(when checking argument for argument"
+                r" (?P<argument>\w{1,20}))?|, but got (?P<placed>\w{1,20}) is on"
+                r" (?P<place>\w{1,20}(?::\d{1,4})?), different from other tensors on"
+                r" (?P<other_place>\w{1,20}(?::\d{1,4})?))?",
             ),
             Pattern(
                 ") should be the same",
@@ -96,11 +99,22 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" type|backend) (?P<other_device>\w{1,10})",
             ),
             Pattern(
+                "Tensor but found type torch.",
+                r"Expected object of type torch\.(?:cuda\.\w{3,12}Tensor but found type torch\.|\w{3,12}Tensor but"
+                r" found type torch\.cuda\.)\w{3,12}Tensor",
+            ),
+            Pattern(
                 "generator device but found",
                 r"Expected an? '?(?P<device>\w{1,20}(?::\d{1,3})?)'? generator device but found"
                 r" '?(?P<other_device>\w{1,20}(?::\d{1,3})?)",
             ),
             Pattern("need to be on the same GPU, but found", r"tensors need to be on the same GPU, but found"),
+            Pattern("iter.device(arg).is_cuda", r"iter\.device\(arg\)\.is_cuda\(\)"),
+            Pattern(
+                "of a tensor on device ",
+                r"Attempted to set the storage of a tensor on device \"(?P<device>[\w:]{1,12})\" to a storage on"
+                r" different device \"(?P<other_device>[\w:]{1,12})\"",
+            ),
             Pattern("located on different GPUs", r"(?:arguments are|tensors are) located on different GPUs"),
         ),
         causes=(
@@ -138,6 +152,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If `device_map` has divided the model over GPUs that it does not need, load it on one.",
                 'model = AutoModelForCausalLM.from_pretrained(name, device_map={"": 0})',
+                first_for=("Attention bias and Query",),
             ),
             Fix(
                 "Else move the tensor in the line of the traceback to the device of the other one.",
@@ -172,6 +187,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"where expected condition to be a boolean tensor, but got a tensor with dtype"
                 r" (?P<other_type>\w{1,20})",
             ),
+            Pattern(
+                "to have same dtypes but got",
+                r"expected self and source to have same dtypes but got (?P<type>\w{1,20}) and (?P<other_type>\w{1,20})",
+            ),
             Pattern("invalid dtype for bias", r"invalid dtype for bias - should match query's dtype"),
             Pattern(
                 "Expected attn_mask dtype to be",
@@ -198,7 +217,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "should be the same",
-                r"Input type \((?P<type>(?:c10::)?\w{1,20})\) and (?:bias|weight) type"
+                r"Input type \((?P<type>(?:c10::|long |unsigned |signed )?\w{1,20})\) and (?:bias|weight) type"
                 r" \((?P<other_type>(?:c10::)?\w{1,20})\) should be the same",
             ),
             Pattern(
@@ -241,6 +260,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Expected object of scalar type (?P<type>\w{1,20}) but got scalar type (?P<other_type>\w{1,20})",
             ),
             Pattern(
+                "Tensor but found type torch.",
+                r"Expected object of type torch\.(?:cuda\.\w{3,12}Tensor but found type torch\.cuda\.|\w{3,12}Tensor"
+                r" but found type torch\.)(?P<other_type>\w{3,12})Tensor",
+            ),
+            Pattern(
                 "Expected self.dtype to be equal to", r"Expected self\.dtype to be equal to (?:src|source|value)\.dtype"
             ),
             Pattern(
@@ -274,14 +298,30 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
-                "Keep the model in float32 and let autocast choose the types.",
+                "Compute under autocast, which converts the types where they meet.",
                 'with torch.autocast("cuda", dtype=torch.bfloat16):\n    output = model(batch)',
             ),
-            Fix("Or convert the inputs to the model's type.", "batch = batch.to(next(model.parameters()).dtype)"),
+            Fix(
+                "Convert the inputs to the model's type, and all of its parts to one type.",
+                "batch = batch.to(next(model.parameters()).dtype)",
+                first_for=("HalfTensor) and weight", "(c10::Half) and", "(c10::BFloat16) and"),
+            ),
             Fix(
                 "Load all parts of the model in the same 16-bit type.",
                 "model = AutoModel.from_pretrained(name, torch_dtype=torch.bfloat16)",
-                first_for=("Half and BFloat16", "BFloat16 and Half", "Half != c10::BFloat16", "BFloat16 != c10::Half"),
+                first_for=(
+                    "Half and BFloat16",
+                    "BFloat16 and Half",
+                    "Half != c10::BFloat16",
+                    "BFloat16 != c10::Half",
+                    "BFloat16 but found Half",
+                ),
+            ),
+            Fix(
+                "The embeddings of images or sound have another type than those of the text: load the whole model in"
+                " one type, and upgrade the library.",
+                "model = AutoModelForImageTextToText.from_pretrained(name, dtype=torch.float16)",
+                first_for=("self and source to have same dtypes",),
             ),
             Fix(
                 "In a custom function, declare the input type.",
@@ -297,8 +337,52 @@ def forward(ctx, value):
                 first_for=("processing !!!", "processing!!!", "Exception Message:"),
             ),
             Fix(
+                "An operation in place keeps the type of its tensor: convert it first, or write to a new tensor.",
+                "total = total.float() + value",
+                first_for=("can't be cast to the desired output",),
+            ),
+            Fix(
+                "Convert the values to the type of the tensor that is written.",
+                "values[index] = source.to(values.dtype)",
+                first_for=("source and destination dtypes",),
+            ),
+            Fix(
                 "Convert indices and labels to integers.",
                 "indices = indices.long()",
+                first_for=("'indices'", "scalar types: Long", "scalar type Long but", "type Int; but"),
+            ),
+            Fix(
+                "The layer runs on the CPU, where its weights must be float32 like the input: move it to the"
+                " GPU, or convert it.",
+                'layer = layer.to("cuda")',
+                first_for=("mixed dtype (CPU)",),
+            ),
+            Fix(
+                "A quantized weight was used outside of its layer: upgrade the packages that quantize, adapt and"
+                " train together.",
+                "pip install --upgrade transformers peft bitsandbytes",
+                first_for=("signed char",),
+            ),
+            Fix(
+                "Convert float64, the type of NumPy's and pandas' numbers, to float32.",
+                "batch = batch.float()",
+                first_for=(
+                    "Double",
+                    "double",
+                ),
+            ),
+            Fix(
+                "Convert the images from whole numbers to float32.",
+                "images = images.float() / 255",
+                first_for=("ByteTensor",),
+            ),
+            Fix(
+                "This loss takes labels of a floating type.",
+                "labels = labels.float()",
+                first_for=(
+                    "dtype Long but expected Float",
+                    "floating point type for target",
+                ),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -70,6 +70,18 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
                 "With transformers, use PyTorch's own attention.",
                 'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")',
             ),
+            Fix(
+                "The GPU is older than Ampere, such as T4, V100 or RTX 20: use PyTorch's attention instead of"
+                " the package flash-attn.",
+                'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")',
+                first_for=("only supports Ampere",),
+            ),
+            Fix(
+                "Let PyTorch use its plain attention: this GPU has no fast kernel for the type, such as bfloat16"
+                " before Ampere.",
+                "torch.backends.cuda.enable_mem_efficient_sdp(False)",
+                first_for=("cutlassF",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.ATTENTION,),
@@ -173,11 +185,15 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         ),
         fixes=(
             fixes.LAUNCH_BLOCKING,
-            fixes.BUNDLED_LIBRARIES,
             Fix(
                 "Print what cuBLAS rejected; in float8, all sizes must be multiples of 16.",
                 "print(a.shape, a.stride(), a.dtype, b.shape, b.stride(), b.dtype)",
                 first_for=("cublasLtMatmul with",),
+            ),
+            Fix(
+                fixes.BUNDLED_LIBRARIES.text,
+                fixes.BUNDLED_LIBRARIES.code,
+                first_for=("CUBLAS_STATUS_INVALID_VALUE", "CUBLAS_STATUS_NOT_SUPPORTED"),
             ),
             Fix(
                 "As a cross-check, use cuBLASLt instead of cuBLAS.",
@@ -216,6 +232,14 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
         fixes=(
             fixes.LIST_PROCESSES,
             fixes.BUNDLED_LIBRARIES,
+            Fix(
+                "CTranslate2, which faster-whisper uses, needs cuDNN 9 for CUDA 12 since version 4.5: install it, and"
+                " let it be found.",
+                "pip install --upgrade ctranslate2 nvidia-cublas-cu12 'nvidia-cudnn-cu12==9.*' && export"
+                " LD_LIBRARY_PATH=$(python -c 'import nvidia.cublas as b, nvidia.cudnn as d;"
+                ' print(b.__path__[0] + "/lib:" + d.__path__[0] + "/lib")\')',
+                first_for=("cuDNN failed with status",),
+            ),
             Fix("Pass contiguous inputs.", "output = layer(hidden.contiguous())"),
             Fix(
                 "Check whether the program works without cuDNN, to distinguish the causes.",

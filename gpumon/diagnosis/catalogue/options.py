@@ -55,6 +55,26 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("local-rank", "local_rank"),
             ),
             Fix("Put the options of the launcher before the script, and those of the script after it."),
+            Fix(
+                "Show the options of the installed vLLM, which change with its versions; adapters are named by"
+                " --lora-modules.",
+                "vllm serve --help=all",
+                first_for=("vllm: error",),
+            ),
+            Fix(
+                "Add the arguments that the message names.",
+                "python train.py --help",
+                first_for=("are required: ",),
+            ),
+            Fix(
+                "Leave the argument out, or correct it; `yolo cfg` prints those of Ultralytics.",
+                first_for=("valid YOLO",),
+            ),
+            Fix(
+                "A key of the YAML or JSON file is misspelled, or has another name in the installed version: compare"
+                " with an example of that version.",
+                first_for=("HfArgumentParser",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(
@@ -91,12 +111,26 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Show the configuration that results, and its keys.", "python train.py --cfg job"),
             Fix("Add a key that does not exist.", "python train.py +trainer.new_key=1"),
+            Fix(
+                "Name the folder of the configurations, which is relative to the file of the program, and the name in"
+                " it.",
+                "python train.py --config-path /path/to/configs --config-name NAME",
+                first_for=("primary config",),
+            ),
             Fix("Quote a setting for the shell.", "python train.py 'data.files=[a.parquet,b.parquet]'"),
             Fix("Use the example script of the installed version."),
             Fix(
                 "Show the exception behind the message: the class could not be imported or created.",
                 "HYDRA_FULL_ERROR=1 python train.py",
                 first_for=("Error locating target",),
+            ),
+            Fix(
+                "Remove or rename the field that the message names: the installed version does not have it.",
+                first_for=("Extra inputs are not permitted",),
+            ),
+            Fix(
+                "Set it in the JSON file of DeepSpeed, and remove it from the other configuration.",
+                first_for=("within your deepspeed",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -113,7 +147,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "MisconfigurationException: ",
                 r"MisconfigurationException: (?!You requested gpu|No supported gpu|`\w{1,40}` can not run on your"
-                r"|Do not set `|DeepSpeed strategy is only)",
+                r"|Do\b|DeepSpeed strategy is only)",
             ),
             Pattern(
                 "is not compatible with an interactive",

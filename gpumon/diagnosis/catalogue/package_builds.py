@@ -24,6 +24,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"cannot import name '_C' from (?:partially initialized module"
                 r" )?'(?P<module>(?!torch')\w{1,40}(?:\.\w{1,40}){0,4})'",
             ),
+            Pattern("cannot import name 'csrc' from ", r"cannot import name 'csrc' from '(?P<module>\w{1,40})'"),
             Pattern("name '_C' is not defined", r"NameError: name '(?P<module>_C)' is not defined"),
             literal("Failed to load custom C++ ops"),
             Pattern("so_path = next(so_dir.glob(", r"so_path = next\(so_dir\.glob\("),
@@ -37,12 +38,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix(
                 "Build the package again with the CUDA toolkit, against the installed PyTorch.",
-                "CUDA_HOME=/usr/local/cuda FORCE_CUDA=1 pip install --no-build-isolation --force-reinstall --no-deps .",
+                "CUDA_HOME=/usr/local/cuda FORCE_CUDA=1 pip install --no-build-isolation --force-reinstall --no-deps"
+                " -e .",
             ),
             Fix("Run the program from another folder than the package's source."),
             Fix(
                 "Check the toolkit and PyTorch's CUDA version.",
                 "nvcc --version; python -c 'import torch; print(torch.version.cuda)'",
+            ),
+            Fix(
+                "Install mmcv with its operators, in place of mmcv-lite or of a build without CUDA.",
+                "pip uninstall -y mmcv mmcv-lite; pip install openmim; mim install mmcv",
+                first_for=("mmcv._ext",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -134,6 +141,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "List the versions that this index has.",
                 "pip index versions torch --index-url https://download.pytorch.org/whl/cu126",
             ),
+            Fix(
+                "Triton of PyPI has wheels for Linux only: on Windows, install triton-windows instead.",
+                "pip install triton-windows",
+                first_for=("found for triton",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.PYTORCH_INSTALL,),
@@ -178,5 +190,44 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/Comfy-Org/ComfyUI/issues/6077",
         ),
         said_by="ComfyUI 0.3-0.15",
+    ),
+    KnownError(
+        id="operators-not-built",
+        section=SECTION,
+        title="CUDA operators of a repository are not built",
+        summary="The program imports an extension that is a part of the repository, and was not compiled.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "No module named '",
+                r"No module named '(?P<module>(?:\w{1,40}\.){0,4}(?:MultiScaleDeformableAttention|pointnet2_(?:ops|cuda"
+                r"|\w{1,12}_cuda)|pointops|curope|(?:droid|lietorch)_backends|_(?:gridencoder|raymarching|freqencoder"
+                r"|shencoder|hash_encoder)|(?!fused_|flash|causal|select|pycuda|upfirdn|bias_act|filtered_)"
+                r"\w{1,30}_(?:cuda|plugin)|chamfer(?:_[23]D)?"
+                r"|emd|alt_cuda_corr|dcn_?v2|DCN|pointgroup_ops|custom_rasterizer_kernel))'",
+            ),
+        ),
+        causes=(
+            "A step of the repository's installation, such as `sh make.sh` or `python setup.py install`, was left out.",
+            "The step failed, mostly because nvcc is missing or its version is not that of PyTorch.",
+            "The extension was built in another environment, or for another version of Python.",
+        ),
+        fixes=(
+            Fix(
+                "Build the operators in the folder of the repository that has their setup.py.",
+                "find . -name setup.py; cd FOLDER_OF_SETUP && pip install --no-build-isolation .",
+            ),
+            Fix("If the folder is empty, fetch the submodules first.", "git submodule update --init --recursive"),
+            Fix(
+                "If the build fails, check the toolkit and PyTorch's CUDA version.",
+                "nvcc --version; python -c 'import torch; print(torch.version.cuda)'",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/fundamentalvision/Deformable-DETR#compiling-cuda-operators",
+            sources.CPP_EXTENSIONS,
+        ),
+        said_by="Python 3.6-3.14",
     ),
 )

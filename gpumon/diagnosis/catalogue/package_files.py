@@ -91,8 +91,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "is not a supported wheel on this platform",
-                r"(?P<package>(?:[\w.-]{2,60}\+cu\d{2,3}|flash_attn-|xformers-|tensorrt_llm-)[\w.+-]{1,120}\.whl) is "
-                r"not a supported wheel on this platform",
+                r"(?P<package>(?:[\w.-]{2,60}\+(?:cu|pt|torch|rocm)\d{2,3}|flash_attn-|xformers-|tensorrt_llm-)"
+                r"[\w.+-]{1,120}\.whl) is not a supported wheel on this platform",
             ),
             Pattern(
                 "dependency is incompatible with the current platform",

@@ -159,4 +159,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://pypi.org/project/opencv-python-headless/",),
         said_by="OpenCV 4.5-4.12",
     ),
+    KnownError(
+        id="notebook-restart",
+        section=SECTION,
+        title="Notebook still uses the old version of a package",
+        summary="A package was installed after it had been imported: the session has the old version in memory.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(literal("You must restart the runtime in order to use newly installed versions"),),
+        causes=("A cell installs another version of NumPy, torch or another package that an earlier cell imported.",),
+        fixes=(
+            Fix("Restart the session, then run the cells again, without the one that installs."),
+            Fix("Install everything in the first cell, before any import.", "pip install -r requirements.txt"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/googlecolab/colabtools/issues/5115",),
+        said_by="pip in Google Colab",
+        is_warning=True,
+    ),
 )

@@ -45,8 +45,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "DLL load failed",
-                r"ImportError: DLL load failed(?: while importing (?P<module>(?!libtriton|flash_attn_2)\w{1,60})"
-                r")?\b(?!\w| while importing (?:libtriton|flash_attn_2))",
+                r"(?:ImportError: )?DLL load failed while importing (?P<module>(?!libtriton|flash_attn_2)\w{1,60})"
+                r"|ImportError: DLL load failed\b(?!\w| while importing )",
             ),
             Pattern(
                 "Error: [WinError 1",
@@ -77,9 +77,28 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Install the package again, together with the PyTorch for which it is built.",
                 "pip install --force-reinstall torch torchvision torchaudio"
                 " --index-url https://download.pytorch.org/whl/cu130",
+                first_for=("WinError 127", "procedure could not be found"),
+            ),
+            Fix(
+                "Triton compiled this module when it was first used: delete the folder `.triton\\cache` in your user"
+                " folder, and take the triton-windows that belongs to your PyTorch; python.exe must be that of the"
+                " environment.",
+                "pip install --upgrade --force-reinstall --no-deps triton-windows",
+                first_for=("importing cuda_utils", "importing __triton_launcher"),
             ),
             Fix("Install PyTorch and the package in a new environment, without other versions of CUDA on PATH."),
             Fix("Upgrade PyTorch to 2.4.1 or later.", "pip install --upgrade torch", first_for=("fbgemm.dll",)),
+            Fix(
+                "For mmcv, install the build for your PyTorch and CUDA, or a PyTorch for which it has one, up to 2.4.",
+                "pip install -U openmim && mim install mmcv",
+                first_for=("importing _ext",),
+            ),
+            Fix(
+                "Delete the folder of extensions that were compiled when first used, such as"
+                " `%LOCALAPPDATA%\\torch_extensions`, so that they are compiled for this PyTorch, and put the toolkit's"
+                " bin folder on PATH.",
+                first_for=("_plugin",),
+            ),
             Fix("Show which DLL is missing, with the program Dependencies, on the file that could not be loaded."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -177,6 +196,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             literal("Could not load libtorchcodec"),
             Pattern(
+                "The PyTorch version (",
+                r"The PyTorch version \((?P<torch>2\.\d{1,2}\.[\w+.]{1,20})\) is not compatible with",
+            ),
+            Pattern(
                 "libtorchcodec_core",
                 r"Could not load this library: (?P<library>[^\n]{0,200}libtorchcodec_core\d\.\w{2,5})",
             ),
@@ -195,8 +218,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Install FFmpeg with its shared libraries.", 'conda install "ffmpeg<8" -c conda-forge'),
             Fix(
-                "Install PyTorch and TorchCodec together, from the same index.",
-                "pip install --upgrade torch torchcodec --index-url https://download.pytorch.org/whl/cu130",
+                "Install PyTorch and TorchCodec together, from the same index: these versions do not belong together.",
+                "pip install --upgrade torch torchvision torchaudio torchcodec"
+                " --index-url https://download.pytorch.org/whl/cu130",
             ),
             Fix("On Windows, install the full-shared build of FFmpeg, and add its folder to PATH."),
             Fix(

@@ -12,17 +12,23 @@ GPU_PACKAGES: Final = (
     r"tensorrt(?:_llm)?|transformer_engine(?:_\w{1,12})?|apex|amp_C|fused_\w{1,40}_cuda|fused_dense_lib"
     r"|dropout_layer_norm|xentropy_cuda_lib|rotary_emb|deepspeed|vllm|sglang|sgl_kernel|flashinfer|flash_mla|xformers"
     r"|bitsandbytes|auto_gptq|gptqmodel|awq|torch_(?:scatter|sparse|cluster|spline_conv)|pyg_lib"
-    r"|torch_geometric|cuequivariance\w{0,20}|torchsparse|pytorch3d|dgl|cupy|pycuda|pynvml|deep_gemm|deep_ep|fla|liger_kernel|torchao|hqq|spconv"
+    r"|torch_geometric|cuequivariance\w{0,20}|torchsparse|pytorch3d|dgl|cupy|pycuda|pynvml|"
+    r"deep_gemm|deep_ep|fla|liger_kernel|torchao|hqq|spconv"
     r"|MinkowskiEngine|nvdiffrast|diff_gaussian_rasterization|simple_knn|tinycudann|kaolin|gsplat|natten|sageattention"
     r"|torchvision|torchaudio|torchcodec|torchdata|accelerate|grouped_gemm|megatron|nemo|detectron2|mmcv|cutlass|quack"
-    r"|cuda|onnxruntime|cudf|cuml|rmm|optimum|peft|trl|nvidia\.dali|pytorch_lightning|lightning"
+    r"|cuda|onnxruntime|cudf|cuml|rmm|optimum|peft|trl|mergekit|llm_blender|exllamav[23]|"
+    r"nvidia\.dali|pytorch_lightning|lightning"
+    r"|fused_ssim|vox2seq|diffoctreerast|o_voxel|cumesh|flex_gemm|diso|torchmcubes|cubvh|nerfacc|lietorch|curobo|rsl_rl"
+    r"|isaac(?:gym|lab|sim)|mmdet3d|mmseg|basicsr|facexlib|gfpgan|realesrgan|fvcore|custom_rasterizer"
 )
 """Packages whose modules compute on the GPU, or that load and train models on it."""
 VERSIONED: Final = (
     r"(?:torch(?:vision|audio|ao)?|triton|transformers|vllm|sglang|accelerate|peft|trl|diffusers|deepspeed|xformers"
-    r"|megatron|apex|transformer_engine|flash_attn|flashinfer|bitsandbytes|optimum|lightning|pytorch_lightning|cupy|verl"
-    r"|numba|numba_cuda|cudf|torchsparse|spconv|monai|detectron2|speechbrain"
-    r"|mbridge|modelopt|nemo|openrlhf|swift|llamafactory|colossalai|liger_kernel|unsloth|ray|datasets|huggingface_hub)"
+    r"|megatron|apex|transformer_engine|flash_attn|flashinfer|bitsandbytes|optimum|lightning|"
+    r"pytorch_lightning|cupy|verl"
+    r"|numba|numba_cuda|cudf|torchsparse|spconv|monai|detectron2|speechbrain|rsl_rl|isaaclab"
+    r"|mbridge|modelopt|nemo|openrlhf|swift|llamafactory|colossalai|ultralytics|timm|nunchaku|"
+    r"exllamav2|liger_kernel|unsloth|ray|datasets|huggingface_hub)"
 )
 
 _INSTALLED: Final = (
@@ -40,8 +46,11 @@ _IMPORTED: Final = (
     r"|decord|av|imageio|skimage|albumentations|kornia|faiss|sentence_transformers|gradio|fire|absl|ninja|packaging"
     r"|mmcv|mmdet|mmengine|pynvml|liger_kernel|unsloth|axolotl|llamafactory"
     r"|insightface|segment_anything|sam2|groundingdino|ultralytics|easydict|loguru|huggingface_hub|modelscope|open_clip"
-    r"|clip|ftfy|nemo|megatron|rouge_score|lpips|pytorch_fid|nltk|spacy|gguf|llama_cpp|ctranslate2|whisper|TTS|trimesh"
-    r"|open3d|plyfile|xfuser|optimum|torchao|hqq|aqlm|kernels|lmdb|webdataset|braceexpand|ml_dtypes|rich|h5py)"
+    r"|clip|ftfy|nemo|megatron|mergekit|llm_blender|rouge_score|lpips|pytorch_fid|nltk|spacy|gguf|"
+    r"llama_cpp|ctranslate2|whisper|TTS|trimesh"
+    r"|open3d|plyfile|xfuser|optimum|torchao|hqq|aqlm|exllamav[23]|lm_eval|triton_kernels|"
+    r"qwen_vl_utils|faster_whisper|whisperx|kernels|comfy_aimdo|comfy_kitchen|lmdb|webdataset|"
+    r"braceexpand|ml_dtypes|rich|h5py)"
 )
 """Modules that programs for training and inference import; the package often has another name."""
 
@@ -80,6 +89,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(" package.", r"Error: [A-Z][\w ]{3,60} requires (?:the )?(?P<module>[\w-]{2,40}) package\."),
             Pattern(
+                "' requires 'torch-", r"ImportError: '\w{1,40}' requires '(?P<module>torch-(?:cluster|sparse|scatter))'"
+            ),
+            Pattern(
+                "requires either 'pyg-lib'",
+                r"ImportError: '\w{1,40}' requires either 'pyg-lib' or '(?P<module>torch-(?:cluster|sparse|scatter))'",
+            ),
+            Pattern(
                 "PEFT backend is required for this method",
                 r"(?P<module>PEFT) backend is required for this"
                 r" method",
@@ -116,6 +132,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" ][Aa]ttn|vllm|triton|peft|accelerate)`? is not installed\. Please install",
             ),
             Pattern(
+                "Attempted to load model '",
+                r"Attempted to load model '(?P<module>[\w-]{1,40})', but no model for this name found",
+            ),
+            Pattern(
                 "NameError: name '",
                 r"NameError: name '(?P<module>tcnn|bnb|flash_attn\w{0,30}|selective_scan_fn|causal_conv1d_fn|xformers"
                 r"|deepspeed|apex)' is not defined",
@@ -141,6 +161,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For a package that has to be compiled, check that the CUDA toolkit is there.",
                 "nvcc --version; python -c 'import torch; print(torch.version.cuda)'",
+            ),
+            Fix(
+                "Upgrade vLLM or transformers, whose newer versions bring these kernels; or install Triton's own.",
+                "pip install 'git+https://github.com/triton-lang/triton.git@v3.5.0#subdirectory=python/triton_kernels'",
+                first_for=("'triton_kernels'",),
+            ),
+            Fix(
+                "For lm-evaluation-harness, install the part for this kind of model.",
+                "python -m pip install 'lm_eval[hf,vllm]'",
+                first_for=("Attempted to load model",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -171,7 +201,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "cannot import name '",
-                r"cannot import name '(?P<name>(?!triton_key|AttrsDescriptor|selective_scan_)\w{1,80})' from"
+                r"cannot import name '(?P<name>(?!triton_key|AttrsDescriptor|selective_scan_|csrc'"
+                r"|_C' from '(?!torch|vllm))\w{1,80})' from"
                 r" '(?P<module>(?!google\.|jax\._src)[\w.]{1,120})' \([^)\n]{0,200}(?:site|dist)-packages",
             ),
             Pattern(
@@ -189,6 +220,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" '(?P<name>cached_download|split_torch_state_dict_into_shards|HfFolder|is_offline_mode"
                 r"|Repository)' from '(?P<module>huggingface_hub[\w.]{0,40})'",
             ),
+            Pattern("Failed to import Triton kernels", r"Failed to import Triton kernels\. Please make sure"),
             Pattern(
                 "is required for a normal functioning of this module",
                 r"(?P<required>[\w-]{2,40}[<>=!][\w.,<>=!]{1,40}) is required for a normal functioning of this"
@@ -201,7 +233,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "cannot import name '",
-                r"cannot import name '(?P<name>(?!triton_key|AttrsDescriptor)\w{1,80})' from"
+                r"cannot import name '(?P<name>(?!triton_key|AttrsDescriptor|_C' from '(?!torch|vllm))\w{1,80})' from"
                 rf" '(?P<module>{VERSIONED}(?:\.[\w.]{{1,100}})?)'",
             ),
             Pattern(
@@ -220,6 +252,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "got an unexpected keyword argument '",
                 r"(?P<module>flash_attn\w{0,30}_func)\(\) got an unexpected keyword argument '(?P<name>\w{1,40})'",
+            ),
+            Pattern("in ALL_PARALLEL_STYLES", r"\bif v not in ALL_PARALLEL_STYLES\b"),
+            Pattern(
+                "Please make sure ",
+                r"Please make sure (?P<module>torchvision|transformers|timm) version >= ?(?P<required>[\d.]{1,12})",
             ),
         ),
         causes=(
@@ -247,12 +284,35 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For functions of flash-attn, upgrade that package.",
                 "pip install --upgrade --no-build-isolation flash-attn",
-                first_for=("flash_attn",),
+                first_for=("flash_attn_varlen_func",),
             ),
             Fix(
                 "For triton.ops, upgrade bitsandbytes: its old versions use a part that Triton 3 removed.",
                 "pip install --upgrade bitsandbytes",
                 first_for=("'triton.ops",),
+            ),
+            Fix(
+                "Upgrade PyTorch: this transformers needs 2.5 or later for its tensor parallelism.",
+                "pip install --upgrade torch",
+                first_for=("ALL_PARALLEL_STYLES",),
+            ),
+            Fix(
+                "Upgrade the package that registers this model, which transformers now has itself; for aimv2"
+                " that is vLLM.",
+                "pip install --upgrade vllm",
+                first_for=("is already used by a Transformers",),
+            ),
+            Fix(
+                "The package triton_kernels is newer or older than this Triton: remove it; vLLM brings its own, and"
+                " transformers fetches kernels from the Hub.",
+                "pip uninstall -y triton_kernels && pip install --upgrade transformers kernels",
+                first_for=("'triton.language.target_info'", "'triton.tools.ragged_tma'", "import Triton kernels"),
+            ),
+            Fix(
+                "Install SageAttention 2: PyPI has version 1, which lacks this function. On Windows, take a wheel"
+                " from github.com/woct0rdho/SageAttention.",
+                "pip install --no-build-isolation git+https://github.com/thu-ml/SageAttention",
+                first_for=("'sageattention'",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -269,6 +269,12 @@ for state in optimizer.state.values():
         fixes=(
             Fix("Choose a batch that is a multiple of the number of parts in the message."),
             Fix("Or start fewer processes.", "torchrun --nproc-per-node 4 train.py"),
+            Fix(
+                "In TRL, make the batch of all processes a multiple of the generations per prompt, of which GRPO"
+                " needs at least 2.",
+                "arguments = GRPOConfig(per_device_train_batch_size=8, num_generations=8)",
+                first_for=("generations per prompt",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/verl-project/verl/issues/606",),

@@ -116,6 +116,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("ind MPS control daemon process", r"[Cc]annot find MPS control daemon process"),
+            Pattern("error waiting for MPS daemon", r"error waiting for MPS daemon: (?P<reason>[^\n]{1,120})"),
+            Pattern("using MPS requires --mps-root", r"using MPS requires --mps-root to be specified"),
             Pattern(
                 "n instance of this daemon is already running",
                 r"(?:^|: )[Aa]n instance of this daemon"
@@ -130,6 +132,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Start the daemon; programs must use the same folder.",
                 "export CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps; nvidia-cuda-mps-control -d",
+            ),
+            Fix(
+                "On Kubernetes, install the device plugin with Helm, which also starts the MPS daemon on each node.",
+                "helm upgrade -i nvdp nvdp/nvidia-device-plugin -n nvidia-device-plugin --create-namespace"
+                " --set-file config.map.config=mps.yaml --set gfd.enabled=true",
+                first_for=("waiting for MPS", "--mps-root"),
             ),
             Fix("Ask it which servers it runs.", "echo get_server_list | nvidia-cuda-mps-control"),
             Fix("End a daemon that is left behind.", "echo quit | nvidia-cuda-mps-control"),

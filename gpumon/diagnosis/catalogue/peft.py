@@ -29,6 +29,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "is not supported. Currently, only the following modules",
                 r"Target module (?P<module>[^\n]{1,120}) is not supported\. Currently, only the following modules",
             ),
+            Pattern(
+                " not found in odict_keys(",
+                r"Error: Adapter (?P<adapter>[\w.-]{1,80}) not found in odict_keys\((?P<modules>[^\n]{1,120}?)\)",
+            ),
             Pattern("No modules were targeted for adaptation", r"No modules were targeted for adaptation"),
         ),
         causes=(
@@ -43,6 +47,22 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "List the linear layers of the model, and name some of them.",
                 "print([name for name, part in model.named_modules() if isinstance(part, torch.nn.Linear)])",
+            ),
+            Fix(
+                "The list is empty: layers of a quantized model are not torch.nn.Linear, so that a search for these"
+                " finds none. Name them.",
+                'config = LoraConfig(target_modules=["q_proj", "k_proj", "v_proj", "o_proj"])',
+                first_for=("modules [] not found", "modules set() not found"),
+            ),
+            Fix(
+                "Name an adapter that is loaded; load_adapter() gives it the name, and not all layers need to have it.",
+                'print(list(model.peft_config))\nmodel.load_adapter(ADAPTER, adapter_name="second")',
+                first_for=("odict_keys",),
+            ),
+            Fix(
+                "The adapter was saved with the names of the wrapped model: remove `base_model.model.` from them.",
+                'state = {name.replace("base_model.model.", ""): value for name, value in state.items()}',
+                first_for=("{'base_model.model.",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

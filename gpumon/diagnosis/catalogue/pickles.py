@@ -61,6 +61,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "On Windows and macOS: an object of the dataset cannot be sent to a worker; the first traceback names it.",
         ),
         fixes=(
+            Fix(
+                "The process that started this one failed to send the data set, for the reason in the other"
+                " traceback: load"
+                " data in the main process.",
+                "loader = DataLoader(dataset, num_workers=0)",
+                first_for=("started process",),
+            ),
             Fix("Check the size of the file.", "ls -l model.pt"),
             Fix("In a DataLoader, load data in the main process.", "loader = DataLoader(dataset, num_workers=0)"),
             Fix("Download the file again, or use the checkpoint before it."),
@@ -116,10 +123,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Parent directory ", r"Error: Parent directory (?P<folder>[^\n]{1,160}?) does not exist"),
             Pattern(
                 "Error while serializing: ",
-                r"SafetensorError: Error while serializing: (?:I/O error|IoError)(?P<reason>(?!: No space|\(Os"
-                r" \{ code: 28)[^\n]{1,120})",
+                r"SafetensorError: Error while serializing: (?P<reason>(?:I/O error: (?!No space)[\w ]{8}"
+                r"|IoError\(Os \{ code: (?!28,)\d{1,5},)[^\n]{0,120})",
             ),
-            Pattern("Stale file handle", r"Errno 116\] Stale file handle"),
+            Pattern(
+                "Stale file handle",
+                r"Errno 116\] Stale file handle(?!: [^\n]{0,160}?(?:triton|torchinductor|torch_ext))",
+            ),
             Pattern("cannot be opened", r"Error: File (?P<folder>[^\n]{1,160}?) cannot be opened"),
         ),
         causes=(
@@ -129,8 +139,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The file that is to be replaced is still open, as that of the loaded model is on Windows.",
         ),
         fixes=(
-            Fix("Create the folder before saving.", 'import os\n\nos.makedirs("checkpoints", exist_ok=True)'),
             Fix("Write to another folder on a local disk, and copy it afterwards."),
+            Fix(
+                "Create the folder before saving.",
+                'import os\n\nos.makedirs("checkpoints", exist_ok=True)',
+                first_for=("Parent directory", "cannot be opened"),
+            ),
+            Fix(
+                "On Windows, end what has the old file open, such as a program that loaded it, or save under"
+                " another name.",
+                first_for=("code: 1224", "os error 1224"),
+            ),
             Fix(
                 "Look for errors of the file system on this host.",
                 "sudo dmesg -T | grep -i -E 'i/o error|nfs|lustre|nvme' | tail",

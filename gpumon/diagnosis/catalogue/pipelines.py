@@ -39,8 +39,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             literal("Invalid LoRA checkpoint"),
             Pattern(
-                "`state_dict` should be empty at this point",
-                r"`state_dict` should be empty at this point"
+                "state_dict` should be empty at this point",
+                r"`(?:original_)?state_dict` should be empty at this point"
                 r" but has",
             ),
             Pattern("KeyError: '", r"KeyError: '(?P<name>[\w.]{0,160}lora_[\w.]{1,160})'"),

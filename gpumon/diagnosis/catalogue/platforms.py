@@ -32,6 +32,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Check whether the GPU works in WSL; if it does, take no action.", "nvidia-smi"),
             Fix("In PowerShell, update WSL and restart it.", "wsl --update; wsl --shutdown"),
             Fix(
+                "If a program failed at that time, let it use less GPU memory: Windows could not place all of it.",
+                "torch.cuda.set_per_process_memory_fraction(0.8)",
+                first_for=("make_resident",),
+            ),
+            Fix(
                 "Install the current NVIDIA driver in Windows, and remove any from inside WSL.",
                 "sudo apt-get purge '^nvidia-.*' '^libnvidia-.*'",
             ),

@@ -61,15 +61,25 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
+                "Use bfloat16, or float16 before Ampere.",
+                'with torch.autocast("cuda", dtype=torch.bfloat16):\n    output = model(batch)',
+            ),
+            Fix(
                 "Show the compute capability of the GPU.",
                 "nvidia-smi --query-gpu=index,name,compute_cap --format=csv",
             ),
             Fix(
-                "Use bfloat16, or float16 before Ampere.",
-                'with torch.autocast("cuda", dtype=torch.bfloat16):\n    output = model(batch)',
+                "Triton reads float8 of the kind e4m3 only from compute capability 8.9 on: use a model in"
+                " fp8_e5m2, in 16"
+                " bits or as GGUF, or do without torch.compile.",
+                first_for=("supported fp8 dtypes are",),
             ),
-            Fix("Use a variant of the model for this GPU, such as AWQ or GPTQ with 4 bits."),
+            Fix(
+                "Use a model, and a cache, that are not in FP8: in bfloat16, or in 4 bits as AWQ or GPTQ.",
+                first_for=("fp8e4nv", "Float8 quantization requires", "FP8 activation"),
+            ),
             Fix("Install a build for a newer CUDA version.", "pip install --upgrade torch"),
+            Fix("In vLLM, do not store the cache in FP8.", "vllm serve MODEL --kv-cache-dtype auto"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_TE, sources.TRITON),
@@ -92,6 +102,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?:trailing dimension of mat1|Expected mat2|both dimensions of mat2)"
                 r"[^\n]{0,60} to be divisible by 16",
             ),
+            literal("Tensor dimensions are not compatible for FP8 execution"),
             literal("Promotion for Float8 Types is not supported"),
             Pattern("Bias must be ", r"Bias must be \w{1,20} or \w{1,20}, but got (?P<type>Float8\w{1,12})"),
         ),
@@ -101,8 +112,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Pad the number of tokens to a multiple of 16.", "length = (length + 15) // 16 * 16"),
-            Fix("Exclude small or odd layers from FP8, such as the output layer."),
+            Fix(
+                "Exclude small or odd layers from FP8, such as the output layer.",
+                first_for=("dimensions of mat2",),
+            ),
             Fix("Convert before other operations.", "value = value.to(torch.bfloat16)"),
+            Fix(
+                "Do not store the bias in FP8: convert it; in ComfyUI, update the node that computes with it.",
+                "bias = bias.to(torch.bfloat16)",
+                first_for=("Bias must be",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_TE, "https://github.com/NVIDIA/TransformerEngine/issues/1422"),

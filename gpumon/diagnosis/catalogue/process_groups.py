@@ -24,6 +24,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "The client socket has timed out after",
                 r"The client socket has timed out after (?P<waited>\d{1,9} ?(?:ms|s|seconds)) while trying to connect"
+                r" to (?P<host>[\w.-]{1,200}):(?P<port>\d{1,5})",
+            ),
+            Pattern(
+                "The client socket has timed out after",
+                r"The client socket has timed out after (?P<waited>\d{1,9} ?(?:ms|s|seconds)) while trying to connect"
                 r"(?: to \((?P<host>[^,\n]{1,200}), (?P<port>\d{1,5})\))?",
             ),
             Pattern(
@@ -61,11 +66,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("RendezvousTimeoutError", r"\bRendezvousTimeoutError\b"),
             Pattern("RendezvousClosedError", r"\bRendezvousClosedError\b"),
             literal("The connection to the C10d store has failed"),
-            Pattern(
-                "Timed out initializing process group in store based barrier",
-                r"Timed out initializing process group in store based barrier on rank:?"
-                r" (?P<rank>\d{1,6})[^\n]{0,160}?(?:worker_count=(?P<joined>\d{1,6}))?",
-            ),
             literal("Stop_waiting response is expected"),
             Pattern(
                 "Timed out waiting on barrier on rank",
@@ -86,8 +86,25 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Fewer processes were started than the world size.",
         ),
         fixes=(
+            Fix(
+                "Another agent closed the rendezvous because it was ended: find out what ended it, then start"
+                " all with a new"
+                " identifier.",
+                "grep -n -E 'death signal|Signal|Error' torchrun.log",
+                first_for=("RendezvousClosedError",),
+            ),
             fixes.FIRST_RANK,
-            Fix("Check whether rank 0 can be reached from the other hosts.", 'nc -vz "$MASTER_ADDR" "$MASTER_PORT"'),
+            Fix(
+                "Check whether rank 0 can be reached from the other hosts.",
+                'nc -vz "$MASTER_ADDR" "$MASTER_PORT"',
+                first_for=("connect() timed out", "connection to the C10d store has failed"),
+            ),
+            Fix(
+                "Start torchrun on every node, each with the same number of nodes, endpoint and identifier.",
+                "torchrun --nnodes=2 --nproc-per-node=gpu --rdzv-backend=c10d --rdzv-id=JOB --rdzv-endpoint=HOST:29500"
+                " train.py",
+                first_for=("RendezvousTimeoutError", "seconds waiting for clients"),
+            ),
             Fix(
                 "On a single host, let torchrun choose the port.", "torchrun --standalone --nproc-per-node=gpu train.py"
             ),
@@ -203,6 +220,17 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             Fix("On one host, let torchrun choose a free port.", "torchrun --standalone --nproc-per-node=gpu train.py"),
             Fix("Or let Accelerate choose one.", "accelerate launch --main_process_port 0 train.py"),
             Fix("Or find the process that uses the port, and end it.", "ss -ltnp | grep 29500"),
+            Fix(
+                "A launcher that starts torchrun itself, such as swift, takes the port from the environment: set it"
+                " together with the number of processes.",
+                "export NPROC_PER_NODE=2 MASTER_PORT=29501\nswift sft --model MODEL --dataset DATASET",
+                first_for=("swift",),
+            ),
+            Fix(
+                "Or give the launcher of DeepSpeed another port.",
+                "deepspeed --master_port 29501 train.py",
+                first_for=("DeepSpeed",),
+            ),
         ),
         empty_cache=NO_CONTEXT_YET,
         sources=("https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py",),
@@ -325,7 +353,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         patterns=(
             Pattern(
                 "No backend type associated with device type",
-                r"No backend type associated with device type (?P<device>\w{1,20})",
+                r"No backend type associated with device type (?!xpu)(?P<device>\w{1,20})",
             ),
             Pattern(
                 "Could not find the default backend type ",
@@ -413,7 +441,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         ),
         causes=(
             "Windows and macOS builds have no NCCL; neither do CPU-only builds.",
-            "Windows builds before PyTorch 2.7 have no libuv.",
+            "Many Windows builds of PyTorch have no libuv.",
         ),
         fixes=(
             Fix("On Windows, use gloo, or train on one GPU.", 'torch.distributed.init_process_group("gloo")'),
@@ -422,6 +450,12 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
             ),
             Fix("Run in WSL 2, where NCCL works.", "wsl --install"),
+            Fix(
+                "torchrun does not pass the setting on to this store: start a single process without torchrun, or train"
+                " in WSL 2.",
+                "USE_LIBUV=0 python train.py",
+                first_for=("static rendezvous",),
+            ),
             Fix(
                 "Without libuv, use the older server of the store.",
                 "USE_LIBUV=0 torchrun --nproc-per-node=gpu train.py",

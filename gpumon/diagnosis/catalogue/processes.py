@@ -15,7 +15,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         title="Program starts processes while it is imported",
         summary="A spawned process imports the program again, and the program then starts processes itself.",
         context=ContextState.NOT_APPLICABLE,
-        patterns=(literal("An attempt has been made to start a new process before the"),),
+        patterns=(
+            literal("An attempt has been made to start a new process before the"),
+            Pattern(
+                "ForkingPickler(file, protocol)",
+                r"ForkingPickler\(file, protocol\)\.dump\(obj\)\s{0,8}BrokenPipeError: \[Errno 32\]",
+            ),
+        ),
         causes=("The program has no `if __name__` guard; with spawn, as on Windows and with vLLM, it needs one.",),
         fixes=(
             Fix("Put everything that runs below the guard.", 'if __name__ == "__main__":\n    main()'),
@@ -41,6 +47,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Can't get local object '", r"AttributeError: Can't get local object '(?P<object>[^'\n]{1,120})'"),
             Pattern("annot pickle '", r"TypeError: cannot pickle '(?P<object>[\w.]{1,60})' object"),
+            Pattern("cannot pickle 'weakref", r"cannot pickle '(?P<object>weakref[\w.]{0,40})' object"),
             Pattern(
                 "Can't pickle <function ",
                 r"(?:PicklingError: |^)Can't pickle <function (?P<object>[^\n]{1,100}?) at 0x",
@@ -62,7 +69,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Define the function at the top level of a module, and open files in the worker."),
-            Fix("Or load data in the main process.", "loader = DataLoader(dataset, num_workers=0)"),
+            Fix(
+                "Or load data in the main process.",
+                "loader = DataLoader(dataset, num_workers=0)",
+                first_for=("pickle 'weakref",),
+            ),
             Fix(
                 "In a notebook, put the class or function into a file, and import it: a new process cannot see cells.",
                 "from my_data import MyDataset",
@@ -104,12 +115,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="Windows ended the process after a crash",
         summary="The code is the reason: 3221225477 is an invalid memory access, 3221226505 an abort, 3221225781 a"
-        " missing DLL.",
+        " missing DLL, 3221225620 a division by zero.",
         context=ContextState.DEAD,
         patterns=(
             Pattern(
                 "exit code ",
-                r"exit code \(?(?P<exit_code>32212254(?:77|78|97)|3221225781|3221226505|3221225725|3221226356"
+                r"exit code \(?(?P<exit_code>322122[56]\d{3}"
                 r"|-1073741819|-1073740791|-1073741515|-1073741571|0xC0000005|0xC0000409|0xC0000135)",
             ),
             Pattern(
@@ -122,6 +133,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "returned non-zero exit status ",
                 r"returned non-zero exit status (?P<exit_code>3221225\d{3}|3221226\d{3})",
+            ),
+            Pattern(
+                " failed with ",
+                r"(?:training|subprocess) failed with (?:return |exit )?code (?P<exit_code>3221225\d{3}|3221226\d{3})",
             ),
             Pattern(
                 "Windows fatal exception: ",
@@ -140,6 +155,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Install PyTorch and the packages with CUDA code again, in versions that belong together.",
                 "pip install --force-reinstall torch torchvision torchaudio"
                 " --index-url https://download.pytorch.org/whl/cu130",
+            ),
+            Fix(
+                "For a division by zero (3221225620), check that PyTorch is built for the GPU: for an RTX 50, with CUDA"
+                " 12.8 or later.",
+                "pip install --upgrade torch torchvision torchaudio --index-url https://download.pytorch.org/whl/cu130",
+                first_for=("3221225620",),
             ),
             Fix("Let Windows manage the size of the paging file, or set it to at least the size of the GPU's memory."),
             Fix("Install the current driver with the option of a clean installation."),
@@ -226,10 +247,10 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
             ),
             Pattern(
                 "INTERNAL ASSERT FAILED at ",
-                r"Error: (?P<check>(?!NVML_SUCCESS|!?in_bad_fork|expect_autograd_hooks_"
+                r"Error: (?P<check>(?!NVML_SUCCESS|iter\.device\(arg\)\.is_cuda|!?in_bad_fork|expect_autograd_hooks_"
                 r"|[^\n]{0,80}device >= 0 &&)[^\n]{1,160}?) ?INTERNAL ASSERT FAILED at"
-                r" \"?(?P<file>(?![^\"\n]{0,200}(?:AllocatorConfig|CUDACachingAllocator|jit/codegen|/mps/))"
-                r"[^\"\n]{1,200}?)\"?"
+                r" \"?(?P<file>(?![^\"\n]{0,200}(?:AllocatorConfig|CUDACachingAllocator|LinearAlgebra|jit/codegen|"
+                r"/mps/))[^\"\n]{1,200}?)\"?"
                 r":(?P<line>\d{1,6})",
             ),
         ),
@@ -244,6 +265,12 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
                 "pip install --upgrade torch torchvision",
             ),
             Fix("Search PyTorch's issues for the file and the condition in the message; report it if none has it."),
+            Fix(
+                "The driver's libraries were not loaded: give the container the capabilities compute and"
+                " utility, and do without expandable segments.",
+                "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE",
+                first_for=("driver_api.cpp",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.CPP_STACKTRACES, fixes.SHOW_VERSIONS),
@@ -269,7 +296,7 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
                 ".is_cuda() to be true, but got false",
                 r"Expected (?P<argument>[\w.]{1,60})\.is_cuda\(\) to be true, but got false",
             ),
-            Pattern("assert ", r"^ {0,40}assert (?P<argument>\w{1,40})\.is_cuda\b"),
+            Pattern(".is_cuda", r"^ {0,40}assert (?P<argument>\w{1,40})\.is_cuda\b"),
             Pattern("Assertion failed: ", r"Assertion failed: [^\n]{0,80}?(?P<argument>\w{1,60})(?:\.|->)is_cuda\(\)"),
             literal("CUDAGuardImpl initialized with non-CUDA DeviceType"),
         ),
@@ -309,7 +336,18 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
             "A failure of the GPU process, such as out of memory, ended the workers: the first error counts.",
         ),
         fixes=(
+            Fix(
+                "Read the exception of the worker, which stands in the lines before or after this one, and fix its"
+                " reason: a damaged file, or a version of batchgenerators that does not fit.",
+                first_for=("Exception in background worker",),
+            ),
             Fix("Start fewer workers.", "export nnUNet_n_proc_DA=4"),
+            Fix(
+                "These processes write the predicted segmentations, each of which needs memory of the host for all"
+                " classes: use fewer.",
+                "export nnUNet_def_n_proc=2",
+                first_for=("nnU-Net export",),
+            ),
             Fix("Check whether the kernel ended one.", "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'"),
             Fix("Run without compilation, to exclude its processes.", "export nnUNet_compile=f"),
         ),

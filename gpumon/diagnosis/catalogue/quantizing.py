@@ -55,6 +55,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Measurement/inference error (",
                 r"Measurement/inference error \(\d{1,3}\): (?P<name>\w{1,40})",
             ),
+            Pattern(
+                " inf values and ",
+                r"state has (?:0 inf values and [1-9]|[1-9][\d,]{0,19} inf values and \d)[\d,]{0,19} NaN values",
+            ),
         ),
         causes=(
             "The model was trained in bfloat16, and its values do not fit in float16.",
@@ -70,6 +74,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Load the model in the type in which it was trained.",
                 'model = AutoModelForCausalLM.from_pretrained(name, dtype="auto")',
             ),
+            Fix(
+                "Compute with the model before it is quantized: if its outputs are NaN too, download or merge it again;"
+                " otherwise upgrade ExLlamaV3.",
+                "pip install --upgrade exllamav3",
+                first_for=("state has ",),
+            ),
             Fix("Raise the damping.", "quantize_config = QuantizeConfig(bits=4, group_size=128, damp_percent=0.05)"),
             Fix("Leave the layer that the message names in 16 bits."),
         ),
@@ -79,5 +89,39 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/turboderp-org/exllamav2/issues/627",
         ),
         said_by="GPTQModel 1.0-4.2, ExLlamaV2 0.1-0.2",
+    ),
+    KnownError(
+        id="quantizer-mappings",
+        section=SECTION,
+        title="LLM Compressor: layers that AWQ smooths were not found as expected",
+        summary="AWQ pairs each norm with the layers behind it, by patterns of names; these do not fit this model.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "needs to match a single smooth",
+                r"AWQ needs to match a single smooth ?layer for each mapping but got \['(?P<name>[\w.]{1,160})'",
+            ),
+        ),
+        causes=(
+            "LLM Compressor has no mappings for this architecture, and used those of Llama.",
+            "Some layers have other parts than the rest: linear attention, experts, or an image encoder.",
+        ),
+        fixes=(
+            Fix(
+                "Upgrade LLM Compressor, whose newer versions know more models.", "pip install --upgrade llmcompressor"
+            ),
+            Fix(
+                "Give the mappings of this model, with the names of its layers.",
+                """\
+AWQModifier(
+    mappings=[AWQMapping("re:.*post_attention_layernorm$", ["re:.*mlp.experts.*.gate_proj$", "re:.*up_proj$"])],
+    ignore=["lm_head", "re:.*mlp.gate$"], scheme="W4A16", targets=["Linear"],
+)""",
+            ),
+            Fix("Or quantize by GPTQ, which needs no mappings.", 'GPTQModifier(scheme="W4A16", ignore=["lm_head"])'),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/vllm-project/llm-compressor/issues/2514",),
+        said_by="LLM Compressor 0.8-0.10",
     ),
 )

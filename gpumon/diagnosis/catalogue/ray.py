@@ -25,8 +25,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "No available node types can fulfill resource request",
-                r"No available node types can fulfill resource requests? (?P<request>\{[^}\n]{0,120}GPU[^}\n]{0,120}"
-                r"\})",
+                r"No available node types can fulfill resource requests? (?:defaultdict\(<class 'float'>, )?"
+                r"(?P<request>\{[^}\n]{0,120}GPU[^}\n]{0,120}\})",
             ),
             Pattern(
                 "placement group of specs for",
@@ -58,7 +58,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The address of the host differs from the one that Ray knows, as with several network interfaces.",
         ),
         fixes=(
-            Fix("Show how many GPUs Ray knows, and how many are in use.", "ray status"),
+            Fix(
+                "Show how many GPUs Ray knows, and how many are in use.",
+                "ray status",
+                first_for=("placement group", "GPU", "scheduled right now"),
+            ),
             Fix("List what holds them; remove what is left behind.", "ray list placement-groups; ray list actors"),
             Fix(
                 "Name the address with which each host joined the cluster.",
@@ -213,8 +217,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Check whether the kernel ended it for lack of memory.",
                 "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'",
+                first_for=("full host",),
             ),
             Fix("Look at the owner, the driver: it ended first.", first_for=("owner",)),
+            Fix(
+                "Check whether the pod reached its memory limit; raise the limit, or start fewer workers.",
+                "kubectl describe pod POD | grep -A 4 -E 'Last State|Limits'",
+                first_for=("K8s pod memory limits", "pod limit"),
+            ),
             Fix("For a crash, print the Python stack.", "PYTHONFAULTHANDLER=1 python train.py"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -262,7 +272,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         title="Ray: a result did not arrive in time",
         summary="The call ray.get() waited for a task or an actor that did not finish within its timeout.",
         context=ContextState.UNKNOWN,
-        patterns=(Pattern("GetTimeoutError", r"ray\.exceptions\.(?P<error>GetTimeoutError)"),),
+        patterns=(
+            Pattern("GetTimeoutError", r"ray\.exceptions\.(?P<error>GetTimeoutError)"),
+            Pattern("failed to get register_center_actor", r"failed to get register_center_actor: (?P<actor>\w{1,80})"),
+        ),
         causes=(
             "The task waits for GPUs or cores that no node has free.",
             "The worker loads a model, compiles, or hangs in a collective.",
@@ -272,6 +285,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Check which resources are requested and which are free.", "ray status"),
             Fix("Show where the worker waits.", "py-spy dump --pid PID"),
             Fix("Read the errors of the workers.", "grep -h -i error /tmp/ray/session_latest/logs/worker*"),
+            Fix(
+                "The first worker has not started: find its error in its own log; on a slow file system, wait longer.",
+                "python -m verl.trainer.main_ppo +trainer.ray_wait_register_center_timeout=900",
+                first_for=("register_center",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_DEBUG,),

@@ -217,6 +217,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "To shard a large model, use DeepSpeed ZeRO-3 or FSDP instead of device_map.", first_for=("device_map",)
             ),
+            Fix(
+                "Give the engine a seed, the same on all ranks.",
+                'llm = LLM(model=name, distributed_executor_backend="external_launcher", seed=0)',
+                first_for=("Seed must be set",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_TRL,),

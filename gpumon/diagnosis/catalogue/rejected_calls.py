@@ -31,10 +31,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The driver or a virtual machine does not support the feature, such as memory pools or IPC.",
         ),
         fixes=(
+            Fix(
+                "A kernel of ONNX Runtime refused its sizes: upgrade it, or compute this model on the CPU.",
+                "pip install --upgrade onnxruntime-gpu",
+                first_for=("; GPU=",),
+            ),
             fixes.LAUNCH_BLOCKING,
             fixes.CUDA_LOG,
             fixes.SANITIZER,
             Fix("Update the package whose call the traceback names.", first_for=("Triton Error",)),
+            Fix(
+                "The attention kernel of this package is not for this GPU: use PyTorch's attention, or another"
+                " version of it.",
+                'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")',
+                first_for=("flash_fwd_launch_template",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.CPP_STACKTRACES,),
@@ -165,6 +176,12 @@ with torch.cuda.device(tensor.device):
         fixes=(
             Fix("Move everything that needs a value on the CPU out of the captured part."),
             Fix(
+                "Start the server without its own graphs, or without torch.compile, which does not go together with"
+                " every model; then upgrade it.",
+                "python -m sglang.launch_server --model-path MODEL --disable-cuda-graph",
+                first_for=("SGLang",),
+            ),
+            Fix(
                 "Warm up on a side stream, then capture with inputs that keep their addresses.",
                 """\
 side = torch.cuda.Stream()
@@ -183,6 +200,21 @@ with torch.cuda.graph(graph):
                 'with torch.cuda.graph(graph, capture_error_mode="thread_local"):\n    output = model(static_input)',
             ),
             Fix("Or let PyTorch choose what to capture.", 'model = torch.compile(model, mode="reduce-overhead")'),
+            Fix(
+                "Join every side stream back before the capture ends.",
+                "torch.cuda.current_stream().wait_stream(side)",
+                first_for=("unjoined work",),
+            ),
+            Fix(
+                "Create the optimizer for CUDA graphs.",
+                "optimizer = torch.optim.AdamW(model.parameters(), capturable=True)",
+                first_for=("capturable=False",),
+            ),
+            Fix(
+                "Load what is loaded at the first use before the capture; with Warp, all modules.",
+                "wp.force_load(device)",
+                first_for=("load_module",),
+            ),
         ),
         empty_cache="Must not be called during the capture; before the capture, it only makes the warm-up slower.",
         see_more=(
@@ -276,6 +308,10 @@ with torch.cuda.graph(graph):
             fixes.RELOAD_UVM,
             fixes.KERNEL_LOG,
             fixes.REBOOT,
+            Fix(
+                "Find the other libcuda, such as one of cuda-compat or Conda, and take it out of the search path.",
+                first_for=("other libcuda",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CUDA_ERRORS, "https://github.com/pytorch/pytorch/issues/49081"),

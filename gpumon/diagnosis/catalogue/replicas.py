@@ -115,8 +115,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "model = DistributedDataParallel(model.to(rank), device_ids=[rank])",
             ),
             Fix(
-                "Without device_map when torchrun starts the program.",
+                "Load the model without device_map if torchrun starts the program.",
                 "model = AutoModelForCausalLM.from_pretrained(name)",
+                first_for=("index=0), device",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -169,6 +170,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Start as many processes as the product of the parallel sizes, or a multiple.",
                 "torchrun --nproc-per-node 8 train.py",
                 first_for=("divisible",),
+            ),
+            Fix(
+                "Create Megatron's groups in every process, once, before the model.",
+                """\
+from megatron.core import parallel_state
+
+parallel_state.initialize_model_parallel(tensor_model_parallel_size=1)""",
+                first_for=(
+                    "group is not initialized",
+                    "already initialized",
+                    "combined is not initialized",
+                ),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

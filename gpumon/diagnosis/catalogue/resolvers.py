@@ -40,6 +40,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" source distribution",
             ),
             Pattern(
+                "hint: The resolution failed for an environment",
+                r"hint: The resolution failed for an (?P<other>environment that is not the current one)",
+            ),
+            Pattern(
                 "only has wheels for the following",
                 r"`(?P<package>[\w.-]{2,40})` \(v?[\w.+]{1,30}\) only has wheels for the following platforms?:"
                 r" (?P<platforms>[^\n]{1,120})",
@@ -53,6 +57,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix("Use a Python version that the package supports, for example 3.12.", "uv venv --python 3.12"),
+            Fix(
+                "The failure is not about this host: limit `tool.uv.environments` in pyproject.toml to your system; or"
+                " name extras that exclude each other in `tool.uv.conflicts`.",
+                first_for=("that is not the current one",),
+            ),
             Fix(
                 "Let uv choose the index of PyTorch for this GPU's driver.",
                 "uv pip install torch torchvision --torch-backend=auto",
@@ -130,6 +139,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             literal("because these package versions have conflicting dependencies"),
+            Pattern("The conflict is caused by:", r"^ {0,8}The conflict is caused by:"),
             Pattern("ResolutionImpossible", r"\bResolutionImpossible\b"),
             Pattern("resolution-too-deep", r"resolution-too-deep"),
         ),
@@ -169,6 +179,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Cannot solve the request because of:"
                 r" (?P<reason>[^\n]{1,120})",
             ),
+            Pattern(
+                "which cannot be installed (as previously",
+                r"which cannot be installed \(as previously explained\)",
+            ),
+            Pattern("with any installable versions", r"conflicts with any installable versions previously reported"),
             Pattern("failed to solve the conda requirements of", r"failed to solve the conda requirements of '"),
             Pattern("failed to solve requirements of environment", r"failed to solve requirements of environment '"),
             Pattern(

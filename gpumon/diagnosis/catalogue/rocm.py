@@ -34,7 +34,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("HIP out of memory", rf"HIP out of memory(?:\. Tried to allocate (?P<size>{SIZE}))?"),
             Pattern("HIP error: out of memory", r"HIP error: out of memory"),
             name("hipErrorOutOfMemory"),
-            name("HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
+            Pattern(
+                "HSA_STATUS_ERROR_OUT_OF_RESOURCES",
+                r"(?<!Call returned )\bHSA_STATUS_ERROR_OUT_OF_RESOURCES\b(?!: The runtime failed to allocate the"
+                r" necessary resources\.$)",
+            ),
             literal("Not enough memory for command submission"),
             Pattern("SVM mapping failed", r"amdgpu: SVM mapping failed, exceeds resident system memory limit"),
         ),
@@ -81,6 +85,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"ggml was not compiled with support for this arch(?:itecture)?",
             ),
             Pattern("error: invalid kernel file", r"(?:CUDA|HIP|ROCm) error: invalid kernel file"),
+            Pattern("Freezing the executable failed", r"Error: Freezing the executable failed"),
             Pattern("for HSA_OVERRIDE_GFX_VERSION usage", r"troubleshooting\.md for HSA_OVERRIDE_GFX_VERSION usage"),
         ),
         causes=(
@@ -114,6 +119,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Could not initialize Tensile host", r"Could not initialize Tensile host: No devices found"),
             name("hipErrorNoDevice"),
             Pattern("ROCk module is NOT loaded", r"ROCk module is NOT loaded"),
+            Pattern("Call returned HSA_STATUS_ERROR_OUT", r"Call returned HSA_STATUS_ERROR_OUT_OF_RESOURCES"),
             Pattern("Unable to open /dev/kfd", r"Unable to open /dev/kfd(?: read-write)?: (?P<reason>[^\n]{1,60})"),
         ),
         causes=(
@@ -166,14 +172,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "Memory access fault by GPU node",
                 r"Memory access fault by GPU node-(?P<node>\d{1,3}) \(Agent handle: \w{1,24}\) on address"
-                r" (?P<address>0x[\da-f]{1,16})"
+                r" (?P<address>0x[\da-f]{1,16}|\(nil\))"
                 r"(?:\. Reason: (?P<reason>[^\n.]{1,80}))?",
             ),
             Pattern("HW Exception by GPU node", r"HW Exception by GPU node-(?P<node>\d{1,3}) [^\n]{1,60}? reason ?:"),
             Pattern("HSA_STATUS_ERROR_", r"\b(?P<status>HSA_STATUS_ERROR_(?!OUT_OF_RES)[A-Z_]{4,40})\b"),
             Pattern("page fault (src_id", r"amdgpu: \[\w{3,12}\] (?:no-retry |retry )?page fault \(src_id"),
             Pattern("failed to respond to msg", r"MES(?:\(\d\))? failed to respond to msg"),
+            Pattern("failed to response msg=", r"MES failed to response msg=\d"),
+            Pattern("MES might be in unrecoverable", r"MES might be in unrecoverable state"),
             Pattern("not done with your previous command", r"SMU: I'm not done with your previous command"),
+            Pattern("VM_L2_PROTECTION_FAULT_STATUS", r"amdgpu: (?:GCVM|VM)_L2_PROTECTION_FAULT_STATUS"),
             Pattern("amdgpu: ring ", r"amdgpu: ring [\w.]{1,20} timeout"),
             Pattern("amdgpu_job_timedout", r"amdgpu_job_timedout \[amdgpu\]\] \*ERROR\* ring [\w.]{1,20} timeout"),
             Pattern("Memory Fault Error [host:", r"Memory Fault Error \[host: [^\]\n]{1,200}"),
@@ -196,9 +205,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Update the firmware and the kernel, then restart: the scheduler of the GPU (MES) is firmware.",
                 "sudo apt-get install --only-upgrade linux-firmware linux-generic && sudo reboot",
-                first_for=("MES", "ring "),
+                first_for=("MES",),
             ),
-            Fix("Update ROCm."),
+            Fix(
+                "The name of the kernel shows AITER: upgrade it, or run without it.",
+                "export VLLM_ROCM_USE_AITER=0 SGLANG_USE_AITER=0",
+                first_for=("AITER",),
+            ),
+            Fix("Update ROCm.", first_for=("OUT_OF_REGISTERS",)),
         ),
         empty_cache=CONTEXT_IS_DEAD,
         sources=(_HIP,),
@@ -247,6 +261,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Compare the versions of the packages; the first two numbers must be equal.",
                 "pip list | grep -i -E 'jax|rocm'",
+            ),
+            Fix(
+                "With a GPU from NVIDIA, name its platform: JAX_PLATFORMS=gpu also tries ROCm.",
+                "JAX_PLATFORMS=cuda python train.py",
+                first_for=("'rocm': module 'jaxlib",),
             ),
             Fix("Install JAX with its plugin for ROCm.", 'pip install --upgrade "jax[rocm7-local]"'),
             Fix("Check whether ROCm sees the GPU.", "rocminfo; ls -l /dev/kfd /dev/dri"),
@@ -319,5 +338,38 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://docs.pytorch.org/docs/stable/backends.html",
         ),
         said_by="torch 2.3-2.12",
+    ),
+    KnownError(
+        id="rccl",
+        section=SECTION,
+        title="AMD GPU: RCCL failed",
+        summary="RCCL, which has the interface and the messages of NCCL, could not set up the communication of"
+        " AMD GPUs.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "/hipify/src/",
+                r"/hipify/src/[\w/.-]{1,80}:\d{1,5} (?:NCCL WARN (?P<reason>[^\n]{1,160})|->"
+                r" [1-9])",
+            ),
+        ),
+        causes=(
+            "Direct transfers between the GPUs do not work: the IOMMU or PCIe ACS redirects them.",
+            "A GPU is not supported by this build, or the processes share one.",
+        ),
+        fixes=(
+            Fix(
+                "As a test, do without direct transfers; if that works, start the kernel with iommu=pt.",
+                "NCCL_P2P_DISABLE=1 torchrun --nproc-per-node=gpu train.py",
+            ),
+            Fix("Check the GPUs and the links between them.", "rocm-smi --showtopo"),
+            Fix(
+                "Use PyTorch with a newer ROCm.",
+                "pip install --upgrade torch --index-url https://download.pytorch.org/whl/rocm7.2",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/ROCm/rccl/issues/1454",),
+        said_by="RCCL 2.18-2.27",
     ),
 )

@@ -50,8 +50,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 'arguments = TrainingArguments(optim="adamw_8bit")',
                 first_for=("/csrc/",),
             ),
+            Fix(
+                "In llama.cpp, run without CUDA graphs and without copies from GPU to GPU.",
+                "cmake -B build -DGGML_CUDA=ON -DGGML_CUDA_NO_PEER_COPY=ON && cmake --build build -j",
+                first_for=("llama.cpp",),
+            ),
             fixes.DRIVER_CUDA_VERSION,
-            Fix("Check whether the GPU is virtual.", "nvidia-smi -q | grep -A 3 -i virtualization"),
+            Fix(
+                "Check whether the GPU is virtual.",
+                "nvidia-smi -q | grep -A 3 -i virtualization",
+            ),
+            Fix(
+                "In LMDeploy, use the engine that is written in PyTorch.",
+                "lmdeploy serve api_server MODEL --backend pytorch",
+                first_for=("turbomind",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.LAUNCH_BLOCKING, fixes.CUDA_LOG),

@@ -15,9 +15,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="Triton compiles a small launcher for its kernels, and no C compiler is installed.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(literal("Failed to find C compiler. Please specify via CC"),),
-        causes=("The container image is a slim image without gcc.",),
+        causes=(
+            "The container image is a slim image without gcc.",
+            "On Windows, neither the Build Tools nor a compiler of a package is installed.",
+        ),
         fixes=(
             Fix("Install a compiler and the Python headers.", "sudo apt-get install -y gcc python3-dev"),
+            Fix(
+                "On Windows, install the Triton for Windows, which brings a small compiler.",
+                "pip install --upgrade triton-windows",
+                first_for=("Windows",),
+            ),
             Fix("Or name an installed compiler.", "CC=clang python train.py"),
             Fix("Or disable compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
         ),
@@ -69,6 +77,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" compile(?: ?PyTorch \((?P<torch>[\d.]{1,12})\))?",
             ),
             Pattern(
+                "The detected CUDA version (%s) mismatches",
+                r"The detected CUDA version \(%s\) mismatches the version that was used to compile ?PyTorch"
+                r"(?: \(%s\)\. Please make sure to use the same CUDA versions\.', '(?P<toolkit>[\d.]{1,12})',"
+                r" '(?P<torch>[\d.]{1,12})')?",
+            ),
+            Pattern(
+                "Please make sure to use the same CUDA versions",
+                r"PyTorch \((?P<torch>[\d.]{1,12})\)\. Please make sure to use the same CUDA versions",
+            ),
+            Pattern(
                 "does not match the version torch was compiled with",
                 r"Installed CUDA version (?P<toolkit>[\d.]{1,12}) does not match the version torch was compiled with"
                 r" (?P<torch>[\d.]{1,12})",
@@ -95,7 +113,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
-                "Look for a prebuilt wheel of the package for your versions.", "pip install --only-binary :all: PACKAGE"
+                "Look for a prebuilt wheel of the package for your versions.",
+                "pip install --only-binary :all: PACKAGE",
+                first_for=("pip build",),
+            ),
+            Fix(
+                "Install the toolkit of PyTorch's CUDA version, and set CUDA_HOME to its location.",
+                "conda install -c nvidia \"cuda-toolkit=$(python -c 'import torch; print(torch.version.cuda)')\"\n"
+                "export CUDA_HOME=$CONDA_PREFIX",
             ),
             Fix(
                 "Check which version is needed.", "python -c 'import torch; print(torch.version.cuda)'; nvcc --version"
@@ -104,6 +129,25 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Install that toolkit, and set CUDA_HOME to its location.",
                 "export CUDA_HOME=/usr/local/cuda-13.0 PATH=/usr/local/cuda-13.0/bin:$PATH",
                 first_for=("DeepSpeed Op Builder", "Installed CUDA version"),
+            ),
+            Fix(
+                "CUDA_HOME is one folder, not a list of folders: set it without colons.",
+                "export CUDA_HOME=/usr/local/cuda",
+                first_for=("':/",),
+            ),
+            Fix(
+                "For flash-attn, install the wheel of its releases that fits your versions of CUDA, PyTorch and Python;"
+                " for Windows there is none, and most programs run without flash-attn.",
+                "pip install"
+                " https://github.com/Dao-AILab/flash-attention/releases/download/v2.8.3/flash_attn-2.8.3+cu12"
+                "torch2.8cxx11abiTRUE-cp312-cp312-linux_x86_64.whl",
+                first_for=("flash_attn was requested", "FlashAttention is only supported on CUDA"),
+            ),
+            Fix(
+                "The compiler is not there: install the CUDA toolkit, or correct CUDA_HOME, which names one"
+                " folder and has no colon.",
+                "export CUDA_HOME=/usr/local/cuda; ls $CUDA_HOME/bin/nvcc",
+                first_for=("nvcc: not found",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -165,6 +209,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "For a new GPU, install a newer PyTorch.",
                 "pip install --upgrade torch",
                 first_for=("gpu-architecture",),
+            ),
+            Fix(
+                "The compiling library passes an option that this NVRTC does not know: upgrade CuPy, or the toolkit.",
+                "pip install --upgrade cupy-cuda12x",
+                first_for=("NVRTC_ERROR_INVALID_OPTION",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

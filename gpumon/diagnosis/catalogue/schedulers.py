@@ -22,6 +22,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("MaxGRESPer", r"\b(?P<limit>(?:QOS|Assoc)MaxGRESPer\w{0,12})\b"),
             Pattern("MaxTRESPer", r"\b(?P<limit>(?:QOS|Assoc)MaxTRESPer\w{0,12})\b"),
             Pattern("gres/gpu count", r"gres/gpu count (?:reported )?(?:lower than configured|changed)[^\n]{0,60}"),
+            Pattern("Gres format wrong", r"Gres format wrong, specify (?P<requested>--[^\s\\]{1,60})"),
             Pattern("Step requested GRES", r"Step requested GRES \((?P<requested>[^\n]{1,60})\) not found in the job"),
         ),
         causes=(
@@ -41,7 +42,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Leave --gres and --gpus out of srun, so that the step gets the GPUs of the job, or name them as the"
                 " job does.",
                 "scontrol show job $SLURM_JOB_ID | grep -i tres",
-                first_for=("Step requested",),
+                first_for=("Step requested", "Unable to create step"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -88,6 +89,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "error: Unable to create step for job",
                 r"srun: error: Unable to create step for job \d{1,12}: " + _REASON,
             ),
+            Pattern(
+                "sbatch: error: ",
+                r"sbatch: error: (?P<reason>(?!Batch job|Gres format)[^\n]{0,160}\b"
+                r"(?:GPUs?\b|gpus-per-|CPU job setup|GPU\w{0,8} Account\b)[^\n]{0,120})",
+            ),
             literal("SLURM_MEM_PER_CPU, SLURM_MEM_PER_GPU, and SLURM_MEM_PER_NODE are mutually exclusive"),
         ),
         causes=(
@@ -102,6 +108,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "sbatch --gpus-per-node=8 --ntasks-per-node=8 --cpus-per-task=12 job.sh",
             ),
             Fix(
+                "Request a GPU in the job: this partition takes only jobs that do.",
+                "sbatch --partition=PARTITION --gpus-per-node=1 job.sh",
+                first_for=("not requesting GPU", "CPU job setup"),
+            ),
+            Fix(
+                "State the number of tasks as well.",
+                "sbatch --ntasks=8 --gpus-per-task=1 job.sh",
+                first_for=("per-task used without",),
+            ),
+            Fix(
+                "Let each step request only its share of the job's memory.",
+                "srun --exact --ntasks=1 --mem=16G python train.py",
+                first_for=("Memory required by task",),
+            ),
+            Fix(
                 "In a job of another job, remove the variables of the outer one.",
                 "unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE; srun python train.py",
                 first_for=("mutually exclusive",),
@@ -109,7 +130,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Show which accounts, partitions and limits are yours.",
                 "sacctmgr show associations user=$USER format=Account,Partition,QOS,MaxTRES; sinfo -s",
-                first_for=("Invalid account", "nvalid partition", "QOS", "group not permitted"),
+                first_for=("Invalid account", "nvalid partition", "QOS", "group not permitted", "Account"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -125,8 +146,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "CANCELLED AT ",
-                r"\*\*\* (?:STEP|JOB) (?P<job>[\w.+]{1,40}) ON \S{1,80} CANCELLED AT \S{1,30}"
-                r" DUE TO (?P<reason>TIME LIMIT|PREEMPTION|NODE FAILURE)",
+                r"\*\*\* (?:STEP|JOB) (?P<job>[\w.+]{1,40}) ON \S{1,80} CANCELLED AT (?:\S{1,30} )?"
+                r"DUE TO (?P<reason>TIME LIMIT|PREEMPTION|NODE FAILURE)",
             ),
         ),
         causes=(
@@ -207,13 +228,20 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Show why nodes are not available.", "sinfo -R; scontrol show node NODE"),
             Fix(
-                "On the node, compare its hardware with the configuration.", "slurmd -C; nvidia-smi -L; ls /dev/nvidia*"
+                "On the node, compare its hardware with the configuration.",
+                "slurmd -C; nvidia-smi -L; ls /dev/nvidia*",
+                first_for=("differs from hardware",),
             ),
             Fix(
                 "Load the driver before the daemon, and start it again.",
                 "sudo nvidia-smi; sudo systemctl restart slurmd",
             ),
             Fix("Then return the node to service.", "sudo scontrol update nodename=NODE state=resume"),
+            Fix(
+                "Write the node's name into slurm.conf on all hosts as `hostname -s` prints it, then read it again.",
+                "sudo scontrol reconfigure",
+                first_for=("lookup failure for node",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://slurm.schedmd.com/gres.html", "https://slurm.schedmd.com/troubleshoot.html"),
@@ -299,6 +327,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Test whether the program exists on the node.", "srun --nodelist=NODE --ntasks=1 which python"),
             Fix("Leave the node out, and report it to the administrator.", "sbatch --exclude=NODE job.sh"),
+            Fix(
+                "Synchronize the clocks of all nodes, and restart Munge: a credential is valid for some minutes only.",
+                "ssh NODE date; date",
+                first_for=("credential",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://slurm.schedmd.com/troubleshoot.html",),

@@ -48,7 +48,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "No available shared memory broadcast block found",
                 r"No available shared memory broadcast block found in (?P<seconds>\d{1,6}) ?s",
             ),
-            literal("RPC call to execute_model timed out"),
         ),
         causes=(
             "During the start, a worker compiles kernels or quantizes weights: then the message is harmless.",
@@ -94,6 +93,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Invocation of ", r"\[core\.py:\d{1,5}\] Invocation of (?P<method>\w{1,60}) method failed"),
             literal("WorkerProc initialization failed due to"),
             literal("WorkerProc failed to start"),
+            literal("Got fatal signal from worker processes, shutting down"),
             literal("Background loop has errored already"),
             Pattern("Engine process failed to start", r"Engine process failed to start\. See stack trace"),
             Pattern("Engine core proc ", r"Engine core proc \S{1,60} died unexpectedly"),
@@ -107,6 +107,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Worker VllmWorkerProcess pid (?P<pid>\d{1,10}) died, exit code: (?P<exit_code>-?\d{1,3})",
             ),
             Pattern("EngineDeadError", r"(?<!Async)EngineDeadError: (?P<reason>EngineCore)"),
+            Pattern(
+                "for ChatCompletionStreamResponse",
+                r"validation errors? for (?P<reason>ChatCompletionStreamResponse)",
+            ),
             Pattern("died unexpectedly (exit code: ", r"Worker proc [\w-]{1,40} died unexpectedly \(exit code: "),
         ),
         causes=(
@@ -141,6 +145,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?P<phase>Prefill|Decode) out of memory\. Try to lower your batch size",
             ),
             literal("Not enough memory. Please try to increase --mem-fraction-static"),
+            Pattern("_slots runs out of memory", r"alloc_(?:req|token)_slots runs out of memory"),
             literal("The memory capacity is unbalanced. Some GPUs may be occupied by other processes"),
         ),
         causes=(
@@ -150,13 +155,21 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             fixes.LIST_PROCESSES,
             Fix(
-                "Give the weights and the cache a larger part of the memory.",
-                "python -m sglang.launch_server --model-path MODEL --mem-fraction-static 0.9",
+                "Give the weights and the cache a larger part of the memory, and the rest of the program less: smaller"
+                " parts of prompts and fewer CUDA graphs.",
+                "python -m sglang.launch_server --model-path MODEL --mem-fraction-static 0.9"
+                " --chunked-prefill-size 2048 --cuda-graph-max-bs 8",
                 first_for=("mem-fraction-static",),
             ),
             Fix(
                 "Or split the model over several GPUs.",
                 "python -m sglang.launch_server --model-path MODEL --tp 2",
+            ),
+            Fix(
+                "Accept fewer requests at a time; if it still fails, upgrade SGLang, which lost places in this table.",
+                "pip install --upgrade sglang\n"
+                "python -m sglang.launch_server --model-path MODEL --max-running-requests 16",
+                first_for=("_slots runs out",),
             ),
         ),
         empty_cache=SEPARATE_PROCESS,
@@ -170,8 +183,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="SGLang records its decoding as CUDA graphs, and that failed; the text after the colon is the reason.",
         context=ContextState.UNKNOWN,
         patterns=(
-            Pattern("apture cuda graph failed", r"Capture cuda graph failed: ?(?P<reason>[^\n]{0,200})"),
-            Pattern("apture CUDA graph failed", r"Capture CUDA graph failed: ?(?P<reason>[^\n]{0,200})"),
+            Pattern(
+                "apture cuda graph failed",
+                r"Capture cuda graph failed:(?! ?\[[^\n]{0,40}gloo/) ?(?P<reason>[^\n]{0,200})",
+            ),
+            Pattern(
+                "apture CUDA graph failed",
+                r"Capture CUDA graph failed:(?! ?\[[^\n]{0,40}gloo/) ?(?P<reason>[^\n]{0,200})",
+            ),
             literal("set --mem-fraction-static to a smaller value"),
         ),
         causes=("Most often the GPU has no memory left for the graphs.",),
@@ -237,6 +256,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Failed to launch model, detail: \[address=[\d.:]{3,30},"
                 r" pid=(?P<pid>\d{1,9})\] (?P<reason>[^\n]{1,160})",
             ),
+            Pattern(
+                "bytes read on a total of",
+                r"Remote server (?P<address>[\w:/.-]{1,80}) closed: \d{1,9} bytes read on a total of",
+            ),
         ),
         causes=("The engine, such as vLLM, is older than the model, or GPU memory is not enough.",),
         fixes=(
@@ -287,5 +310,125 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         said_by="SGLang 0.2-0.5",
         is_echo=True,
+    ),
+    KnownError(
+        id="vllm-worker-timeout",
+        section=SECTION,
+        title="vLLM: a worker did not finish a step in time",
+        summary="The engine waited for a worker until the time limit of a step, 300 s by default, and ended.",
+        context=ContextState.DEAD,
+        patterns=(literal("RPC call to execute_model timed out"),),
+        causes=(
+            "A worker failed or was killed; its error stands above.",
+            "The GPUs wait for each other in a collective or in a kernel that does not end.",
+            "A step compiles a kernel, or has a very long prompt.",
+        ),
+        fixes=(
+            Fix(
+                "Look for the first error above; without one, start again and print the stacks of the workers"
+                " while they"
+                " hang.",
+                "py-spy dump --native --pid PID",
+            ),
+            Fix(
+                "Test without CUDA graphs and vLLM's own all-reduce.",
+                "vllm serve MODEL --enforce-eager --disable-custom-all-reduce",
+            ),
+            Fix(
+                "If the step is only slow, allow more time.", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=1200 vllm serve MODEL"
+            ),
+            Fix("Upgrade vLLM.", "pip install --upgrade vllm"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/vllm-project/vllm/blob/main/vllm/envs.py",),
+        said_by="vLLM 0.9-0.33",
+    ),
+    KnownError(
+        id="vllm-device-uuid",
+        section=SECTION,
+        title="vLLM: a GPU is named by its UUID",
+        summary="CUDA_VISIBLE_DEVICES contains the UUID of a GPU or of a MIG instance, where this program"
+        " expects an index.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "invalid literal for int() with base 10: '",
+                r"invalid literal for int\(\) with base 10:"
+                r" '(?P<uuid>(?:MIG|GPU)-[\da-f]{8}-[\da-f-]{4,40}(?:/\d{1,2}/\d{1,2})?)'",
+            ),
+        ),
+        causes=("Kubernetes, Slurm or a shell sets the variable to a UUID, as MIG requires.",),
+        fixes=(
+            Fix(
+                "Give the GPU or instance to a container, in which it has the index 0.",
+                "docker run --gpus '\"device=MIG-UUID\"' -e CUDA_VISIBLE_DEVICES=0 vllm/vllm-openai --model MODEL",
+            ),
+            Fix("Or name a GPU by its index.", "CUDA_VISIBLE_DEVICES=0 vllm serve MODEL"),
+            Fix("Upgrade vLLM, which accepts UUIDs in more places.", "pip install --upgrade vllm"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/vllm-project/vllm/issues/41848",),
+        said_by="vLLM 0.6-0.19",
+    ),
+    KnownError(
+        id="mooncake-transfer",
+        section=SECTION,
+        title="Mooncake: a transfer between hosts failed",
+        summary="The key-value cache, or another block, could not be sent over RDMA, also after several attempts.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern("Failed to register memory 0x", r"Failed to register memory 0x[\da-f]{4,16}: Invalid argument"),
+            Pattern("Process failed for slice", r"Worker: Process failed for slice \(opcode: \d"),
+            Pattern("KVTransferError(bootstrap_room=", r"with exception KVTransferError\(bootstrap_room="),
+            Pattern("error: TRANSFER_FAIL", r"(?:Put|Get) operation failed with error: TRANSFER_FAIL"),
+        ),
+        causes=(
+            "The two network cards cannot reach each other: the wrong card, GID or address, such as 127.0.0.1.",
+            "The peer has ended, or the memory that it registered is gone.",
+        ),
+        fixes=(
+            Fix(
+                "The card cannot register memory of the GPU: load nvidia-peermem, lift the limit on locked"
+                " memory, and choose a"
+                " card on the side of the GPU.",
+                "sudo modprobe nvidia-peermem; ulimit -l; nvidia-smi topo -m",
+                first_for=("register memory",),
+            ),
+            Fix(
+                "Check that the cards reach each other, each on its host.",
+                "ib_write_bw -d mlx5_0 -x 3 HOST",
+            ),
+            Fix("Choose the GID of RoCE v2, which `show_gids` lists.", "export MC_GID_INDEX=3"),
+            Fix("Give the address under which other hosts reach this one, not 127.0.0.1.", "hostname -I"),
+            Fix("Or use TCP, to find out whether RDMA is the cause.", "export MOONCAKE_PROTOCOL=tcp"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://kvcache-ai.github.io/Mooncake/troubleshooting/troubleshooting.html",),
+        said_by="Mooncake 0.3",
+    ),
+    KnownError(
+        id="vllm-port",
+        section=SECTION,
+        title="vLLM: VLLM_PORT is set by Kubernetes",
+        summary="Kubernetes sets NAME_PORT for each service, and a service called vllm sets VLLM_PORT, which"
+        " vLLM reads.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "with base 10: 'tcp://", r"invalid literal for int\(\) with base 10: 'tcp://(?P<address>[\w.:-]{1,80})'"
+            ),
+            Pattern("appears to be a URI", r"VLLM_PORT '(?P<address>[^'\n]{1,80})' appears to be a URI"),
+        ),
+        causes=("The service of the server has the name vllm.",),
+        fixes=(
+            Fix("Give the service another name.", "kubectl get services"),
+            Fix(
+                "Or set enableServiceLinks: false in the pod's specification.",
+                "kubectl explain pod.spec.enableServiceLinks",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/vllm-project/vllm/blob/main/vllm/envs.py",),
+        said_by="vLLM 0.6-0.19",
     ),
 )

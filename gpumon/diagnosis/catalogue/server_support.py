@@ -42,16 +42,55 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"has model type `(?P<model>[\w.-]{1,60})` but Transformers does not recognize this architecture",
             ),
             Pattern(
+                "is not supported for now. RMPad",
+                r"architecture (?P<model>[\w-]{1,60}) is not supported for now\. RMPad",
+            ),
+            Pattern("Error: Model: ", r"(?:Assertion|Value)Error: Model: (?P<model>[\w./-]{1,120}) is not supported\."),
+            Pattern(
+                " not supported. Currently supported versions are",
+                r"vllm version (?P<version>[\w.]{1,20}) not supported\. Currently supported versions are",
+            ),
+            Pattern("## Could not find ", r"## Could not find (?P<model>model\.[\w.]{1,80})\.\* in model"),
+            Pattern("in rope_scaling", r"assert \"factor\" in rope_scaling"),
+            Pattern(
                 "] failed to be inspected", r"Model architectures \[(?P<model>[^\]\n]{1,120})\] failed to be inspected"
             ),
         ),
         causes=("The model is newer than the package, or it needs code from its own repository.",),
         fixes=(
-            Fix("Upgrade the packages.", "pip install --upgrade vllm transformers"),
+            Fix(
+                "Upgrade transformers; if a program contains it or pins its version, upgrade that.",
+                "pip install --upgrade transformers",
+            ),
+            Fix(
+                "The code of vLLM for this model could not be imported: read the first traceback above this message.",
+                "grep -n -m 1 -A 40 'Error in inspecting model architecture' vllm.log",
+                first_for=("failed to be inspected",),
+            ),
+            Fix(
+                "Upgrade vLLM, which brings the transformers that it needs.",
+                "pip install --upgrade vllm",
+                first_for=("Model architectures",),
+            ),
             Fix(
                 "If the model brings its own code and you trust it, permit it.", "vllm serve MODEL --trust-remote-code"
             ),
             Fix("Or use the generic implementation of transformers.", "vllm serve MODEL --model-impl transformers"),
+            Fix(
+                "Update verl, or the program that contains it; its list of models and versions is older than yours.",
+                "python -m verl.trainer.main_ppo actor_rollout_ref.model.use_remove_padding=False",
+                first_for=("RMPad", "Currently supported versions are"),
+            ),
+            Fix(
+                "Upgrade ms-swift; for a model under another name, name its type, too.",
+                "pip install --upgrade ms-swift && swift sft --model MODEL --model_type TYPE",
+                first_for=("Error: Model: ",),
+            ),
+            Fix(
+                "Upgrade ExLlamaV2, whose version does not know this architecture.",
+                "pip install --upgrade exllamav2",
+                first_for=("## Could not find",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.vllm.ai/en/latest/models/supported_models/",),
@@ -82,14 +121,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("In vLLM, use float16.", "vllm serve MODEL --dtype half"),
             Fix(
-                "For training, use float16 with gradient scaling.",
-                "arguments = TrainingArguments(fp16=True, bf16=False)",
-                first_for=("You need torch", "mixed precision", "Current CUDA"),
-            ),
-            Fix(
                 "Check that the GPU is visible.",
                 "python -c 'import torch; print(torch.cuda.is_available(), torch.cuda.is_bf16_supported(False))'",
                 first_for=("assign use_cpu",),
+            ),
+            Fix(
+                "For training, use float16 with gradient scaling.",
+                "arguments = TrainingArguments(fp16=True, bf16=False)",
+                first_for=("You need torch", "mixed precision", "Current CUDA", "bf16/gpu"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -128,8 +167,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "FP8 in hardware needs compute capability 8.9 (Ada) or 9.0 (Hopper); AWQ needs 7.5; FP4 needs Blackwell.",
         ),
         fixes=(
+            Fix(
+                "Use a checkpoint in a format that this GPU supports: GPTQ runs from compute capability 6.0,"
+                " bitsandbytes from 7.0, AWQ and W4A16 from 7.5, FP8 activations from 8.9.",
+                "hf download OWNER/MODEL-GPTQ-Int4 --local-dir MODEL",
+            ),
             Fix("Check what the GPU supports.", "nvidia-smi --query-gpu=name,compute_cap --format=csv"),
-            Fix("Use a checkpoint in a format that this GPU supports, such as GPTQ, AWQ or bitsandbytes in 4 bits."),
             Fix("Or use the weights in float16 or bfloat16, on more GPUs if they do not fit."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -211,6 +254,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Tensor parallel size \((?P<wanted>\d{1,5})\) cannot be larger than the number of available GPUs"
                 r" \((?P<gpus>\d{1,5})\)",
             ),
+            Pattern(
+                "exceeds available GPUs (",
+                r"Tensor parallel size \((?P<wanted>\d{1,5})\) exceeds available GPUs \((?P<gpus>\d{1,5})\)",
+            ),
         ),
         causes=(
             "CUDA_VISIBLE_DEVICES, the container or the scheduler gives the process fewer GPUs.",
@@ -263,10 +310,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="embeddings-image",
         section=SECTION,
-        title="Text Embeddings Inference: the image is for another GPU",
-        summary="Each image has kernels for one generation of GPUs, and this GPU is of another one.",
+        title="Text Embeddings Inference: the image or the model is for another device",
+        summary="Each image has kernels for one generation of GPUs, and some models run on GPUs only, in float16.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern(
+                "is only supported on Cuda devices in fp16",
+                r"(?P<model>\w{2,40}) is only supported on Cuda devices in fp16 with flash attention enabled",
+            ),
             Pattern(
                 "is not compatible with compile time compute cap",
                 r"Runtime compute cap (?P<gpu>\d{2,3}) is not compatible with compile time compute cap"
@@ -280,6 +331,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
+                "Run this model on a GPU from Turing on, in float16; on the CPU, upgrade, or choose another model.",
+                "docker run --gpus all -p 8080:80 ghcr.io/huggingface/text-embeddings-inference:1.9 --model-id MODEL"
+                " --dtype float16",
+                first_for=("is only supported on Cuda",),
+            ),
+            Fix(
                 "Choose the tag of this GPU: turing, 86, 89, hopper or 120 before the version; none for A100.",
                 "docker run --gpus all ghcr.io/huggingface/text-embeddings-inference:89-1.9 --model-id MODEL",
             ),
@@ -289,7 +346,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("Runtime compute cap 120",),
             ),
             Fix("Print what the GPU is.", "nvidia-smi --query-gpu=name,compute_cap --format=csv"),
-            Fix("Or use the CPU.", "docker run ghcr.io/huggingface/text-embeddings-inference:cpu-1.9 --model-id MODEL"),
+            Fix(
+                "Use the CPU.",
+                "docker run ghcr.io/huggingface/text-embeddings-inference:cpu-1.9 --model-id MODEL",
+                first_for=(
+                    "Runtime compute cap 5",
+                    "Runtime compute cap 6",
+                    "Runtime compute cap 70",
+                ),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(
@@ -301,12 +366,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="embeddings-backend",
         section=SECTION,
-        title="Text Embeddings Inference did not start its engine",
+        title="Server of embeddings cannot serve this model",
         summary="No engine of the server could load the model; the lines with `Could not start` name the reasons.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("Could not create backend", r"Error: Could not create backend"),
             Pattern("Could not start backend: ", r"Could not start backend: Could not start a suitable backend"),
+            Pattern("the loaded moded cannot fullyfill", r"the loaded moded cannot fullyfill `(?P<task>\w{2,20})`"),
         ),
         causes=(
             "The server does not support this kind of model, or this type on this GPU.",
@@ -320,6 +386,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " --dtype float32",
             ),
             Fix("Serve the model by vLLM, which knows more kinds.", "vllm serve MODEL --runner pooling"),
+            Fix(
+                "Infinity takes the model for one that embeds: upgrade it, and check that the model is a reranker,"
+                " whose class ends in ForSequenceClassification.",
+                "grep -A 2 architectures MODEL/config.json",
+                first_for=("cannot fullyfill",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(

@@ -215,7 +215,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "must be greater than or equal to max_num_seqs",
-                r"max_num_batched_tokens \((?P<batch>\d{1,9})\) must be greater than or equal to max_num_seqs",
+                r"max_num_batched_tokens \((?P<batch>\d{1,9})\) must be greater than or equal to"
+                r" max_num_seqs(?: \((?P<sequences>\d{1,6})\))?",
             ),
             Pattern(
                 "is larger than max_num_batched_tokens",

@@ -22,6 +22,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=("Out of memory, an unsupported model, or a CUDA error.",),
         fixes=(
             Fix(
+                "An exit code of -9 is SIGKILL, nearly always for lack of host memory: look in the kernel log.",
+                "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'",
+                first_for=("SGLang killed",),
+            ),
+            Fix(
                 "Find the first error of the scheduler in the log.",
                 "grep -n -m 5 -E '(Error|Exception):' sglang.log",
             ),
@@ -96,13 +101,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="vllm-all-reduce",
         section=SECTION,
-        title="vLLM: custom all-reduce failed",
-        summary="The all-reduce of vLLM itself could not share memory between the GPUs.",
+        title="vLLM and SGLang: custom all-reduce failed",
+        summary="The all-reduce of the server itself could not share memory between the GPUs.",
         context=ContextState.UNKNOWN,
         patterns=(
             Pattern(
                 "custom_all_reduce",
                 r"Failed: Cuda error [^\n]{0,120}custom_all_reduce\.cuh:(?P<line>\d{1,5}) '(?P<reason>[^'\n]{1,80})'",
+            ),
+            Pattern(
+                ", in register_graph_buffers",
+                r"custom_all_reduce\.py\", line \d{1,5}, in register_graph_buffers",
             ),
         ),
         causes=(
@@ -151,8 +160,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "bitsandbytes with tensor parallelism, or with a model whose vision part must not be quantized.",
         ),
         fixes=(
-            Fix("Run with fewer GPUs per tensor, or split the layers into stages.", "vllm serve MODEL -tp 1 -pp 2"),
             Fix("Upgrade vLLM.", "pip install --upgrade vllm"),
+            Fix(
+                "Run with fewer GPUs per tensor, or split the layers into stages.",
+                "vllm serve MODEL -tp 1 -pp 2",
+                first_for=("_per_partition", "not aligned", "not divisible", "tensor parallelism"),
+            ),
             Fix("Use the unquantized model, or another quantization such as AWQ, GPTQ or FP8."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -178,6 +191,25 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Build the engine again with this version, on this GPU.", "trtllm-build --help"),
             Fix("Upgrade TensorRT-LLM.", "pip install --upgrade tensorrt-llm"),
+            Fix(
+                "For NCCL, show its reason; each rank needs a separate GPU.",
+                "NCCL_DEBUG=WARN mpirun -n 2 --allow-run-as-root python run.py",
+                first_for=("NCCL error",),
+            ),
+            Fix(
+                "For MPI, start the program with mpirun, also on one GPU, outside of a Slurm step without PMIx.",
+                "mpirun -n 1 --oversubscribe --allow-run-as-root python run.py",
+                first_for=("MPI error",),
+            ),
+            Fix(
+                "Start as many processes as the engine has parts: the product of tensor and pipeline parallelism.",
+                "mpirun -n 2 --allow-run-as-root python run.py",
+                first_for=("mpiSize == tp * pp",),
+            ),
+            Fix(
+                "Give the cache a larger part of the free memory, or build the engine for shorter sequences.",
+                first_for=("maxTokensInPagedKvCache",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/NVIDIA/TensorRT-LLM/issues/5389",),

@@ -103,7 +103,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern(
                 "could not locate ",
-                r"(?P<parser>[\w.-]{2,40}) ?(?:reasoning |[Tt]ool )?(?:[Pp]arser|extractor) could not locate (?:the )?"
+                r"(?:[Pp]arser|extractor) could not locate (?:the )?"
                 r"(?:think|bot|tool)",
             ),
             Pattern(
@@ -161,5 +161,46 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/vllm-project/vllm/blob/main/vllm/sampling_params.py",),
         said_by="vLLM 0.4-0.33, SGLang 0.4-0.5",
+    ),
+    KnownError(
+        id="vllm-quantized-layers",
+        section=SECTION,
+        title="vLLM: quantization of the checkpoint does not cover a layer",
+        summary="The server has no method for a quantized layer, mostly of experts, or no kernel of it for the GPU.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern('target_scheme_map["Linear"]', r'target_scheme_map\["Linear"\]'),
+            Pattern("assert self.quant_method is not None", r"assert self\.quant_method is not None"),
+            Pattern(
+                "gemm is not implemented for ",
+                r"Currently, block scaled fp8 gemm is not implemented for (?P<name>\w{2,20})",
+            ),
+            Pattern("fp8 gemm is implemented for ", r"Currently, only fp8 gemm is implemented for (?P<name>\w{2,20})"),
+        ),
+        causes=(
+            "The recipe of LLM Compressor names layers one by one, where vLLM looks for the target Linear.",
+            "Experts in this quantization, such as bitsandbytes, came to vLLM later than other layers.",
+            "The GPU is newer than the kernels of this version.",
+        ),
+        fixes=(
+            Fix(
+                "Upgrade vLLM, whose newer versions have kernels for the GPU.",
+                "pip install --upgrade vllm",
+                first_for=("is not implemented for", "is implemented for"),
+            ),
+            Fix(
+                "Quantize again with the target Linear, and name what stays in 16 bits.",
+                'AWQModifier(targets=["Linear"], ignore=["lm_head", "re:.*mlp.gate$"], scheme="W4A16")',
+                first_for=("target_scheme_map",),
+            ),
+            Fix("Use a quantization of the model that the server supports for experts, such as FP8 or AWQ."),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/vllm-project/llm-compressor/issues/1920",
+            "https://github.com/vllm-project/vllm/issues/16713",
+            "https://github.com/vllm-project/vllm/issues/16515",
+        ),
+        said_by="vLLM 0.8-0.11",
     ),
 )

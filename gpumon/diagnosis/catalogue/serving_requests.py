@@ -61,6 +61,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=(
             "The prompt was made without the chat template, which puts the placeholders of the images into it.",
             "The prompt was cut at the maximum length, in the middle of an image.",
+            "A text of the data itself contains the token that stands for an image.",
             "The request has more images than the server permits, or a very small or large one.",
         ),
         fixes=(
@@ -76,6 +77,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Do not cut the text: an image takes hundreds of tokens.",
                 "inputs = processor(text, images, truncation=False)",
+                first_for=("Likely due to",),
             ),
             Fix("Limit the size of the images.", "vllm serve MODEL --mm-processor-kwargs '{\"max_pixels\": 1003520}'"),
         ),
@@ -98,6 +100,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Selected backend (?P<backend>\S{1,60}) is not valid for this configuration\. Reason:"
                 r" (?P<reason>[^\n]{1,160})",
             ),
+            Pattern("assert is_fa_version_supported", r"assert is_fa_version_supported\("),
+            Pattern(
+                "is not supported by ",
+                r"Head size (?P<head_size>\d{1,4}) is not supported by (?P<backend>\w{2,40})",
+            ),
+            Pattern("Unsupported head size", r"Unsupported head size: (?P<head_size>\d{1,4})"),
             Pattern("No valid attention backend found", r"No valid attention backend found for (?P<platform>\w{1,12})"),
         ),
         causes=(
@@ -105,7 +113,23 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The cache was set to FP8, or the GPU is older than the backend.",
         ),
         fixes=(
-            Fix("Let vLLM choose the backend.", "unset VLLM_ATTENTION_BACKEND"),
+            Fix(
+                "The message lists why each backend was refused: upgrade vLLM, which has more of them, and change"
+                " what the reasons name.",
+                "pip install --upgrade vllm",
+                first_for=("No valid attention backend",),
+            ),
+            Fix(
+                "Upgrade vLLM, or choose an attention that has each head size and runs on older GPUs as well.",
+                "vllm serve MODEL --attention-backend FLEX_ATTENTION",
+                first_for=("Head size", "head size"),
+            ),
+            Fix(
+                "The GPU is older than Ampere, which FlashAttention needs: upgrade vLLM, and choose another attention.",
+                "vllm serve MODEL --attention-backend TRITON_ATTN --dtype half",
+                first_for=("is_fa_version_supported",),
+            ),
+            Fix("Let vLLM choose the backend: leave --attention-backend out as well.", "unset VLLM_ATTENTION_BACKEND"),
             Fix("Or choose one that supports more.", "vllm serve MODEL --attention-backend TRITON_ATTN"),
             Fix("Keep the type of the cache.", "vllm serve MODEL --kv-cache-dtype auto"),
         ),
@@ -155,6 +179,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("does not support the '", r"This model does not support the '(?P<task>[\w-]{1,20})' task"),
             literal("This model does not appear to be an embedding model by default"),
             Pattern("does not support `--runner", r"This model does not support `--runner (?P<task>\w{1,12})`"),
+            literal("This server does not support embeddings. Start it with"),
             Pattern("The model does not support ", r"The model does not support (?P<task>[\w ]{2,30}) API"),
         ),
         causes=("The options for tools are off by default.", "The model generates text only, or embeddings only."),
@@ -172,6 +197,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "In SGLang.",
                 "python -m sglang.launch_server --model-path MODEL --is-embedding",
                 first_for=("--is-embedding",),
+            ),
+            Fix(
+                "In llama.cpp.",
+                "llama-server -m MODEL.gguf --embeddings --pooling mean",
+                first_for=("Start it with",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -335,5 +365,30 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://docs.vllm.ai/en/latest/usage/metrics/",),
         said_by="openai 1.0-2.8, httpx 0.24-0.28, requests 2",
         is_echo=True,
+    ),
+    KnownError(
+        id="vllm-input-cache",
+        section=SECTION,
+        title="vLLM: an image is missing in the cache of inputs",
+        summary="The server's cache of prepared images and the engine's copy of it no longer agree.",
+        context=ContextState.DEAD,
+        patterns=(
+            Pattern("Expected a cached item for mm_hash", r"Expected a cached item for mm_hash='(?P<hash>\w{1,80})"),
+        ),
+        causes=(
+            "A request was aborted or refused after one of the two caches had stored its image.",
+            "The items of several requests together are larger than the cache.",
+        ),
+        fixes=(
+            Fix("Switch the cache off, which costs time only.", "vllm serve MODEL --mm-processor-cache-gb 0"),
+            Fix("Upgrade vLLM, which has corrected several such errors.", "pip install --upgrade vllm"),
+            Fix("Or make the cache larger.", "vllm serve MODEL --mm-processor-cache-gb 16"),
+        ),
+        empty_cache="No effect: the images are in host memory.",
+        sources=(
+            "https://github.com/vllm-project/vllm/issues/31404",
+            "https://github.com/vllm-project/vllm/issues/33865",
+        ),
+        said_by="vLLM 0.10-0.19",
     ),
 )

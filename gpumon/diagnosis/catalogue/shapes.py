@@ -17,9 +17,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "shapes cannot be multiplied",
                 r"linear\(\): input and weight\.T shapes cannot be multiplied"
-                r" \((?P<left>\d{1,12}x\d{1,12}) and (?P<right>\d{1,12}x\d{1,12})\)",
+                r" \((?P<left>\d{1,12}x\d{1,12}) and (?P<right>(?!1x\d{5}|\d{5,12}x1\))\d{1,12}x\d{1,12})\)",
             ),
-            literal("Length of all samples has to be greater than 0"),
             Pattern(
                 "targets are expected to have the same shape",
                 r"Predictions and targets are expected to have the same shape, but"
@@ -57,13 +56,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" \((?P<other_size>[su]?\d{1,19})\)(?: at non-singleton dimension (?P<dimension>\d{1,3}))?",
             ),
             Pattern(
-                "weight of size [",
-                r"Given groups=\d{1,6}, weight of size \[[\d, ]{1,80}\], expected input\[[\d, ]{1,80}\]"
+                " channels, but got ",
+                r"Given groups=\d{1,6}, weight of size \[?[\d, ]{1,80}\]?, expected"
+                r" input\[(?P<input_shape>[\d, ]{1,80})\]"
                 r" to have (?P<expected_channels>\d{1,9}) channels, but got (?P<channels>\d{1,9}) channels",
             ),
             Pattern(
                 "Sizes of tensors must match except in dimension",
-                r"Sizes of tensors must match except in dimension (?P<dimension>\d{1,3})\.? Expected size"
+                r"Sizes of tensors must match except in dimension (?P<joined_dimension>\d{1,3})\.? Expected size"
                 r" (?P<size>\d{1,19}) but got size (?P<other_size>\d{1,19})",
             ),
             Pattern(
@@ -91,7 +91,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("mat1 dim 1 must match mat2 dim 0", r"mat1 dim 1 must match mat2 dim 0"),
             Pattern(
                 "size mismatch, ",
-                r"size mismatch, (?:m1: \[(?P<rows>\d{1,19}) x (?P<columns>\d{1,19})\]|get |got (?!input"
+                r"size mismatch, (?:m1: \[(?P<rows>\d{1,19}) x (?P<columns>\d{1,19})\]"
+                r"(?:, m2: \[(?P<other_rows>\d{1,19}) x)?|get |got (?!input"
                 r" [^\n]{1,60}, vec \(0\)))",
             ),
             Pattern(
@@ -106,7 +107,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern("Expected hidden", r"Expected hidden(?:\[\d\])? size \([\d, ]{1,40}\), got \[[\d, -]{0,80}\]"),
             Pattern("Expected target size ", r"Expected target size \[[\d, -]{0,80}\], got \[[\d, -]{0,80}\]"),
-            Pattern("multi-target not supported", r"0D or 1D target tensor expected, multi-target not supported"),
+            Pattern("multi-target not supported", r"1D target tensor expected, multi-target not supported"),
             Pattern(
                 "normalized_shape=",
                 r"Given normalized_shape=\[[\d, -]{0,80}\], expected input with shape [^\n]{1,40}, but got input"
@@ -130,11 +131,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"which does not broadcast with previously seen (?:size (?P<size>\d{1,19})|ellipsis)",
             ),
             Pattern(
-                "because the unspecified dimension size -1 can be any value",
-                r"cannot reshape tensor of 0 elements into shape \[[\d, -]{0,80}\] because the unspecified"
-                r" dimension size -1 can be any value",
-            ),
-            Pattern(
                 "same number of dimensions: got",
                 r"Tensors must have (?:the )?same number of dimensions: got (?P<size>\d{1,3}) and"
                 r" (?P<other_size>\d{1,3})",
@@ -146,7 +142,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "must match except in dimension",
-                r"Sizes of tensors must match except in dimension (?P<dimension>\d{1,3})\. Got"
+                r"Sizes of tensors must match except in dimension (?P<joined_dimension>\d{1,3})\. Got"
                 r" (?P<size>\d{1,19}) and (?P<other_size>\d{1,19})",
             ),
             Pattern(
@@ -207,7 +203,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "batches of spatial targets supported",
-                r"only batches of spatial targets supported \(3D tensors\) but got targets of dimension: (?P<rank>\d)",
+                r"only batches of spatial targets supported \(3D tensors\) but got targets of"
+                r" (?:dimension: (?P<rank>\d)|size: : (?P<other_shape>\[[\d, ]{0,60}\]))",
             ),
             Pattern(
                 "nput and target batch or spatial sizes don't",
@@ -241,6 +238,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Expected input to be 2D or 3D, got ",
                 r"(?:LSTM|GRU|RNN): Expected input to be 2D or 3D, got (?P<rank>\d)D (?:tensor )?instead",
             ),
+            Pattern(
+                "query should be unbatched 2D",
+                r"query should be unbatched 2D or batched 3D tensor but received (?P<rank>\d)-D",
+            ),
+            Pattern(
+                "D tensors respectively",
+                r"[Ff]or (?:un)?batched[^\n]{0,60}query`, expected `key` and `value` to be \d-D but found"
+                r" [\w -]{1,20}D tensors respectively",
+            ),
             Pattern("D input, hx should also be", r"For (?:un)?batched \d-D input, hx should also be \d-D but got"),
             Pattern(
                 " number of src and tgt must be equal", r"the (?:batch|feature) number of src and tgt must be equal"
@@ -268,6 +274,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "print(output.shape, target.shape)",
                 first_for=("`preds` and `target`", "targets are expected"),
             ),
+            Fix(
+                "The sound has two channels: mix them, or convert the files.",
+                "sound = sound.mean(dim=-1)",
+                first_for=(", 2]}, size=[",),
+            ),
             Fix("Flatten all dimensions except the batch.", "hidden = hidden.flatten(1)"),
             Fix("Infer the layer's size from the first batch.", "layer = torch.nn.LazyLinear(out_features)"),
             Fix(
@@ -284,6 +295,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "If ZeRO-3 or FSDP sharded the parameter (size 0), call the wrapped model, or gather it first.",
                 "with deepspeed.zero.GatheredParameters(list(module.parameters())):\n    output = module(hidden)",
                 first_for=("tensor a (0)", "tensor b (0)"),
+            ),
+            Fix(
+                "The index selects another number of places than there are values; for a model with images, the"
+                " prompt was cut: raise its maximum length (cutoff_len, max_length).",
+                first_for=("be broadcast to indexing result",),
+            ),
+            Fix(
+                "The loss takes outputs of shape (N, C, ...) with the classes second, and labels of shape (N,"
+                " ...): flatten both, or move the classes.",
+                "loss = torch.nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten())",
+                first_for=("Expected target size",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -77,8 +77,16 @@ from torch.distributed.checkpoint import FileSystemReader
 print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="\\n")""",
             ),
             Fix(
-                "Get the state with the functions that remove the names of wrappers.",
+                "Get the state with the functions that remove the names of wrappers and the flat shapes of FSDP, both"
+                " when you save and when you load.",
                 "state = torch.distributed.checkpoint.state_dict.get_model_state_dict(model)",
+                first_for=("Size mismatch between saved",),
+            ),
+            Fix(
+                "The key is a state of TransformerEngine, such as the scales of FP8, which a model in 16 bits does"
+                " not need: load without strictness; in NeMo, ckpt_load_strictness of the strategy.",
+                "torchrun pretrain_gpt.py --dist-ckpt-strictness log_all",
+                first_for=("_extra_state",),
             ),
             Fix(
                 "Or load what is there.",
@@ -313,7 +321,10 @@ model_state, optimizer_state = get_state_dict(model, optimizer)""",
                 "torch.distributed.broadcast(tensor.view(torch.uint8), src=0)",
                 first_for=("not supported for NCCL", "Unconvertible"),
             ),
-            Fix("Pad the shards to one size before the collective."),
+            Fix(
+                "Make the output as large as all inputs together, and pad the shards of all ranks to one size.",
+                first_for=("tensor size must be equal",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.TORCH_DISTRIBUTED,),
@@ -327,7 +338,10 @@ model_state, optimizer_state = get_state_dict(model, optimizer)""",
         context=ContextState.ALIVE,
         patterns=(
             literal("You cannot perform fine-tuning on purely quantized models"),
-            literal("Only Tensors of floating point and complex dtype can require gradients"),
+            Pattern(
+                "dtype can require gradients",
+                r"[Oo]nly Tensors of floating point (?:and complex )?dtype can require gradients",
+            ),
         ),
         causes=(
             "The model was loaded quantized, and no adapter was added.",

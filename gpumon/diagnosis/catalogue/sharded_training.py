@@ -45,14 +45,20 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Use FSDP2, which shards each parameter by itself.",
                 "from torch.distributed.fsdp import fully_shard\n\nfully_shard(model)",
             ),
-            Fix("Convert the model to one type before it is wrapped.", "model = model.to(torch.bfloat16)"),
-            Fix(
-                "For frozen layers in FSDP1, keep the original parameters.",
-                "model = FullyShardedDataParallel(model, use_orig_params=True)",
-            ),
             Fix(
                 "For QLoRA, store the quantized weights in the adapter's type.",
                 "config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_storage=torch.bfloat16)",
+                first_for=("torch.uint8", "integer dtype"),
+            ),
+            Fix(
+                "Convert the model to one type before it is wrapped.",
+                "model = model.to(torch.bfloat16)",
+                first_for=("uniform dtype", "parameter dtype"),
+            ),
+            Fix(
+                "For frozen layers in FSDP1, keep the original parameters.",
+                "model = FullyShardedDataParallel(model, use_orig_params=True)",
+                first_for=("requires_grad",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -97,6 +103,13 @@ set_model_state_dict(model, state, options=options)""",
                 ' register_fsdp_forward_method\n\nregister_fsdp_forward_method(model, "generate")',
             ),
             Fix("In an own computation, gather the tensor first.", "weight = layer.weight.full_tensor()"),
+            Fix(
+                "The library accelerate clips the gradients of sharded and other parameters together: upgrade it with"
+                " transformers, or"
+                " shard all parameters that are trained.",
+                "pip install --upgrade accelerate transformers",
+                first_for=("accelerate",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_FSDP2, "https://docs.pytorch.org/docs/stable/distributed.tensor.html"),
@@ -146,6 +159,18 @@ set_model_state_dict(model, state, options=options)""",
             Fix(
                 "With a mixture of experts in ZeRO-3, declare its block as a leaf.",
                 "deepspeed.utils.set_z3_leaf_modules(model, [MixtralSparseMoeBlock])",
+            ),
+            Fix(
+                "A module is skipped in some steps, as the vision part for texts without images: use ZeRO-2, or use the"
+                " module in each step.",
+                "deepspeed train.py --deepspeed zero2.json",
+                first_for=("inflight params",),
+            ),
+            Fix(
+                "With ZeRO-3, give every model to DeepSpeed, also a teacher or a reference: one that it does not"
+                " know gathers nothing.",
+                "engine, *_ = deepspeed.initialize(model=teacher, config=config)",
+                first_for=("'weight' must be 2-D",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -31,7 +31,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix(
                 "Install a build with CUDA; with a driver older than 580, write cu126 instead of cu130.",
-                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+                "pip install --force-reinstall torch torchvision --index-url https://download.pytorch.org/whl/cu130",
             ),
             Fix(
                 "Check that this Python now has that build; None means a CPU build.",
@@ -64,6 +64,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "If the error occurs while pip builds a package, build it in this environment.",
                 "pip install --no-build-isolation PACKAGE",
+                first_for=("pip build",),
             ),
         ),
         empty_cache=NO_CONTEXT_YET,
@@ -102,7 +103,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Check the driver and the variable.", 'nvidia-smi -L; echo "$CUDA_VISIBLE_DEVICES"'),
             Fix(
                 "For a CPU build, install one with CUDA.",
-                "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+                "pip install --force-reinstall torch torchvision --index-url https://download.pytorch.org/whl/cu130",
             ),
             Fix("Give the container access to its GPUs.", "docker run --rm --gpus all IMAGE nvidia-smi -L"),
         ),
@@ -173,6 +174,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             name("CUDA_ERROR_INVALID_DEVICE"),
             Pattern("Invalid device id", r"Error: Invalid device id$"),
             literal("device >= 0 && device < num_gpus INTERNAL ASSERT FAILED"),
+            Pattern(
+                "ATen/cuda/CUDAContext.cpp", r"INTERNAL ASSERT FAILED at \"[^\"\n]{0,80}ATen/cuda/CUDAContext\.cpp"
+            ),
         ),
         causes=(
             "More processes were started than there are GPUs.",
@@ -187,6 +191,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             fixes.ONE_PROCESS_PER_GPU,
             Fix("Make all GPUs visible.", "unset CUDA_VISIBLE_DEVICES"),
+            Fix(
+                "Set CUDA_VISIBLE_DEVICES before the program starts: after CUDA has counted the GPUs, another value"
+                " contradicts the count.",
+                "CUDA_VISIBLE_DEVICES=0 python train.py",
+                first_for=("INTERNAL ASSERT",),
+            ),
+            Fix(
+                "Under Slurm, JAX takes GPU N for task N of a host: start no more tasks than GPUs, and let each"
+                " task see"
+                " all of them.",
+                "srun --gpus-per-node=4 --ntasks-per-node=4 --gpu-bind=none python train.py",
+                first_for=("StreamExecutor for CUDA",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CUDA_ERRORS, "https://docs.pytorch.org/docs/stable/elastic/run.html"),
@@ -320,7 +337,7 @@ if __name__ == "__main__":
         fixes=(
             Fix("Spawn processes instead of forking them.", 'torch.multiprocessing.set_start_method("spawn")'),
             Fix("Check whether the device files exist and can be read and written.", "ls -l /dev/nvidia*; id"),
-            Fix("In a notebook, restart the kernel, and read the first error."),
+            Fix("In a notebook, restart the kernel, and read the first error.", first_for=("already defined",)),
             Fix("Check whether another program can use the GPU.", "python -c 'import torch; torch.zeros(1).cuda()'"),
         ),
         empty_cache=NO_CONTEXT_YET,

@@ -100,6 +100,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "nvcr.io/",
                 r"\bnvcr\.io/[^\n]{1,200}?: (?:401 Unauthorized|unauthorized\b|denied: \{)",
             ),
+            Pattern(
+                "returned error code: ",
+                r"\[ERROR\] URL (?P<image>\S{1,200}) returned error code: (?P<code>\d{3}\b[^\n]{0,30})",
+            ),
             Pattern("exec format error", r"exec (?:/|user process caused)[^\n]{0,120}?exec format error"),
         ),
         causes=(
@@ -120,7 +124,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Log in; for nvcr.io, the user is $oauthtoken, and the password is a key of NGC.",
                 "docker login nvcr.io",
-                first_for=("nauthorized", "denied"),
+                first_for=("nauthorized: ", " unauthorized", "denied"),
+            ),
+            Fix(
+                "With Slurm and enroot, write a # after the registry; its login is in ~/.config/enroot/.credentials.",
+                "srun --container-image=nvcr.io#nvidia/pytorch:25.06-py3 nvidia-smi",
+                first_for=("[ERROR] URL",),
             ),
         ),
         empty_cache=NO_CONTEXT_YET,
@@ -129,5 +138,78 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/NVIDIA/nvidia-docker/issues/1454",
         ),
         said_by="Docker 20-28",
+    ),
+    KnownError(
+        id="pyxis",
+        section=SECTION,
+        title="Slurm could not start the container",
+        summary="Pyxis, Slurm's plugin for containers, could not import or start the image; lines of enroot say why.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(" enroot-", r"pyxis: {1,8}(?P<reason>enroot-\w{1,20}: [^\n]{1,120})"),
+            Pattern(
+                "not found: nvidia-container-cli", r"\[ERROR\] Command (?P<reason>not found: nvidia-container-cli)"
+            ),
+            Pattern(
+                "/enroot/hooks.d/", r"\[ERROR\] (?P<hook>\S{0,60}/enroot/hooks\.d/\S{1,40}) exited with return code"
+            ),
+            Pattern("pyxis: failed to import", r"pyxis: failed to import (?:docker )?(?P<image>image\b)"),
+            Pattern("couldn't mkdir /run/pyxis", r"pyxis: couldn't mkdir (?P<folder>/run/pyxis\S{0,40})"),
+            Pattern(
+                'SPANK plugin "pyxis" option',
+                r'SPANK plugin "pyxis" option "(?P<option>[\w-]{1,40})" not found',
+            ),
+            Pattern("pyxis: couldn't start", r"pyxis: couldn't start container"),
+            Pattern(
+                "pyxis: container start failed", r"pyxis: container start failed with error code: (?P<code>\d{1,3})"
+            ),
+            Pattern(
+                "pyxis: error: a container with name",
+                r"pyxis: error: a container with name \"?(?P<container>[^\"\n]{1,120}?)\"? does not exist",
+            ),
+        ),
+        causes=(
+            "The name of the image lacks the # after the registry, so that it is looked for on Docker Hub.",
+            "The registry needs a login, or limits downloads without one.",
+            "The name of an image file does not begin with / or ./, so that it is taken for one of a registry.",
+            "The cache or the folder for temporary files is full, or not writable, on the node.",
+        ),
+        fixes=(
+            Fix(
+                "Import the image by hand on the node, which shows the whole error.",
+                "srun -w NODE enroot import docker://nvcr.io#nvidia/pytorch:25.06-py3",
+            ),
+            Fix(
+                "Leave out the start script of the image, which does not run here.",
+                "srun --no-container-entrypoint --container-image=IMAGE nvidia-smi",
+                first_for=("failed to execute",),
+            ),
+            Fix(
+                "Install pyxis on the login node and on every node, with its folder, and restart slurmd.",
+                "sudo mkdir -p /run/pyxis && sudo systemctl restart slurmd",
+                first_for=("/run/pyxis", "SPANK plugin"),
+            ),
+            Fix(
+                "Install the NVIDIA Container Toolkit on the node, which enroot calls for GPUs.",
+                "sudo apt-get install -y nvidia-container-toolkit",
+                first_for=("not found: nvidia-container-cli",),
+            ),
+            Fix(
+                "Name the image too: containers with a name live only in the job that created them.",
+                "srun --container-image=./image.sqsh --container-name=NAME nvidia-smi",
+                first_for=("does not exist",),
+            ),
+            Fix(
+                "Show the free space where enroot stores its data.",
+                "df -h /tmp /run $HOME ; grep -v '^#' /etc/enroot/enroot.conf",
+            ),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(
+            "https://github.com/NVIDIA/pyxis/wiki/Usage",
+            "https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md",
+        ),
+        said_by="pyxis 0.11-0.20, enroot 3.1-3.5",
+        is_echo=True,
     ),
 )

@@ -17,9 +17,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         context=ContextState.ALIVE,
         patterns=(
             Pattern(
-                "is out of bounds for dimension",
-                r"index (?P<index>-?\d{1,19}) is out of bounds for dimension (?P<dimension>\d{1,3}) with size"
-                r" (?P<size>\d{1,19})",
+                "is out of bounds for dim",
+                r"index (?P<index>-?\d{1,19}) is out of bounds for dim(?:ension (?P<dimension>\d{1,3}))? with size"
+                r" (?P<size>[1-9]\d{0,18})",
             ),
             Pattern(
                 "Dimension out of range (expected to be ",
@@ -201,6 +201,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "default_collate: batch must contain",
                 r"default_collate: batch must contain [^\n]{1,80}; found (?P<type>[^\n]{1,80})",
             ),
+            literal("Batches of sparse tensors are not currently supported by the default collate_fn"),
             Pattern("can't convert np.ndarray of type", r"can't convert np\.ndarray of type (?P<type>[\w.]{1,40})"),
             Pattern(
                 "in the given numpy array is negative",
@@ -214,6 +215,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r" \(got",
             ),
             Pattern("too many dimensions '", r"ValueError: too many dimensions '(?P<type>\w{1,12})'"),
+            Pattern("elem = batch[0]", r"\belem = batch\[0\][\s~^]{0,60}IndexError: list index out of range"),
             Pattern("Could not infer dtype of", r"Could not infer dtype of (?!numpy\.)(?P<type>[\w.]{1,40})"),
         ),
         causes=(
@@ -227,9 +229,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Copy a flipped array.", "image = image.copy()", first_for=("negative",)),
             Fix("Convert before NumPy.", "values = tensor.float().cpu().numpy()", first_for=("ScalarType",)),
             Fix(
+                "Pad the labels too: use the collator for sequences, and remove columns that are no numbers.",
+                "collator = DataCollatorForSeq2Seq(tokenizer, padding=True)",
+                first_for=("`labels` in this case",),
+            ),
+            Fix(
                 "Pad in the tokenizer.",
                 "batch = tokenizer(texts, padding=True, truncation=True, return_tensors='pt')",
-                first_for=("padding",),
+                first_for=("padding", "expected sequence of length"),
+            ),
+            Fix(
+                "A column is still text: tokenize it, turn labels in words into numbers, and remove the other columns.",
+                'dataset = dataset.map(tokenize, batched=True, remove_columns=["text"])',
+                first_for=("dimensions 'str'",),
             ),
             Fix(
                 "Pad in the function that collects a batch.",

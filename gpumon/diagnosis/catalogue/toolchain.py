@@ -36,6 +36,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"Value '(?P<capability>sm_\d{2,3}[af]?)' is not defined for option 'gpu-(?:name|architecture)'",
             ),
             Pattern(
+                "is not defined for option 'gpu-",
+                r"Value 'compute_(?P<capability>\d{2,3}[af]?)' is not defined for option 'gpu-(?:name|architecture)'",
+            ),
+            Pattern(
                 "nsupported gpu architecture 'compute_",
                 r"Unsupported gpu architecture 'compute_(?P<capability>\d{2,3}[af]?)'",
             ),
@@ -50,6 +54,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 '"computeCapability not supported"', r"Assertion failed: false && \"computeCapability not supported\""
+            ),
+            Pattern(
+                " does not support .target sm_",
+                r"PTX \.version (?P<version>\d{1,2}\.\d) does not support \.target (?P<capability>sm_\d{2,3}[af]?)",
             ),
             Pattern(
                 "Unsupported .version ",
@@ -71,11 +79,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Or upgrade PyTorch, which brings a newer Triton and ptxas.",
                 "pip install --upgrade torch",
-                first_for=("recognized processor", "computeCapability"),
+                first_for=("recognized processor", "computeCapability", "PTX .version"),
             ),
             Fix(
                 "To build an extension, select a newer toolkit and only the GPU of this host.",
                 "export CUDA_HOME=/usr/local/cuda-13.0 PATH=/usr/local/cuda-13.0/bin:$PATH TORCH_CUDA_ARCH_LIST=12.0",
+            ),
+            Fix(
+                "Name the architectures yourself, without those that this PyTorch does not know.",
+                'TORCH_CUDA_ARCH_LIST="8.0;9.0" pip install --no-build-isolation .',
+                first_for=("Unknown CUDA Architecture Name",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -124,6 +137,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Or use a newer CUDA toolkit of the same major version."),
             Fix("Or skip the check, at your own risk.", "export NVCC_PREPEND_FLAGS=-allow-unsupported-compiler"),
             Fix("Or install a wheel that is already compiled.", "pip install --only-binary :all: PACKAGE"),
+            Fix(
+                "Visual Studio 2022 from 17.10 on is too new for CUDA before 12.4: in its installer, add the"
+                " toolset v143 14.38"
+                " and select it, or upgrade CUDA. Or skip the checks.",
+                "export NVCC_PREPEND_FLAGS='-allow-unsupported-compiler -D_ALLOW_COMPILER_AND_STL_VERSION_MISMATCH'",
+                first_for=("Microsoft Visual Studio", "targets unsupported OS"),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_HOST_COMPILERS, sources.CPP_EXTENSIONS),
@@ -152,6 +172,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 ": No such file or directory",
                 r"fatal error: (?P<header>cuda(?:_\w{1,30})?\.h|cusparse\.h|cublas_v2\.h|cusolverDn\.h|cudnn\.h|nccl\.h"
                 r"|curand\w{0,10}\.h|nvToolsExt\.h|nv/target): No such file or directory",
+            ),
+            Pattern(
+                ".h: No such file or directory",
+                r"fatal error: (?P<header>torch/(?:extension|torch|script|all|types)\.h|(?:ATen|c10)/[\w/]{1,40}\.h)"
+                r": No such file or directory",
             ),
             Pattern(
                 "cannot find -l",
@@ -197,7 +222,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For headers and libraries of CUDA, use a devel image, or install the toolkit.",
                 "conda install -c nvidia cuda-toolkit",
-                first_for=("lcudart", "lcurand", "error: cu"),
+                first_for=("lcudart", "lcurand", "lcublas", "lcudadevrt", "error: cu"),
+            ),
+            Fix(
+                "For Triton on Windows, put the folders include and libs of this Python next to an embedded python.exe,"
+                " and have the Build Tools with the Windows SDK.",
+                first_for=("include file: 'Python.h'", "cl.EXE'", "tcc.exe", "python_embed"),
             ),
             Fix(
                 "On Windows, install the Build Tools with C++, and start from their terminal.",
@@ -214,9 +244,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Fix("Or do without compilation in PyTorch.", "TORCHDYNAMO_DISABLE=1 python train.py"),
             Fix(
-                "For Triton on Windows, put the folders include and libs of this Python next to an embedded python.exe,"
-                " and have the Build Tools with the Windows SDK.",
-                first_for=("cl.EXE'", "tcc.exe", "python_embed"),
+                "For headers of PyTorch, build in the environment that has it, not in an isolated one.",
+                "pip install --no-build-isolation .",
+                first_for=("error: torch/",),
             ),
             Fix(
                 "For the libraries of PyTorch, let the linker find their folder.",
@@ -249,7 +279,6 @@ export LIBRARY_PATH="$(python -c 'import os, torch; print(os.path.dirname(torch.
             ),
             Pattern("matches these operands", r"error: no operator \"[^\"\n]{1,8}\" matches these operands"),
             Pattern("is undefined", r"error: identifier \"__(?:nv|half|hf)\w{1,40}\" is undefined"),
-            Pattern("internal compiler error:", r"internal compiler error: (?P<reason>Segmentation fault|Killed)"),
             Pattern(
                 "must bound __CUDA_ARCH__",
                 r"MIN_GPU_ARCH=(?P<architecture>\d{2,4}) must bound __CUDA_ARCH__=(?P<compiled>\d{2,4}) from below",
@@ -258,9 +287,17 @@ export LIBRARY_PATH="$(python -c 'import os, torch; print(os.path.dirname(torch.
                 "detected in the compilation of",
                 r"\d{1,5} errors? detected in the compilation of \"(?P<file>[^\"\n]{0,200}/csrc/[^\"\n]{1,100}\.cu)\"",
             ),
-            Pattern("FAILED: ", r"FAILED: (?:\[code=\d{1,3}\] )?(?P<file>[\w./-]{1,160}\.cuda\.o)\b"),
+            Pattern("FAILED: ", r"FAILED: (?P<code>\[code=\d{1,3}\] )?(?P<file>[\w./-]{1,160}\.cuda\.o)\b"),
             Pattern(
                 ".o: No such file or directory", r"ld: cannot find /(?P<file>\S{1,200})\.o: No such file or directory"
+            ),
+            Pattern("Failed to build CUDA kernels for ", r"Failed to build CUDA kernels for (?P<extension>\w{1,40})"),
+            Pattern(
+                "Setting up PyTorch plugin", r"Setting up PyTorch plugin \"(?P<extension>\w{1,40})\"\.\.\. Failed!"
+            ),
+            Pattern(
+                "No module named '",
+                r"No module named '(?P<extension>upfirdn2d_plugin|bias_act_plugin|filtered_lrelu_plugin)'",
             ),
             Pattern("Error building extension '", r"Error building extension '(?P<extension>[\w.-]{1,80})'"),
             Pattern(
@@ -284,16 +321,16 @@ export LIBRARY_PATH="$(python -c 'import os, torch; print(os.path.dirname(torch.
                 r"nv1d|apex|deepspeed|bitsandbytes|auto[-_]gptq|vllm|torch[-_](?:scatter|sparse|cluster)|detectro"
                 r"n2|gptqmodel|llama[-_]cpp[-_]python)\b)",
             ),
-            Pattern(" to compile PyTorch", r"#error .?You need C\+\+(?P<standard>\d\d) to compile PyTorch"),
             Pattern(
                 "parameter packs not expanded with",
                 r"std_function\.h:\d{1,5}:\d{1,5}: error: parameter packs not expanded with",
             ),
-            Pattern("fatal error C", r"torch[\\/]include[^\n]{1,200}fatal error C\d{4}"),
+            Pattern("fatal error C", r"torch[\\/]include[^\n]{1,200}fatal error C(?!1060)\d{4}"),
             Pattern("in _run_ninja_build", r"cpp_extension\.py\", line \d{1,6}, in _run_ninja_build"),
             Pattern(
                 ".so: cannot open shared object file",
-                r"torch_extensions/(?:[\w.+-]{1,40}/)?(?P<extension>(?!cpu_adam|fused_adam|cpu_adagrad|cpu_lion|async_io"
+                r"torch_extensions/(?:[\w.+-]{1,40}/)?(?P<extension>(?!cpu_adam|fused_adam|cpu_adagrad|cpu_lion|"
+                r"async_io"
                 r"|utils/|transformer_inference)\w{1,60})/\w{1,60}\.so: cannot open shared object file",
             ),
             Pattern("Failed to fetch wheel: ", rf"Failed to fetch wheel: (?P<extension>{EXTENSIONS})"),
@@ -316,14 +353,47 @@ export LIBRARY_PATH="$(python -c 'import os, torch; print(os.path.dirname(torch.
                 "Compile only for this host's GPU.", "TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation PACKAGE"
             ),
             Fix(
+                "StyleGAN compiles its operators when it starts: it needs ninja, nvcc of PyTorch's CUDA version, and on"
+                " Windows the C++ compiler of Visual Studio.",
+                "pip install ninja; nvcc --version; rm -rf ~/.cache/torch_extensions",
+                first_for=("upfirdn2d_plugin", "bias_act_plugin", "Failed to build CUDA kernels"),
+            ),
+            Fix(
                 "Delete what is half built, and run one process alone, which then builds it.",
                 "rm -rf ~/.cache/torch_extensions",
                 first_for=(".so: cannot",),
+            ),
+            Fix(
+                "The code 127 means that the compiler was not found: install the CUDA toolkit, or name its folder.",
+                "export CUDA_HOME=/usr/local/cuda; ls $CUDA_HOME/bin/nvcc",
+                first_for=("[code=127]",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CPP_EXTENSIONS, "https://github.com/Dao-AILab/flash-attention#installation-and-features"),
         said_by="torch 1.13-2.13",
         is_echo=True,
+    ),
+    KnownError(
+        id="cudnn-development",
+        section=SECTION,
+        title="Build does not find cuDNN",
+        summary="CMake looks for the library and the headers of cuDNN, which PyTorch's packages keep in their"
+        " own folder.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(literal("Could not find cudnn_LIBRARY using the following names"),),
+        causes=("cuDNN is not installed, or its folder is not among those in which CMake looks.",),
+        fixes=(
+            Fix(
+                "Install cuDNN as a wheel, and name its folder.",
+                "pip install nvidia-cudnn-cu12\n"
+                "export CUDNN_PATH=$(python -c 'import nvidia.cudnn; print(nvidia.cudnn.__path__[0])')",
+            ),
+            Fix("Or install it for the system.", "sudo apt-get install -y cudnn9-cuda-12"),
+            Fix("Or take the package's wheel.", "pip install --no-build-isolation 'transformer_engine[pytorch]'"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.nvidia.com/deeplearning/transformer-engine/user-guide/installation.html",),
+        said_by="TransformerEngine 0-2",
     ),
 )

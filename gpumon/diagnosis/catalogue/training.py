@@ -31,6 +31,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Add the losses, and call backward once.", "(first_loss + second_loss).backward()"),
             Fix("Add up the value of a loss, not its graph.", "total += loss.item()"),
             Fix("Only if both passes are intended, keep the graph.", "loss.backward(retain_graph=True)"),
+            Fix(
+                "Under torch.compile with activation checkpointing, run without compilation: if it works then, upgrade"
+                " PyTorch and the library that compiles the model.",
+                "TORCH_COMPILE_DISABLE=1 UNSLOTH_COMPILE_DISABLE=1 python train.py",
+                first_for=("torch.compile",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(_AUTOGRAD,),
@@ -95,6 +101,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("None of the inputs have requires_grad=True. Gradients will be None"),
             literal("optimizer got an empty parameter list"),
+            Pattern("for psg in self.fp", r"ds_numel for p in psg\]\) for psg in self\.fp16_partitioned_groups"),
+            literal("optimizing a parameter that doesn't require gradients"),
         ),
         causes=(
             "All parameters are frozen; with LoRA and gradient checkpointing, the inputs do not require gradients.",
@@ -107,6 +115,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "With LoRA and gradient checkpointing, let the inputs require gradients.",
                 "model.enable_input_require_grads()",
+                first_for=("LoRA",),
             ),
             Fix(
                 "Use checkpointing without reentrance.",
@@ -137,6 +146,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "With adapters, only the adapter must be float32.",
                 "for parameter in model.parameters():\n    if parameter.requires_grad:\n        parameter.data ="
                 " parameter.data.float()",
+                first_for=("LoRA",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -266,7 +276,16 @@ optimizer.zero_grad()""",
                 first_for=("_tunable_",),
             ),
             Fix(
-                "Labels of classes must be of type long.", "labels = labels.long()", first_for=('_index"', '"nll_loss')
+                "Use no gradient scaler with bfloat16, which needs none; or load the trained weights in float32.",
+                "arguments = TrainingArguments(bf16=True, fp16=False)",
+                first_for=("_amp_foreach_non_finite_check_and_unscale",),
+            ),
+            Fix("Labels of classes must be of type long.", "labels = labels.long()", first_for=('_index"',)),
+            Fix(
+                "The weights are quantized to whole numbers, which cannot be initialized: initialize only the others,"
+                " or load the model without quantization.",
+                "if parameter.is_floating_point():\n    torch.nn.init.kaiming_uniform_(parameter)",
+                first_for=("check_uniform_bounds",),
             ),
             Fix(
                 "Convert this tensor for this operation.",
@@ -307,7 +326,16 @@ optimizer.zero_grad()""",
             Fix(
                 "Install the package's build with CUDA, which must match PyTorch.", "pip list | grep -i -E 'torch|cuda'"
             ),
-            Fix("Or run this part on the CPU.", "output = layer.cpu()(value.cpu()).to(device)"),
+            Fix(
+                "Run this part on the CPU.",
+                "output = layer.cpu()(value.cpu()).to(device)",
+                first_for=("from the 'Sparse",),
+            ),
+            Fix(
+                "On an Apple GPU, let PyTorch run missing operators on the CPU.",
+                "PYTORCH_ENABLE_MPS_FALLBACK=1 python train.py",
+                first_for=("from the 'MPS'",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(Fix("Show versions and build.", "python -m torch.utils.collect_env"),),
@@ -324,12 +352,8 @@ optimizer.zero_grad()""",
             Pattern("index out of range in self", r"IndexError: index out of range in self"),
             literal("selected index k out of range"),
             Pattern(
-                "to have non-zero size",
-                r"\w{1,20}\(\): Expected reduction dim (?P<dimension>-?\d{1,3}) to have non-zero size",
-            ),
-            Pattern(
-                "Expected reduction dim to be specified for",
-                r"\w{1,20}\(\): Expected reduction dim to be specified for input\.numel\(\) == 0",
+                "element is out of DATA bounds",
+                r"INDICES element is out of DATA bounds, id=(?P<index>-?\d{1,19}) axis_dim=(?P<size>\d{1,19})",
             ),
             Pattern(
                 "Detected more unique values in `target`",
@@ -340,8 +364,16 @@ optimizer.zero_grad()""",
                 "Detected the following values in `",
                 r"Detected the following values in `(?:target|preds)`: [^\n]{1,200} but expected only the following",
             ),
+            Pattern("Label values must be <= vocab_size", r"Label values must be <= vocab_size: (?P<size>\d{1,9})"),
             literal("cannot sample n_sample > prob_dist.size(-1) samples without replacement"),
+            Pattern(
+                "Please ensure that all indices in 'edge_index'",
+                r"Please ensure that all indices in 'edge_index' point to valid indices in the interval"
+                r" (?P<range>\[[\w, -]{1,40}\])",
+            ),
+            Pattern("cur_target < n_classes' failed", r"Assertion `cur_target >= 0 && cur_target < n_classes' failed"),
             Pattern(" is out of bounds.", r"IndexError: Target (?P<target>-?\d{1,19}) is out of bounds\."),
+            Pattern("Label values must be ", r"Label values must be <= vocab_size: (?P<size>\d{1,9})"),
         ),
         causes=(
             (
@@ -359,12 +391,66 @@ optimizer.zero_grad()""",
             Fix(
                 "Check the labels before the loss.",
                 "assert 0 <= labels.min() and labels.max() < logits.shape[-1]",
-                first_for=("Target",),
+                first_for=("Target", "cur_target"),
+            ),
+            Fix(
+                "Speech to text with CTC: build the model with the size of your vocabulary, and its head new.",
+                "model = AutoModelForCTC.from_pretrained(name, vocab_size=len(processor.tokenizer),"
+                " pad_token_id=processor.tokenizer.pad_token_id, ignore_mismatched_sizes=True)",
+                first_for=("Label values",),
+            ),
+            Fix(
+                "Number the nodes of each graph from 0 without gaps, and give every node its row in x.",
+                "assert data.edge_index.max() < data.x.size(0), (data.edge_index.max(), data.x.shape)",
+                first_for=("edge_index", "PyG"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",),
         said_by="torch 1.13-2.13",
+    ),
+    KnownError(
+        id="ctc-lengths",
+        section=SECTION,
+        title="Lengths do not fit the CTC loss",
+        summary="The lengths of the inputs and targets that the CTC loss gets are not those of its tensors.",
+        context=ContextState.ALIVE,
+        patterns=(
+            Pattern(
+                "_lengths must be of size batch_size",
+                r"(?P<argument>(?:input|target)_lengths) must be of size batch_size",
+            ),
+            Pattern(
+                "Expected input_lengths to have value at most",
+                r"Expected input_lengths to have value at most (?P<limit>\d{1,9}), but got value (?P<length>\d{1,9})",
+            ),
+            Pattern(
+                "for argument #2 'targets' (while",
+                r"Expected tensor to have size at least (?P<length>\d{1,9}) at dimension 1, but got size"
+                r" (?P<limit>\d{1,9}) ?for argument #2 'targets' \(while checking arguments for ctc_loss",
+            ),
+        ),
+        causes=(
+            "The lengths are those before the network made the sound shorter, or before the text was cut.",
+            "The output has the batch first; the loss expects time, batch, classes.",
+            "With torch.nn.DataParallel, each GPU gets a part of the batch, and the lengths of all.",
+        ),
+        fixes=(
+            Fix(
+                "Take the lengths from the tensors that the loss gets.",
+                """\
+log_probs = logits.log_softmax(-1).transpose(0, 1)
+input_lengths = torch.full((log_probs.size(1),), log_probs.size(0))
+assert target_lengths.max() <= targets.size(1), (target_lengths, targets.shape)""",
+            ),
+            Fix(
+                "If the loss becomes infinite, leave out texts that are longer than their sound.",
+                "zero_infinity = True",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.pytorch.org/docs/stable/generated/torch.nn.CTCLoss.html",),
+        said_by="torch 1.5-2.13",
     ),
     KnownError(
         id="cusolver",
@@ -385,8 +471,17 @@ optimizer.zero_grad()""",
         ),
         fixes=(
             fixes.LIST_PROCESSES,
+            Fix(
+                "If the GPU is newer than this PyTorch, install a build for it.",
+                "pip install --upgrade torch torchvision --index-url https://download.pytorch.org/whl/cu130",
+            ),
             fixes.BUNDLED_LIBRARIES,
             Fix("Use MAGMA or another algorithm instead.", 'torch.backends.cuda.preferred_linalg_library("magma")'),
+            Fix(
+                "Install the DGL that was built for the CUDA version of PyTorch.",
+                "pip install dgl -f https://data.dgl.ai/wheels/torch-2.4/cu124/repo.html",
+                first_for=("CUSPARSE ERROR: ",),
+            ),
             fixes.LAUNCH_BLOCKING,
             Fix(
                 "Choose another algorithm for the singular values.",

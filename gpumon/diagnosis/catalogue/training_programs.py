@@ -1,4 +1,4 @@
-"""Errors of ms-swift and Axolotl with their settings and data sets."""
+"""Errors of ms-swift, Axolotl and Ultralytics with their settings and data sets."""
 
 from typing import Final
 
@@ -14,6 +14,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         summary="An argument is not known to the installed ms-swift, or does not fit the others.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
+            Pattern("There are errors in the template.encode", r"There are errors in the template\.encode"),
             Pattern("remaining_argv: ['", r"remaining_argv: \['(?P<arguments>[^\n]{1,160})"),
             Pattern(
                 "Failed to retrieve the dataset. You can avoid",
@@ -47,6 +48,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "All samples are longer than max_length, or the path of the data is wrong.",
         ),
         fixes=(
+            Fix(
+                "A sample has not the form that the template of the model expects, as the exception above shows:"
+                " each one"
+                " needs `messages`, and one mark <image> for each of its images.",
+                "head -n 1 train.jsonl",
+                first_for=("template.encode",),
+            ),
             Fix(
                 "Upgrade, and take the examples of the same version.",
                 "pip install --upgrade ms-swift",
@@ -140,5 +148,38 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/axolotl-ai-cloud/axolotl/issues/2858",
         ),
         said_by="Axolotl 0.4-0.13",
+    ),
+    KnownError(
+        id="yolo-data-file",
+        section=SECTION,
+        title="Ultralytics: the file of the data set cannot be used",
+        summary="The YAML file, which names the folders of the images and the classes, was not found, or lacks a part.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Error: Dataset '",
+                r"Error: Dataset '(?P<file>[^'\n]{1,160})' error (?:❌ )? ?(?P<reason>(?!Dataset ')[^\n]{1,160})",
+            ),
+            literal("are required in all data YAMLs"),
+            Pattern("'names' length ", r"'names' length (?P<names>\d{1,6}) and 'nc: (?P<classes>\d{1,6})' must match"),
+            Pattern(".yaml' does not exist", r"FileNotFoundError: '(?P<file>[^'\n]{1,160}\.yaml)' does not exist"),
+        ),
+        causes=(
+            "The path of the file is relative to another folder than the one in which the program was started.",
+            "A key is missing or empty: train, val or names; or the indentation of the file is wrong.",
+        ),
+        fixes=(
+            Fix("Compare the file with the example of Ultralytics: path, train, val and names.", "cat data.yaml"),
+            Fix(
+                "Give the absolute path of the file, or start the program in its folder.",
+                "find . -name '*.yaml' -not -path '*/site-packages/*'",
+                first_for=("does not exist",),
+            ),
+            Fix("Remove the line with nc: the number of names counts.", first_for=("'names' length",)),
+            Fix("A key has no value, in most cases names: write the classes below it.", first_for=("NoneType",)),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://docs.ultralytics.com/datasets/detect/",),
+        said_by="Ultralytics 8.0-8.4",
     ),
 )

@@ -20,6 +20,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Triton compilation failed", r"Triton compilation failed: (?P<kernel>\w{1,120})"),
             literal("Failures have been detected while processing an MLIR pass pipeline"),
             literal("PassManager::run failed"),
+            Pattern("'ptxas' failed with error code", r"'ptxas' failed with error code (?P<code>\d{1,10})"),
             Pattern("`ptxas` failed with error code", r"`ptxas` failed with error code (?P<code>\d{1,10})"),
             literal("Internal Triton PTX codegen error"),
             Pattern(
@@ -36,8 +37,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Read the lines around this message: the first one with `error:` is the reason."),
             Fix(
+                "Without a reason after it, the GPU mostly lacks a type of the kernel, such as float8 or"
+                " bfloat16 on an RTX"
+                " 20: use a model in float16 and PyTorch's attention in place of SageAttention; else delete"
+                " Triton's cache.",
+                "rm -rf ~/.triton/cache",
+                first_for=("code 4294967295",),
+            ),
+            Fix(
                 "On a GPU before Ampere, use float16 instead of bfloat16 or float8.",
                 "model = model.to(torch.float16)",
+                first_for=("PassManager::run failed",),
             ),
             Fix("On a new GPU, upgrade PyTorch, which brings a newer Triton.", "pip install --upgrade torch"),
             Fix(
@@ -154,6 +164,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         patterns=(
             Pattern("compiled_autograd.h", r"compiled_autograd\.h\(\d{1,5}\): error C\d{4}"),
             Pattern("': ambiguous symbol", r"error C2872: '(?P<name>std|cuda)': ambiguous symbol"),
+            Pattern("cooperative_groups", r"cooperative_groups[\\/]details[\\/]reduce\.h\(\d{1,5}\): error C2872"),
         ),
         causes=(
             "Templates in compiled_autograd.h use std; PyTorch leaves them out where USE_CUDA is defined.",
@@ -209,11 +220,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "CUDA 12 and newer no longer include the algorithms of Thrust through other headers.",
         ),
         fixes=(
-            Fix(
-                "Take the package's newest source; most have the header by now.",
-                "git submodule update --init --recursive --remote",
-            ),
-            Fix("Or add the header to the file that the message names: cstdint, and cfloat for FLT_MAX."),
+            Fix("Include the header in the file that the message names: cstdint, and cfloat for FLT_MAX."),
+            Fix("Or take the package's newest source, which may have the header by now.", "git pull"),
             Fix(
                 "Or add the header of Thrust: device needs thrust/execution_policy.h, remove_if thrust/remove.h.",
                 first_for=('"thrust"',),

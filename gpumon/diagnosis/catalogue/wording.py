@@ -13,11 +13,11 @@ _ERROR_PREFIX: Final = (
     r"|CUDA (?:driver|runtime) error(?: in [^:\n]{1,80}| \(\d{1,4}\))?|Triton Error \[CUDA\]|CUDA failure \d{1,4}|Err"
     r"or \d{1,4}): "
     r"|CUDA failed with error |Failed: CUDA error [^\s:]{1,160}:\d{1,6} '|Cuda Runtime \(|cuda runtime error(?: \(\d{"
-    r"1,4}\))? : |THCudaCheck FAIL file=\S{1,"
+    r"1,4}\))? : |Error \([^\s:()]{1,60}:\d{1,6}\): |THCudaCheck FAIL file=\S{1,"
     r"160} line=\d{1,6} error=\d{1,4} : |status: Internal: )"
 )
 """What precedes CUDA's error text: PyTorch, llama.cpp, the driver API, TensorRT-LLM, Triton, ONNX Runtime,
-cudaGetDeviceCount(), CTranslate2, DeepEP, TensorRT and TensorFlow."""
+cudaGetDeviceCount(), CTranslate2, DeepEP, gpu-burn, TensorRT and TensorFlow."""
 
 NOT_ABOUT_MEMORY: Final = "No effect: this error is not about memory."
 CONTEXT_IS_DEAD: Final = (

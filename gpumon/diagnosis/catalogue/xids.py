@@ -63,7 +63,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The program was killed, crashed, or was stopped with Ctrl-C.",
             "An earlier Xid, which is then the cause.",
         ),
-        fixes=(EARLIEST_XID, RESTART_PROGRAM),
+        fixes=(
+            EARLIEST_XID,
+            RESTART_PROGRAM,
+            Fix(
+                "The Xid at the end of the line is the cause; 144 to 150 are errors of NVLink, which `gpumon explain"
+                " --id xid-149` and others explain.",
+                first_for=("caused by previous Xid",),
+            ),
+        ),
         is_echo=True,
     ),
     xid(

@@ -38,7 +38,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "has no attribute '",
-                r"(?:module 'jaxlib\.?[\w.]{0,30}'|module 'jax[\w.]{0,30}') has no attribute"
+                r"(?<!'rocm': )(?:module 'jaxlib\.?[\w.]{0,30}'|module 'jax[\w.]{0,30}') has no attribute"
                 r" '(?P<name>generate_pjrt_gpu_plugin_options|GpuAllocatorConfig|\w{0,30}pjrt\w{0,40}"
                 r"|_version_as_tuple)'",
             ),
@@ -185,6 +185,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Leave memory for libraries.", "XLA_PYTHON_CLIENT_MEM_FRACTION=.7 python train.py"),
             Fix("Upgrade JAX together with its libraries.", "pip install --upgrade 'jax[cuda12]'"),
             Fix("Find the operation: run without compilation.", "JAX_DISABLE_JIT=1 python train.py"),
+            Fix(
+                "Give each process its GPU by the environment, before JAX starts.",
+                "CUDA_VISIBLE_DEVICES=0 python train.py",
+                first_for=("local_device_ordinal",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.jax.dev/en/latest/gpu_memory_allocation.html",),

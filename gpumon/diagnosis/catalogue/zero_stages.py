@@ -51,6 +51,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("ds_active_sub_modules", "still active in submodules"),
             ),
             Fix("Upgrade DeepSpeed.", "pip install --upgrade deepspeed"),
+            Fix(
+                "Let all parameters be on one device when DeepSpeed starts: load the model on the CPU, without"
+                " device_map.",
+                "model = AutoModelForCausalLM.from_pretrained(name, device_map=None)",
+                first_for=("t.device for t in tensors",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(

@@ -25,6 +25,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "the shape in current model is",
                 r"from checkpoint, the shape in current model is (?:torch\.Size\()?\[0\]",
             ),
+            Pattern(
+                "Attempted to load weight (", r"Attempted to load weight \((?:torch\.Size\()?\[0\]\)?\) into parameter"
+            ),
             Pattern("size mismatch, got input", r"size mismatch, got input [^\n]{1,60}, vec \(0\)"),
             Pattern("exceeds dimension size (0)", r"start \(0\) \+ length \(\d{2,19}\) exceeds dimension size \(0\)"),
         ),
@@ -48,6 +51,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " zero_optimization.",
             ),
             Fix("Or use ZeRO-2 if the model fits, which does not divide the weights."),
+            Fix(
+                "To send weights to vLLM, gather them first, on all ranks.",
+                "with deepspeed.zero.GatheredParameters(list(model.parameters())):\n    state = model.state_dict()",
+                first_for=("Attempted to load weight",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(

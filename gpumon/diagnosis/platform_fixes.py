@@ -1,0 +1,104 @@
+"""Fixes for the place where the program ran: Windows has other commands than Linux, and a notebook has cells."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from gpumon.diagnosis.known import Fix
+
+WINDOWS: Final = "Windows"
+NOTEBOOK: Final = "notebook"
+_WINDOWS_TEXT: Final = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z]:\\{1,2}[\w .]|\bWinError\b|\w\.dll\b|Microsoft \(R\) C|'(?:gbk|charmap)' codec"
+)
+"""What only a log from Windows contains: the path of a file with its drive, or the name of a library."""
+_LINUX_TEXT: Final = re.compile(r"(?<![\w.:/\\])/(?:usr|home|opt|root|mnt|tmp|workspace|nix|data)/|\.so\b")
+"""What a log from Linux contains, also in WSL, which has paths of both."""
+_NOTEBOOK_TEXT: Final = re.compile(
+    r"<ipython-input-|/ipykernel_\d|\bCell In ?\[\d|<cell line: \d|https://localhost:8080/#"
+)
+_SHELL: Final = re.compile(r"(?:nvidia-smi|python|ls|df|du|hf|git|head|rm|cat|free|grep|c\+\+filt|find)\s[^\n]*")
+_VARIABLES: Final = re.compile(r"(?P<variables>(?:[A-Z][A-Z0-9_]*=\S* )+)(?P<command>[a-z][^\n]*)")
+_CHANGES_LINUX: Final = re.compile(
+    r"(?:^|[|;&(] {0,4})(?:sudo|apt-get|ulimit|ldconfig|modprobe|srun|sbatch|systemctl|docker|ln)\b"
+    r"|LD_LIBRARY_PATH|LIBRARY_PATH=|/(?:dev|proc)/",
+    re.MULTILINE,
+)
+"""Commands for what exists only on Linux."""
+_SHOWS: Final = re.compile(
+    r"(?:^|[|;&(] {0,4})(?:dmesg|df|du|free|find|ldd|lsof|grep|head|journalctl|strace|gdb|bash|c\+\+filt|rm|unset|which"
+    r"|export)(?= (?!=))|/(?:tmp|usr|etc)/|\$\((?!python -c )",
+    re.MULTILINE,
+)
+"""Commands that have another name on Windows; what they are for is possible there too."""
+_ASSIGNMENTS: Final = re.compile(r"(?P<names>(?:[A-Z][A-Z\d_]*=\S* )+)(?=[a-z])")
+_EXPORT: Final = re.compile(r"^export (?P<name>[A-Z_]+\d?)=(?P<value>[\w:,-]+)$")
+_EXTRACT: Final = re.compile(r" \| grep -o .*$")
+_FILTER: Final = re.compile(r"\| grep(?: -[iE])* (?P<text>\w+|'[^'\n]*')")
+_LISTING: Final = re.compile(r"\bls -l\w? ")
+
+
+def platform_of(lines: Iterable[str]) -> str:
+    """Where the program ran, if that is Windows or a notebook; empty for others.
+
+    Args:
+        lines: Lines of its log.
+    """
+    text = "\n".join(lines)
+    if _WINDOWS_TEXT.search(text) is not None and _LINUX_TEXT.search(text) is None:
+        return WINDOWS
+    return NOTEBOOK if _NOTEBOOK_TEXT.search(text) is not None else ""
+
+
+def platform_fixes(platform: str, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The fixes with the commands of a platform."""
+    if platform == WINDOWS:
+        return windows_fixes(fixes)
+    return tuple(map(_in_notebook, fixes)) if platform == NOTEBOOK else tuple(fixes)
+
+
+def _in_notebook(fix: Fix) -> Fix:
+    """A fix as cells of a notebook."""
+    match = _VARIABLES.fullmatch(fix.code)
+    if match is not None and "train.py" in match["command"]:
+        settings = "\n".join(f"%env {variable}" for variable in match["variables"].split())
+        return Fix(f"{fix.text} Set it in the first cell, after a restart of the kernel.", settings, fix.first_for)
+    pip = fix.code.removeprefix("python -m ")
+    if pip.startswith("pip install"):
+        ending = "" if "restart" in fix.text else " Then restart the kernel."
+        return Fix(f"{fix.text}{ending}", f"%{pip}", fix.first_for)
+    return Fix(fix.text, f"!{fix.code}", fix.first_for) if _SHELL.fullmatch(fix.code) else fix
+
+
+def windows_fixes(fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The fixes as they are done on Windows, those for Linux last.
+
+    Variables are set as PowerShell does; a command that Windows does not have is left out. If the first fix is for
+    Linux, those for Windows take its place.
+    """
+    ranked = sorted(fixes, key=_is_for_linux)
+    if fixes and _is_for_linux(fixes[0]):
+        ranked.sort(key=lambda fix: "n Windows" not in fix.text)
+    return tuple(replace(fix, code=_translated(fix.code)) for fix in ranked)
+
+
+def _is_for_linux(fix: Fix) -> bool:
+    return _CHANGES_LINUX.search(fix.code) is not None or ".so" in fix.text
+
+
+def _translated(code: str) -> str:
+    """The code for Windows, or an empty text if it is only for Linux."""
+    assignments = _ASSIGNMENTS.match(code)
+    if assignments is not None:
+        pairs = (pair.partition("=") for pair in assignments["names"].split() if "=/usr/" not in pair)
+        names = "".join(f"$env:{name} = {_quoted(value)}; " for name, _, value in pairs)
+        code = f"{names}{code[assignments.end() :]}"
+    code = _EXPORT.sub(r"$env:\g<name> = '\g<value>'", _EXTRACT.sub("", code))
+    code = _LISTING.sub("dir ", _FILTER.sub(r"| Select-String \g<text>", code))
+    code = code.replace('"$CUDA_VISIBLE_DEVICES"', '"$env:CUDA_VISIBLE_DEVICES"')
+    return "" if _SHOWS.search(code) and not _CHANGES_LINUX.search(code) else code
+
+
+def _quoted(value: str) -> str:
+    return value if value.startswith(("'", '"')) and value[-1] == value[0] else f"'{value}'"
