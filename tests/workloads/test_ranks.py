@@ -150,6 +150,20 @@ def test_a_lost_connection_is_an_echo_of_a_rank_that_ended() -> None:
     assert module.Failure(ranks, 2, ranks[0], ranks[1:], []).describe("")[0] == "Rank 1 ended in step 2."
 
 
+def test_the_lost_connection_of_another_rank_is_not_the_error_of_the_one_that_ended() -> None:
+    module = load_workload("_kit.ranks_failure")
+    ranks = [module.Rank(None, number, number, number, "step 0") for number in range(2)]
+    ranks[1].has_ended = True
+    echo = (
+        "[E1123 14:30:50.252991799 ProcessGroupGloo.cpp:67] Gloo connectFullMesh failed with [gloo/transport/tcp/"
+        "pair.cc:144] - this is typically caused by a remote worker crashing. Check the logs of the remote worker"
+    )
+    log = f"{echo}\n[E] failed (exitcode: 7) local_rank: 1 (pid: 9)"
+    sentence, error = module.Failure(ranks, 2, ranks[1], ranks[:1], []).describe(log)
+    assert sentence == "Rank 1 ended with exit code 7 in step 0."
+    assert error["text"] == sentence
+
+
 def test_a_launcher_that_fails_is_reported(run_workload: RunWorkload, tmp_path: Path) -> None:
     setup = "_kit.ranks._RUN = _kit.ranks._RUN.with_name('none.py')"
     ran = run_workload(probe(tmp_path, setup=setup))

@@ -16,7 +16,7 @@ from typing import Any, Optional
 
 _TEXT_CHARACTERS = 4_000
 _TIMEOUT = re.compile(r"time[ds]? ?-?out", re.IGNORECASE)
-_ECHO = re.compile(r"closed|reset by peer|broken pipe|remote process|remote error", re.IGNORECASE)
+_ECHO = re.compile(r"closed|reset by peer|broken pipe|remote (?:process|worker|error)", re.IGNORECASE)
 """The wording of a rank that lost its connection because another rank has ended."""
 _EXIT = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+)")
 _WAITED = re.compile(r"[Rr]ank (\d+)\][^\n]*(?:Watchdog caught|collective operation timeout)")
@@ -86,18 +86,17 @@ class Failure:
         Args:
             log: What torchrun and the ranks printed to stderr.
         """
-        native = _native_text(log)
         waited = {int(number) for number in _WAITED.findall(log)}
         first = self._cause()
         if first is None:
             late = [rank for rank in self.overdue if rank.number not in waited] or self.overdue
             missing = self.expected - len(self.ranks)
             sentence = f"{missing} of {self.expected} ranks did not start." if missing else _no_response(late)
-            return sentence, {"class": RanksError.__name__, "text": native or _last_lines(log) or sentence}
+            return sentence, {"class": RanksError.__name__, "text": _native_text(log) or _last_lines(log) or sentence}
         if first.error is not None:
             error = {"class": str(first.error["class"]), "text": str(first.error["text"])}
         else:
-            error = {"class": RanksError.__name__, "text": native}
+            error = {"class": RanksError.__name__, "text": _native_text(log, with_echoes=False)}
         absent = [rank for rank in self.suspects if rank.error is None and rank.number not in waited]
         if _TIMEOUT.search(error["text"]) and absent:
             sentence = f"{_no_response(absent)} Rank {first.number} waited for it in {first.position}."
@@ -133,9 +132,16 @@ def _exit_text(code: Optional[int]) -> str:
         return f" by signal {-code}"
 
 
-def _native_text(log: str) -> str:
-    """Returns the lines of NCCL, Gloo and the process group in a log, without those of torchrun."""
+def _native_text(log: str, *, with_echoes: bool = True) -> str:
+    """Returns the lines of NCCL, Gloo and the process group in a log, without those of torchrun.
+
+    Args:
+        log: What torchrun and the ranks printed to stderr.
+        with_echoes: Whether the lines about a lost connection belong to them. A rank that ended wrote none of them.
+    """
     lines = [line for line in log.splitlines() if _NATIVE.search(line) and not _LAUNCHER.search(line)]
+    if not with_echoes:
+        lines = [line for line in lines if not _ECHO.search(line)]
     return "\n".join(lines)[:_TEXT_CHARACTERS]
 
 
