@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.nvml_mock import NvmlMock, build, compiler
 from tests.perf.snapshot_file import write as write_snapshot
@@ -24,11 +25,14 @@ time.tzset()
 os.environ["XDG_CONFIG_HOME"] = os.devnull  # what the user has configured is of no concern here
 os.environ["XDG_STATE_HOME"] = os.devnull  # nor what the user chose, and no test changes it
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would children
+
 sys.dont_write_bytecode = False  # hundreds of processes would compile gpumon again, and every worker all tests
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-settings.register_profile("repeatable", derandomize=True)
-settings.register_profile("searching")
+_SLOW_HOST = [HealthCheck.too_slow]  # of an input: a busy host is no fault of a strategy
+settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=_SLOW_HOST)
+settings.register_profile("searching", deadline=None, suppress_health_check=_SLOW_HOST)
 settings.load_profile(os.environ.get("GPUMON_HYPOTHESIS", "repeatable"))
 
 gc.set_threshold(10_000, 20, 20)  # thousands of tests stay in memory, and every complete collection visits them

@@ -44,10 +44,10 @@ from gpumon.cli.wait import wait
 from gpumon.cli.watch import watch
 from gpumon.cli.why import why
 from gpumon.core.problems import CommandError, ExitCode
-from gpumon.streams.base import Stream
 
 if TYPE_CHECKING:
     from gpumon.fleet.settings import FleetSource
+    from gpumon.streams.base import Stream
     from gpumon.ui.selftest import Check, Pictures
 
 DEMO_SECONDS: Final = 100.0
@@ -318,7 +318,7 @@ def _selftest(
 
 
 def show(
-    stream: Stream,
+    stream: "Stream",
     theme: str,
     mouse: bool,
     history: float,

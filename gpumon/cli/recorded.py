@@ -2,13 +2,16 @@
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gpumon.core.problems import CommandError, ExitCode, Problem
 from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text
-from gpumon.operations.recorded_file import RecordedFile, move_file
+
+if TYPE_CHECKING:
+    from gpumon.operations.recorded_file import RecordedFile
 
 
 def default_path(kind: str, pid: int, suffix: str) -> Path:
@@ -22,12 +25,14 @@ def path_of(output: Path, pid: int) -> Path:
     return output.with_name(f"{stem}-{pid}{dot}{suffixes}")
 
 
-def save(file: RecordedFile, target: Path, hint: str) -> None:
+def save(file: "RecordedFile", target: Path, hint: str) -> None:
     """Move a file to its path, and print where it is and what its reader must know.
 
     Raises:
         CommandError: There is no file, or it cannot be written.
     """
+    from gpumon.operations.recorded_file import move_file
+
     if file.path is None:
         assert file.problem is not None
         reason = f"Process {file.pid}: {file.problem.reason}"

@@ -1,6 +1,7 @@
 """Limited outputs: an encoding without gpumon's glyphs, no color, and sixteen colors."""
 
 import io
+import json
 import re
 import subprocess
 import tokenize
@@ -85,7 +86,11 @@ def test_commands_write_in_the_encoding_of_the_locale(
     environment = nvml_mock.environment(gpus=2)
     code, lines = written(argv, environment)
     plain_code, plain_lines = written(argv, {**environment, **locale})
-    assert (plain_code, len(plain_lines)) == (code, len(lines))
+    assert plain_code == code
+    if "--json" in argv:  # its lists are as long as the driver answered in time
+        assert json.loads(b"".join(plain_lines)).keys() == json.loads(b"".join(lines)).keys()
+    else:
+        assert len(plain_lines) == len(lines)
     assert not any(b"Traceback" in line for line in plain_lines)
     assert locale is not ASCII or all(line.isascii() for line in plain_lines)
     assert not any(IN_UTF_8.search(line) for line in plain_lines)

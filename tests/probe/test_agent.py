@@ -973,7 +973,7 @@ print(sorted(added & {{"gzip", "typing", "traceback", "threading", "gpumon", "to
 
 @pytest.mark.parametrize("python", pythons())
 def test_its_import_is_cheap(tmp_path: Path, python: str) -> None:
-    """At most 10 ms of CPU time on top of the standard library, which a training process has imported anyway."""
+    """It costs less than the part of the standard library that it needs, and a training process has that anyway."""
     shutil.copytree(SITE.parent / "agent", tmp_path / "agent", ignore=shutil.ignore_patterns("__pycache__"))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
@@ -993,8 +993,9 @@ print(1000 * (time.process_time() - start))
         return min(float(done.stdout) for done in runs)
 
     own = milliseconds("import atexit, collections, contextlib, json, re, select, signal, socket, struct")
-    print(f"{python}: {own:.1f} ms, {milliseconds(''):.1f} ms with the standard library")
-    assert own < 10.0
+    total = milliseconds("")
+    print(f"{python}: {own:.1f} ms, {total:.1f} ms with the standard library")
+    assert own < total - own
 
 
 def test_its_protocol_is_the_one_that_gpumon_reads() -> None:
