@@ -47,7 +47,7 @@ def test_one_sample_is_no_alert(readings: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize("period", [2, 3, 5, 8, 14, 20, 40, 90, 200])
-@pytest.mark.parametrize("begin", [0, 1, 7])
+@pytest.mark.parametrize("begin", [0, 7])
 @pytest.mark.parametrize(
     ("metric", "above", "below"),
     [
@@ -62,12 +62,10 @@ def test_a_value_that_oscillates_around_its_threshold_is_at_most_one_alert(
     def value(second: int) -> float:
         return above if (second + begin) % period < period / 2 else below
 
-    def frames() -> Iterable[Frame]:
-        return (at(second, device(readings={metric: value(second)})) for second in range(900))
-
-    assert {bool(check(moment)) for moment in frames()} == {True, False}, "the value crosses the threshold"
+    frames = [at(second, device(readings={metric: value(second)})) for second in range(600)]
+    assert {bool(check(moment)) for moment in frames} == {True, False}, "the value crosses the threshold"
     history = AlertHistory()
-    assert len(begins(history, frames())) == 1
+    assert len(begins(history, frames)) == 1
     assert not history.ended
 
 

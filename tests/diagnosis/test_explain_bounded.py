@@ -20,7 +20,7 @@ from tests.diagnosis.texts import samples_of
 
 XID: Final = "NVRM: Xid (PCI:0000:17:00): 13, pid=1234, name=python, Graphics Exception: ESR 0x504730=0x10009"
 OOM: Final = samples_of("oom")[0].splitlines()[0]
-LINES: Final = 5
+LINES: Final = 3
 MAX_ATTEMPTS: Final = 80
 """Per line. The needle with the most patterns has 24."""
 

@@ -49,8 +49,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("you are required to override the `configure_model()` hook in the LightningModule"),
             Pattern(
-                "to spawn processes with the",
-                r"(?i:to) spawn processes with the `(?P<strategy>\w{1,30})` strategy, `\.launch\(\)` needs to be",
+                "spawn processes with the `",
+                r"spawn processes with the `(?P<strategy>\w{1,30})` strategy, `\.launch\(\)` needs to be",
             ),
         ),
         causes=(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Check", "Pictures", "Status", "document", "selftest"]
 
-TIMEOUT_SECONDS: Final = 40.0
+TIMEOUT_SECONDS: Final = 90.0
 MOVIE_SECONDS: Final = 40.0
 STEPS: Final[tuple[tuple[str, Step], ...]] = (
     ("values", screens.values),
