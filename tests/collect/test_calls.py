@@ -159,7 +159,7 @@ def test_collector_is_gone_after_close(live: Live) -> None:
     (collector,) = watched.collectors()
     began = time.monotonic()
     watched.stream.close()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
     assert wait_gone(collector, 2)
 
 

@@ -196,7 +196,7 @@ def test_whole_driver_hangs(live: Live, fault: str, lock: str) -> None:
     assert watched.stream.replaced == 0
     began = time.monotonic()
     watched.stream.close()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
     assert wait_gone(collector, 5)
 
 

@@ -158,7 +158,7 @@ def test_without_events_everything_else_goes_on(live: Live, tmp_path: Path, faul
     (collector,) = watched.collectors()
     began = time.monotonic()
     watched.stream.close()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
     assert wait_gone(collector, 5)
 
 

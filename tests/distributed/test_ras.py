@@ -73,7 +73,7 @@ def test_a_service_that_is_too_old_silent_or_absent() -> None:
     begun = time.monotonic()
     with serving(service) as address, pytest.raises(RasError, match=r"no report within 0\.3 s"):
         read_report(address, 0.3)
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 5
     with pytest.raises(RasError):
         read_report(address, 0.3)
 

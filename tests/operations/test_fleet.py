@@ -103,7 +103,7 @@ def test_a_large_fleet_is_examined_quickly() -> None:
     assert len(report.hosts) == 512
     assert len(report.jobs) == 128
     assert report.totals.gpus == 4096
-    assert time.process_time() - start < 1.0
+    assert time.process_time() - start < 3.0
     assert any("allocated, idle" in line for line in summary_lines(report))
 
 
