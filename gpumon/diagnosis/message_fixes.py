@@ -293,14 +293,6 @@ FIXES: Final[Mapping[str, tuple[Fix, ...]]] = {
             first_for=("'learning_rate': 0.0,", "'learning_rate': 0.0}", "'loss': 0.0, 'grad_norm': nan"),
         ),
     ),
-    "nan-probabilities": (
-        Fix(
-            "Find the first step with NaN: an observation or a reward that is not finite; then lower the learning"
-            " rate and clip gradients, since the policy has diverged.",
-            "assert observation.isfinite().all()\ntorch.nn.utils.clip_grad_norm_(policy.parameters(), 0.5)",
-            first_for=(" of distribution ", "has invalid values", "elements of std"),
-        ),
-    ),
     "tensor-empty": (
         Fix(
             "Leave out empty samples: a text or sound has a length of 0.",
