@@ -216,6 +216,15 @@ FIXES: Final[Mapping[str, tuple[Fix, ...]]] = {
             first_for=("input_is_complex",),
         ),
     ),
+    "device-assert": (
+        Fix(
+            "A value of a mask is no class: print the values, and compare them with the number of classes, which is"
+            " dimension 1 of the logits. Masks of 0 and 255 need 0 and 1; a value for ignored pixels is the"
+            " ignore_index of the loss.",
+            "print(masks.unique(), logits.shape[1])",
+            first_for=("NLLLoss2d.cu", "nll_loss2d_forward"),
+        ),
+    ),
     "device-mismatch": (
         MOVE_MODEL,
         Fix(

@@ -97,8 +97,10 @@ def _translated(code: str) -> str:
         code = f"{names}{code[assignments.end() :]}"
     code = _EXPORT.sub(r"$env:\g<name> = '\g<value>'", _EXTRACT.sub("", code))
     code = _LISTING.sub("dir ", _FILTER.sub(r"| Select-String \g<text>", code))
-    code = code.replace('"$CUDA_VISIBLE_DEVICES"', '"$env:CUDA_VISIBLE_DEVICES"').replace(" && ", "; ")
-    return "" if _SHOWS.search(code) and not _CHANGES_LINUX.search(code) else code
+    code = code.replace('"$CUDA_VISIBLE_DEVICES"', '"$env:CUDA_VISIBLE_DEVICES"')
+    if _CHANGES_LINUX.search(code):
+        return code
+    return "" if _SHOWS.search(code) else code.replace(" && ", "; ")  # PowerShell 5 has no &&
 
 
 def _quoted(value: str) -> str:

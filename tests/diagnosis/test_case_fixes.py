@@ -562,6 +562,14 @@ def test_before_the_first_step_is_complete_nothing_has_leaked(line: str, is_firs
     assert any("memory_allocated" in fix.code for fix in match.fixes) is not is_first
 
 
+def test_old_powershell_has_no_conjunction() -> None:
+    fixes = (Fix("A", "pip install ninja && python setup.py install"), Fix("B", "sudo a && sudo b"))
+    assert [fix.code for fix in windows_fixes(fixes)] == [
+        "pip install ninja; python setup.py install",
+        "sudo a && sudo b",
+    ]
+
+
 @pytest.mark.parametrize("error", ["CUDA error: the provided PTX was compiled with an unsupported toolchain.", "x"])
 def test_a_driver_of_two_versions_explains_other_errors_of_it(error: str) -> None:
     text = f"RuntimeError: {error}\nstep 7\nFailed to initialize NVML: Driver/library version mismatch\n"

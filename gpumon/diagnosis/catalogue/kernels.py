@@ -36,13 +36,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Read the first `Assertion` line on stderr: it contains the condition and the kernel's source location."
             ),
             Fix(
-                "A value of a mask is no class: print the values, and compare them with the number of classes, which is"
-                " dimension 1 of the logits. Masks of 0 and 255 need 0 and 1; a value for ignored pixels is the"
-                " ignore_index of the loss.",
-                "print(masks.unique(), logits.shape[1])",
-                first_for=("NLLLoss2d.cu", "nll_loss2d_forward"),
-            ),
-            Fix(
                 "Check the range of labels and token ids before the step.",
                 """\
 assert 0 <= labels.min().item() and labels.max().item() < num_classes
