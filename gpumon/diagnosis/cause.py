@@ -27,7 +27,7 @@ _FOLLOWS_ASSERT: Final = frozenset(
 )
 """Errors that other calls report after a device-side assert killed the context, possibly earlier in the log than it."""
 INITIALIZATION: Final = frozenset(
-    {"driver-old", "compat-803-804", "fabric-802", "init-unknown", "init-error-3", "no-driver"}
+    {"driver-old", "compat-803-804", "fabric-802", "init-unknown", "init-error-2", "init-error-3", "no-driver"}
 )
 """Why CUDA cannot start. PyTorch prints it as a warning, and continues without a GPU."""
 _FOLLOWS_INITIALIZATION: Final = frozenset(
@@ -46,6 +46,9 @@ _FOLLOWS_INITIALIZATION: Final = frozenset(
     }
 )
 """Errors of programs that need a GPU and see none."""
+_MISMATCH: Final = "nvml-mismatch"
+_FOLLOWS_MISMATCH: Final = frozenset({"cuda-unknown", "ptx", *INITIALIZATION, *_FOLLOWS_INITIALIZATION})
+"""Errors of a driver whose module and libraries differ; nvidia-smi, which names it, is mostly run after them."""
 _HEADERS: Final = {"state-dict-mismatch": frozenset({"zero3-empty-weights", "meta-tensor"})}
 """Errors whose first line is a header, and the errors that a line below it names more exactly."""
 _MAX_LINES_TO_DETAIL: Final = 32
@@ -76,6 +79,10 @@ def first_cause(matches: Sequence[Match]) -> Match:
     if first.error.id in _FOLLOWS_ASSERT:
         asserts = (match for match in matches if match.error.id == _DEVICE_ASSERT and _share_rank(match, first))
         return next(asserts, first)
+    if first.error.id in _FOLLOWS_MISMATCH:
+        mismatch = next((match for match in matches if match.error.id == _MISMATCH), None)
+        if mismatch is not None:
+            return mismatch
     if first.error.id == _TAKEDOWN:  # PyTorch announces the end of the process before it prints the reason
         timeouts = (match for match in matches if match.error.id == _TIMEOUT and _share_rank(match, first))
         return next(timeouts, first)

@@ -16,6 +16,7 @@ from gpumon.diagnosis.cause import INITIALIZATION, first_cause, without_own_kill
 from gpumon.diagnosis.explanation import Explanation, Match
 from gpumon.diagnosis.last_error import IGNORED, TRACEBACK, LastError
 from gpumon.diagnosis.match import ErrorFinder
+from gpumon.diagnosis.memory_cause import is_first_step
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.oom import explain_oom
 from gpumon.diagnosis.own_code import wrong_value
@@ -219,6 +220,7 @@ def _match(block: LogBlock, hit: PatternHit) -> Match:
         is_warning=_is_mere_warning(block, hit),
         values=values if memory is None else values | memory.sizes(),
         memory=memory,
+        is_first_step=memory is not None and is_first_step(_near(block, hit)),
     )
 
 

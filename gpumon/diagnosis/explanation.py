@@ -56,6 +56,7 @@ class Match:
         memory: The sizes of an out-of-memory message, in bytes.
         evidence: What this host reports about the error now, by subject.
         oom_report: The report of a probe, for an error that was read from one.
+        is_first_step: Whether memory ran out before a step was complete, as the progress bars show.
     """
 
     error: KnownError
@@ -71,6 +72,7 @@ class Match:
     memory: MemoryMessage | None = None
     evidence: Mapping[str, str] = field(default_factory=dict)
     oom_report: OomReport | None = None
+    is_first_step: bool = False
 
     @classmethod
     def of_unknown(cls, unknown: UnknownError, error: KnownError, values: Values) -> "Match":
@@ -94,7 +96,7 @@ class Match:
         """Why the allocation failed, for an out-of-memory error whose sizes are known."""
         if self.oom_report is not None:
             return self.oom_report.cause
-        return None if self.memory is None else memory_cause(self.memory)
+        return None if self.memory is None else memory_cause(self.memory, is_first_step=self.is_first_step)
 
     @property
     def fixes(self) -> tuple[Fix, ...]:

@@ -50,6 +50,8 @@ _ANY_EXCEPTION: Final = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$
 _THROWN: Final = re.compile(
     r"terminate called after throwing an instance of '([^']{1,200})'|(Fatal Python error|panic|fatal error): "
 )
+_WHAT: Final = "what():"
+"""What stands before the message of an exception of C++, below its class."""
 _REPORTED: Final = re.compile(
     r"(?:(Error) occurred when executing [^:]{1,120}:|(?:- )?(?:\*\*)?Exception Message:(?:\*\*)? "
     r"|!!! (Exception) during processing !!! )(?:([\w.]{1,120}(?:Error|Exception)): )?"
@@ -117,8 +119,12 @@ class LastError:
             number = block.numbers[candidate.position]
             is_late_crash = candidate.form is ErrorForm.CRASH and number > line + _NEAR_LINES
             replaces = form is None or candidate.form <= form or is_late_crash
-            if replaces and not _is_known(block, candidate, known, echoes):
+            if not replaces:
+                continue
+            if not _is_known(block, candidate, known, echoes):
                 chosen, form, line = candidate, candidate.form, number
+            elif candidate.form is ErrorForm.EXCEPTION and _THROWN.match(block.texts[candidate.position]):
+                form, line = candidate.form, number  # it explains the crash that follows
         if chosen is not None:
             self.error = _unknown_error(block, chosen, self._timestamp_of(block, chosen.position))
 
@@ -200,12 +206,13 @@ def _is_known(block: LogBlock, candidate: _Candidate, known: Collection[int], ec
     """Whether the message of an error, which may have several lines, contains a known error."""
     if candidate.position in known:
         return True
+    is_thrown = _THROWN.match(block.texts[candidate.position]) is not None
     for position in _of_rank(block, candidate.position, 1, _MAX_MESSAGE_LINES):
         text = block.texts[position]
         if TRACEBACK in text or text.startswith(_CAUSED) or not text.strip():
             return False
         if position in known:
-            return position not in echoes
+            return position not in echoes or (is_thrown and text.lstrip().startswith(_WHAT))
         if _EXCEPTION.match(text.lstrip()) is not None:
             return False
     return False

@@ -1,6 +1,7 @@
 """Decides why an allocation failed, from the sizes in its error message, and ranks the fixes accordingly."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
@@ -22,6 +23,17 @@ _OTHERS_BYTES: Final = 1 << 30
 The same number of bytes is left for this process's own context and libraries, if its message does not count them."""
 
 
+_PROGRESS: Final = re.compile(r"(?<![\d/])(?P<done>\d{1,8})/\d{1,8} \[\d\d:\d\d")
+"""How tqdm prints complete steps and all steps."""
+_PREPARATION: Final = re.compile(r"Load|load|Fetch|Map|map|oken|ownload|cach|Cach|Prepar|prepar")
+"""Labels of progress bars before the training."""
+_LATER: Final = re.compile(
+    r"\b[Ee]poch\b\D{0,4}(?!0\b|1/)\d"
+    r"|\b(?:[Vv]alid|[Ee]val|[Tt]est)\w{0,8}\b[^|\n]{0,20}%\||^ {2,9}(?!1/)\d{1,6}/\d{1,6} {2}"
+)
+"""A later epoch, or the evaluation; the last form is that of Ultralytics."""
+
+
 class MemoryCause(str, Enum):
     """Why an allocation failed. The values are stable, public names."""
 
@@ -33,8 +45,26 @@ class MemoryCause(str, Enum):
     UNKNOWN = "unknown"
 
 
-def memory_cause(message: MemoryMessage) -> MemoryCause:
-    """Why the allocation failed; unknown if the message was cut off before its sizes, or if they match no cause."""
+def memory_cause(message: MemoryMessage, *, is_first_step: bool = False) -> MemoryCause:
+    """Why the allocation failed; unknown if the message was cut off before its sizes, or if they match no cause.
+
+    Args:
+        message: The message.
+        is_first_step: Whether no step was complete, so that nothing can have accumulated.
+    """
+    cause = _cause_of(message)
+    return MemoryCause.TOO_BIG if is_first_step and cause is MemoryCause.LEAK else cause
+
+
+def is_first_step(lines: Iterable[str]) -> bool:
+    """Whether all progress bars in the lines around an error are at 0, except those of loading, in the first epoch."""
+    texts = list(lines)
+    bars = [(text[: match.start()], int(match["done"])) for text in texts for match in _PROGRESS.finditer(text)]
+    counts = [done for label, done in bars if _PREPARATION.search(label) is None]
+    return bool(counts) and not any(counts) and not any(map(_LATER.search, texts))
+
+
+def _cause_of(message: MemoryMessage) -> MemoryCause:
     limit = message.total or _UNKNOWN_TOTAL
     if message.allowed is not None and message.allowed < min(limit, message.held + message.asked):
         return MemoryCause.CAP
@@ -105,6 +135,11 @@ def cause_sentence(cause: MemoryCause, message: MemoryMessage) -> str:
 
 def _too_big_sentence(message: MemoryMessage) -> str:
     requested, held = bytes_text(message.asked), bytes_text(message.held)
+    if _cause_of(message) is MemoryCause.LEAK:
+        return (
+            f"Too big: tensors hold {bytes_text(message.allocated)}, and not even {requested} more was available before"
+            " the first step was complete: the weights, gradients, activations and the optimizer's state do not fit."
+        )
     free, foreign, unused = message.free or 0, message.foreign or 0, message.unallocated or 0
     if message.total is not None and message.held > message.total:
         return (

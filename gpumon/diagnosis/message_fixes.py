@@ -216,6 +216,15 @@ FIXES: Final[Mapping[str, tuple[Fix, ...]]] = {
             first_for=("input_is_complex",),
         ),
     ),
+    "device-assert": (
+        Fix(
+            "A value of a mask is no class: print the values, and compare them with the number of classes, which is"
+            " dimension 1 of the logits. Masks of 0 and 255 need 0 and 1; a value for ignored pixels is the"
+            " ignore_index of the loss.",
+            "print(masks.unique(), logits.shape[1])",
+            first_for=("NLLLoss2d.cu", "nll_loss2d_forward"),
+        ),
+    ),
     "device-mismatch": (
         MOVE_MODEL,
         Fix(
@@ -291,14 +300,6 @@ FIXES: Final[Mapping[str, tuple[Fix, ...]]] = {
             " that float16 overflows, not the learning rate.",
             "arguments = TrainingArguments(bf16=True, fp16=False)",
             first_for=("'learning_rate': 0.0,", "'learning_rate': 0.0}", "'loss': 0.0, 'grad_norm': nan"),
-        ),
-    ),
-    "nan-probabilities": (
-        Fix(
-            "Find the first step with NaN: an observation or a reward that is not finite; then lower the learning"
-            " rate and clip gradients, since the policy has diverged.",
-            "assert observation.isfinite().all()\ntorch.nn.utils.clip_grad_norm_(policy.parameters(), 0.5)",
-            first_for=(" of distribution ", "has invalid values", "elements of std"),
         ),
     ),
     "tensor-empty": (

@@ -152,5 +152,8 @@ def assertion_meaning(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     assertion = str(values.get("assertion", ""))
     if not assertion:
         return tuple(fixes)
+    kept = [fix for fix in fixes if "`Assertion` line" not in fix.text]
+    if kept[0].first_for:
+        return tuple(kept)
     meaning = next((fix for words, fix in _ASSERTIONS if any(word in assertion for word in words)), None)
-    return *(() if meaning is None else (meaning,)), *fixes[1:]
+    return *(() if meaning is None else (meaning,)), *kept

@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Final
 
 from gpumon.diagnosis.known import Fix, Values
+from gpumon.diagnosis.package_names import CUDA_12_PATHS, package_of
 
 _CUDA_LIBRARY: Final = re.compile(
     r"(?:lib)?(?P<name>cudart|cublas(?:Lt)?|nvrtc|cudnn)(?:_[a-z_]{1,40}?)?(?:\.so\.|64_|_)(?P<major>\d{1,2})"
 )
 _VERSION: Final = re.compile(r"\d{1,2}\.\d{1,2}")
 _CUDNN_8: Final = 8
+_CTRANSLATE2: Final = f"pip install --upgrade ctranslate2 nvidia-cudnn-cu12 nvidia-cublas-cu12\n{CUDA_12_PATHS}"
 _TORCHCODEC_MINOR: Final = 8
 _SHAPE: Final = re.compile(r"torch\.Size\(\[(?P<rows>\d+), (?P<columns>\d+)\]\)?")
 _CONTAINER_NAME: Final = re.compile(r"[\da-f]{12}")
@@ -99,9 +101,10 @@ def other_generation(library: str) -> tuple[Fix, ...]:
     if match["name"] == "cudnn":
         text = (
             "The library belongs to cuDNN 8, and PyTorch has brought cuDNN 9 since version 2.4: upgrade the program"
-            " that loads it; for faster-whisper and WhisperX, that is ctranslate2."
+            " that loads it. For faster-whisper and WhisperX, that is ctranslate2, which also needs the libraries of"
+            " CUDA 12 on the search path."
         )
-        return (Fix(text, "pip install --upgrade ctranslate2"),) if major == _CUDNN_8 else ()
+        return (Fix(text, _CTRANSLATE2),) if major == _CUDNN_8 else ()
     text = (
         f"The library belongs to CUDA {major}: the package that loads it was built for CUDA {major}; install its build"
         " for the CUDA version of PyTorch."
@@ -176,7 +179,8 @@ def fitting_toolkit(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """The fixes of a toolkit whose version is not PyTorch's, first how to install the one that fits."""
     version = _VERSION.fullmatch(str(values.get("torch", "")))
     if version is None:
-        return tuple(fixes)
+        package = package_of(str(values.get("extension", "")))
+        return tuple(replace(fix, code=fix.code.replace("PACKAGE", package)) if package else fix for fix in fixes)
     first = Fix(
         f"Install the toolkit for CUDA {version[0]}, with which this PyTorch was built, and build with it;"
         " or install a PyTorch for the toolkit that you have.",

@@ -50,6 +50,7 @@ _SAME_NAMES: Final = frozenset(
         "av",
         "bitsandbytes",
         "braceexpand",
+        "causal_conv1d",
         "clip",
         "comfy_aimdo",
         "comfy_kitchen",
@@ -96,6 +97,7 @@ _SAME_NAMES: Final = frozenset(
         "lmdeploy",
         "loguru",
         "lpips",
+        "mamba_ssm",
         "matplotlib",
         "mergekit",
         "ml_dtypes",
@@ -190,6 +192,7 @@ _SOURCES: Final[Mapping[str, str]] = {
 """What pip installs for a package that is not on PyPI under its name alone."""
 _BUILT: Final = frozenset(
     {
+        "causal-conv1d",
         "deep-ep",
         "deep-gemm",
         "detectron2",
@@ -197,6 +200,7 @@ _BUILT: Final = frozenset(
         "fused-ssim",
         "gptqmodel",
         "grouped-gemm",
+        "mamba-ssm",
         "nvdiffrast",
         "pytorch3d",
         "sageattention",
@@ -214,6 +218,10 @@ _BUILT: Final = frozenset(
 """Packages that are built with the installed PyTorch, which an isolated environment lacks."""
 PYG_WHEELS: Final = "https://data.pyg.org/whl/torch-$(python -c 'import torch; print(torch.__version__)').html"
 """The page of the wheels for the installed PyTorch."""
+CUDA_12_PATHS: Final = """\
+export LD_LIBRARY_PATH="$(python -c 'import nvidia.cudnn as n; print(n.__path__[0])')/lib:$LD_LIBRARY_PATH"
+export LD_LIBRARY_PATH="$(python -c 'import nvidia.cublas as n; print(n.__path__[0])')/lib:$LD_LIBRARY_PATH\""""
+"""Commands that let a program without PyTorch find the libraries of NVIDIA's wheels."""
 PYG_PACKAGES: Final = frozenset({"torch-cluster", "torch-scatter", "torch-sparse", "torch-spline-conv"})
 _COMMANDS: Final[Mapping[str, str]] = {
     **{name: f'python -m pip install --no-build-isolation {name} -f "{PYG_WHEELS}"' for name in PYG_PACKAGES},

@@ -10,7 +10,8 @@ from gpumon.diagnosis.known import Fix
 WINDOWS: Final = "Windows"
 NOTEBOOK: Final = "notebook"
 _WINDOWS_TEXT: Final = re.compile(
-    r"(?<![A-Za-z0-9])[A-Za-z]:\\{1,2}[\w .]|\bWinError\b|\w\.dll\b|Microsoft \(R\) C|'(?:gbk|charmap)' codec"
+    r"(?<![A-Za-z0-9])[A-Za-z]:\\{1,2}[\w .]|\bWinError\b|\w\.dll\b|\bDLL load failed|Microsoft \(R\) C"
+    r"|'(?:gbk|charmap)' codec"
 )
 """What only a log from Windows contains: the path of a file with its drive, or the name of a library."""
 _LINUX_TEXT: Final = re.compile(r"(?<![\w.:/\\])/(?:usr|home|opt|root|mnt|tmp|workspace|nix|data)/|\.so\b")
@@ -97,7 +98,9 @@ def _translated(code: str) -> str:
     code = _EXPORT.sub(r"$env:\g<name> = '\g<value>'", _EXTRACT.sub("", code))
     code = _LISTING.sub("dir ", _FILTER.sub(r"| Select-String \g<text>", code))
     code = code.replace('"$CUDA_VISIBLE_DEVICES"', '"$env:CUDA_VISIBLE_DEVICES"')
-    return "" if _SHOWS.search(code) and not _CHANGES_LINUX.search(code) else code
+    if _CHANGES_LINUX.search(code):
+        return code
+    return "" if _SHOWS.search(code) else code.replace(" && ", "; ")  # PowerShell 5 has no &&
 
 
 def _quoted(value: str) -> str:

@@ -60,6 +60,11 @@ _MAX_TIMESTAMP_END: Final = 200
 """Characters at the start of a line in which a timestamp is searched; a later one belongs to the message."""
 
 
+_BUILD_DATE: Final = re.compile(
+    rf"\b[A-Z][a-z][a-z] [ \d]\d \d{{4}}, {_TIME}\)"
+    rf"|\bSMP (?:PREEMPT\w* )?[A-Z][a-z][a-z] {_MONTH_DAY} {_TIME} \w+ \d{{4}}"
+)
+"""When Python or the kernel was built, as in the banner of the interpreter and in the output of uname."""
 _CACHED_TIMESTAMPS: Final = 1024
 """Lines whose timestamps are kept: errors of several ranks search the same lines."""
 
@@ -129,7 +134,7 @@ def without_prefix(line: str) -> str:
 @lru_cache(maxsize=_CACHED_TIMESTAMPS)
 def timestamp_of(line: str) -> Timestamp | None:
     """The timestamp at the start of a line, or None."""
-    head = line[:_MAX_TIMESTAMP_END]
+    head = _BUILD_DATE.sub("", line[:_MAX_TIMESTAMP_END])
     for clock, pattern, seconds in _TIMESTAMPS:
         match = pattern.search(head)
         if match is not None:

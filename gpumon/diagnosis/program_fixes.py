@@ -15,9 +15,11 @@ from gpumon.diagnosis.programs import (
     INFERENCE,
     ISAAC_GYM,
     JETSON,
+    KOHYA,
     LOADING,
     OPTIMIZER,
     PIP,
+    WEB_UI,
     program_of_errors,
 )
 
@@ -83,8 +85,21 @@ _FEWER_GAUSSIANS: Final = (
         "pip install --no-build-isolation --force-reinstall --no-deps ./submodules/diff-gaussian-rasterization",
     ),
 )
+_SMALLER_KOHYA: Final = (
+    Fix(
+        "Recompute activations, cache the latents, and train with a batch of 1 and Adafactor; in a full training, also"
+        " free each gradient at once.",
+        "accelerate launch sdxl_train.py --config_file CONFIG.toml --train_batch_size 1 --gradient_checkpointing"
+        " --cache_latents --optimizer_type Adafactor --fused_backward_pass",
+    ),
+    Fix(
+        "Or train a LoRA, whose gradients and optimizer are small.",
+        "accelerate launch sdxl_train_network.py --config_file CONFIG.toml --gradient_checkpointing --cache_latents",
+    ),
+)
 _PHASES: Final[Mapping[str, tuple[Fix, ...]]] = {
     GAUSSIANS: _FEWER_GAUSSIANS,
+    KOHYA: _SMALLER_KOHYA,
     LOADING: _SMALLER_WEIGHTS,
     OPTIMIZER: (_SMALLER_STATE,),
     ATTENTION: (_FUSED_ATTENTION,),
@@ -169,6 +184,23 @@ _SERVERS: Final[Mapping[str, _Server]] = {
         ),
         "python main.py",
         compiled=(Fix("Remove the node that compiles the model from the workflow, such as TorchCompileModel."),),
+    ),
+    WEB_UI: _Server(
+        (
+            Fix(
+                "Use a smaller image, a smaller batch, or a smaller factor of Hires. fix; in Forge, lower the slider"
+                " `GPU Weights`."
+            ),
+            Fix("Without Forge, keep less of the model on the GPU.", "python launch.py --medvram"),
+        ),
+        Fix("Find the kernel: run with synchronous launches.", "CUDA_LAUNCH_BLOCKING=1 python launch.py"),
+        Fix(
+            "The operation is in the web UI or in an extension: update both, switch off the extensions, and check that"
+            " the models belong together. If types differ, start Forge with --all-in-fp16, and the web UI of"
+            " AUTOMATIC1111 with --no-half.",
+            "git pull",
+        ),
+        "python launch.py",
     ),
     "llama.cpp": _Server(
         (

@@ -27,6 +27,10 @@ AMD: Final = "AMD"
 """PyTorch for GPUs of AMD, or DirectML, which a command for PyPI would replace."""
 GAUSSIANS: Final = "Gaussian splatting"
 """A program that renders Gaussians with a rasterizer on the GPU."""
+KOHYA: Final = "kohya"
+"""The scripts of kohya-ss, which train Stable Diffusion and Flux with options only."""
+WEB_UI: Final = "Stable Diffusion WebUI"
+"""The web UI of AUTOMATIC1111, or Forge, which is based on it."""
 ISAAC_GYM: Final = "Isaac Gym"
 JETSON: Final = "Jetson"
 _FILES: Final[Mapping[str, tuple[bytes, ...]]] = {
@@ -56,6 +60,8 @@ _FILES: Final[Mapping[str, tuple[bytes, ...]]] = {
         b"ksamplermatandmat",
         b"modelweightdtypetorch",
     ),
+    KOHYA: (b"sdxltrainpy", b"sdxltrainnetworkpy", b"fluxtrainpy", b"fluxtrainnetworkpy", b"sdscripts", b"kohyass"),
+    WEB_UI: (b"stablediffusionwebui", b"webuiforge"),
     GAUSSIANS: (b"diffgaussianrasterization", b"gaussianrenderer", b"gsplatrendering"),
     "transformers": (b"transformersgenerationutils", b"infinityemb"),
     "diffusers": (b"diffuserspipelines",),
@@ -127,6 +133,8 @@ SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "mmcv build": (b"collectingmmcv", b"buildingwheelformmcv", b"skipbuildingextops"),
     "musubi-tuner": (b"musubituner",),
     "PyG": (b"torchgeometric",),
+    "PyG extension": tuple(b"packagestorch" + name for name in (b"scatter", b"sparse", b"cluster", b"splineconv")),
+    "PhysX": (b"omniphysxtensors",),
     "spconv": (b"spconv", b"spunet", b"openpcdet"),
     "nnU-Net files": (b"nnunettrainingdataloading", b"nnunetvtrainingdataloading", b"batchgeneratorsdataloading"),
     "NVML query": (b"nvmldevicegetmemoryinfo", b"nvmldevicegetutilizationrates", b"runningprocesses"),

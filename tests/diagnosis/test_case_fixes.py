@@ -491,6 +491,13 @@ def test_the_version_that_a_message_asks_for_is_installed(text: str, command: st
         ("AttributeError: module 'torch._C' has no attribute 'AcceleratorError'", "pip uninstall -y torch"),
         ("AttributeError: module 'torch' has no attribute 'int64'", "torch.__path__"),
         ("WeightsUnpickler error: Unsupported operand 118", "git lfs"),
+        (
+            "NLLLoss2d.cu:103: f: block: [3,0,0], thread: [9,0,0] Assertion `t >= 0 && t < n_classes` failed.",
+            "logits.shape[1]",
+        ),
+        ('File "multiprocessing\\spawn.py", in spawn_main\nOSError: [WinError 1114] A DLL failed', "num_workers=0"),
+        ("OSError: [WinError 1114] A DLL failed", "VCRedist"),
+        ("[omni.physx.tensors.plugin] CUDA error: an illegal memory access was encountered: a.cpp: 8", "Isaac Lab"),
         ("[ERROR] Unsupported global: GLOBAL posix.system was not an allowed global by default", "weights_only=False"),
         ("Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE, NumelIn=1", "timedelta"),
         (
@@ -529,6 +536,69 @@ def test_fixes_for_other_wordings_are_last_and_the_first_one_is_no_alternative()
         for match in fixes:
             assert not match.fixes[0].text.startswith("Or "), error.id
             assert len(match.fixes) <= 8, error.id
+
+
+@pytest.mark.parametrize(
+    ("line", "is_first"),
+    [
+        ("steps:   0%|          | 0/2300 [00:01<?, ?it/s]", True),
+        ("Loading checkpoint shards: 100%|###| 4/4 [00:09<00:00]\n  0%|    | 0/500 [00:00<?, ?it/s]", True),
+        ("Epoch 1/5:   0%|    | 0/123 [00:00<?, ?img/s]", True),
+        ("Epoch 3/5:   0%|    | 0/123 [00:00<?, ?img/s]", False),
+        ("steps:  12%|#         | 276/2300 [09:01<1:00, 2it/s]", False),
+        ("Epoch 1: 100%|###| 9/9 [00:09<00:00]\nValidation:   0%|    | 0/50 [00:00<?, ?it/s]", False),
+        ("step 7", False),
+    ],
+)
+def test_before_the_first_step_is_complete_nothing_has_leaked(line: str, is_first: bool) -> None:
+    match = cause_of(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 14.00 MiB. GPU 0 has a total capacity of 39.56"
+        " GiB of which 896.00 KiB is free. Process 7 has 39.55 GiB memory in use. Of the allocated memory 37.77 GiB is"
+        f" allocated by PyTorch, and 1.28 GiB is reserved by PyTorch but unallocated.\n{line}\n"
+    )
+    assert match.memory_cause is (MemoryCause.TOO_BIG if is_first else MemoryCause.LEAK)
+    assert match.memory is not None
+    assert ("first step" in cause_sentence(match.memory_cause, match.memory)) or not is_first
+    assert any("memory_allocated" in fix.code for fix in match.fixes) is not is_first
+
+
+def test_old_powershell_has_no_conjunction() -> None:
+    fixes = (Fix("A", "pip install ninja && python setup.py install"), Fix("B", "sudo a && sudo b"))
+    assert [fix.code for fix in windows_fixes(fixes)] == [
+        "pip install ninja; python setup.py install",
+        "sudo a && sudo b",
+    ]
+
+
+@pytest.mark.parametrize("error", ["CUDA error: the provided PTX was compiled with an unsupported toolchain.", "x"])
+def test_a_driver_of_two_versions_explains_other_errors_of_it(error: str) -> None:
+    text = f"RuntimeError: {error}\nstep 7\nFailed to initialize NVML: Driver/library version mismatch\n"
+    assert cause_of(text).error.id == "nvml-mismatch"
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ('  File "/data/stable-diffusion-webui-forge/backend/operations.py", line 9, in forward', "--all-in-fp16"),
+        ('  File "/data/train.py", line 9, in forward', "autocast"),
+    ],
+)
+def test_in_a_web_ui_no_code_is_changed(line: str, part: str) -> None:
+    text = "RuntimeError: expected mat1 and mat2 to have the same dtype, but got: float != struct c10::Half"
+    first = cause_of(f"{line}\n{text}").fixes[0]
+    assert part in f"{first.text} {first.code}"
+
+
+def test_scripts_without_own_code_are_changed_by_their_options() -> None:
+    first, *others = cause_of(f'  File "/data/sd-scripts/sdxl_train.py", line 9, in train\n{OOM}\n').fixes
+    assert "--optimizer_type Adafactor" in first.code
+    assert not any("accumulation" in fix.code for fix in others)
+
+
+def test_the_package_whose_build_has_no_compiler_is_named() -> None:
+    text = "Getting requirements to build wheel\nUserWarning: {} was requested, but nvcc was not found.\n"
+    assert cause_of(text.format("mamba_ssm")).fixes[0].code.endswith("--no-build-isolation mamba-ssm")
+    assert cause_of(text.format("evil")).fixes[0].code.endswith("PACKAGE")
 
 
 def test_rccl_gets_no_advice_for_nvidia() -> None:

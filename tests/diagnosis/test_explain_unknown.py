@@ -117,6 +117,15 @@ def test_a_crash_long_after_an_exception_is_the_error() -> None:
     assert unknown("\n".join([TRACEBACK, *noise(200, 1), "Aborted (core dumped)"])).name == "Aborted"
 
 
+def test_the_message_of_an_exception_of_cpp_may_be_known() -> None:
+    thrown = "terminate called after throwing an instance of 'std::runtime_error'\n"
+    text = f"{thrown}  what():  NCCL Error 1: unhandled cuda error\nAborted (core dumped)\n"
+    explanation = explain_text(f"step 1\n{text}")
+    assert explanation.cause is not None
+    assert (explanation.cause.error.id, explanation.unknown) == ("nccl-cuda", None)
+    assert unknown(f"{TRACEBACK}{text}").name == "KeyError"
+
+
 @pytest.mark.parametrize("order", [(TRACEBACK, DESTROY), (DESTROY, TRACEBACK)])
 def test_an_echo_is_not_the_cause_of_a_log_with_another_exception(order: tuple[str, str]) -> None:
     text = "\n".join(order)

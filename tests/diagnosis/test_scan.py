@@ -140,7 +140,18 @@ def test_timestamps(line: str, clock: ClockKind, written: str) -> None:
     assert (timestamp.clock, timestamp.text) == (clock, written)
 
 
-@pytest.mark.parametrize("line", ["no time", "9999-99-99 99:99:99 x", "ratio 12:34", "a" * 300 + " 12:00:01"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "no time",
+        "9999-99-99 99:99:99 x",
+        "ratio 12:34",
+        "a" * 300 + " 12:00:01",
+        "Python 3.10.12 (main, Nov 20 2023, 15:14:05) [GCC 11.4.0] on linux",
+        "Python 3.12.3 (main, Feb  4 2025, 14:48:35) [GCC 13.3.0] on linux",
+        "Linux node1 5.15.0-94-generic #104-Ubuntu SMP Tue Jan  9 15:25:40 UTC 2024 x86_64 GNU/Linux",
+    ],
+)
 def test_lines_without_timestamps(line: str) -> None:
     assert timestamp_of(line) is None
 

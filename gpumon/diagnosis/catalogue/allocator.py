@@ -39,6 +39,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Use PyTorch's native allocator, whose error message contains more detail.",
                 "PYTORCH_CUDA_ALLOC_CONF=backend:native python train.py",
             ),
+            Fix(
+                "ComfyUI sets this pool itself: switch it off there.",
+                "python main.py --disable-cuda-malloc",
+                first_for=("ComfyUI",),
+            ),
         ),
         empty_cache="Returns the unused part of the cudaMallocAsync pool to the driver; it frees no tensor in use.",
         sources=(

@@ -115,7 +115,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "from safetensors.torch import load_file\n\nstate = load_file(path)",
             ),
             Fix(
-                "Delete the file and download it again: it is a web page. The address of a file on a hub"
+                "If it is a web page, delete the file and download it again: the address of a file on a hub"
                 " contains `resolve`, not `blob`; a gated file needs a login.",
                 "hf download OWNER/MODEL --force-download",
                 first_for=("load key, '<'",),

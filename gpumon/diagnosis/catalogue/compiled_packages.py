@@ -111,9 +111,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
-                "The tensors are on the CPU, where xFormers has no kernels: move the model and its input to the"
-                " GPU, or do"
-                " without xFormers.",
+                "If the tensors are on the CPU, where xFormers has no kernels, move the model and its input to the GPU,"
+                " or do without xFormers.",
                 "export XFORMERS_DISABLED=1",
                 first_for=("xFormers on the CPU",),
             ),

@@ -160,6 +160,29 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="CUDA 9.2-12.6",
     ),
     KnownError(
+        id="driver-compile-memory",
+        section=SECTION,
+        title="Driver ran out of host memory while it compiled",
+        summary="The driver compiles kernels for the GPU while the program runs, and the host had no memory left.",
+        context=ContextState.UNKNOWN,
+        patterns=(Pattern("Memory allocation failure", r"^fatal {2,4}: Memory allocation failure"),),
+        causes=(
+            "PyTorch, or an extension, has no machine code for this GPU, so that the driver compiles all of it.",
+            "The memory of the host, or on Windows its paging file, is too small.",
+        ),
+        fixes=(
+            Fix(
+                "Compare the GPU with the architectures of PyTorch; if it is missing, install a build that has it.",
+                "python -c 'import torch; print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability())'",
+            ),
+            Fix("Install the newest PyTorch.", "pip install --upgrade torch"),
+            Fix("Free memory of the host: start fewer workers, or enlarge the paging file on Windows.", "free -h"),
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(_TOOLKIT, "https://github.com/bubbliiiing/yolo3-pytorch/issues/188"),
+        said_by="CUDA 9.2-12.6",
+    ),
+    KnownError(
         id="compiler-crashed",
         section=SECTION,
         title="Compiler crashed",

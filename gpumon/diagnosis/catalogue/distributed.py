@@ -76,7 +76,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="nccl-cuda",
         section=SECTION,
         title="NCCL: CUDA error",
-        summary="A CUDA call of NCCL failed; the text after `Last error` or `Cuda failure` is the reason.",
+        summary="A CUDA call of NCCL failed; a line with `Last error` or `Cuda failure`, if any, has the reason.",
         context=ContextState.UNKNOWN,
         patterns=(
             name("ncclUnhandledCudaError"),

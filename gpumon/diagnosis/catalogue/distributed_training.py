@@ -29,7 +29,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "which did not receive grad for rank",
                 r"Parameter(?:s| indices) which did not receive grad for rank (?P<rank>\d{1,6}):"
-                r" (?P<parameters>[^\n]{1,200})",
+                r" (?P<parameters>[^\n]{1,300})",
             ),
             literal("this is not compatible with static_graph set to True"),
             literal("It looks like your LightningModule has parameters that were not used in producing the loss"),
@@ -42,6 +42,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "A parameter that no step trains still has requires_grad=True.",
         ),
         fixes=(
+            Fix(
+                "The list begins with all of the first parameters: if it names every parameter, this rank ran no"
+                " backward pass. Look in its log for a step that was skipped or an exception that was caught, and let"
+                " all ranks skip the same steps; find_unused_parameters helps only if some parameters are missing in"
+                " the list.",
+                "print(sum(parameter.requires_grad for parameter in model.parameters()))",
+                first_for=("0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20",),
+            ),
             Fix(
                 "Let DDP find the unused parameters in every step.",
                 "model = DistributedDataParallel(model, find_unused_parameters=True)",

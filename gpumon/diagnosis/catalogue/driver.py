@@ -184,7 +184,7 @@ docker run --device nvidia.com/gpu=all IMAGE""",
             literal("has fallen off the bus and is not responding"),
             Pattern(
                 "Unable to determine the device handle for",
-                r"Unable to determine the device handle for (?:GPU|gpu) ?(?P<bus>[\w:.]{1,20})?",
+                r"Unable to determine the device handle for (?:GPU|gpu) ?(?P<bus>[\w:.]{0,19}\w)?",
             ),
             name("NVMLError_GpuIsLost"),
             name("NVML_ERROR_GPU_IS_LOST"),

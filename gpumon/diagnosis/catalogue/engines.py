@@ -56,6 +56,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "[Exception|",
                 r"\[Exception\|(?P<operation>(?:indice_conv|implicit_gemm|indice_maxpool|native_pair)\w{0,12})[|\]]?",
             ),
+            Pattern(
+                "Assertion `0`",
+                r"(?:/spconv/build/|\bcumm[/:])[^\n]{1,300}? block: \[[\d,]{5,32}\], thread: \[[\d,]{5,17}\]"
+                r" Assertion `0` failed",
+            ),
             Pattern("cuda execution failed with error ", r"cuda execution failed with error (?P<code>\d{1,3})"),
             Pattern(
                 "RuntimeError: /",
@@ -76,8 +81,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Read the exception that follows the list of sizes."),
             Fix(
-                "Install the build for PyTorch's version of CUDA.",
-                "pip uninstall -y spconv cumm && pip install spconv-cu120",
+                "Remove all builds of spconv and cumm, and install the newest one for PyTorch's version of CUDA, such"
+                " as cu120: an older one has no kernels for a newer GPU.",
+                "pip uninstall -y $(pip list | grep -o -E '^(spconv|cumm)[^ ]*')\npip install --upgrade spconv-cu120",
+                first_for=("Assertion `0`",),
             ),
             Fix(
                 "Build MinkowskiEngine again: with the toolkit of PyTorch's CUDA version, a compiler that this toolkit"

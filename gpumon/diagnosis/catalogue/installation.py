@@ -4,7 +4,7 @@ from typing import Final
 
 from gpumon.diagnosis.catalogue import sources
 from gpumon.diagnosis.catalogue.packages import SECTION
-from gpumon.diagnosis.catalogue.toolchain import EXTENSIONS
+from gpumon.diagnosis.catalogue.toolchain import BUILD_TOOLS, EXTENSIONS
 from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
@@ -221,7 +221,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Fix(
                 "On Windows, install the Build Tools with C++, and open a new terminal.",
-                "winget install Microsoft.VisualStudio.2022.BuildTools",
+                BUILD_TOOLS,
                 first_for=("cl.exe", "Microsoft Visual"),
             ),
             Fix("If the compiler runs and fails, read its first `error:` above."),

@@ -19,7 +19,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "] Assertion ",
                 r"block: \[\d{1,10},\d{1,10},\d{1,10}\], thread: \[\d{1,5},\d{1,5},\d{1,5}\]"
-                r" Assertion `?(?P<assertion>(?!probability tensor contains)[^`\n]{1,300}?)(?:`| failed|$)",
+                r" Assertion `?(?P<assertion>(?!0`|probability tensor contains)[^`\n]{1,300}?)(?:`| failed|$)",
             ),
             literal("device-side assert triggered"),
             name("cudaErrorAssert"),
@@ -75,11 +75,16 @@ assert input_ids.max().item() < model.get_input_embeddings().num_embeddings""",
         ),
         fixes=(
             Fix(
-                "The kernel is in the rasterizer: build the one of this repository again, with the sizes, such"
-                " as the number of"
-                " channels, that the program uses; then check for points with NaN.",
+                "If the kernel is in a rasterizer of Gaussians, build that of this repository again, with the sizes,"
+                " such as the number of channels, that the program uses; then check for points with NaN.",
                 "pip install --no-build-isolation --force-reinstall --no-deps submodules/diff-gaussian-rasterization",
                 first_for=("CUDA rasterizer",),
+            ),
+            Fix(
+                "If PhysX of Isaac Sim reports it, the simulation and the training may use different GPUs: give both"
+                " the same one, that of the rank, or train on one GPU; then update Isaac Sim and Isaac Lab.",
+                "python train.py --headless --device cuda:0",
+                first_for=("PhysX",),
             ),
             fixes.LAUNCH_BLOCKING,
             fixes.SANITIZER,
@@ -207,22 +212,30 @@ with torch.cuda.device(tensor.device):
         id="launch-timeout",
         section=SECTION,
         title="Kernel exceeded the time limit",
-        summary="The driver terminated a kernel because the GPU also drives a display, which must stay responsive.",
+        summary=(
+            "The driver terminated a kernel: a GPU that also drives a display, and on Windows every GPU with the driver"
+            " model WDDM, must stay responsive."
+        ),
         context=ContextState.DEAD,
         patterns=(
             literal("the launch timed out and was terminated"),
             name("cudaErrorLaunchTimeout"),
             name("CUDA_ERROR_LAUNCH_TIMEOUT"),
         ),
-        causes=("A single kernel takes longer than the few seconds allowed on a GPU with a display.",),
+        causes=("A single kernel takes longer than the few seconds allowed on such a GPU.",),
         fixes=(
             Fix(
                 "Use a GPU without a display for computing.",
                 "nvidia-smi --query-gpu=index,name,display_active --format=csv",
             ),
-            Fix("Stop the desktop and work over SSH.", "sudo systemctl isolate multi-user.target"),
+            Fix("On Linux, stop the desktop and work over SSH.", "sudo systemctl isolate multi-user.target"),
             Fix("Split the work into smaller kernels: smaller tensors, more launches."),
-            Fix("On Windows, raise the limit: set TdrDelay to 60 below HKLM, Control, GraphicsDrivers, and restart."),
+            Fix(
+                "On Windows, raise the limit to 60 seconds, as an administrator, and restart Windows; then make the"
+                " inputs shorter if it is still reached.",
+                'reg add "HKLM\\SYSTEM\\CurrentControlSet\\Control\\GraphicsDrivers" /v TdrDelay /t REG_DWORD /d 60',
+                first_for=("Windows",),
+            ),
             fixes.RESTART_PROCESS,
         ),
         empty_cache=CONTEXT_IS_DEAD,

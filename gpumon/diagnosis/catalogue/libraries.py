@@ -5,6 +5,7 @@ from typing import Final
 from gpumon.diagnosis.catalogue import fixes
 from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
+from gpumon.diagnosis.package_names import CUDA_12_PATHS, PYG_WHEELS
 
 SECTION: Final = "Libraries and builds"
 
@@ -32,7 +33,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("undefined symbol: __nvJitLink", r"undefined symbol: (?P<symbol>__nvJitLink\w{1,60})"),
             Pattern(
                 "with link time reference",
-                r"symbol (?P<symbol>\w{1,80}),? version lib(?:cu|nv)\w{1,30}\.so[\w.]{0,12} not defined in file"
+                r"symbol (?P<symbol>\w{1,300}),? version lib(?:cu|nv)\w{1,30}\.so[\w.]{0,12} not defined in file"
                 r" (?P<library>lib\w{1,30}\.so[\w.]{0,12}) with link time reference",
             ),
             Pattern("undefined symbol: nccl", r"undefined symbol: (?P<symbol>nccl\w{1,60})"),
@@ -45,7 +46,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("Unable to load any of {", r"Unable to load any of \{(?P<library>lib\w{1,40}\.so[\w.]{0,20})"),
             Pattern(
                 "Could not load library ",
-                r"Could not load library (?P<library>(?:lib)?cu\w{1,40}\.(?:so[\w.]{0,20}|dll))\.? ?"
+                r"Could not load library (?P<library>(?:lib)?cu\w{1,40}\.(?:so(?:\.\w{1,8}){0,4}|dll))\.? ?"
                 r"Error(?: code|: ?lib)",
             ),
             Pattern(
@@ -76,8 +77,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
         ),
         causes=(
-            "LD_LIBRARY_PATH points to the system's CUDA, which is found before the libraries of the wheels.",
-            "A package was built for another major version of CUDA.",
+            (
+                "If a symbol is missing: LD_LIBRARY_PATH points to another version, such as the system's CUDA, which is"
+                " found before the libraries of the wheels."
+            ),
+            "If a file is missing: a package was built for another major version of CUDA.",
             "The installation of another package replaced or removed one of NVIDIA's wheels.",
             "A package such as ctranslate2, ONNX Runtime or TensorRT expects a library that is not installed.",
         ),
@@ -103,10 +107,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For ctranslate2 and faster-whisper, install the libraries of CUDA 12, and add their folders to the"
                 " search path.",
-                """\
-pip install nvidia-cudnn-cu12 nvidia-cublas-cu12
-export LD_LIBRARY_PATH="$(python -c 'import nvidia.cudnn as n; print(n.__path__[0])')/lib:$LD_LIBRARY_PATH"
-export LD_LIBRARY_PATH="$(python -c 'import nvidia.cublas as n; print(n.__path__[0])')/lib:$LD_LIBRARY_PATH\"""",
+                f"pip install nvidia-cudnn-cu12 nvidia-cublas-cu12\n{CUDA_12_PATHS}",
                 first_for=(
                     "Unable to load any of {libcudnn_ops",
                     "Unable to load any of {libcudnn_cnn",
@@ -135,6 +136,12 @@ export LD_LIBRARY_PATH="$(python -c 'import nvidia.cublas as n; print(n.__path__
                 "The driver's library was not found under the name libcuda.so; in WSL, let the loader find it.",
                 "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH",
                 first_for=("Error: libcuda.so",),
+            ),
+            Fix(
+                "If the library belongs to torch-scatter, torch-sparse, torch-cluster or torch-spline-conv, install"
+                " their wheels for the installed PyTorch.",
+                f'pip install --force-reinstall --no-deps torch-scatter torch-sparse -f "{PYG_WHEELS}"',
+                first_for=("PyG extension",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -256,6 +263,10 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             ),
             Pattern(" binary not found at ", r"Configured (?:CUDA|ROCm) binary not found at (?P<file>[^\n]{1,200})"),
             literal("Could not load bitsandbytes native library"),
+            Pattern(
+                "libbitsandbytes_",
+                r"Could not find module '(?P<file>[^'\n]{1,200}[\\/]libbitsandbytes_\w{1,20}\.dll)'",
+            ),
             literal("CUDA SETUP: Required library version not found"),
             literal("CUDA SETUP: CUDA detection failed"),
             literal("CUDA SETUP: Setup Failed"),
@@ -283,6 +294,12 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
         ),
         fixes=(
             Fix("Upgrade bitsandbytes.", "pip install --upgrade bitsandbytes"),
+            Fix(
+                "Remove this old build for Windows, and install bitsandbytes itself, which has one since version 0.43;"
+                " PyTorch must be a build with CUDA.",
+                "pip uninstall -y bitsandbytes bitsandbytes-windows\npip install --upgrade bitsandbytes",
+                first_for=("Could not find module '",),
+            ),
             Fix("Print what bitsandbytes looks for.", "python -m bitsandbytes"),
             Fix(
                 "This is the source folder, which was not compiled: install the wheel, and start the program in another"

@@ -155,11 +155,11 @@ if too_big:
         context=ContextState.ALIVE,
         patterns=(
             literal("Workspace can't be allocated, no enough memory"),
-            cuda_error("out of memory"),
+            Pattern("out of memory", r"(?<!set an error\? )" + cuda_error("out of memory").regex),
             literal("cudaMalloc failed: out of memory"),
             Pattern("Cuda error: 2[", r"Cuda error: 2\[(?P<call>\w{1,40})"),
             name("cudaErrorMemoryAllocation"),
-            name("CUDA_ERROR_OUT_OF_MEMORY"),
+            Pattern("CUDA_ERROR_OUT_OF_MEMORY", r"(?<!cuInit results in )(?<!cuInit: )\bCUDA_ERROR_OUT_OF_MEMORY\b"),
             Pattern("uda failure ", r"\bCuda failure (?:\d{1,4} )?'out of memory'"),
             Pattern(
                 "Failed to allocate memory for requested buffer of size",
@@ -191,11 +191,6 @@ if too_big:
                 "In LMDeploy, give less of the free memory to the cache.",
                 "lmdeploy serve api_server MODEL --cache-max-entry-count 0.4",
                 first_for=("turbomind",),
-            ),
-            Fix(
-                "In cuInit, host memory or addresses are missing: remove the limit; in WSL, update it and restart it.",
-                "ulimit -v unlimited",
-                first_for=("cuInit", "cudaGetDeviceCount"),
             ),
         ),
         empty_cache=(
@@ -336,7 +331,7 @@ if too_big:
         ),
         fixes=(
             Fix(
-                "Give the container more shared memory, or the host's shared memory.",
+                "Give the container more shared memory, or let it use that of the host with --ipc=host.",
                 "docker run --shm-size=16g --gpus all IMAGE",
             ),
             Fix("Show the size and the usage of /dev/shm.", "df -h /dev/shm"),

@@ -9,6 +9,54 @@ from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
 ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
+        id="onednn-primitive",
+        section=SECTION,
+        title="oneDNN has no kernel for this operation",
+        summary="PyTorch's library for the CPU and Intel's GPUs has no kernel for this operation on this processor.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "could not create a primitive",
+                r"could not create a primitive(?: descriptor for (?:an?|the) (?P<operation>[\w ]{3,60}?) primitive"
+                r"| descriptor(?! for)|(?! descriptor))",
+            ),
+        ),
+        causes=(
+            "Autocast, or the model, uses bfloat16 or float16, and the processor has no AVX-512.",
+            "The model should be on the GPU, and the program runs on the CPU because no device was chosen.",
+            (
+                "Without the word `descriptor`: the tensors are very large, or the system forbids programs to create"
+                " code, as MemoryDenyWriteExecute of systemd does."
+            ),
+        ),
+        fixes=(
+            Fix(
+                "Run this part without oneDNN.",
+                "with torch.backends.mkldnn.flags(enabled=False):\n    output = model(batch)",
+            ),
+            Fix(
+                "Or keep this part in float32.",
+                'with torch.autocast("cpu", enabled=False):\n    output = model.float()(batch.float())',
+            ),
+            Fix(
+                "If the host has a GPU, move the model and its input there.",
+                "model, batch = model.cuda(), batch.cuda()",
+            ),
+            Fix(
+                "Show which types the processor supports.",
+                "grep -m 1 -o -w -E 'avx512_bf16|avx512f|amx_bf16' /proc/cpuinfo",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        see_more=(Fix("Show why oneDNN finds no kernel.", "ONEDNN_VERBOSE=all python train.py"),),
+        sources=(
+            "https://github.com/pytorch/pytorch/issues/88136",
+            "https://github.com/mittagessen/kraken/issues/610",
+            "https://github.com/pytorch/pytorch/issues/143651",
+        ),
+        said_by="torch 1.8-2.13",
+    ),
+    KnownError(
         id="mamba-kernels",
         section=SECTION,
         title="Kernels of mamba or causal-conv1d are missing",

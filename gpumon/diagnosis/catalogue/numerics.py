@@ -142,8 +142,8 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
     KnownError(
         id="nan-probabilities",
         section=SECTION,
-        title="Probabilities contain NaN",
-        summary="Sampling got probabilities that are NaN, infinite or negative: the model's output is not finite.",
+        title="Probabilities, or parameters of a distribution, contain NaN",
+        summary="A sample is drawn from values that are NaN, infinite or negative: the model's output is not finite.",
         context=ContextState.UNKNOWN,
         patterns=(
             literal("probability tensor contains either `inf`, `nan` or element < 0"),
@@ -161,10 +161,13 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
             ),
         ),
         causes=(
-            "The logits overflow in float16; many models were trained in bfloat16.",
+            "In a language model, the logits overflow in float16; many were trained in bfloat16.",
             "The weights contain NaN after a diverged training, or a quantized or broken checkpoint was loaded.",
             "A row of the attention mask hides every token, for example padding on the wrong side.",
-            "In reinforcement learning, a reward or an observation was infinite, and the policy diverged.",
+            (
+                "In reinforcement learning, a reward or an observation was not finite, or the learning rate is too"
+                " high, and the policy diverged."
+            ),
             "Only on several GPUs: copies between them arrive damaged, as with IOMMU or ACS of some hosts.",
         ),
         fixes=(
@@ -185,12 +188,12 @@ safe = torch.where(mask, x, torch.ones_like(x)).log()""",
                 'tokenizer.padding_side = "left"',
             ),
             Fix(
-                "In reinforcement learning, lower the learning rate and clip the gradients; check the rewards for NaN."
-            ),
-            Fix(
-                "In reinforcement learning, bound observations and rewards, and clip gradients.",
-                "observations = torch.nan_to_num(observations).clamp(-100, 100)",
-                first_for=("distribution Normal",),
+                "In reinforcement learning, find the first step with NaN: an observation or a reward that is not finite"
+                " (VecCheckNan in Stable-Baselines3); then lower the learning rate, normalize or bound them, and clip"
+                " gradients.",
+                "assert observation.isfinite().all() and reward.isfinite().all()\n"
+                "torch.nn.utils.clip_grad_norm_(policy.parameters(), 0.5)",
+                first_for=(" of distribution ", "has invalid values"),
             ),
             Fix(
                 "If a policy learns the standard deviation, learn its logarithm and bound it; lower the learning rate.",

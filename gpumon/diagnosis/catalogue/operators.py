@@ -301,7 +301,7 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
             literal("Unable to find a valid cuDNN algorithm to run convolution"),
             Pattern(
                 "was unable to find an engine",
-                r"\b(?:GET|FIND) was unable to find an engine to execute this computation",
+                r"\b(?:GET|FIND) was unable to find an engine to execute(?: this computation)?",
             ),
             Pattern("cuDNN Frontend error:", r"cuDNN Frontend error: (?P<reason>[^\n]{1,200})"),
             literal("RuntimeError: ptrDesc->finalize()"),

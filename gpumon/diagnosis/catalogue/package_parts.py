@@ -60,18 +60,29 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "Could not find module '",
-                r"Could not find module '(?P<library>(?!nvrtc64)(?![^'\n]{0,200}(?:llama|ggml)\w{0,12}\.dll)"
-                r"[^'\n]{1,200}\.dll)'"
+                r"Could not find module '(?P<library>(?!nvrtc64)"
+                r"(?![^'\n]{0,200}(?:llama|ggml|bitsandbytes_)\w{0,12}\.dll)[^'\n]{1,200}\.dll)'"
                 r" \(or one of its dependencies\)",
             ),
         ),
         causes=(
             "The Visual C++ Redistributable is missing or old.",
+            (
+                "If it is a process that the program started, such as a worker: the program itself loaded the library,"
+                " so that the host's memory, with the paging file, is full."
+            ),
             "The package was built for another version of Python, PyTorch or CUDA.",
             "A DLL of CUDA or of another package is not on the search path, or an antivirus program removed it.",
-            "PyTorch 2.4.0 needs a library of OpenMP that Windows does not have; PyTorch 2.4.1 brings it along.",
+            "If the file is fbgemm.dll: PyTorch 2.4.0 needs a library of OpenMP that Windows does not have.",
         ),
         fixes=(
+            Fix(
+                "If the program itself could load the library, memory ran out: start fewer workers, each of which loads"
+                " the libraries of CUDA again (`workers=0` for Ultralytics), then let Windows manage the size of the"
+                " paging file, or enlarge it.",
+                "loader = DataLoader(dataset, num_workers=0)",
+                first_for=("started process",),
+            ),
             Fix("Install the current Visual C++ Redistributable.", "winget install Microsoft.VCRedist.2015+.x64"),
             Fix(
                 "Install the package again, together with the PyTorch for which it is built.",
@@ -89,8 +100,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Install PyTorch and the package in a new environment, without other versions of CUDA on PATH."),
             Fix("Upgrade PyTorch to 2.4.1 or later.", "pip install --upgrade torch", first_for=("fbgemm.dll",)),
             Fix(
-                "For mmcv, install the build for your PyTorch and CUDA, or a PyTorch for which it has one, up to 2.4.",
-                "pip install -U openmim && mim install mmcv",
+                "For mmcv, remove the installed one, and install the build for your PyTorch and CUDA; if there is none,"
+                " first install a PyTorch that has one, up to 2.4 (2.1 for mmcv 2.1).",
+                "pip uninstall -y mmcv mmcv-full\npip install -U openmim\nmim install mmcv",
                 first_for=("importing _ext",),
             ),
             Fix(

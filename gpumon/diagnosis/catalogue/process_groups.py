@@ -451,8 +451,8 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             ),
             Fix("Run in WSL 2, where NCCL works.", "wsl --install"),
             Fix(
-                "torchrun does not pass the setting on to this store: start a single process without torchrun, or train"
-                " in WSL 2.",
+                "torchrun does not pass the setting on to this store: start a single process without torchrun (with"
+                " accelerate, configure one process), or train in WSL 2.",
                 "USE_LIBUV=0 python train.py",
                 first_for=("static rendezvous",),
             ),

@@ -27,7 +27,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Put everything that runs below the guard.", 'if __name__ == "__main__":\n    main()'),
             Fix("Or load data in the main process.", "loader = DataLoader(dataset, num_workers=0)"),
             Fix(
-                "With Lightning, start new processes instead of spawning them, which pickles nothing.",
+                "If Lightning spawns the processes (ddp_spawn), let it start the script once for each GPU instead.",
                 'trainer = Trainer(strategy="ddp", devices=2)',
             ),
         ),
@@ -322,9 +322,11 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
     KnownError(
         id="background-workers",
         section=SECTION,
-        title="Background worker of the data pipeline ended",
-        summary="A process that prepares batches ended; its own error stands above, or the kernel ended it for lack of"
-        " memory.",
+        title="Background process of nnU-Net ended",
+        summary=(
+            "A process that prepares batches or writes segmentations ended; its own error stands above, or the kernel"
+            " ended it for lack of memory."
+        ),
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("background workers are no longer alive", r"background workers are no longer alive"),

@@ -7,6 +7,10 @@ from gpumon.diagnosis.catalogue.libraries import SECTION
 from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
+_TOOLKIT_OF_PYTORCH: Final = """\
+conda install -c nvidia "cuda-toolkit=$(python -c 'import torch; print(torch.version.cuda)')"
+export CUDA_HOME=$CONDA_PREFIX"""
+
 ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="triton-cc",
@@ -62,6 +66,42 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="torch 2.0-2.13",
     ),
     KnownError(
+        id="build-capability",
+        section=SECTION,
+        title="Build does not know the capability of the GPU",
+        summary="The build asks PyTorch for the GPU, and the PyTorch of the build has no CUDA or sees no GPU.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Unknown compute capability. Specify the target",
+                r"Unknown compute capability\. Specify the target compute",
+            ),
+        ),
+        causes=(
+            "The installed PyTorch has no CUDA.",
+            "pip builds in an isolated environment with another PyTorch.",
+            "The host of the build has no GPU, as while a Docker image is built.",
+        ),
+        fixes=(
+            Fix(
+                "Check that PyTorch has CUDA and sees the GPU; if not, install a build with CUDA.",
+                "python -c 'import torch; print(torch.version.cuda, torch.cuda.is_available())'",
+            ),
+            Fix(
+                "Build with the installed PyTorch.",
+                "pip install --no-build-isolation"
+                " 'git+https://github.com/NVlabs/tiny-cuda-nn/#subdirectory=bindings/torch'",
+            ),
+            Fix(
+                "Where no GPU is visible, name its capability: 86 for 8.6, 89 for 8.9.",
+                "export TCNN_CUDA_ARCHITECTURES=86",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/nerfstudio-project/nerfstudio/issues/980",),
+        said_by="tiny-cuda-nn 1.6-1.7",
+    ),
+    KnownError(
         id="cuda-home",
         section=SECTION,
         title="CUDA toolkit missing or wrong version",
@@ -113,15 +153,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
-                "Look for a prebuilt wheel of the package for your versions.",
-                "pip install --only-binary :all: PACKAGE",
+                "Install the toolkit of PyTorch's CUDA version, and build with the installed PyTorch: pip's isolated"
+                " environment may have another one.",
+                f"{_TOOLKIT_OF_PYTORCH}\npip install --no-build-isolation PACKAGE",
                 first_for=("pip build",),
             ),
             Fix(
-                "Install the toolkit of PyTorch's CUDA version, and set CUDA_HOME to its location.",
-                "conda install -c nvidia \"cuda-toolkit=$(python -c 'import torch; print(torch.version.cuda)')\"\n"
-                "export CUDA_HOME=$CONDA_PREFIX",
+                "Or look for a wheel for your versions of PyTorch, CUDA and Python among the releases of the package;"
+                " PyPI has none for packages such as mamba-ssm, causal-conv1d and flash-attn.",
             ),
+            Fix("Install the toolkit of PyTorch's CUDA version, and set CUDA_HOME.", _TOOLKIT_OF_PYTORCH),
             Fix(
                 "Check which version is needed.", "python -c 'import torch; print(torch.version.cuda)'; nvcc --version"
             ),

@@ -317,6 +317,38 @@ if __name__ == "__main__":
         is_echo=True,
     ),
     KnownError(
+        id="init-error-2",
+        section=SECTION,
+        title="CUDA initialization failed: error 2",
+        summary="cuInit failed for lack of memory, in most cases that of the host: it comes before memory of a GPU.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern("Error 2: out of memory", r"might have already set an error\? Error 2: out of memory"),
+            Pattern("CUDA_ERROR_OUT_OF_MEMORY", r"\bcuInit(?: results in|:) CUDA_ERROR_OUT_OF_MEMORY\b"),
+        ),
+        causes=(
+            "In WSL, its version, the Windows driver and the number of GPUs do not fit together.",
+            "The virtual memory of the process is limited: by ulimit -v, the container, or the scheduler.",
+            "The host, or the virtual machine, has too little memory for its GPUs.",
+        ),
+        fixes=(
+            Fix(
+                "In WSL, update it in a terminal of Windows, upgrade NVIDIA's driver for Windows, and start WSL again.",
+                "wsl --update\nwsl --shutdown",
+            ),
+            Fix(
+                "Try a single GPU; if that works, give WSL more memory in .wslconfig.",
+                "CUDA_VISIBLE_DEVICES=0 python -c 'import torch; torch.zeros(1).cuda()'",
+            ),
+            Fix("Without WSL, show the limit of virtual memory, and remove it.", "ulimit -v; ulimit -v unlimited"),
+            Fix("Show the free memory of the host.", "free -h"),
+            fixes.REBOOT,
+        ),
+        empty_cache=NO_CONTEXT_YET,
+        sources=(sources.CUDA_ERRORS, "https://github.com/pytorch/pytorch/issues/150048"),
+        said_by="torch 1.13-2.13",
+    ),
+    KnownError(
         id="init-error-3",
         section=SECTION,
         title="CUDA initialization failed",

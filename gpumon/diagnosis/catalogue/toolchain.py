@@ -21,8 +21,14 @@ EXTENSIONS: Final = (
     r"|pointnet2\w{0,8}|curope|fused[-_]ssim|diso|torchsparse|groundingdino|MultiScaleDeformableAttention)"
 )
 """Packages with CUDA code that pip builds on the host."""
+BUILD_TOOLS: Final = (
+    "winget install Microsoft.VisualStudio.2022.BuildTools --override"
+    ' "--passive --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"'
+)
+"""The command for the C++ compiler on Windows; without the workload, it installs no compiler."""
 _NVCC_MANUAL: Final = "https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/index.html"
 _HOST_COMPILERS: Final = "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/index.html"
+
 ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="toolkit-old",
@@ -74,12 +80,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Let Triton use the ptxas of a newer toolkit.",
                 "export TRITON_PTXAS_PATH=/usr/local/cuda-13.0/bin/ptxas",
-                first_for=("'gpu-name'",),
+                first_for=tuple(
+                    f"'sm_{name}' is not defined for option 'gpu-name'" for name in ("103", "110", "121", "121a")
+                ),
             ),
             Fix(
-                "Or upgrade PyTorch, which brings a newer Triton and ptxas.",
+                "Or upgrade PyTorch, which brings a newer Triton and ptxas; for Blackwell (sm_100, sm_120), to 2.7 or"
+                " later.",
                 "pip install --upgrade torch",
-                first_for=("recognized processor", "computeCapability", "PTX .version"),
+                first_for=("recognized processor", "computeCapability", "PTX .version", "'gpu-name'"),
             ),
             Fix(
                 "To build an extension, select a newer toolkit and only the GPU of this host.",
@@ -127,7 +136,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("No supported gcc/g++ host compiler found"),
             Pattern("compiler targets unsupported OS", r"nvcc fatal {1,4}: Host compiler targets unsupported OS"),
         ),
-        causes=("The distribution's compiler is newer than the CUDA toolkit.",),
+        causes=("The compiler of the distribution, or Visual Studio, is newer than the CUDA toolkit.",),
         fixes=(
             Fix(
                 "Install an older compiler, and use it for the build.",
@@ -140,7 +149,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Visual Studio 2022 from 17.10 on is too new for CUDA before 12.4: in its installer, add the"
                 " toolset v143 14.38"
-                " and select it, or upgrade CUDA. Or skip the checks.",
+                " and select it, or upgrade CUDA. As a last resort, skip the checks.",
                 "export NVCC_PREPEND_FLAGS='-allow-unsupported-compiler -D_ALLOW_COMPILER_AND_STL_VERSION_MISMATCH'",
                 first_for=("Microsoft Visual Studio", "targets unsupported OS"),
             ),
@@ -231,7 +240,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Fix(
                 "On Windows, install the Build Tools with C++, and start from their terminal.",
-                "winget install Microsoft.VisualStudio.2022.BuildTools",
+                BUILD_TOOLS,
                 first_for=(
                     "cl is not found",
                     "Visual C++",
@@ -258,6 +267,33 @@ export LIBRARY_PATH="$(python -c 'import os, torch; print(os.path.dirname(torch.
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.CPP_EXTENSIONS, sources.TORCH_COMPILE, sources.TRITON),
         said_by="torch 1.13-2.13, Triton 3.0-3.6",
+    ),
+    KnownError(
+        id="source-not-for-windows",
+        section=SECTION,
+        title="Source code does not compile on Windows",
+        summary="The source uses a function that Microsoft's compiler does not have: it was written for Linux.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "': identifier not found",
+                r"error C3861: '(?P<identifier>localtime_r|gmtime_r|strtok_r|rand_r|drand48|srand48|usleep|sleep|getpid"
+                r"|gettimeofday|clock_gettime|posix_memalign|aligned_alloc|popen|pclose|mkdtemp|strcasecmp|bzero|mmap"
+                r"|munmap|dlopen|dlsym|pthread_\w{1,40}|__builtin_\w{1,40}|__sync_\w{1,40})': identifier not found",
+            ),
+        ),
+        causes=("This version of the package supports only Linux.",),
+        fixes=(
+            Fix("Look for a version, a fork or a wheel of the package for Windows; or use it in WSL.", "wsl --install"),
+            Fix(
+                "If only a few functions are missing, replace them in the source by those of Windows:"
+                " `localtime_r(&rawtime, &local_time)` by `localtime_s(&local_time, &rawtime)`.",
+                first_for=("'localtime_r'",),
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/facebookresearch/detectron2/issues/1842",),
+        said_by="Visual Studio 2017-2022",
     ),
     KnownError(
         id="extension-build",

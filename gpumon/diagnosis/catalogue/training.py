@@ -172,8 +172,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=(
             "The loss was not scaled, or no parameter of the optimizer got a gradient.",
             "Gradients are clipped or accumulated in more than one place.",
+            "An iteration did not call scaler.update(), for example because it skipped the step.",
         ),
         fixes=(
+            Fix(
+                "Call unscale_() once in each iteration and update() at its end, also where the step is skipped; step()"
+                " itself skips gradients that are not finite.",
+                "scaler.unscale_(optimizer)\nscaler.step(optimizer)\nscaler.update()",
+                first_for=("unscale_() has already been called", "unscale_() is being called after step()"),
+            ),
             Fix(
                 "Keep to this order.",
                 """\

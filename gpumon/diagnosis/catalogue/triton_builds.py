@@ -3,7 +3,7 @@
 from typing import Final
 
 from gpumon.diagnosis.catalogue import sources
-from gpumon.diagnosis.catalogue.toolchain import SECTION
+from gpumon.diagnosis.catalogue.toolchain import BUILD_TOOLS, SECTION
 from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
@@ -138,7 +138,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("Read the first line with `error` above this message: it names what is missing."),
             Fix(
                 "On Windows, install the Build Tools of 2022 with C++ and the Windows SDK.",
-                "winget install Microsoft.VisualStudio.2022.BuildTools",
+                BUILD_TOOLS,
                 first_for=("cl.EXE", ":\\"),
             ),
             Fix(
