@@ -46,7 +46,11 @@ _FOLLOWS_INITIALIZATION: Final = frozenset(
     }
 )
 """Errors of programs that need a GPU and see none."""
-_HEADERS: Final = {"state-dict-mismatch": frozenset({"zero3-empty-weights", "meta-tensor"})}
+_HEADERS: Final = {
+    "state-dict-mismatch": frozenset({"zero3-empty-weights", "meta-tensor"}),
+    "tgi-shard": frozenset({"tgi-signal"}),
+    "nvlink-inactive": frozenset({"xid-74", *(f"xid-{number}" for number in range(144, 151))}),
+}
 """Errors whose first line is a header, and the errors that a line below it names more exactly."""
 _MAX_LINES_TO_DETAIL: Final = 32
 _ENGINE_DEAD: Final = "vllm-engine-dead"

@@ -64,7 +64,10 @@ def xid(
         title=f"Xid {number}: {XID_MEANINGS[number]}",
         summary=summary,
         context=context,
-        patterns=(Pattern("NVRM: Xid (", line + detail),),
+        patterns=(
+            Pattern("NVRM: Xid (", line + detail),
+            Pattern("caused by previous Xid", rf"caused by previous Xid (?P<previous>{number})\b"),
+        ),
         causes=causes,
         fixes=fixes,
         empty_cache=CONTEXT_IS_DEAD if context is ContextState.DEAD else BELOW_PYTORCH,
