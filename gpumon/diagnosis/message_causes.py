@@ -9,7 +9,7 @@ from typing import Final
 CAUSES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "container-cli": {
         "unknown device": ("NVIDIA_VISIBLE_DEVICES or --gpus names a GPU that the host does not have.",),
-        "libnvidia-ml.so": (
+        "load library failed": (
             "Docker is Docker Desktop, whose virtual machine has no driver, or a snap; nvidia-smi works on the host.",
             "The host has no driver, or its libraries are not on the search path of ldconfig.",
         ),
@@ -19,7 +19,7 @@ CAUSES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "device rules": ("In LXC or a rootless container, the hook may not change control groups.",),
         "file exists": ("The image contains driver files, from a package or from a container with GPUs.",),
-        "signal: 9": ("The ldconfig of a newer distribution did not survive in the hook, as since 2025.",),
+        "signal 9": ("The ldconfig of a newer distribution did not survive in the hook, as since 2025.",),
         "ldconfig.real": ("The configured path of ldconfig does not exist on this distribution.",),
     },
     "tensorrt-llm": {

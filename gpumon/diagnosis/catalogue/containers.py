@@ -189,7 +189,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "For signal 9, upgrade the toolkit, or let the runtime use CDI.",
                 "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && sudo nvidia-ctk config --in-place --set"
                 " nvidia-container-runtime.mode=cdi",
-                first_for=("signal: 9", "signal 9"),
+                first_for=("signal 9",),
             ),
             Fix(
                 "For ldconfig.real, name the path of ldconfig on this distribution.",
@@ -233,24 +233,23 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Check that the driver works on the host, and which GPUs it has.",
                 "nvidia-smi -L",
-                first_for=("nvidia-container-cli",),
+                first_for=("nvidia-container-cli", "load library failed", "driver not loaded"),
             ),
             Fix(
                 "If nvidia-smi works there, Docker is Docker Desktop, whose virtual machine has no driver, or a snap:"
                 " use Docker Engine on the host.",
                 "docker context use default && docker run --rm --gpus all ubuntu nvidia-smi -L",
-                first_for=("libnvidia-ml.so",),
+                first_for=("load library failed",),
             ),
             Fix(
                 "If nvidia-smi fails there, install the driver, and reboot.",
                 "sudo ubuntu-drivers install && sudo reboot",
-                first_for=("libnvidia-ml.so", "driver not loaded"),
+                first_for=("load library failed", "driver not loaded"),
             ),
             Fix(
-                "Or use CDI instead of the hook.",
+                "Or, if the driver works on the host, use CDI instead of the hook.",
                 "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && docker run --device"
                 " nvidia.com/gpu=all IMAGE",
-                first_for=("mount error", "ldcache error", "container error"),
             ),
         ),
         empty_cache=NO_CONTEXT_YET,
