@@ -92,6 +92,10 @@ _RESET_LINKS: Final = Fix(
     " Xid 154 names another action, take that one.",
     "sudo nvidia-smi --gpu-reset",
 )
+_FIRST_LINK_XID: Final = Fix(
+    "Read the first Xid of 144 to 150 before this one, which contains the unit, the link and the severity.",
+    "sudo dmesg -T | grep -i xid",
+)
 _LINK_CONTINUES: Final = Fix("Let programs continue, unless an Xid 154 requires an action.")
 
 
@@ -206,7 +210,11 @@ def _fault(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
 def _link_event(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """An event of NVLink 5 that is not fatal needs no reset; one that ended the work of programs does."""
     if "previous" in values:
-        return (_RESET_LINKS, *(fix for fix in fixes if "--gpu-reset" not in fix.code and "154" not in fix.code))
+        return (
+            _RESET_LINKS,
+            _FIRST_LINK_XID,
+            *(fix for fix in fixes if "--gpu-reset" not in fix.code and "154" not in fix.code),
+        )
     if values.get("severity") != "Nonfatal":
         return tuple(fixes)
     return (_LINK_CONTINUES, *(fix for fix in fixes if "--gpu-reset" not in fix.code))

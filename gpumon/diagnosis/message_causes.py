@@ -62,7 +62,7 @@ CAUSES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "port-in-use": {
         "several Slurm tasks": (
-            "Slurm started several tasks on one host, and each started its own launcher with the same port.",
+            "Slurm started several tasks on one host, each of which starts its own launcher with the same port.",
             "Another job on this host, or a process of an earlier run, uses the port.",
         ),
     },
