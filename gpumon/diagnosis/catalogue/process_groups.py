@@ -225,8 +225,8 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         ),
         fixes=(
             Fix(
-                "If each of several Slurm tasks on one host starts torchrun, they fight for the port: start one task per"
-                " host.",
+                "If each of several Slurm tasks on one host starts torchrun, they compete for the port: start one task"
+                " per host.",
                 "srun --ntasks-per-node=1 --gpus-per-node=8 torchrun --nnodes=$SLURM_NNODES --nproc-per-node=8"
                 " --rdzv-backend=c10d --rdzv-id=$SLURM_JOB_ID --rdzv-endpoint=HOST:29500 train.py",
                 first_for=("several Slurm tasks",),
