@@ -84,7 +84,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("CUDADriverError",),
             ),
             Fix(
-                "Build the Python package for the GPU of this host, which needs the CUDA toolkit; or install a wheel"
+                "Build llama-cpp-python for the GPU of this host, which needs the CUDA toolkit; or install a wheel"
                 " with code for this GPU.",
                 'CMAKE_ARGS="-DGGML_CUDA=on -DCMAKE_CUDA_ARCHITECTURES=native" pip install --force-reinstall'
                 " --no-cache-dir --no-binary llama-cpp-python llama-cpp-python",

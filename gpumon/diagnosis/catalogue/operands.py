@@ -299,12 +299,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
-                "Switch mixed precision on in the trainer, in the type in which the model was loaded: fp16=True for"
-                " float16, bf16=True for bfloat16; then upgrade Unsloth.",
-                "arguments = TrainingArguments(output_dir, fp16=True)",
-                first_for=("Unsloth",),
-            ),
-            Fix(
                 "Compute under autocast, which converts the types where they meet.",
                 'with torch.autocast("cuda", dtype=torch.bfloat16):\n    output = model(batch)',
             ),
@@ -390,6 +384,12 @@ def forward(ctx, value):
                     "dtype Long but expected Float",
                     "floating point type for target",
                 ),
+            ),
+            Fix(
+                "In Unsloth, switch mixed precision on in the trainer, in the type in which the model was loaded:"
+                " fp16=True for float16, bf16=True for bfloat16; then upgrade it.",
+                "arguments = TrainingArguments(output_dir, fp16=True)",
+                first_for=("Unsloth",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
