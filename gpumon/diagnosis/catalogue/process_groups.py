@@ -106,8 +106,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("RendezvousTimeoutError", "seconds waiting for clients"),
             ),
             Fix(
-                "Start torchrun on the host of the endpoint too; if that does not recognize its own address, so that"
-                " none hosts the store, tell it.",
+                "Start torchrun on the host of the endpoint too; if that host does not recognize its own address, no"
+                " agent hosts the store: set is_host there.",
                 "torchrun --nnodes=2 --nproc-per-node=gpu --rdzv-backend=c10d --rdzv-id=JOB --rdzv-endpoint=HOST:29500"
                 " --rdzv-conf=is_host=1 train.py",
                 first_for=("c10d rendezvous",),
