@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from gpumon.diagnosis.fitting_fixes import fitting_fixes
 from gpumon.diagnosis.known import Fix, Values
 from gpumon.diagnosis.library_fixes import missing_library, same_library
 from gpumon.diagnosis.message_fixes import message_fixes
@@ -17,7 +18,9 @@ from gpumon.diagnosis.number_fixes import (
     fitting_image_tokens,
     fitting_toolkit,
     four_bit_weights,
+    named_gpu,
     reachable_name,
+    same_half,
     supported_architecture,
     visible_gpus,
 )
@@ -55,8 +58,8 @@ _NCCL_REASONS: Final = {
 """Text in the code of the fix, by a word of NCCL's last error; the first word that occurs counts."""
 _CUDA_12: Final = 12000
 _FIRST_COLLECTIVES: Final = 3
-_ALMOST_FREE: Final = 0.9
-"""If more of a GPU is free, no engine of an earlier run holds it."""
+_ALMOST_FREE: Final = 0.75
+"""If more of a GPU is free, a desktop or the context of the engine itself holds the rest, and no engine before it."""
 _CUDA_11: Final = 11000
 _LAST_OF_CUDA_11: Final = Fix(
     "Where the driver cannot be upgraded, install the last PyTorch for CUDA 11, which drivers since 450 run.",
@@ -75,6 +78,24 @@ _WORKER_ERROR: Final = Fix(
     "Load data in the main process, which then raises the error of the worker itself.",
     "loader = DataLoader(dataset, num_workers=0)",
 )
+_OTHER_GPU: Final = Fix(
+    "Several processes failed on this GPU: run the same program on another GPU. If the error stays with this GPU, its"
+    " hardware is the likely cause; if it follows the program, the program is.",
+    "CUDA_VISIBLE_DEVICES=1 python train.py",
+)
+_TEST_GPU: Final = Fix(
+    "If the error stays with this GPU, test it, take it out of use, and report it to the vendor.",
+    "sudo dcgmi diag -r 3",
+)
+_RESET_LINKS: Final = Fix(
+    "The error ended the work of programs: end all processes on all GPUs and reset the GPUs together, or reboot; if an"
+    " Xid 154 names another action, take that one.",
+    "sudo nvidia-smi --gpu-reset",
+)
+_FIRST_LINK_XID: Final = Fix(
+    "Read the first Xid of 144 to 150 before this one, which contains the unit, the link and the severity.",
+    "sudo dmesg -T | grep -i xid",
+)
 _LINK_CONTINUES: Final = Fix("Let programs continue, unless an Xid 154 requires an action.")
 
 
@@ -87,15 +108,19 @@ def case_fixes(error_id: str, values: Values, fixes: Sequence[Fix], text: str) -
         fixes: The fixes of the entry.
         text: The line with the error.
     """
-    message = "\n".join((text, *map(str, values.values())))  # values may be from further lines of the message
+    message = message_of(text, values)
     chosen = [fix for fix in fixes if any(part in message for part in fix.first_for)]
     of_sizes = shape_fix(message) if error_id == "shape" else None
     made = (*(() if of_sizes is None else (of_sizes,)), *message_fixes(error_id, message))
-    others = sorted((fix for fix in fixes if fix not in chosen), key=lambda fix: bool(fix.first_for))
-    ranked = (*chosen, *made, *others)  # those for other messages are last
+    ranked = (*chosen, *made, *fitting_fixes(error_id, fixes, chosen))
     rank = _CASES.get(error_id)
-    fitting = ranked if rank is None else rank(values, ranked)
+    fitting = named_gpu(values, ranked if rank is None else rank(values, ranked))
     return program_fixes(error_id, str(values.get("program", "")), fitting)
+
+
+def message_of(text: str, values: Values) -> str:
+    """A message with its values, which may be from further lines of it, and the signs of its log."""
+    return "\n".join((text, *map(str, values.values())))
 
 
 def wheel_index(capability: str) -> str | None:
@@ -177,8 +202,19 @@ def _recovery(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     return tuple(fixes) if first is None else (first, *(fix for fix in fixes if fix.code != first.code))
 
 
+def _fault(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """If several processes fail on one GPU, another GPU shows whether the program or the GPU is the cause."""
+    return (_OTHER_GPU, *fixes, _TEST_GPU) if "processes" in values else tuple(fixes)
+
+
 def _link_event(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """An event of NVLink 5 that is not fatal needs no reset."""
+    """An event of NVLink 5 that is not fatal needs no reset; one that ended the work of programs does."""
+    if "previous" in values:
+        return (
+            _RESET_LINKS,
+            _FIRST_LINK_XID,
+            *(fix for fix in fixes if "--gpu-reset" not in fix.code and "154" not in fix.code),
+        )
     if values.get("severity") != "Nonfatal":
         return tuple(fixes)
     return (_LINK_CONTINUES, *(fix for fix in fixes if "--gpu-reset" not in fix.code))
@@ -221,7 +257,7 @@ def _reach_host(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     named = [Fix(fix.text, fix.code.replace("29500", port)) if port and "ss -l" in fix.code else fix for fix in fixes]
     if not re.fullmatch(r"[\w.:-]{1,200}", host):
         return tuple(named)
-    first = Fix("Check whether rank 0 can be reached from this host.", f"nc -vz {host} {port}")
+    first = Fix("Check whether the host of the store can be reached from this one.", f"nc -vz {host} {port}")
     return *reachable_name(host), first, *(fix for fix in named if "nc -vz" not in fix.code)
 
 
@@ -281,6 +317,7 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "device-assert": assertion_meaning,
     "device-mismatch": moved_model,
     "driver-old": _driver_build,
+    "dtype-mismatch": same_half,
     "no-kernel-image": _fitting_build,
     "flash-attn-abi": same_library,
     "gpu-unsupported": _legacy_driver,
@@ -300,6 +337,7 @@ _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] 
     "package-version": fitting_version,
     "weights-only": permitted_type,
     "xid-154": _recovery,
+    **{f"xid-{number}": _fault for number in (13, 31, 43)},
     **{f"xid-{number}": _link_event for number in range(144, 151)},
     "shm": _worker,
     "state-dict-mismatch": checkpoint_names,

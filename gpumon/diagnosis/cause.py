@@ -49,7 +49,11 @@ _FOLLOWS_INITIALIZATION: Final = frozenset(
 _MISMATCH: Final = "nvml-mismatch"
 _FOLLOWS_MISMATCH: Final = frozenset({"cuda-unknown", "ptx", *INITIALIZATION, *_FOLLOWS_INITIALIZATION})
 """Errors of a driver whose module and libraries differ; nvidia-smi, which names it, is mostly run after them."""
-_HEADERS: Final = {"state-dict-mismatch": frozenset({"zero3-empty-weights", "meta-tensor"})}
+_HEADERS: Final = {
+    "state-dict-mismatch": frozenset({"zero3-empty-weights", "meta-tensor"}),
+    "tgi-shard": frozenset({"tgi-signal"}),
+    "nvlink-inactive": frozenset({"xid-74", *(f"xid-{number}" for number in range(144, 151))}),
+}
 """Errors whose first line is a header, and the errors that a line below it names more exactly."""
 _MAX_LINES_TO_DETAIL: Final = 32
 _ENGINE_DEAD: Final = "vllm-engine-dead"

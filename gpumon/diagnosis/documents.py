@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from gpumon.diagnosis.explanation import Explanation, Match
 from gpumon.diagnosis.known import Fix, KnownError
+from gpumon.diagnosis.prefixes import Timestamp
 from gpumon.diagnosis.unknown import ATTACHMENTS, NumberedLine, UnknownError, next_steps
 
 _SCHEMA: Final = 1
@@ -36,13 +37,18 @@ def _unknown_document(error: UnknownError, *, is_cause: bool) -> dict[str, Any]:
         "kind": error.kind.value,
         "line": error.line,
         "rank": error.rank,
-        "time": None if error.timestamp is None else error.timestamp.text,
+        "time": _time(error.timestamp),
         "is_cause": is_cause,
         "frame": None if frame is None else asdict(frame),
         "around": [_line_document(line) for line in error.around],
         "fixes": _fix_documents(next_steps(error)),
         "attach": _fix_documents(ATTACHMENTS),
     }
+
+
+def _time(timestamp: Timestamp | None) -> str | None:
+    """When a line was written, if the line itself has a time."""
+    return None if timestamp is None or not timestamp.text else timestamp.text
 
 
 def _line_document(line: NumberedLine) -> dict[str, Any]:
@@ -53,12 +59,14 @@ def _match_document(match: Match) -> dict[str, Any]:
     cause, report = match.memory_cause, match.oom_report
     return {
         **_error_document(match.error, match.fixes),
+        "causes": list(match.causes),
+        "context": match.context.value,
         "line": match.line,
         "text": match.text,
         "rank": match.rank,
         "ranks": list(match.ranks),
         "count": match.count,
-        "time": None if match.timestamp is None else match.timestamp.text,
+        "time": _time(match.timestamp),
         "is_cause": match.is_cause,
         "is_warning": match.is_warning,
         "memory_cause": None if cause is None else cause.value,

@@ -37,6 +37,8 @@ _MAX_LINES_BACK: Final = 256
 """Lines before an error in which the timestamp of its rank is searched; a traceback has no timestamps."""
 _MAX_RANKS: Final = 1024
 """Ranks per error whose first line is compared with the earliest one."""
+_MAX_PROCESSES: Final = 64
+"""Processes per error that are counted."""
 _LAST_ERROR: Final = re.compile(r"\bLast error: {0,4}(?P<reason>[^\n]{0,200})$")
 """NCCL's own reason, on this line or the next one."""
 _MAX_LINES_TO_REASON: Final = 4
@@ -171,6 +173,7 @@ class _Tally:
     def __init__(self) -> None:
         self._first: Match | None = None
         self._ranks: set[int] = set()
+        self._processes: set[str] = set()
         self._count = 0
         self.end = 0
 
@@ -198,11 +201,21 @@ class _Tally:
         self._count += 1
         if rank is not None:
             self._ranks.add(rank)
+        self._add_process(hit)
 
     def match(self) -> Match:
         """The earliest match, with the number of lines and their ranks."""
         assert self._first is not None  # a tally is created only to add a line
-        return replace(self._first, count=self._count, ranks=tuple(sorted(self._ranks)))
+        processes = {"processes": len(self._processes)} if len(self._processes) > 1 else {}
+        values = {**self._first.values, **processes}
+        return replace(self._first, count=self._count, ranks=tuple(sorted(self._ranks)), values=values)
+
+    def _add_process(self, hit: PatternHit) -> None:
+        """Counts the processes for which one GPU has an Xid: its bus and the process are values of the line."""
+        assert self._first is not None
+        bus, process = (hit.line_match.groups.get(name) for name in ("bus", "pid"))
+        if bus and process and bus == self._first.values.get("bus") and len(self._processes) < _MAX_PROCESSES:
+            self._processes.add(process)
 
 
 def _match(block: LogBlock, hit: PatternHit) -> Match:
@@ -285,10 +298,16 @@ def _is_ignored(block: LogBlock, position: int) -> bool:
 
 
 def _timestamp(block: LogBlock, position: int) -> Timestamp | None:
-    """The timestamp of a line, or that of the last line of the same rank before it."""
+    """The timestamp of a line, or that of the last line of the same rank before it, which only serves to compare.
+
+    The lines that were split from a record have the time of that record.
+    """
     start = max(0, position - _MAX_LINES_BACK + 1)
-    lines, ranks = block.lines[start : position + 1], block.ranks[start : position + 1]
-    rank = ranks[-1]
-    if rank is not None:
-        lines = [line for line, other in zip(lines, ranks, strict=True) if other is None or other == rank]
-    return next(filter(None, map(timestamp_of, reversed(lines))), None)
+    rank = block.ranks[position]
+    for index in range(position, start - 1, -1):
+        if rank is None or block.ranks[index] in {None, rank}:
+            timestamp = timestamp_of(block.lines[index])
+            if timestamp is not None:
+                is_own = block.numbers[index] == block.numbers[position]
+                return timestamp if is_own else timestamp._replace(text="")
+    return None

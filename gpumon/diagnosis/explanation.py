@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gpumon.diagnosis.case_fixes import case_fixes
-from gpumon.diagnosis.known import Fix, KnownError, Values
+from gpumon.diagnosis.case_fixes import case_fixes, message_of
+from gpumon.diagnosis.known import ContextState, Fix, KnownError, Values
 from gpumon.diagnosis.memory_cause import MemoryCause, memory_cause, ranked_fixes
 from gpumon.diagnosis.memory_message import MemoryMessage
+from gpumon.diagnosis.message_causes import message_causes
 from gpumon.diagnosis.platform_fixes import platform_fixes
 from gpumon.diagnosis.prefixes import Timestamp
 from gpumon.diagnosis.program_fixes import is_phase, is_server
@@ -97,6 +98,17 @@ class Match:
         if self.oom_report is not None:
             return self.oom_report.cause
         return None if self.memory is None else memory_cause(self.memory, is_first_step=self.is_first_step)
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """The possible causes in this case, most frequent first."""
+        return message_causes(self.error.id, message_of(self.text, self.values), self.error.causes)
+
+    @property
+    def context(self) -> ContextState:
+        """The state of the CUDA context after the error; llama.cpp ends itself at any error of CUDA."""
+        is_ended = self.error.context is ContextState.ALIVE and self.values.get("program") == "llama.cpp"
+        return ContextState.NOT_APPLICABLE if is_ended else self.error.context
 
     @property
     def fixes(self) -> tuple[Fix, ...]:

@@ -29,7 +29,7 @@ def sections(explanation: Explanation) -> list[Section]:
     if cause is None:
         result = list(unknown_sections(explanation))
     else:
-        remedies = _remedies(cause.error, cause.fixes)
+        remedies = _remedies(cause.error, cause.fixes, cause.context)
         result = [
             _summary(cause),
             *_memory(cause),
@@ -46,14 +46,14 @@ def sections(explanation: Explanation) -> list[Section]:
 
 def error_sections(error: KnownError) -> list[Section]:
     """An entry of the catalogue."""
-    summary = Section(_heading(error), (paragraph(error.summary), *_causes(error)))
-    return [summary, *_remedies(error, error.fixes), *_sources(error)]
+    summary = Section(_heading(error), (paragraph(error.summary), *_causes(error.causes)))
+    return [summary, *_remedies(error, error.fixes, error.context), *_sources(error)]
 
 
 def _summary(match: Match) -> Section:
     blocks = [paragraph(match.error.summary), TextBlock(BlockKind.QUOTE, match.text), paragraph(_position(match))]
     if match.memory_cause in {None, MemoryCause.UNKNOWN}:
-        blocks += _causes(match.error)
+        blocks += _causes(match.causes)
     return Section(_heading(match.error), tuple(blocks))
 
 
@@ -81,10 +81,10 @@ def _ranks_text(ranks: Sequence[int]) -> str:
     return "ranks " + ", ".join("-".join(str(end) for end in run) for run in runs)
 
 
-def _causes(error: KnownError) -> Iterator[TextBlock]:
-    if error.causes:
+def _causes(causes: Sequence[str]) -> Iterator[TextBlock]:
+    if causes:
         yield paragraph("Possible causes, most frequent first:")
-        yield from (TextBlock(BlockKind.ITEM, cause) for cause in error.causes)
+        yield from (TextBlock(BlockKind.ITEM, cause) for cause in causes)
 
 
 def _memory(match: Match) -> Iterator[Section]:
@@ -119,9 +119,9 @@ def _evidence(match: Match) -> Iterator[Section]:
         yield Section("This host now", rows)
 
 
-def _remedies(error: KnownError, fixes: Sequence[Fix]) -> Iterator[Section]:
+def _remedies(error: KnownError, fixes: Sequence[Fix], context: ContextState) -> Iterator[Section]:
     yield Section("How to fix it, best first", tuple(fix_blocks(fixes)))
-    yield Section("Continue or restart", (paragraph(_CONTEXTS[error.context]),))
+    yield Section("Continue or restart", (paragraph(_CONTEXTS[context]),))
     if error.empty_cache not in _NOT_ABOUT_MEMORY:
         yield Section("Effect of torch.cuda.empty_cache()", (paragraph(error.empty_cache),))
     if error.see_more:

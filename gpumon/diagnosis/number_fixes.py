@@ -17,6 +17,7 @@ _CTRANSLATE2: Final = f"pip install --upgrade ctranslate2 nvidia-cudnn-cu12 nvid
 _TORCHCODEC_MINOR: Final = 8
 _SHAPE: Final = re.compile(r"torch\.Size\(\[(?P<rows>\d+), (?P<columns>\d+)\]\)?")
 _CONTAINER_NAME: Final = re.compile(r"[\da-f]{12}")
+_BUS: Final = re.compile(r"[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}")
 _LEADING_NUMBER: Final = re.compile(r"\d+")
 _FIRST_TOOLKIT: Final = {
     75: "10.0",
@@ -33,6 +34,18 @@ _FIRST_TOOLKIT: Final = {
     121: "12.9",
 }
 """The first toolkit that compiles for an architecture."""
+_FIRST_CONDA_TOOLKIT: Final = (11, 3)
+"""The oldest toolkit in NVIDIA's channel of conda."""
+_PYTORCH_OF_TOOLKIT: Final = {
+    "10.1": "1.8.1+cu101",
+    "10.2": "1.12.1+cu102",
+    "11.0": "1.7.1+cu110",
+    "11.1": "1.10.2+cu111",
+    "11.3": "1.12.1+cu113",
+    "11.6": "1.13.1+cu116",
+    "11.7": "2.0.1+cu117",
+}
+"""The last PyTorch for an old toolkit."""
 _OLDEST_OF_CUDA_12: Final = 50
 _OLDEST_OF_CUDA_13: Final = 75
 """Architectures for which these toolkits still compile."""
@@ -162,6 +175,22 @@ def reachable_name(host: str) -> tuple[Fix, ...]:
     return (Fix(text, "torchrun --nproc-per-node=gpu --master-addr 127.0.0.1 --master-port 29500 train.py"),)
 
 
+def named_gpu(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The fixes with the GPU of the message, which its PCI address names, in the command that resets it."""
+    bus = str(values.get("bus", ""))
+    if _BUS.fullmatch(bus) is None:
+        return tuple(fixes)
+    return tuple(replace(fix, code=fix.code.replace("--gpu-reset -i 0", f"--gpu-reset -i {bus}.0")) for fix in fixes)
+
+
+def same_half(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """The fixes of tensors of two types, in float16 where that is the only type of 16 bits in the message."""
+    types = {str(values.get(name, "")).removeprefix("c10::") for name in ("type", "other_type")}
+    if "Half" not in types or "BFloat16" in types:
+        return tuple(fixes)
+    return tuple(replace(fix, code=fix.code.replace("torch.bfloat16", "torch.float16")) for fix in fixes)
+
+
 def visible_gpus(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """The fixes of two ranks with one GPU; ranks with others between them share too few GPUs."""
     ranks = [str(values.get(name, "")) for name in ("rank", "other_rank")]
@@ -181,9 +210,24 @@ def fitting_toolkit(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     if version is None:
         package = package_of(str(values.get("extension", "")))
         return tuple(replace(fix, code=fix.code.replace("PACKAGE", package)) if package else fix for fix in fixes)
+    if tuple(map(int, version[0].split("."))) < _FIRST_CONDA_TOOLKIT:
+        old = _old_toolkit(version[0], str(values.get("toolkit", "")))
+        return old, *(fix for fix in fixes if "CUDA_HOME=" not in fix.code)
     first = Fix(
         f"Install the toolkit for CUDA {version[0]}, with which this PyTorch was built, and build with it;"
         " or install a PyTorch for the toolkit that you have.",
         f"conda install -y -c nvidia/label/cuda-{version[0]}.0 cuda-toolkit && export CUDA_HOME=$CONDA_PREFIX",
     )
     return first, *(fix for fix in fixes if "CUDA_HOME=" not in fix.code)
+
+
+def _old_toolkit(wanted: str, installed: str) -> Fix:
+    """What to install if NVIDIA's channel of conda does not have the toolkit with which PyTorch was built."""
+    release = _PYTORCH_OF_TOOLKIT.get(installed)
+    if release is None:
+        text = f"Install CUDA {wanted} from NVIDIA's archive, or a PyTorch for the toolkit that you have."
+        return Fix(text, "nvcc --version; python -c 'import torch; print(torch.__version__, torch.version.cuda)'")
+    return Fix(
+        f"Install a PyTorch for the toolkit {installed} that you have, and the packages that belong to it.",
+        f"pip install torch=={release} -f https://download.pytorch.org/whl/torch_stable.html",
+    )

@@ -33,7 +33,8 @@ _SHOWS: Final = re.compile(
     re.MULTILINE,
 )
 """Commands that have another name on Windows; what they are for is possible there too."""
-_ASSIGNMENTS: Final = re.compile(r"(?P<names>(?:[A-Z][A-Z\d_]*=\S* )+)(?=[a-z])")
+_ASSIGNMENT: Final = re.compile(r"([A-Z][A-Z\d_]*)=(\"[^\"\n]*\"|'[^'\n]*'|\S*) ")
+_ASSIGNMENTS: Final = re.compile(rf"(?P<names>(?:{_ASSIGNMENT.pattern})+)(?=[a-z])")
 _EXPORT: Final = re.compile(r"^export (?P<name>[A-Z_]+\d?)=(?P<value>[\w:,-]+)$")
 _EXTRACT: Final = re.compile(r" \| grep -o .*$")
 _FILTER: Final = re.compile(r"\| grep(?: -[iE])* (?P<text>\w+|'[^'\n]*')")
@@ -92,8 +93,8 @@ def _translated(code: str) -> str:
     """The code for Windows, or an empty text if it is only for Linux."""
     assignments = _ASSIGNMENTS.match(code)
     if assignments is not None:
-        pairs = (pair.partition("=") for pair in assignments["names"].split() if "=/usr/" not in pair)
-        names = "".join(f"$env:{name} = {_quoted(value)}; " for name, _, value in pairs)
+        pairs = (pair for pair in _ASSIGNMENT.findall(assignments["names"]) if not pair[1].startswith("/usr/"))
+        names = "".join(f"$env:{name} = {_quoted(value)}; " for name, value in pairs)
         code = f"{names}{code[assignments.end() :]}"
     code = _EXPORT.sub(r"$env:\g<name> = '\g<value>'", _EXTRACT.sub("", code))
     code = _LISTING.sub("dir ", _FILTER.sub(r"| Select-String \g<text>", code))

@@ -84,7 +84,7 @@ class Timestamp(NamedTuple):
     Attributes:
         clock: What the seconds count from.
         seconds: Seconds on that clock.
-        text: The timestamp as written.
+        text: The time as written, without the letter and the date of glog; empty if only an earlier line has it.
     """
 
     clock: ClockKind
@@ -139,7 +139,8 @@ def timestamp_of(line: str) -> Timestamp | None:
         match = pattern.search(head)
         if match is not None:
             try:
-                return Timestamp(clock, seconds(match.groups()), match[0].strip("[] "))
+                written = match[match.lastindex or 0] if pattern is _GLOG else match[0]
+                return Timestamp(clock, seconds(match.groups()), written.strip("[] "))
             except ValueError:  # numbers that look like a date but are not a valid one
                 continue
     return None
@@ -183,6 +184,8 @@ def _uptime(parts: Sequence[str]) -> float:
     return float(parts[0])
 
 
+_GLOG: Final = re.compile(rf"\b[IWEFC](\d\d)(\d\d) ({_TIME})")
+"""A level, a month, a day and a time, which is its last group."""
 _TIMESTAMPS: Final[tuple[tuple[ClockKind, re.Pattern[str], Callable[[Sequence[str]], float]], ...]] = (
     (ClockKind.FULL, re.compile(rf"(\d{{4}})[-/](\d\d)[-/](\d\d)[T ]({_TIME})"), _full),
     (
@@ -190,7 +193,7 @@ _TIMESTAMPS: Final[tuple[tuple[ClockKind, re.Pattern[str], Callable[[Sequence[st
         re.compile(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_TIME}) (\d{{4}})\b"),
         _named_month_with_year,
     ),
-    (ClockKind.WITHOUT_YEAR, re.compile(rf"\b[IWEFC](\d\d)(\d\d) ({_TIME})"), _numbered_month),
+    (ClockKind.WITHOUT_YEAR, _GLOG, _numbered_month),
     (ClockKind.WITHOUT_YEAR, re.compile(rf"\b(\d\d)[-/](\d\d) ({_TIME})"), _numbered_month),
     (ClockKind.WITHOUT_YEAR, re.compile(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_TIME})"), _named_month),
     (ClockKind.TIME_OF_DAY, re.compile(rf"(?<![\w:.<])({_TIME})(?![\w:<])"), _time_of_day),

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import compress
 from typing import Final, NamedTuple
 
@@ -216,17 +215,6 @@ _SERVERS: Final[Mapping[str, _Server]] = {
         ),
         Fix("Update llama.cpp, or the program that contains it.", "pip install --upgrade llama-cpp-python"),
         "llama-server -m MODEL.gguf",
-        arch=(
-            Fix(
-                "Build llama.cpp for the GPU of this host.",
-                "cmake -B build -DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native && cmake --build build -j",
-            ),
-            Fix(
-                "Build the Python package in the same way.",
-                'CMAKE_ARGS="-DGGML_CUDA=on -DCMAKE_CUDA_ARCHITECTURES=native" pip install --force-reinstall'
-                " --no-cache-dir --no-binary llama-cpp-python llama-cpp-python",
-            ),
-        ),
     ),
     "transformers": _Server(
         (
@@ -278,7 +266,16 @@ _TRAINING_ONLY: Final = ("loss", "hidden", "run_step")
 _SCRIPT: Final = re.compile(r"(?:python|torchrun --nproc-per-node=gpu) train\.py")
 _MEMORY_ERRORS: Final = frozenset({"oom", "oom-async-backend"})
 _KERNEL_ERRORS: Final = frozenset(
-    {"illegal-address", "launch-failure", "misaligned", "cublas-exec", "device-assert", "invalid-argument"}
+    {
+        "illegal-address",
+        "launch-failure",
+        "misaligned",
+        "cublas-exec",
+        "device-assert",
+        "invalid-argument",
+        "xid-13",
+        "xid-31",
+    }
 )
 _CODE_ERRORS: Final = frozenset(
     {
@@ -324,7 +321,7 @@ def program_fixes(error_id: str, program: str, fixes: Sequence[Fix]) -> tuple[Fi
         return tuple(sorted(fixes, key=lambda fix: part not in fix.code))
     if program_of_errors((error_id,)) == program:
         return tuple(fixes)  # those of the program itself
-    fitting = sorted(fixes, key=partial(_is_for_others, program))
+    fitting = _without_others(program, fixes)
     server = _SERVERS.get(program)
     if error_id in _MEMORY_ERRORS and (server is not None or program in _PHASES):
         smaller = _PHASES[program] if server is None else server.memory
@@ -337,7 +334,7 @@ def program_fixes(error_id: str, program: str, fixes: Sequence[Fix]) -> tuple[Fi
 
 
 def _server_fixes(error_id: str, program: str, server: _Server, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    fitting = sorted(fixes, key=partial(_is_for_others, program))
+    fitting = _without_others(program, fixes)
     own = tuple(replace(fix, code=_SCRIPT.sub(server.command or r"\g<0>", fix.code)) for fix in fitting)
     if error_id == "fork":
         return *server.fork, *own
@@ -355,6 +352,12 @@ def _server_fixes(error_id: str, program: str, server: _Server, fixes: Sequence[
 def _is_for_others(program: str, fix: Fix) -> bool:
     """Whether a fix is for a process with PyTorch, and those of this program have none."""
     return any(part in fix.code or part in fix.text.lower() for part in _WITHOUT_PYTORCH.get(program, ()))
+
+
+def _without_others(program: str, fixes: Sequence[Fix]) -> list[Fix]:
+    """The fixes without those that a process of this program cannot apply, unless all are of this kind."""
+    fitting = [fix for fix in fixes if not _is_for_others(program, fix)]
+    return fitting or list(fixes)
 
 
 def _first_fixes(error_id: str, server: _Server) -> tuple[Fix, ...]:

@@ -42,7 +42,7 @@ _FILES: Final[Mapping[str, tuple[bytes, ...]]] = {
         b"vllmentrypoints",
         b"vllmmodelexecutor",
     ),
-    "SGLang": (b"sglangsrt",),
+    "SGLang": (b"sglangsrt", b"runschedulerprocess"),
     ISAAC_GYM: (b"usinggpuphysx", b"isaacgympythonisaacgymbindings"),
     _TRAINER: (b"verltrainer", b"verlworkers", b"trltrainer", b"openrlhf", b"transformerstrainer"),
     _CONTAINER_START: (b"nvidiacontainercli",),
@@ -144,6 +144,20 @@ SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "pod limit": (b"exceededkspodmemorylimits",),
     "full host": (b"cannotallocatememory", b"unabletoallocatememory"),
     "rented host": (b"runpod", b"vastai"),
+    "several Slurm tasks": (b"tasksexitedwithexitcode",),
+    "c10d rendezvous": (b"rdzvbackendcd", b"theconnectiontothecdstorehasfailed"),
+    "saved checkpoint": (
+        b"insavecheckpointtorchdistributedbarrier",
+        b"insavecheckpointdistbarrier",
+        b"insavemodeltorchdistributedbarrier",
+        b"insavemodeldistbarrier",
+    ),
+    "in a container": _FILES[CONTAINER][:4],
+    "llama-cpp-python": (b"llamacpppython",),
+    "NVIDIA installer": (b"welcometothenvidiasoftwareinstaller",),
+    "EFA without endpoints": (b"providerefaoutputemptylist",),
+    "Unsloth": (b"unslothkernels", b"unslothtrainingstep"),
+    "lost connection": (b"connectionerrorcodeendoffile",),
     "DeepSpeed": (b"deepspeedruntime", b"deepspeedlauncher", b"deepspeedinclude"),
 }
 """The letters of a library, a command or another circumstance that decides which fix is the best one, by the names that
@@ -186,6 +200,8 @@ def program_of(programs: Container[str]) -> str:
 
 def signs_of(letters: bytes, fixes: Iterable[Fix]) -> str:
     """The signs in a log on which the order of fixes depends; empty if it depends on none of them.
+
+    The causes of an error depend only on signs that its fixes have too.
 
     Args:
         letters: The letters of a part of the log, in lower case.

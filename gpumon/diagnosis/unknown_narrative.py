@@ -42,7 +42,7 @@ def other_error(error: UnknownError) -> str:
 def position_text(line: int, rank: int | None, timestamp: Timestamp | None) -> str:
     """Where a log has an error, in a sentence."""
     rank_text = "" if rank is None else f", rank {rank}"
-    return f"Line {line}{rank_text}{'' if timestamp is None else f', {timestamp.text}'}."
+    return f"Line {line}{rank_text}{f', {timestamp.text}' if timestamp is not None and timestamp.text else ''}."
 
 
 def _no_error(explanation: Explanation) -> Iterator[Section]:

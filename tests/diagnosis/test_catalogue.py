@@ -152,8 +152,8 @@ def _example_of_set(item: Any) -> str:  # noqa: ANN401  the parser has no types
 
 
 def is_shell(code: str) -> bool:
-    words = (word for word in code.split() if not re.fullmatch(r"[A-Z][A-Z0-9_]*=\S*", word))
-    return next(words, "").rstrip(";") in COMMANDS.split()
+    command = re.sub(r"\A(?:[A-Z][A-Z0-9_]*=(?:\"[^\"\n]*\"|\S*)\s+)+", "", f"{code} ")
+    return command.split(maxsplit=1)[0].rstrip(";") in COMMANDS.split() if command.strip() else False
 
 
 def sentences(error: KnownError) -> Iterator[str]:

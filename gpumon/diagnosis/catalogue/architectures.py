@@ -84,8 +84,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("CUDADriverError",),
             ),
             Fix(
-                "Update Ollama or LM Studio; llama.cpp itself is built for the GPU of the host that builds it.",
+                "Build llama-cpp-python for the GPU of this host, which needs the CUDA toolkit; or install a wheel"
+                " with code for this GPU.",
+                'CMAKE_ARGS="-DGGML_CUDA=on -DCMAKE_CUDA_ARCHITECTURES=native" pip install --force-reinstall'
+                " --no-cache-dir --no-binary llama-cpp-python llama-cpp-python",
+                first_for=("llama-cpp-python",),
+            ),
+            Fix(
+                "Build llama.cpp for the GPU of this host.",
                 "cmake -B build -DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native && cmake --build build -j",
+                first_for=("llama.cpp",),
+            ),
+            Fix(
+                "If another program brings llama.cpp, such as Ollama or LM Studio, update that program.",
                 first_for=("llama.cpp",),
             ),
             Fix(

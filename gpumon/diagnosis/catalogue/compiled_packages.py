@@ -14,6 +14,10 @@ _MATCHING: Final = Fix(
     "pip install --force-reinstall torch torchvision torchaudio --index-url https://download.pytorch.org/whl/cu130",
 )
 
+_TRITON_OF_PYTORCH: Final = (
+    "pip install --force-reinstall --no-deps \"$(python -c 'import importlib.metadata as m;"
+    ' print(next(r for r in m.requires("torch") if "triton" in r).split(";")[0])\')"'
+)
 ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="torchvision-mismatch",
@@ -140,6 +144,37 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         sources=("https://github.com/facebookresearch/xformers/blob/main/xformers/ops/fmha/dispatch.py",),
     ),
     KnownError(
+        id="triton-mismatch",
+        section=SECTION,
+        title="Triton does not match PyTorch",
+        summary="PyTorch uses a part of Triton that this version of Triton does not have, or no longer has.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "' from 'triton.compiler.compiler'",
+                r"cannot import name '(?P<name>triton_key|AttrsDescriptor)' from 'triton\.compiler\.compiler'",
+            ),
+            literal("type object 'CompiledKernel' has no attribute 'launch_enter_hook'"),
+        ),
+        causes=("Triton was installed or upgraded independently of PyTorch, and is older or newer than required.",),
+        fixes=(
+            Fix("Install the Triton that the installed PyTorch requires.", _TRITON_OF_PYTORCH),
+            Fix(
+                "On Windows, install the triton-windows for your PyTorch: 3.3 belongs to PyTorch 2.7, 3.4 to 2.8.",
+                "pip install 'triton-windows<3.4'",
+                first_for=("Windows",),
+            ),
+            Fix(
+                "If another package needs this Triton, upgrade PyTorch instead, with the packages built for it.",
+                "pip install --upgrade torch",
+            ),
+            Fix("Or do without compilation.", "TORCHDYNAMO_DISABLE=1 python train.py"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(sources.TRITON, "https://github.com/pytorch/pytorch/issues/127271"),
+        said_by="torch 2.3-2.13, Triton 2.3-3.6",
+    ),
+    KnownError(
         id="triton-missing",
         section=SECTION,
         title="Triton is not installed or finds no GPU",
@@ -157,12 +192,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"(?P<drivers>\d) compatible backends for target \((?P<target>\w{1,12})\)",
             ),
             literal("Could not find an active GPU backend"),
-            Pattern(
-                "' from 'triton.compiler.compiler'",
-                r"cannot import name '(?P<name>triton_key|AttrsDescriptor)' from 'triton\.compiler\.compiler'",
-            ),
             literal("DLL load failed while importing libtriton"),
-            literal("type object 'CompiledKernel' has no attribute 'launch_enter_hook'"),
         ),
         causes=(
             "On Windows and macOS, PyTorch installs no Triton.",
@@ -173,13 +203,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix("On Windows, install its build of Triton.", "pip install --upgrade triton-windows"),
             Fix(
                 "On Linux, install the Triton that belongs to PyTorch.",
-                "pip install --force-reinstall torch",
-                first_for=("cannot import name", "compatible backends"),
-            ),
-            Fix(
-                "This Triton is newer than PyTorch: Triton 3.3 belongs to PyTorch 2.7, and 3.4 to 2.8.",
-                "pip install 'triton-windows<3.4'",
-                first_for=("launch_enter_hook",),
+                _TRITON_OF_PYTORCH,
+                first_for=("compatible backends",),
             ),
             Fix(
                 "Check that the process sees a GPU.",

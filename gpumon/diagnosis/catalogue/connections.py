@@ -22,7 +22,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="NCCL: no network interface",
         summary="NCCL found no usable network interface, or none that matches NCCL_SOCKET_IFNAME.",
-        context=ContextState.ALIVE,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("socket interface found", r"Bootstrap : no socket interface found"),
             Pattern("usable listening interface found", r"NET/Socket : No usable listening interface found"),
@@ -61,7 +61,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="NCCL: another host cannot be reached",
         summary="NCCL could not open a connection to another rank at the address in the message.",
-        context=ContextState.ALIVE,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
                 "onnect to",
@@ -105,7 +105,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="NCCL: versions or jobs are mixed",
         summary="The ranks use different versions of NCCL, or ranks of two jobs met at the same address.",
-        context=ContextState.ALIVE,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
                 "ismatched NCCL version",
@@ -166,7 +166,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="NCCL: no shared memory",
         summary="NCCL could not create its buffers in shared memory (/dev/shm).",
-        context=ContextState.ALIVE,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("while creating shared memory segment", r"while creating shared memory segment (?P<file>\S{1,80})"),
             Pattern("failed to create shared memory file", r"failed to create shared memory file (?P<file>\S{1,80})"),
@@ -214,7 +214,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="NCCL: the topology could not be read",
         summary="NCCL could not find a GPU, a CPU or a path between GPUs in the description of the hardware.",
-        context=ContextState.ALIVE,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("Could not find real path of", r"Could not find real path of (?P<path>\S{1,120})"),
             Pattern("could not find CPU numa ID", r"GetXmlFromCpu : could not find CPU numa ID"),

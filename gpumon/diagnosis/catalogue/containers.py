@@ -175,9 +175,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Ldcache error with signal 9: ldconfig of a newer distribution did not survive in the hook, as since 2025.",
         ),
         fixes=(
-            Fix("Check that the driver works on the host, and which GPUs it has.", "nvidia-smi -L"),
             Fix(
-                "Request the GPUs by an index or UUID of that list.",
+                "Request the GPUs by an index or UUID that nvidia-smi -L lists.",
                 "docker run --rm --gpus device=0 IMAGE nvidia-smi -L",
                 first_for=("unknown device",),
             ),
@@ -185,6 +184,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "In LXC or a rootless container, leave control groups alone.",
                 "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=true --in-place",
                 first_for=("device rules",),
+            ),
+            Fix(
+                "For signal 9, upgrade the toolkit, or let the runtime use CDI.",
+                "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && sudo nvidia-ctk config --in-place --set"
+                " nvidia-container-runtime.mode=cdi",
+                first_for=("signal 9",),
             ),
             Fix(
                 "For ldconfig.real, name the path of ldconfig on this distribution.",
@@ -213,21 +218,38 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("cgroup subsystem",),
             ),
             Fix(
-                "For signal 9, upgrade the toolkit, or let the runtime use CDI.",
-                "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && sudo nvidia-ctk config --in-place --set"
-                " nvidia-container-runtime.mode=cdi",
-            ),
-            Fix(
-                "Or use CDI instead of the hook.",
-                "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && docker run --device"
-                " nvidia.com/gpu=all IMAGE",
-            ),
-            Fix(
                 "The hook of enroot starts nvidia-container-cli, which gives its reason with a log; in a pod,"
                 " slurmd needs"
                 " the rights to mount.",
                 "sudo nvidia-container-cli -k -d /dev/stderr info",
                 first_for=("enroot",),
+            ),
+            Fix(
+                "A GPU or the driver is in a failed state: find the GPU with ERR! or an Xid, end the work on it and"
+                " reset it, or reboot.",
+                "nvidia-smi; sudo dmesg -T | grep -i xid",
+                first_for=("nvml error: unknown error",),
+            ),
+            Fix(
+                "Check that the driver works on the host, and which GPUs it has.",
+                "nvidia-smi -L",
+                first_for=("nvidia-container-cli", "load library failed", "driver not loaded"),
+            ),
+            Fix(
+                "If nvidia-smi works there, Docker is Docker Desktop, whose virtual machine has no driver, or a snap:"
+                " use Docker Engine on the host.",
+                "docker context use default && docker run --rm --gpus all ubuntu nvidia-smi -L",
+                first_for=("load library failed",),
+            ),
+            Fix(
+                "If nvidia-smi fails there, install the driver, and reboot.",
+                "sudo ubuntu-drivers install && sudo reboot",
+                first_for=("load library failed", "driver not loaded"),
+            ),
+            Fix(
+                "Or, if the driver works on the host, use CDI instead of the hook.",
+                "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && docker run --device"
+                " nvidia.com/gpu=all IMAGE",
             ),
         ),
         empty_cache=NO_CONTEXT_YET,

@@ -275,8 +275,26 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Connecting fails: Gloo chose an interface over which the hosts cannot reach each other.",
         ),
         fixes=(
+            Fix(
+                "While the program hangs, show what the rank that writes the checkpoint does; in its log, look for an"
+                " error.",
+                "py-spy dump --pid PID; df -h; free -h",
+                first_for=("saved checkpoint",),
+            ),
+            Fix(
+                "If it only writes slowly, allow more time, write to a faster disk, or save less, such as the adapter"
+                " only.",
+                """\
+from datetime import timedelta
+
+torch.distributed.init_process_group(timeout=timedelta(hours=2))""",
+                first_for=("saved checkpoint",),
+            ),
             fixes.FIRST_RANK,
-            Fix("Select the network interface.", "GLOO_SOCKET_IFNAME=eth0 torchrun --nproc-per-node=gpu train.py"),
+            Fix(
+                "If the ranks never connected, select the network interface.",
+                "GLOO_SOCKET_IFNAME=eth0 torchrun --nproc-per-node=gpu train.py",
+            ),
             _DETAIL,
         ),
         empty_cache=NOT_ABOUT_MEMORY,

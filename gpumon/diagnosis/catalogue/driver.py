@@ -78,7 +78,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Restart the container.", "docker restart CONTAINER"),
             Fix(
-                "To prevent a recurrence, name the device files.",
+                "To prevent a recurrence, name the device files, with one /dev/nvidiaN for each GPU.",
                 "docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm IMAGE",
             ),
             Fix(

@@ -125,6 +125,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "nvidia-smi -q | grep -A 3 -i fabric",
             ),
             Fix("Check why the service fails.", "journalctl -u nvidia-fabricmanager --since today"),
+            Fix("If the host is rented or managed by others, report the error to them, or take another host."),
         ),
         empty_cache=NO_CONTEXT_YET,
         see_more=(fixes.KERNEL_LOG,),

@@ -31,6 +31,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Old checkpoints fill the disk; with the state of Adam, one has three times the size of the weights.",
             "The cache of Hugging Face, of pip or of torch.compile is in a small home directory.",
             "The file system of /tmp or of the container is small.",
+            "If nothing is full: a quota, or a failure of the disk or of the network file system.",
         ),
         fixes=(
             Fix("Show what is full; -i shows a lack of inodes.", "df -h . /tmp ~; df -i ."),

@@ -333,6 +333,36 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         said_by="DCGM 2-4",
     ),
     KnownError(
+        id="dcgm-nvml",
+        section=SECTION,
+        title="DCGM's host engine cannot initialize NVML",
+        summary="NVML could not be initialized, and the message does not contain the reason.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(Pattern("Failed to initialize NVML", r"(?<!\w)Error: Failed to initialize NVML(?! ?:)"),),
+        causes=(
+            "A GPU or the driver is in a failed state: nvidia-smi then fails on the host too, or shows ERR!.",
+            "The container has no libraries of the driver, or not all devices.",
+        ),
+        fixes=(
+            Fix(
+                "On the host, check whether NVML works, and which GPU shows ERR! or has an Xid.",
+                "nvidia-smi; sudo dmesg -T | grep -i xid",
+            ),
+            Fix(
+                "If a GPU shows ERR!, or nvidia-smi fails on the host, end the work on the GPU, and reset it; if that"
+                " fails, reboot.",
+                "sudo nvidia-smi --gpu-reset -i 0",
+            ),
+            Fix(
+                "If nvidia-smi works on the host only, start the container with NVIDIA's runtime and all GPUs.",
+                "docker run --gpus all --cap-add SYS_ADMIN -p 9400:9400 nvcr.io/nvidia/k8s/dcgm-exporter:TAG",
+            ),
+        ),
+        empty_cache=BELOW_PYTORCH,
+        sources=("https://github.com/NVIDIA/dcgm-exporter/issues/46",),
+        said_by="DCGM 2-4",
+    ),
+    KnownError(
         id="k8s-evicted",
         section=SECTION,
         title="Kubernetes evicted the pod",

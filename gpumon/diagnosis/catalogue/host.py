@@ -72,6 +72,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=(
             "Every DataLoader worker and every rank holds its own copy of the data set or of the model.",
             "A checkpoint is loaded by every rank at once into host memory, or the model is loaded before it is moved.",
+            "DeepSpeed or FSDP keeps weights, gradients or the optimizer's state in host memory (offload).",
             "Memory grows from step to step: a list of results, a Python object per sample, cached batches.",
             "The container's or the job's limit is lower than the host's memory.",
             "A person or the scheduler sent SIGKILL; then the kernel log has no entry about memory.",

@@ -66,7 +66,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="llama-init",
         section=SECTION,
         title="llama.cpp or Ollama: the GPU is not used",
-        summary="The GPU could not be initialized, and the model runs on the CPU, which is many times slower.",
+        summary="The GPU could not be initialized: the model runs on the CPU, many times slower, or its runner ends.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
@@ -94,6 +94,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The build has no support for CUDA, or, on an AMD GPU, not for its architecture.",
         ),
         fixes=(
+            Fix(
+                "The driver is older than this build needs, or missing: install the newest one from nvidia.com, and"
+                " reboot.",
+                "nvidia-smi --query-gpu=driver_version --format=csv,noheader",
+                first_for=("driver is too old", "symbol lookup for cu"),
+            ),
             fixes.DRIVER_CUDA_VERSION,
             replace(fixes.RELOAD_UVM, first_for=("unknown error", "init failure: 999")),
             Fix(
@@ -106,7 +112,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "OLLAMA_LLM_LIBRARY=cuda_v12 ollama serve",
                 first_for=("llama-server GPU",),
             ),
-            Fix("Check whether a container sees the GPU.", "docker run --rm --gpus all ubuntu nvidia-smi"),
+            Fix(
+                "If it runs in a container, check whether containers see the GPU.",
+                "docker run --rm --gpus all ubuntu nvidia-smi",
+            ),
             replace(_OLLAMA_LOG, first_for=("no compatible GPUs", "failure during GPU discovery")),
             Fix(
                 "Build llama.cpp with CUDA.",

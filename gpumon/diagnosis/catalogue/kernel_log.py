@@ -296,11 +296,28 @@ sudo update-initramfs -u && sudo reboot""",
         ),
         fixes=(
             Fix(
-                "Show whether the module is built and whether Secure Boot is on.",
+                "Read why the kernel refused the module that was just built, and whether Secure Boot is on.",
+                "sudo dmesg | tail -n 30; sudo tail -n 50 /var/log/nvidia-installer.log; mokutil --sb-state",
+                first_for=("NVIDIA installer",),
+            ),
+            Fix(
+                "If Secure Boot is on, let the installer sign the module, and enroll the key; or install the signed"
+                " packages of the distribution.",
+                "sudo sh ./NVIDIA-Linux-x86_64-*.run --module-signing-secret-key=KEY.priv"
+                " --module-signing-public-key=KEY.der && sudo mokutil --import KEY.der && sudo reboot",
+                first_for=("NVIDIA installer",),
+            ),
+            Fix(
+                "If nouveau is loaded, keep it from loading.",
+                "lsmod | grep nouveau; echo 'blacklist nouveau' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf",
+                first_for=("NVIDIA installer",),
+            ),
+            Fix(
+                "Show whether DKMS built the module and whether Secure Boot is on.",
                 "sudo dkms status; sudo mokutil --sb-state",
             ),
             Fix(
-                "Build the module for the running kernel.",
+                "If DKMS builds the module, build it for the running kernel.",
                 'sudo apt-get install -y "linux-headers-$(uname -r)" && sudo dkms autoinstall',
             ),
             Fix(

@@ -242,8 +242,8 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
     KnownError(
         id="bnb",
         section=SECTION,
-        title="bitsandbytes has no library for this CUDA version",
-        summary="bitsandbytes did not find its compiled library for PyTorch's CUDA version.",
+        title="bitsandbytes found no compiled library",
+        summary="bitsandbytes did not find its compiled library, or none for PyTorch's CUDA version.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("itsandbytes is only supported on CUDA", r"[Bb]itsandbytes is only supported on CUDA GPUs?"),
@@ -281,6 +281,10 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "' object has no attribute 'c",
                 r"'NoneType' object has no attribute"
                 r" '(?P<symbol>cget_\w{1,40}|c\w{1,20}(?:8bit|32bit|blockwise)\w{0,40})'",
+            ),
+            Pattern(
+                "libbitsandbytes_c",
+                r"libbitsandbytes_c(?:pu|uda\d{2,4})\.so: cannot open shared object file",
             ),
             Pattern(
                 "libbitsandbytes_cpu.so: undefined symbol",

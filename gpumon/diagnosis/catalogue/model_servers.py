@@ -7,6 +7,7 @@ from gpumon.diagnosis.catalogue.serving import SECTION
 from gpumon.diagnosis.catalogue.wording import NOT_ABOUT_MEMORY, literal
 from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
 
+_TGI_LAUNCHER: Final = "https://github.com/huggingface/text-generation-inference/blob/main/launcher/src/main.rs"
 ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="triton-server-model",
@@ -292,7 +293,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"text_generation_launcher: Shard \d{1,3} (?:crashed|failed to"
                 r" start)",
             ),
-            Pattern("Shard process was signaled to", r"Shard process was signaled to shutdown with signal \d{1,2}"),
             Pattern(
                 "text_generation_client: ",
                 r"text_generation_client: \S{1,60}lib\.rs:\d{1,4}: Server error: (?P<reason>transport"
@@ -308,20 +308,56 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "If the reason is missing, the shard was killed: check host memory and the container's shared memory.",
                 "docker run --gpus all --shm-size 8g ghcr.io/huggingface/text-generation-inference --model-id MODEL",
             ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(_TGI_LAUNCHER,),
+        said_by="Text Generation Inference 1.0-3.3",
+        is_echo=True,
+    ),
+    KnownError(
+        id="tgi-signal",
+        section=SECTION,
+        title="Text Generation Inference: a signal ended a shard",
+        summary="The system ended the process that loads the model; the number of the signal is the reason.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "Shard process was signaled to",
+                r"Shard process was signaled to shutdown with signal (?P<signal>\d{1,2})",
+            ),
+        ),
+        causes=(
+            "Signal 4: the processor lacks an instruction, such as AVX2.",
+            "Signal 6 or 11: native code failed; its message stands above.",
+            "Signal 7: shared memory is too small.",
+            "Signal 9: host memory ran out.",
+        ),
+        fixes=(
             Fix(
-                "Signal 6 follows an assertion, or the watchdog of NCCL: the line above the frames `frame #0` is the"
+                "The processor lacks an instruction of the server's libraries, such as AVX2: let the virtual machine"
+                " show the processor of the host, by the CPU type `host`, or use another host.",
+                "grep -m 1 -o -w avx2 /proc/cpuinfo",
+                first_for=("with signal 4",),
+            ),
+            Fix(
+                "The process aborted itself, as the watchdog of NCCL does: the line above the frames `frame #0` is the"
                 " cause.",
                 first_for=("with signal 6",),
             ),
             Fix(
-                "Signal 4 is an instruction that the processor lacks, such as AVX2: let the virtual machine show"
-                " the processor of the host, or use another host.",
-                "grep -m 1 -o -w avx2 /proc/cpuinfo",
-                first_for=("with signal 4",),
+                "Give the container more shared memory.",
+                "docker run --gpus all --shm-size 8g ghcr.io/huggingface/text-generation-inference --model-id MODEL",
+                first_for=("with signal 7",),
             ),
+            Fix(
+                "Check whether the kernel ended it for lack of host memory; then use a smaller model, or more memory.",
+                "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'",
+                first_for=("with signal 9",),
+            ),
+            Fix("Read the lines above this one, and upgrade the image of the server."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
-        sources=("https://github.com/huggingface/text-generation-inference/blob/main/launcher/src/main.rs",),
+        sources=(_TGI_LAUNCHER, "https://github.com/huggingface/text-generation-inference/issues/1627"),
         said_by="Text Generation Inference 1.0-3.3",
         is_echo=True,
     ),

@@ -16,7 +16,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="NCCL: no path between a GPU and a network card",
         summary="NCCL could not connect the GPUs and network cards that it detected, or its file of them is not valid.",
-        context=ContextState.ALIVE,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
                 "WARN Could not find ",

@@ -107,7 +107,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="InfiniBand: no connection",
         summary="NCCL could not connect two network cards over InfiniBand or RoCE.",
-        context=ContextState.ALIVE,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
                 "Call to ibv_modify_qp failed",
@@ -156,7 +156,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="InfiniBand: memory could not be registered",
         summary="The network card could not lock or register memory, or create a queue for it.",
-        context=ContextState.ALIVE,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
                 "Call to ibv_",

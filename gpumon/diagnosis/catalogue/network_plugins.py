@@ -14,7 +14,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="NCCL: the network or its plugin is not available",
         summary="NCCL has to use a network, such as IB or AWS Libfabric, that it cannot start on this host.",
-        context=ContextState.ALIVE,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("Error: network ", r"NCCL WARN Error: network (?P<network>[^\n]{1,60}?) not found"),
             literal("Failed to initialize any NET plugin"),
@@ -56,13 +56,18 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The container's libfabric or plugin is older than the driver of the host, or not on LD_LIBRARY_PATH.",
         ),
         fixes=(
-            Fix("Let NCCL choose the network.", "unset NCCL_NET FI_PROVIDER; torchrun --nproc-per-node=gpu train.py"),
+            Fix(
+                "If NCCL_NET or FI_PROVIDER is set, let NCCL choose the network.",
+                "unset NCCL_NET FI_PROVIDER; torchrun --nproc-per-node=gpu train.py",
+            ),
             Fix(
                 "On AWS, check whether EFA works here; the output must name the provider efa.",
                 "fi_info -p efa",
                 first_for=(
                     "optimal provider",
                     "Only EFA provider",
+                    "NET/OFI Creating",
+                    "EFA without endpoints",
                 ),
             ),
             Fix(
@@ -73,11 +78,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "In a container, pass the devices, and lift the limit on locked memory.",
                 "docker run --gpus all --network=host --device=/dev/infiniband --ulimit memlock=-1 IMAGE",
-                first_for=("fi_getinfo() call failed",),
+                first_for=("fi_getinfo() call failed", "EFA without endpoints"),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
-        see_more=(NETWORK_LOG,),
+        see_more=(
+            NETWORK_LOG,
+            Fix("Show why libfabric has no provider.", "FI_LOG_LEVEL=warn torchrun --nproc-per-node=gpu train.py"),
+        ),
         sources=(sources.NCCL_VARIABLES, _EFA),
         said_by="NCCL 2.18-2.29, aws-ofi-nccl 1.7-1.17",
     ),
@@ -126,7 +134,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="NCCL: processes of one host cannot exchange memory handles",
         summary="NCCL passes handles of GPU memory between processes of one host over a local socket, which failed.",
-        context=ContextState.ALIVE,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("NCCL WARN UDS: ", r"NCCL WARN UDS: (?P<reason>(?:Sending|Receiving|Binding|Cannot)[^\n]{1,120})"),
             Pattern(

@@ -213,7 +213,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "to have the same dtype, but got",
                 r"(?:expected m1 and m2|expected mat1 and mat2|Expected query, key, and value)"
-                r" to have the same dtype, but got",
+                r" to have the same dtype, but got(?:: (?P<type>(?:c10::)?\w{1,20}) !="
+                r" (?P<other_type>(?:c10::)?\w{1,20}))?",
             ),
             Pattern(
                 "should be the same",
@@ -383,6 +384,12 @@ def forward(ctx, value):
                     "dtype Long but expected Float",
                     "floating point type for target",
                 ),
+            ),
+            Fix(
+                "In Unsloth, switch mixed precision on in the trainer, in the type in which the model was loaded:"
+                " fp16=True for float16, bf16=True for bfloat16; then upgrade it.",
+                "arguments = TrainingArguments(output_dir, fp16=True)",
+                first_for=("Unsloth",),
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -27,7 +27,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("cannot import name 'csrc' from ", r"cannot import name 'csrc' from '(?P<module>\w{1,40})'"),
             Pattern("name '_C' is not defined", r"NameError: name '(?P<module>_C)' is not defined"),
             literal("Failed to load custom C++ ops"),
-            Pattern("so_path = next(so_dir.glob(", r"so_path = next\(so_dir\.glob\("),
             Pattern("No module named '", r"No module named '(?P<module>\w{1,40}(?:\.\w{1,40}){0,4})\._ext'"),
         ),
         causes=(
@@ -37,7 +36,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
-                "Build the package again with the CUDA toolkit, against the installed PyTorch.",
+                "In the folder of its source, build the package again with the CUDA toolkit and the installed PyTorch.",
                 "CUDA_HOME=/usr/local/cuda FORCE_CUDA=1 pip install --no-build-isolation --force-reinstall --no-deps"
                 " -e .",
             ),
@@ -54,6 +53,32 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/IDEA-Research/GroundingDINO", sources.CPP_EXTENSIONS),
+    ),
+    KnownError(
+        id="te-pytorch-missing",
+        section=SECTION,
+        title="Transformer Engine: its part for PyTorch is missing",
+        summary="The package transformer-engine is installed, but not the library of transformer-engine-torch.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(Pattern("so_path = next(so_dir.glob(", r"so_path = next\(so_dir\.glob\("),),
+        causes=(
+            "The package was installed or upgraded without [pytorch], or its parts have different versions.",
+            "The library for PyTorch could not be built, as without nvcc or cuDNN.",
+        ),
+        fixes=(
+            Fix(
+                "Remove all parts, and install them together with that for PyTorch.",
+                "pip uninstall -y transformer-engine transformer-engine-cu12 transformer-engine-torch"
+                " && pip install --no-build-isolation 'transformer-engine[pytorch]'",
+            ),
+            Fix("Show the installed parts, whose versions must be equal.", "pip list | grep -i transformer"),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/NVIDIA/TransformerEngine/issues/1541",
+            "https://github.com/NVIDIA/Megatron-LM/issues/1274",
+        ),
+        said_by="Transformer Engine 1",
     ),
     KnownError(
         id="circular-import",

@@ -78,7 +78,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Use a model, and a cache, that are not in FP8: in bfloat16, or in 4 bits as AWQ or GPTQ.",
                 first_for=("fp8e4nv", "Float8 quantization requires", "FP8 activation"),
             ),
-            Fix("Install a build for a newer CUDA version.", "pip install --upgrade torch"),
+            Fix(
+                "If the GPU has this kind of FP8, install a build for a newer CUDA version.",
+                "pip install --upgrade torch",
+            ),
             Fix("In vLLM, do not store the cache in FP8.", "vllm serve MODEL --kv-cache-dtype auto"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

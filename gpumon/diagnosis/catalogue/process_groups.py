@@ -95,7 +95,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             fixes.FIRST_RANK,
             Fix(
-                "Check whether rank 0 can be reached from the other hosts.",
+                "Check whether the host of the store can be reached from the other hosts.",
                 'nc -vz "$MASTER_ADDR" "$MASTER_PORT"',
                 first_for=("connect() timed out", "connection to the C10d store has failed"),
             ),
@@ -104,6 +104,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "torchrun --nnodes=2 --nproc-per-node=gpu --rdzv-backend=c10d --rdzv-id=JOB --rdzv-endpoint=HOST:29500"
                 " train.py",
                 first_for=("RendezvousTimeoutError", "seconds waiting for clients"),
+            ),
+            Fix(
+                "Start torchrun on the host of the endpoint too; if that host does not recognize its own address, no"
+                " agent hosts the store: set is_host there.",
+                "torchrun --nnodes=2 --nproc-per-node=gpu --rdzv-backend=c10d --rdzv-id=JOB --rdzv-endpoint=HOST:29500"
+                " --rdzv-conf=is_host=1 train.py",
+                first_for=("c10d rendezvous",),
             ),
             Fix(
                 "On a single host, let torchrun choose the port.", "torchrun --standalone --nproc-per-node=gpu train.py"
@@ -191,7 +198,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         id="port-in-use",
         section=SECTION,
         title="Port of the launcher is in use",
-        summary="Another job, or an earlier one that still runs, uses the port over which the ranks find each other.",
+        summary="Another process already uses the port over which the ranks find each other.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
@@ -217,7 +224,17 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             "A process of an earlier run is still alive.",
         ),
         fixes=(
-            Fix("On one host, let torchrun choose a free port.", "torchrun --standalone --nproc-per-node=gpu train.py"),
+            Fix(
+                "If each of several Slurm tasks on one host starts torchrun, they compete for the port: start one task"
+                " per host.",
+                "srun --ntasks-per-node=1 --gpus-per-node=8 torchrun --nnodes=$SLURM_NNODES --nproc-per-node=8"
+                " --rdzv-backend=c10d --rdzv-id=$SLURM_JOB_ID --rdzv-endpoint=HOST:29500 train.py",
+                first_for=("several Slurm tasks",),
+            ),
+            Fix(
+                "On one host, with one launcher, let torchrun choose a free port.",
+                "torchrun --standalone --nproc-per-node=gpu train.py",
+            ),
             Fix("Or let Accelerate choose one.", "accelerate launch --main_process_port 0 train.py"),
             Fix("Or find the process that uses the port, and end it.", "ss -ltnp | grep 29500"),
             Fix(

@@ -59,6 +59,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
+                "Request no more GPUs than the cluster has, and for one node no more than a node has; or join more"
+                " nodes. In verl, the number is trainer.n_gpus_per_node; vLLM divides a model by -tp.",
+                "vllm serve MODEL -tp 1",
+                first_for=("No available node types",),
+            ),
+            Fix(
                 "Show how many GPUs Ray knows, and how many are in use.",
                 "ray status",
                 first_for=("placement group", "GPU", "scheduled right now"),
@@ -217,9 +223,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Check whether the kernel ended it for lack of memory.",
                 "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'",
-                first_for=("full host",),
+                first_for=("full host", "lost connection"),
             ),
-            Fix("Look at the owner, the driver: it ended first.", first_for=("owner",)),
+            Fix("If the owner, the driver, ended first, look at its log.", first_for=("owner",)),
             Fix(
                 "Check whether the pod reached its memory limit; raise the limit, or start fewer workers.",
                 "kubectl describe pod POD | grep -A 4 -E 'Last State|Limits'",

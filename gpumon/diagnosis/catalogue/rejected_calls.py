@@ -176,9 +176,8 @@ with torch.cuda.device(tensor.device):
         fixes=(
             Fix("Move everything that needs a value on the CPU out of the captured part."),
             Fix(
-                "Start the server without its own graphs, or without torch.compile, which does not go together with"
-                " every model; then upgrade it.",
-                "python -m sglang.launch_server --model-path MODEL --disable-cuda-graph",
+                "Upgrade SGLang, or choose another attention backend, which may permit graphs.",
+                "python -m sglang.launch_server --model-path MODEL --attention-backend flashinfer",
                 first_for=("SGLang",),
             ),
             Fix(

@@ -150,9 +150,26 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "More clients connect than the server supports.",
         ),
         fixes=(
-            Fix("Read the log of the server.", "cat /var/log/nvidia-mps/control.log /var/log/nvidia-mps/server.log"),
+            Fix(
+                "Give the container the pipes of the daemon on the host, and the host's namespace for IPC.",
+                "docker run --gpus all --ipc=host -v /tmp/nvidia-mps:/tmp/nvidia-mps"
+                " -e CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps IMAGE",
+                first_for=("in a container",),
+            ),
+            Fix(
+                "Or start a daemon in the container, and none on the host.",
+                "nvidia-cuda-mps-control -d",
+                first_for=("in a container",),
+            ),
+            Fix(
+                "On the host of the daemon, read the log of the server.",
+                "cat /var/log/nvidia-mps/control.log /var/log/nvidia-mps/server.log",
+            ),
             Fix("Restart the daemon.", "bash -c 'echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d'"),
-            Fix("Run without MPS.", "unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY"),
+            Fix(
+                "Run without MPS: stop the daemon, or name a folder without one.",
+                "CUDA_MPS_PIPE_DIRECTORY=/tmp/no-mps python train.py",
+            ),
         ),
         empty_cache=CONTEXT_IS_DEAD,
         sources=("https://docs.nvidia.com/deploy/mps/index.html", sources.CUDA_ERRORS),

@@ -360,15 +360,25 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         causes=("Kubernetes, Slurm or a shell sets the variable to a UUID, as MIG requires.",),
         fixes=(
             Fix(
-                "Give the GPU or instance to a container, in which it has the index 0.",
-                "docker run --gpus '\"device=MIG-UUID\"' -e CUDA_VISIBLE_DEVICES=0 vllm/vllm-openai --model MODEL",
+                "Upgrade vLLM: releases after June 2026 accept the UUID of an instance.",
+                "pip install --upgrade vllm",
             ),
-            Fix("Or name a GPU by its index.", "CUDA_VISIBLE_DEVICES=0 vllm serve MODEL"),
-            Fix("Upgrade vLLM, which accepts UUIDs in more places.", "pip install --upgrade vllm"),
+            Fix(
+                "Until then, name the GPU by its index; of a GPU with MIG, that is the first instance.",
+                "CUDA_VISIBLE_DEVICES=0 vllm serve MODEL",
+            ),
+            Fix(
+                "Or give another instance to a container, in which it has the index 0.",
+                "docker run --gpus '\"device=MIG-UUID\"' -e CUDA_VISIBLE_DEVICES=0 vllm/vllm-openai --model MODEL",
+                first_for=("in a container",),
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
-        sources=("https://github.com/vllm-project/vllm/issues/41848",),
-        said_by="vLLM 0.6-0.19",
+        sources=(
+            "https://github.com/vllm-project/vllm/issues/41848",
+            "https://github.com/vllm-project/vllm/pull/45026",
+        ),
+        said_by="vLLM 0.6-0.20",
     ),
     KnownError(
         id="mooncake-transfer",

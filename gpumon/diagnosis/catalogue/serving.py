@@ -90,7 +90,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="vllm-memory-taken",
         section=SECTION,
         title="vLLM: GPU memory is in use",
-        summary="Less memory is free than vLLM is set to use: another process, often an earlier vLLM, holds it.",
+        summary="Less memory is free than vLLM is set to use: another process, vLLM or the desktop holds it.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(

@@ -148,11 +148,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 r"is not divisible by weight quantization (?P<divisor>block_[nk] = \d{1,6})",
             ),
             literal("Prequant BitsAndBytes models with tensor parallelism is not supported"),
-            Pattern(
-                "_per_partition = ",
-                r"Weight (?P<dimension>(?:in|out)put_size_per_partition) = (?P<size>\d{1,9}) is not divisible by (?P<"
-                r"divisor>\w{1,20} = \d{1,6})",
-            ),
             Pattern("loaded_weight.shape", r"assert param_data\.shape == loaded_weight\.shape"),
         ),
         causes=(
@@ -162,15 +157,51 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Upgrade vLLM.", "pip install --upgrade vllm"),
             Fix(
-                "Run with fewer GPUs per tensor, or split the layers into stages.",
+                "If the tensors are divided over several GPUs, use fewer of them, or split the layers into stages.",
                 "vllm serve MODEL -tp 1 -pp 2",
-                first_for=("_per_partition", "not aligned", "not divisible", "tensor parallelism"),
+                first_for=("not aligned", "not divisible", "tensor parallelism"),
             ),
             Fix("Use the unquantized model, or another quantization such as AWQ, GPTQ or FP8."),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://github.com/vllm-project/vllm/issues/12900",),
         said_by="vLLM 0.6-0.10",
+    ),
+    KnownError(
+        id="vllm-marlin-size",
+        section=SECTION,
+        title="vLLM: the Marlin kernel cannot compute a layer of this size",
+        summary="Marlin, the kernel for weights in 4 or 8 bits, needs sizes that are multiples of a number; the size of"
+        " a layer, or of its part on one GPU, is not.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "_per_partition = ",
+                r"Weight (?P<dimension>(?:in|out)put_size_per_partition) = (?P<size>\d{1,9}) is not divisible by (?P<"
+                r"divisor>\w{1,20} = \d{1,6})",
+            ),
+        ),
+        causes=(
+            "The model itself has a layer of such a size, also on one GPU.",
+            "Tensor parallelism divides a layer into parts of such a size.",
+        ),
+        fixes=(
+            Fix(
+                "Upgrade vLLM: since 0.7.3, AWQ computes a layer that Marlin does not support by another kernel.",
+                "pip install --upgrade vllm",
+            ),
+            Fix(
+                "Or do without Marlin, which is slower: name the quantization of the checkpoint, awq or gptq.",
+                "vllm serve MODEL --quantization awq",
+            ),
+            Fix(
+                "If --tensor-parallel-size is above 1, use fewer GPUs per tensor, or split the layers into stages.",
+                "vllm serve MODEL -tp 1 -pp 2",
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=("https://github.com/vllm-project/vllm/pull/13119", "https://github.com/vllm-project/vllm/issues/9913"),
+        said_by="vLLM 0.6-0.7",
     ),
     KnownError(
         id="tensorrt-llm",
@@ -189,8 +220,6 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The engine was built with other limits, for another GPU, or by another version.",
         ),
         fixes=(
-            Fix("Build the engine again with this version, on this GPU.", "trtllm-build --help"),
-            Fix("Upgrade TensorRT-LLM.", "pip install --upgrade tensorrt-llm"),
             Fix(
                 "For NCCL, show its reason; each rank needs a separate GPU.",
                 "NCCL_DEBUG=WARN mpirun -n 2 --allow-run-as-root python run.py",
@@ -209,6 +238,15 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Give the cache a larger part of the free memory, or build the engine for shorter sequences.",
                 first_for=("maxTokensInPagedKvCache",),
+            ),
+            Fix(
+                "Build the engine again with the version that loads it, such as that of the container, on this GPU.",
+                "trtllm-build --help",
+                first_for=("Assertion failed",),
+            ),
+            Fix(
+                "If that version built the engine, upgrade TensorRT-LLM, and build the engine again.",
+                "pip install --upgrade tensorrt-llm",
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

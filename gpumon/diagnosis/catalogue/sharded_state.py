@@ -101,12 +101,16 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
         id="dcp-state",
         section=SECTION,
         title="Distributed checkpoint: the state is not consistent",
-        summary="The ranks hold parts that do not add up to the tensors, or the state is empty or not as expected.",
+        summary="The saved state and that of the ranks do not fit: parts do not add up, shapes differ, or it is empty.",
         context=ContextState.ALIVE,
         patterns=(
             literal("Failed to validate global plan"),
             Pattern("invalid fill tensor-volume", r"key:(?P<name>[\w./-]{1,200}) invalid fill tensor-volume"),
-            Pattern("mismatch sizes", r"req MetadataIndex\([^\n]{1,200}\) mismatch sizes,? "),
+            Pattern(
+                "mismatch sizes",
+                r"req MetadataIndex\([^\n]{1,200}\) mismatch sizes,? (?:(?P<expected>torch\.Size\(\[[\d, ]{0,60}\]\))"
+                r" vs (?P<saved>torch\.Size\(\[[\d, ]{0,60}\]\)?))?",
+            ),
             Pattern("Could not find FQN: ", r"Could not find FQN: '(?P<name>[^'\n]{1,200})'"),
             literal("The option indicates that model state_dict is required to save"),
             Pattern("An unexpected key, ", r"An unexpected key, (?P<name>[^\n,]{1,200}), exists\. FQN is"),
@@ -126,7 +130,18 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
         ),
         fixes=(
             Fix(
-                "Get model and optimizer with the functions for their state, on all ranks.",
+                "Load with the strategy, the wrapping, such as use_orig_params, and the versions with which the"
+                " checkpoint was saved.",
+                first_for=("mismatch sizes",),
+            ),
+            Fix(
+                "Or join the parts into one file, and load it without shards; for Lightning, use"
+                " lightning.pytorch.utilities.consolidate_checkpoint.",
+                "python -m torch.distributed.checkpoint.format_utils dcp_to_torch CHECKPOINT model.pt",
+                first_for=("mismatch sizes",),
+            ),
+            Fix(
+                "In own code, get model and optimizer with the functions for their state, on all ranks.",
                 """\
 from torch.distributed.checkpoint.state_dict import get_state_dict
 

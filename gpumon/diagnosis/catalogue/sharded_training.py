@@ -37,7 +37,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("FSDP expects uniform reduce dtype", r"FSDP expects uniform reduce dtype but got"),
         ),
         causes=(
-            "An adapter (LoRA) is float32 and the frozen model bfloat16, or quantized layers are uint8.",
+            "The model and an adapter (LoRA) differ in type, such as float16 and bfloat16; quantized layers are uint8.",
             "Some layers are frozen.",
         ),
         fixes=(
@@ -51,7 +51,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("torch.uint8", "integer dtype"),
             ),
             Fix(
-                "Convert the model to one type before it is wrapped.",
+                "Load model and adapter in one type; a model that is not quantized can be converted before it is"
+                " wrapped.",
                 "model = model.to(torch.bfloat16)",
                 first_for=("uniform dtype", "parameter dtype"),
             ),

@@ -91,6 +91,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("recognized processor", "computeCapability", "PTX .version", "'gpu-name'"),
             ),
             Fix(
+                "If CMake builds, delete its folder, which remembers the old compiler, and name the new one.",
+                "rm -rf build && cmake -B build -DCMAKE_CUDA_COMPILER=/usr/local/cuda/bin/nvcc",
+            ),
+            Fix(
                 "To build an extension, select a newer toolkit and only the GPU of this host.",
                 "export CUDA_HOME=/usr/local/cuda-13.0 PATH=/usr/local/cuda-13.0/bin:$PATH TORCH_CUDA_ARCH_LIST=12.0",
             ),
@@ -226,6 +230,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "For libcuda, let the linker find the stub or the driver's library.",
                 "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH",
+                first_for=("find -lcuda:", "libcuda"),
+            ),
+            Fix(
+                "Without a CUDA toolkit, which has the stub, give the driver's library the name that the linker"
+                " searches, in a folder of yours.",
+                "mkdir -p ~/lib && ln -sf \"$(ldconfig -p | awk '/libcuda.so.1/ {print $NF; exit}')\" ~/lib/libcuda.so"
+                " && export LIBRARY_PATH=~/lib:$LIBRARY_PATH",
                 first_for=("find -lcuda:", "libcuda"),
             ),
             Fix(

@@ -31,6 +31,13 @@ RESET_WHEN_IDLE: Final = Fix(
     "Reset the GPU when it is idle, so that the driver maps the spare row.",
     "sudo nvidia-smi --gpu-reset -i 0",
 )
+_NVLINK_5: Final = range(144, 151)
+"""Xids of the NVLinks of Blackwell, which remove the work of programs."""
+
+
+def _previous(number: int) -> tuple[Pattern, ...]:
+    """How an Xid reads in the line of another one, such as 45, that follows from it."""
+    return (Pattern("caused by previous Xid", rf"caused by previous Xid (?P<previous>{number})\b"),)
 
 
 def xid(
@@ -64,7 +71,7 @@ def xid(
         title=f"Xid {number}: {XID_MEANINGS[number]}",
         summary=summary,
         context=context,
-        patterns=(Pattern("NVRM: Xid (", line + detail),),
+        patterns=(Pattern("NVRM: Xid (", line + detail), *(_previous(number) if number in _NVLINK_5 else ())),
         causes=causes,
         fixes=fixes,
         empty_cache=CONTEXT_IS_DEAD if context is ContextState.DEAD else BELOW_PYTORCH,

@@ -42,7 +42,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "A bug in the program: an index out of range, a use of freed memory, or a pointer to another GPU's memory.",
             "Rarely the driver or the hardware.",
         ),
-        fixes=(RESTART_PROGRAM, shared_fixes.LAUNCH_BLOCKING, shared_fixes.SANITIZER, WAIT_FOR_DEBUGGER),
+        fixes=(
+            RESTART_PROGRAM,
+            shared_fixes.LAUNCH_BLOCKING,
+            shared_fixes.SANITIZER,
+            WAIT_FOR_DEBUGGER,
+            Fix("If the kernel belongs to a library or a server, upgrade that, or report the error to its project."),
+        ),
     ),
     xid(
         43,

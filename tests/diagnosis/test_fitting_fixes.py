@@ -1,0 +1,144 @@
+"""Fixes and causes that a message leaves, and what a fix takes from the message."""
+
+import pytest
+
+from gpumon.diagnosis.catalogue import BY_ID, ERRORS
+from gpumon.diagnosis.documents import explanation_document
+from gpumon.diagnosis.explain import explain_text
+from gpumon.diagnosis.explanation import Match
+from gpumon.diagnosis.fitting_fixes import fitting_fixes
+from gpumon.diagnosis.known import ContextState, Fix
+from gpumon.diagnosis.message_causes import CAUSES, message_causes
+from gpumon.diagnosis.narrative import sections
+from gpumon.diagnosis.platform_fixes import windows_fixes
+from gpumon.diagnosis.programs import SIGNS
+from tests.diagnosis.texts import samples_of
+
+NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
+
+
+def cause_of(text: str) -> Match:
+    match = explain_text(text).cause
+    assert match is not None
+    return match
+
+
+def test_a_fix_that_states_what_another_log_shows_is_not_shown() -> None:
+    general, condition = Fix("Do this."), Fix("If the owner ended, do that.", first_for=("owner",))
+    statement = Fix("The owner ended: do that.", first_for=("owner",))
+    assert fitting_fixes("oom", (statement, condition, general), ()) == [general, condition]
+    assert fitting_fixes("oom", (statement, condition, general), (statement,)) == [general, condition]
+
+
+def test_fixes_for_another_reason_of_the_same_name_are_not_shown() -> None:
+    general, other, chosen = Fix("Do this."), Fix("For B, do that.", first_for=("B",)), Fix("Do it.", first_for=("A",))
+    assert fitting_fixes("container-cli", (chosen, other, general), (chosen,)) == [general]
+    assert fitting_fixes("container-cli", (chosen, other, general), ()) == [general, chosen, other]
+
+
+def test_every_message_leaves_a_fix() -> None:
+    assert all(fitting_fixes(error.id, error.fixes, ()) for error in ERRORS)
+
+
+def test_the_causes_of_a_wording_have_a_sample_or_a_sign_of_the_fixes() -> None:
+    for error_id, parts in CAUSES.items():
+        signs = {part for fix in BY_ID[error_id].fixes for part in fix.first_for} & set(SIGNS)
+        texts = samples_of(error_id)
+        for part in parts:
+            assert part in signs or any(part in text for text in texts), (error_id, part)
+
+
+def test_causes_that_the_message_contradicts_are_not_listed() -> None:
+    (text,) = (text for text in samples_of("container-cli") if "load library failed" in text)
+    match = cause_of(text)
+    assert len(match.causes) == 2
+    assert "Docker Desktop" in match.causes[0]
+    assert explanation_document(explain_text(text))["matches"][0]["causes"] == list(match.causes)
+    assert message_causes("container-cli", "something else", match.error.causes) == match.error.causes
+
+
+def test_the_number_of_a_signal_is_the_reason_why_a_shard_ended() -> None:
+    lines = ["ERROR shard-manager: text_generation_launcher: Shard complete standard error output:"]
+    match = cause_of("\n".join([*lines, samples_of("tgi-signal")[0], "Error: ShardCannotStart"]))
+    assert match.error.id == "tgi-signal"
+    assert "avx2" in match.fixes[0].code
+    assert not any("shm" in fix.code for fix in match.fixes)
+
+
+def test_the_xid_from_which_another_one_follows_is_the_cause() -> None:
+    text = (
+        "NVML: Unable to retrieve NVLink information as all links are inActive\n"
+        "NVRM: Xid (PCI:0000:dc:00): 45, pid=7, name=python3, Ch 00000001 caused by previous Xid 149\n"
+        "NVRM: Xid (PCI:0000:ed:00): 45, pid=8, name=python3, Ch 0000000c caused by previous Xid 145"
+    )
+    match = cause_of(text)
+    assert (match.error.id, match.values["previous"]) == ("xid-149", "149")
+    assert match.fixes[0].code == "sudo nvidia-smi --gpu-reset"
+
+
+def test_processes_that_fail_on_one_gpu_are_counted() -> None:
+    line = "NVRM: Xid (PCI:0000:{bus}:00): 31, pid={pid}, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS"
+    one = [line.format(bus="db", pid=pid) for pid in (7, 8, 9, 9)]
+    match = cause_of("\n".join([*one, line.format(bus="3d", pid=10)]))
+    assert match.values["processes"] == 3
+    assert "another GPU" in match.fixes[0].text
+    assert "dcgmi" in match.fixes[-1].code
+    of_several_gpus = cause_of("\n".join(line.format(bus=f"{bus:02}", pid=bus) for bus in range(4)))
+    assert "processes" not in of_several_gpus.values
+
+
+def test_the_gpu_of_the_message_is_reset() -> None:
+    match = cause_of("NVRM: Xid (PCI:0000:c1:00): 62, 323f0f30 0000c3d8 00000000")
+    assert "sudo nvidia-smi --gpu-reset -i 0000:c1:00.0" in {fix.code for fix in match.fixes}
+
+
+def test_llama_cpp_ends_itself_and_has_no_pytorch() -> None:
+    log = (
+        f"{NO_KERNEL}\n  in function x at /b/llama_cpp_python-0.3.9/vendor/llama.cpp/ggml-cuda.cu:2353\nggml-cuda.cu:75"
+    )
+    match = cause_of(log)
+    assert "llama-cpp-python" in match.fixes[0].code
+    assert not any("torch" in fix.code for fix in match.fixes)
+    assert match.context is ContextState.NOT_APPLICABLE
+    assert cause_of(NO_KERNEL).context is ContextState.ALIVE
+
+
+def test_a_quoted_variable_is_set_on_windows() -> None:
+    (fix,) = windows_fixes([Fix("Build it.", 'CMAKE_ARGS="-DA=on -DB=native" X=1 pip install a')])
+    assert fix.code == "$env:CMAKE_ARGS = \"-DA=on -DB=native\"; $env:X = '1'; pip install a"
+
+
+@pytest.mark.parametrize(
+    ("types", "name"), [("c10::Half != float", "float16"), ("c10::BFloat16 != c10::Half", "bfloat16")]
+)
+def test_autocast_has_the_type_of_the_message(types: str, name: str) -> None:
+    match = cause_of(f"RuntimeError: expected mat1 and mat2 to have the same dtype, but got: {types}")
+    (code,) = (fix.code for fix in match.fixes if "autocast" in fix.code)
+    assert f"dtype=torch.{name})" in code
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted", "code"),
+    [
+        ("11.0", "10.1", "pip install torch==1.7.1+cu110 "),
+        ("12.4", "10.1", "nvcc --version; "),
+        ("12.4", "11.8", "conda install -y -c nvidia/label/cuda-11.8.0 "),
+    ],
+)
+def test_an_old_toolkit_is_not_in_the_channel_of_conda(installed: str, wanted: str, code: str) -> None:
+    text = f"Installed CUDA version {installed} does not match the version torch was compiled with {wanted}"
+    assert cause_of(text).fixes[0].code.startswith(code)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "written"),
+    [
+        ("2026-11-20 12:00:01 step 9", "", None),
+        ("", "E1120 12:00:02.5 1 a.cpp:1] ", "12:00:02.5"),
+        ("", "2026-11-20 12:00:02 ", "2026-11-20 12:00:02"),
+    ],
+)
+def test_only_the_time_of_the_line_itself_is_shown(first: str, second: str, written: str | None) -> None:
+    explanation = explain_text(f"{first}\n{second}{NO_KERNEL}")
+    assert explanation_document(explanation)["matches"][0]["time"] == written
+    assert f"Line 2{'' if written is None else f', {written}'}." in sections(explanation)[0].blocks[2].text
