@@ -1,16 +1,10 @@
 """Which fixes of an entry are shown: those for another message or another log than this one are not."""
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
 from gpumon.diagnosis.known import Fix
 
-_STATEMENT: Final = re.compile(
-    r"(?:The|This|These|There|A|An|Another|All|It|Its|CUDA_HOME|AutoAWQ|Ray|Triton|SparseAdam|GPTQ|PyTorch sees"
-    r"|Two versions|In this)\b"
-)
-"""How a fix starts that first states what the log shows: an imperative or a condition starts otherwise."""
 _ONE_REASON: Final = frozenset(
     {
         "compiler-missing",
@@ -32,7 +26,7 @@ _ONE_REASON: Final = frozenset(
 def fitting_fixes(error_id: str, fixes: Sequence[Fix], chosen: Sequence[Fix]) -> list[Fix]:
     """The fixes that remain in addition to those for this message, the general ones first.
 
-    A fix that states what only another log shows would be false, and one for another reason does not help.
+    One that states what only another log shows would be false, and one for another reason does not help.
 
     Args:
         error_id: The entry of the catalogue.
@@ -43,5 +37,5 @@ def fitting_fixes(error_id: str, fixes: Sequence[Fix], chosen: Sequence[Fix]) ->
     general = [fix for fix in others if not fix.first_for]
     if chosen and error_id in _ONE_REASON:
         return general
-    special = [fix for fix in others if fix.first_for and _STATEMENT.match(fix.text) is None]
+    special = [fix for fix in others if fix.first_for and not fix.hidden_otherwise]
     return [*general, *special]

@@ -31,11 +31,13 @@ class Fix:
         code: The shell command or the lines of Python to copy; empty if there is nothing to type.
         first_for: Parts of a message for which this fix is the best one, wherever it stands in the entry; or signs in
             the log, such as torch.compile (see `programs.SIGNS`), or its platform.
+        hidden_otherwise: Whether the fix states what only such a message or log shows, so that it is false for others.
     """
 
     text: str
     code: str = ""
     first_for: tuple[str, ...] = ()
+    hidden_otherwise: bool = False
 
 
 @dataclass(frozen=True, slots=True)

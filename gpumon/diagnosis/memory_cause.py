@@ -26,7 +26,7 @@ The same number of bytes is left for this process's own context and libraries, i
 _PROGRESS: Final = re.compile(r"(?<![\d/])(?P<done>\d{1,8})/\d{1,8} \[\d\d:\d\d")
 """How tqdm prints complete steps and all steps."""
 _PREPARATION: Final = re.compile(r"Load|load|Fetch|Map|map|oken|ownload|cach|Cach|Prepar|prepar")
-"""Labels of progress bars before the training."""
+"""Labels of progress bars before a training run starts."""
 _LATER: Final = re.compile(
     r"\b[Ee]poch\b\D{0,4}(?!0\b|1/)\d"
     r"|\b(?:[Vv]alid|[Ee]val|[Tt]est)\w{0,8}\b[^|\n]{0,20}%\||^ {2,9}(?!1/)\d{1,6}/\d{1,6} {2}"

@@ -73,6 +73,7 @@ FIXES: Final[Mapping[str, tuple[Fix, ...]]] = {
             "The loss mixes types, which the backward pass cannot: give it both arguments in float32.",
             "loss = loss_function(output.float(), target.float())",
             first_for=("Found dtype BFloat16 but expected Float", "Found dtype Half but expected Float"),
+            hidden_otherwise=True,
         ),
         Fix(
             "Convert float64, the type of NumPy and pandas, to float32; also the weights of classes.",
@@ -223,6 +224,7 @@ FIXES: Final[Mapping[str, tuple[Fix, ...]]] = {
             " ignore_index of the loss.",
             "print(masks.unique(), logits.shape[1])",
             first_for=("NLLLoss2d.cu", "nll_loss2d_forward"),
+            hidden_otherwise=True,
         ),
     ),
     "device-mismatch": (
@@ -248,6 +250,7 @@ FIXES: Final[Mapping[str, tuple[Fix, ...]]] = {
             "A library was built for a newer CPU: install its build for this one, or an older version.",
             "grep -m 1 flags /proc/cpuinfo",
             first_for=("llegal instruction", "illegal hardware instruction", "SIGILL"),
+            hidden_otherwise=True,
         ),
     ),
     "package-version": (
@@ -315,6 +318,7 @@ FIXES: Final[Mapping[str, tuple[Fix, ...]]] = {
             " installed PyTorch.",
             "rm -rf build dist *.egg-info && pip install --no-build-isolation --force-reinstall --no-deps .",
             first_for=(".egg/",),
+            hidden_otherwise=True,
         ),
     ),
     "batch-types": (

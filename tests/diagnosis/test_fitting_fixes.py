@@ -25,7 +25,7 @@ def cause_of(text: str) -> Match:
 
 def test_a_fix_that_states_what_another_log_shows_is_not_shown() -> None:
     general, condition = Fix("Do this."), Fix("If the owner ended, do that.", first_for=("owner",))
-    statement = Fix("The owner ended: do that.", first_for=("owner",))
+    statement = Fix("The owner ended: do that.", first_for=("owner",), hidden_otherwise=True)
     assert fitting_fixes("oom", (statement, condition, general), ()) == [general, condition]
     assert fitting_fixes("oom", (statement, condition, general), (statement,)) == [general, condition]
 

@@ -107,6 +107,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The program sees no GPU at all: run it on the Mac itself, not in a virtual machine, a container or"
                 " a session without a user.",
                 first_for=("for empty array",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

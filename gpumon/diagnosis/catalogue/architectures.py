@@ -103,23 +103,27 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The kernel is that of bitsandbytes, not PyTorch's: install a version that was built for this GPU.",
                 "pip install --upgrade bitsandbytes && python -m bitsandbytes",
                 first_for=("bitsandbytes",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "The kernel is Nunchaku's, not PyTorch's: install its newest wheel, and the model for your GPU:"
                 " FP4 for Blackwell, INT4 for older ones.",
                 "python -c 'import torch; print(torch.__version__, torch.cuda.get_device_capability())'",
                 first_for=("nunchaku",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "A program that is one .exe file brings its own PyTorch: download its newest release, or run it from"
                 " its source with a newer PyTorch.",
                 first_for=("PyInstaller",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "The attention kernel of this package is not for this GPU: use PyTorch's attention, or another"
                 " version of it.",
                 'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")',
                 first_for=("flash_fwd_launch_template",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

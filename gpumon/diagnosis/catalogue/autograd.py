@@ -138,6 +138,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " step, and prune less.",
                 "print(means.shape[0])",
                 first_for=("got [0,",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

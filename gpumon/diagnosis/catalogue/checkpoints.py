@@ -280,6 +280,7 @@ model.load_state_dict(state, strict=False)""",
                 " install the release of transformers with which the checkpoint was saved.",
                 "model.load_state_dict(state, strict=False)",
                 first_for=(".attn.bias", ".masked_bias", "position_ids"),
+                hidden_otherwise=True,
             ),
             Fix(
                 "For Swin of timm, whose layers changed in timm 0.9, install the version of the checkpoint.",
@@ -306,12 +307,14 @@ model.load_state_dict(state, strict=False)""",
                 " a new optimizer.",
                 "print(checkpoint.keys())",
                 first_for=("param_groups",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "The file holds the empty tensors of ZeRO-3: convert the checkpoint, or let DeepSpeed gather the"
                 " weights when it saves.",
                 "python zero_to_fp32.py . consolidated",
                 first_for=("shape torch.Size([0]) in",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Update ComfyUI and the node that loads: the file is of a newer version of the model, or of another.",

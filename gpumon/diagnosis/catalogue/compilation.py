@@ -59,6 +59,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The compiler lost a symbol of a size that changes: upgrade PyTorch, or compile for fixed sizes.",
                 "model = torch.compile(model, dynamic=False)",
                 first_for=("shape symbols",),
+                hidden_otherwise=True,
             ),
             _WITHOUT,
             Fix("Delete the compiler's cache, and try again.", 'rm -rf "/tmp/torchinductor_$USER" ~/.triton/cache'),

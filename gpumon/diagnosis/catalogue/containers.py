@@ -223,12 +223,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " the rights to mount.",
                 "sudo nvidia-container-cli -k -d /dev/stderr info",
                 first_for=("enroot",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "A GPU or the driver is in a failed state: find the GPU with ERR! or an Xid, end the work on it and"
                 " reset it, or reboot.",
                 "nvidia-smi; sudo dmesg -T | grep -i xid",
                 first_for=("nvml error: unknown error",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Check that the driver works on the host, and which GPUs it has.",

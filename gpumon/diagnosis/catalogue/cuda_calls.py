@@ -305,6 +305,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "A library of the driver did not start: restart the host, then install the driver again.",
                 first_for=("shared object initialization",),
+                hidden_otherwise=True,
             ),
             Fix("Look the reason up in the list of CUDA's errors, and update the package that makes the call."),
             Fix(

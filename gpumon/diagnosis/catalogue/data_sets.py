@@ -94,12 +94,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "A file of the data is empty, cut off, or only the pointer of Git LFS: download it again.",
                 "hf download OWNER/DATASET --repo-type dataset --local-dir data --force-download",
                 first_for=("Parquet magic bytes", "Parquet file size"),
+                hidden_otherwise=True,
             ),
             Fix(
                 "A group of rows has more than 2 GiB of nested values, which Arrow cannot join: write the file again"
                 " with fewer rows in each group.",
                 'dataset.to_parquet("train.parquet", batch_size=100)',
                 first_for=("Nested data conversions",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Name the files that belong together, or give the types.",

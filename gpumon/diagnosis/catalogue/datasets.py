@@ -111,6 +111,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " store them again.",
                 "find IMAGES -name '*.npz' -delete",
                 first_for=("kohya latents",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Bring all images to one size and three channels.",

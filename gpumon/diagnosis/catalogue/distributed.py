@@ -111,6 +111,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " NCCL from its wheel, and remove an LD_PRELOAD or LD_LIBRARY_PATH that leads to another one.",
                 "pip install --upgrade nvidia-nccl-cu12",
                 first_for=("'named symbol not found'",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "As a test, disable NCCL's newer memory allocation methods.",

@@ -49,6 +49,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " the list.",
                 "print(sum(parameter.requires_grad for parameter in model.parameters()))",
                 first_for=("0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Let DDP find the unused parameters in every step.",
@@ -64,6 +65,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " the DDP model, and use all of them in the loss.",
                 "loss = loss_function(*model(batch), target)\nloss.backward()",
                 first_for=("`find_unused_parameters=True` is enabled",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Find their names; then freeze or remove them.",

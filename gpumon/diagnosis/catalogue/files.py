@@ -201,6 +201,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The folder logs/mute is a part of the repository of RVC, and training needs it: restore it.",
                 "git checkout -- logs/mute",
                 first_for=("/logs/mute/",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -243,6 +244,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The array contains objects: if you trust the file, permit pickle; better, save arrays of numbers.",
                 "values = numpy.load(path, allow_pickle=True)",
                 first_for=("Object arrays cannot be loaded",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "With nnU-Net, delete the files that it unpacked when training started, check the free space, and start"

@@ -72,6 +72,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " Unsloth.",
                 "UNSLOTH_COMPILE_DISABLE=1 python train.py",
                 first_for=("loading failed for unsloth_",),
+                hidden_otherwise=True,
             ),
             Fix("Install vLLM, or set fast_inference=False.", "pip install unsloth vllm", first_for=("install vLLM",)),
             Fix(

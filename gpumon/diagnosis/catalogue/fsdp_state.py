@@ -55,6 +55,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " freeze them, or give the batches what they need.",
                 "for parameter in model.visual.parameters():\n    parameter.requires_grad = False",
                 first_for=("is empty. This should happen",),
+                hidden_otherwise=True,
             ),
             Fix("Keep the original parameters.", "model = FullyShardedDataParallel(model, use_orig_params=True)"),
             Fix(

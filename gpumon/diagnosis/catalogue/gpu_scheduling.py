@@ -305,6 +305,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " again; CDI prevents it.",
                 "kubectl rollout restart daemonset -n gpu-operator nvidia-dcgm-exporter",
                 first_for=("err: Unknown Error",),
+                hidden_otherwise=True,
             ),
             Fix("Check whether DCGM sees the GPUs.", "dcgmi discovery -l; dcgmi modules -l"),
             Fix(
@@ -322,6 +323,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " `runtimeClassName: nvidia`.",
                 "docker run --gpus all --cap-add SYS_ADMIN -p 9400:9400 nvcr.io/nvidia/k8s/dcgm-exporter:TAG",
                 first_for=("LIBRARY_NOT_FOUND",),
+                hidden_otherwise=True,
             ),
             Fix("Start the service.", "sudo systemctl restart nvidia-dcgm", first_for=("Host engine connection",)),
         ),

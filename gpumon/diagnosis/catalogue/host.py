@@ -84,6 +84,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " with more memory, or let Ray wait longer.",
                 "export RAY_memory_usage_threshold=0.98\nray stop && ray start --head",
                 first_for=("due to memory pressure (OOM)", "node running low on memory"),
+                hidden_otherwise=True,
             ),
             _KERNEL_KILLS,
             Fix(
@@ -174,6 +175,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " extension, or use Python 3.12.",
                 "pip install --upgrade vllm",
                 first_for=("none_dealloc",),
+                hidden_otherwise=True,
             ),
             Fix("Read the lines before the report: the last message of that rank is often the reason."),
             Fix(
@@ -208,6 +210,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                     "Illegal instruction",
                     "illegal hardware instruction",
                 ),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -306,6 +309,7 @@ signal.signal(signal.SIGTERM, lambda *_: save_checkpoint())""",
                 " without the launcher.",
                 "python train.py",
                 first_for=("CalledProcessError: Command",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Let torchrun record the exception of the first failed rank.",

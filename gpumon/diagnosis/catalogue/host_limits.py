@@ -282,6 +282,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The program waits inside the driver, where no signal ends it: reboot, and upgrade the driver.",
                 "sudo dmesg -T | grep -i -E 'xid|nvrm' | tail -20; sudo reboot",
                 first_for=("uvm_spin_loop", "uvm_ioctl", "os_acquire_rwlock"),
+                hidden_otherwise=True,
             ),
             Fix(
                 "If the GPU is the reason, end the programs and reset it; if that hangs, power the host off and on.",

@@ -208,6 +208,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The folder of an adapter has no configuration: give the base model, and the adapter as an option.",
                 "vllm serve MODEL --enable-lora --lora-modules name=/path/to/adapter",
                 first_for=("_adapter",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "For a name on the Hub, check that this host can fetch its config.json: spelling, access, network; a"
@@ -407,6 +408,7 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
                 "The repository brings its own tokenizer: after reading its code, allow it, for the model as well.",
                 "tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=True)",
                 first_for=("Tokenizer class",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Load with the class that the page of the model names.",
@@ -434,6 +436,7 @@ save_file(load_file("model.safetensors"), "fixed.safetensors", metadata={"format
                 " version that saved it.",
                 "git -C LLaVA pull && pip install -e LLaVA",
                 first_for=("'llava_",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

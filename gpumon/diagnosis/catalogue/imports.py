@@ -108,6 +108,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The files of two versions of NumPy are mixed: install it again.",
                 "python -m pip uninstall -y numpy; python -m pip install --force-reinstall numpy",
                 first_for=("_umath_linalg",),
+                hidden_otherwise=True,
             ),
             Fix("In own code, use Python's types.", "values = values.astype(float)"),
             Fix(
@@ -124,6 +125,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Two versions of NumPy are mixed: install it again, and restart Python or the notebook.",
                 "python -m pip install --force-reinstall 'numpy<2.2'",
                 first_for=("_no_nep50_warning",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

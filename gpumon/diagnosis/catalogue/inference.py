@@ -99,6 +99,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " reboot.",
                 "nvidia-smi --query-gpu=driver_version --format=csv,noheader",
                 first_for=("driver is too old", "symbol lookup for cu"),
+                hidden_otherwise=True,
             ),
             fixes.DRIVER_CUDA_VERSION,
             replace(fixes.RELOAD_UVM, first_for=("unknown error", "init failure: 999")),
@@ -188,6 +189,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "A DLL is missing: install Microsoft's C++ libraries, then Ollama again.",
                 "winget install Microsoft.VCRedist.2015+.x64",
                 first_for=("0xc0000135",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Update Ollama; another program's ggml libraries on the search path cause it, too: remove that path.",
@@ -211,12 +213,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " context.",
                 "OLLAMA_CONTEXT_LENGTH=4096 ollama serve",
                 first_for=("signal: killed",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "The processor lacks an instruction of the build, such as AVX2: update Ollama; a virtual machine must"
                 " show the processor of the host.",
                 "grep -m 1 -o -w avx2 /proc/cpuinfo",
                 first_for=("0xc000001d",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache="No effect: the memory is not PyTorch's.",

@@ -174,12 +174,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " version; or take a wheel for both from the releases of the package.",
                 "pip install ninja setuptools wheel && nvcc --version && pip install --no-build-isolation PACKAGE",
                 first_for=("CUDA extension",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "There are wheels of mmcv only up to PyTorch 2.4: take one with mim, or build it with the installed"
                 " PyTorch and a setuptools that still has pkg_resources.",
                 "pip install 'setuptools<81' wheel ninja && pip install --no-build-isolation mmcv",
                 first_for=("mmcv build",),
+                hidden_otherwise=True,
             ),
             Fix("Install a compiler and the headers of Python.", "sudo apt-get install -y build-essential python3-dev"),
         ),

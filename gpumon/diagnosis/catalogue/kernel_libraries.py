@@ -276,6 +276,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " checkpoint to float16 or bfloat16.",
                 "trtllm-build --checkpoint_dir CHECKPOINT --output_dir ENGINE --gemm_plugin auto",
                 first_for=("PLUGIN_V2_Gemm",),
+                hidden_otherwise=True,
             ),
             Fix("Upgrade TensorRT, and build the engine again on this GPU.", "pip install --upgrade tensorrt"),
         ),

@@ -261,6 +261,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "A container has no srun: start it with srun, one container per task, instead of mpirun inside it.",
                 "srun --mpi=pmix --ntasks-per-node=8 apptainer exec --nv IMAGE python train.py",
                 first_for=("SLURM process starter",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "In a container without munge, let PMIx sign in another way.",

@@ -245,6 +245,7 @@ rest = [parameter for parameter in model.parameters() if id(parameter) not in fi
                 "SparseAdam is for embeddings with sparse=True only: use Adam for all others.",
                 "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)",
                 first_for=("SparseAdam does not",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

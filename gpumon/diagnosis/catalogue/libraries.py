@@ -136,6 +136,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The driver's library was not found under the name libcuda.so; in WSL, let the loader find it.",
                 "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH",
                 first_for=("Error: libcuda.so",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "If the library belongs to torch-scatter, torch-sparse, torch-cluster or torch-spline-conv, install"
@@ -310,6 +311,7 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 " folder.",
                 "pip install --upgrade bitsandbytes && cd ~",
                 first_for=("/bitsandbytes/bitsandbytes/lib",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Select a version that bitsandbytes includes, for example 12.6.", "BNB_CUDA_VERSION=126 python train.py"
@@ -318,6 +320,7 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 "The GPU is older than Turing and has no 8-bit products: load the model in 4 bits.",
                 "config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.float16)",
                 first_for=("Int8 Matmul",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -378,6 +381,7 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
                 " ones: use a"
                 " version or an attention backend that supports it, or another GPU.",
                 first_for=("limit: 65536",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "For gsplat, use smaller tiles, or fewer channels at once.",

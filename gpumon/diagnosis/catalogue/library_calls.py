@@ -110,6 +110,7 @@ def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=N
                 " the version for which it was written.",
                 'pip install "transformers<4.45"',
                 first_for=("'padding_side'",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Upgrade bitsandbytes.",
@@ -180,6 +181,7 @@ def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=N
                 " AutoAWQ was last tested.",
                 "pip install transformers==4.51.3",
                 first_for=("AutoAWQ", "'alibi'"),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -339,6 +339,7 @@ if too_big:
                 "The process has reached its number of memory maps, one per shared tensor: raise it.",
                 "sudo sysctl -w vm.max_map_count=1048576",
                 first_for=("Cannot allocate memory (12)",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Use fewer workers with a smaller prefetch factor.",

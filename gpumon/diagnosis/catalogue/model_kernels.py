@@ -378,6 +378,7 @@ model = AutoModelForCausalLM.from_pretrained(
                 "The wheels of CTranslate2 for ARM and macOS have no CUDA: build it from its source, or use the CPU.",
                 "cmake -S CTranslate2 -B build -DWITH_CUDA=ON -DWITH_CUDNN=ON && cmake --build build -j",
                 first_for=("CTranslate2",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -338,11 +338,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " show the processor of the host, by the CPU type `host`, or use another host.",
                 "grep -m 1 -o -w avx2 /proc/cpuinfo",
                 first_for=("with signal 4",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "The process aborted itself, as the watchdog of NCCL does: the line above the frames `frame #0` is the"
                 " cause.",
                 first_for=("with signal 6",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Give the container more shared memory.",

@@ -62,6 +62,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "PyTorch sees no GPU, which FlashAttention needs: install PyTorch with CUDA, or use another attention.",
                 "python -c 'import torch; print(torch.cuda.is_available(), torch.version.cuda)'",
                 first_for=("not available on CPU",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Check which wheel fits.",

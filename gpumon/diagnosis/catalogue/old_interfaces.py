@@ -151,6 +151,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " for MMCV 2.",
                 'pip uninstall -y mmdet && pip install -U openmim && mim install "mmdet>=3.3"',
                 first_for=("<=1.", "<=[1"),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Or, with a PyTorch for which only MMCV 2.2 has wheels, set mmcv_maximum_version to '2.3.0' in the file"

@@ -323,6 +323,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " one type, and upgrade the library.",
                 "model = AutoModelForImageTextToText.from_pretrained(name, dtype=torch.float16)",
                 first_for=("self and source to have same dtypes",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "In a custom function, declare the input type.",
@@ -341,6 +342,7 @@ def forward(ctx, value):
                 "An operation in place keeps the type of its tensor: convert it first, or write to a new tensor.",
                 "total = total.float() + value",
                 first_for=("can't be cast to the desired output",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Convert the values to the type of the tensor that is written.",
@@ -357,12 +359,14 @@ def forward(ctx, value):
                 " GPU, or convert it.",
                 'layer = layer.to("cuda")',
                 first_for=("mixed dtype (CPU)",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "A quantized weight was used outside of its layer: upgrade the packages that quantize, adapt and"
                 " train together.",
                 "pip install --upgrade transformers peft bitsandbytes",
                 first_for=("signed char",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Convert float64, the type of NumPy's and pandas' numbers, to float32.",
@@ -384,6 +388,7 @@ def forward(ctx, value):
                     "dtype Long but expected Float",
                     "floating point type for target",
                 ),
+                hidden_otherwise=True,
             ),
             Fix(
                 "In Unsloth, switch mixed precision on in the trainer, in the type in which the model was loaded:"

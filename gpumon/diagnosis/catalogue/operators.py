@@ -75,6 +75,7 @@ with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SD
                 " the package flash-attn.",
                 'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")',
                 first_for=("only supports Ampere",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Let PyTorch use its plain attention: this GPU has no fast kernel for the type, such as bfloat16"

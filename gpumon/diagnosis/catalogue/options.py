@@ -74,6 +74,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "A key of the YAML or JSON file is misspelled, or has another name in the installed version: compare"
                 " with an example of that version.",
                 first_for=("HfArgumentParser",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

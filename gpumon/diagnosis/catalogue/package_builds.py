@@ -170,6 +170,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Triton of PyPI has wheels for Linux only: on Windows, install triton-windows instead.",
                 "pip install triton-windows",
                 first_for=("found for triton",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -96,6 +96,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " environment.",
                 "pip install --upgrade --force-reinstall --no-deps triton-windows",
                 first_for=("importing cuda_utils", "importing __triton_launcher"),
+                hidden_otherwise=True,
             ),
             Fix("Install PyTorch and the package in a new environment, without other versions of CUDA on PATH."),
             Fix("Upgrade PyTorch to 2.4.1 or later.", "pip install --upgrade torch", first_for=("fbgemm.dll",)),

@@ -307,6 +307,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " transformers fetches kernels from the Hub.",
                 "pip uninstall -y triton_kernels && pip install --upgrade transformers kernels",
                 first_for=("'triton.language.target_info'", "'triton.tools.ragged_tma'", "import Triton kernels"),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Install SageAttention 2: PyPI has version 1, which lacks this function. On Windows, take a wheel"

@@ -53,6 +53,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " finds none. Name them.",
                 'config = LoraConfig(target_modules=["q_proj", "k_proj", "v_proj", "o_proj"])',
                 first_for=("modules [] not found", "modules set() not found"),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Name an adapter that is loaded; load_adapter() gives it the name, and not all layers need to have it.",
@@ -63,6 +64,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The adapter was saved with the names of the wrapped model: remove `base_model.model.` from them.",
                 'state = {name.replace("base_model.model.", ""): value for name, value in state.items()}',
                 first_for=("{'base_model.model.",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -67,6 +67,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " data in the main process.",
                 "loader = DataLoader(dataset, num_workers=0)",
                 first_for=("started process",),
+                hidden_otherwise=True,
             ),
             Fix("Check the size of the file.", "ls -l model.pt"),
             Fix("In a DataLoader, load data in the main process.", "loader = DataLoader(dataset, num_workers=0)"),

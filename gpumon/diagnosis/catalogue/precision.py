@@ -73,6 +73,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " fp8_e5m2, in 16"
                 " bits or as GGUF, or do without torch.compile.",
                 first_for=("supported fp8 dtypes are",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Use a model, and a cache, that are not in FP8: in bfloat16, or in 4 bits as AWQ or GPTQ.",

@@ -92,6 +92,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " identifier.",
                 "grep -n -E 'death signal|Signal|Error' torchrun.log",
                 first_for=("RendezvousClosedError",),
+                hidden_otherwise=True,
             ),
             fixes.FIRST_RANK,
             Fix(
@@ -242,6 +243,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
                 " together with the number of processes.",
                 "export NPROC_PER_NODE=2 MASTER_PORT=29501\nswift sft --model MODEL --dataset DATASET",
                 first_for=("swift",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Or give the launcher of DeepSpeed another port.",

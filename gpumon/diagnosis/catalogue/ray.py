@@ -295,6 +295,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The first worker has not started: find its error in its own log; on a slow file system, wait longer.",
                 "python -m verl.trainer.main_ppo +trainer.ray_wait_register_center_timeout=900",
                 first_for=("register_center",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

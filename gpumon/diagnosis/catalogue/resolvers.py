@@ -61,6 +61,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The failure is not about this host: limit `tool.uv.environments` in pyproject.toml to your system; or"
                 " name extras that exclude each other in `tool.uv.conflicts`.",
                 first_for=("that is not the current one",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Let uv choose the index of PyTorch for this GPU's driver.",

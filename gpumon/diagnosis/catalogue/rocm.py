@@ -211,6 +211,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The name of the kernel shows AITER: upgrade it, or run without it.",
                 "export VLLM_ROCM_USE_AITER=0 SGLANG_USE_AITER=0",
                 first_for=("AITER",),
+                hidden_otherwise=True,
             ),
             Fix("Update ROCm.", first_for=("OUT_OF_REGISTERS",)),
         ),

@@ -175,6 +175,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "CUDA_HOME is one folder, not a list of folders: set it without colons.",
                 "export CUDA_HOME=/usr/local/cuda",
                 first_for=("':/",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "For flash-attn, install the wheel of its releases that fits your versions of CUDA, PyTorch and Python;"
@@ -189,6 +190,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " folder and has no colon.",
                 "export CUDA_HOME=/usr/local/cuda; ls $CUDA_HOME/bin/nvcc",
                 first_for=("nvcc: not found",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
@@ -255,6 +257,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The compiling library passes an option that this NVRTC does not know: upgrade CuPy, or the toolkit.",
                 "pip install --upgrade cupy-cuda12x",
                 first_for=("NVRTC_ERROR_INVALID_OPTION",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

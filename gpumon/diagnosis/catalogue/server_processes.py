@@ -403,6 +403,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " card on the side of the GPU.",
                 "sudo modprobe nvidia-peermem; ulimit -l; nvidia-smi topo -m",
                 first_for=("register memory",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Check that the cards reach each other, each on its host.",

@@ -66,6 +66,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The code of vLLM for this model could not be imported: read the first traceback above this message.",
                 "grep -n -m 1 -A 40 'Error in inspecting model architecture' vllm.log",
                 first_for=("failed to be inspected",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Upgrade vLLM, which brings the transformers that it needs.",

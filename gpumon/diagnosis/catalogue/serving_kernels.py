@@ -25,6 +25,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "An exit code of -9 is SIGKILL, nearly always for lack of host memory: look in the kernel log.",
                 "sudo dmesg -T | grep -i -E 'out of memory|oom-kill'",
                 first_for=("SGLang killed",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Find the first error of the scheduler in the log.",

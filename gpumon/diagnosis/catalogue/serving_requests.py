@@ -118,6 +118,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " what the reasons name.",
                 "pip install --upgrade vllm",
                 first_for=("No valid attention backend",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Upgrade vLLM, or choose an attention that has each head size and runs on older GPUs as well.",
@@ -128,6 +129,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The GPU is older than Ampere, which FlashAttention needs: upgrade vLLM, and choose another attention.",
                 "vllm serve MODEL --attention-backend TRITON_ATTN --dtype half",
                 first_for=("is_fa_version_supported",),
+                hidden_otherwise=True,
             ),
             Fix("Let vLLM choose the backend: leave --attention-backend out as well.", "unset VLLM_ATTENTION_BACKEND"),
             Fix("Or choose one that supports more.", "vllm serve MODEL --attention-backend TRITON_ATTN"),

@@ -278,6 +278,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The sound has two channels: mix them, or convert the files.",
                 "sound = sound.mean(dim=-1)",
                 first_for=(", 2]}, size=[",),
+                hidden_otherwise=True,
             ),
             Fix("Flatten all dimensions except the batch.", "hidden = hidden.flatten(1)"),
             Fix("Infer the layer's size from the first batch.", "layer = torch.nn.LazyLinear(out_features)"),
@@ -300,12 +301,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The index selects another number of places than there are values; for a model with images, the"
                 " prompt was cut: raise its maximum length (cutoff_len, max_length).",
                 first_for=("be broadcast to indexing result",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "The loss takes outputs of shape (N, C, ...) with the classes second, and labels of shape (N,"
                 " ...): flatten both, or move the classes.",
                 "loss = torch.nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten())",
                 first_for=("Expected target size",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

@@ -87,6 +87,7 @@ print(*FileSystemReader("CHECKPOINT").read_metadata().state_dict_metadata, sep="
                 " not need: load without strictness; in NeMo, ckpt_load_strictness of the strategy.",
                 "torchrun pretrain_gpt.py --dist-ckpt-strictness log_all",
                 first_for=("_extra_state",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Or load what is there.",

@@ -242,6 +242,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "A column is still text: tokenize it, turn labels in words into numbers, and remove the other columns.",
                 'dataset = dataset.map(tokenize, batched=True, remove_columns=["text"])',
                 first_for=("dimensions 'str'",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Pad in the function that collects a batch.",

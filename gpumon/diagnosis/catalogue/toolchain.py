@@ -414,6 +414,7 @@ export LIBRARY_PATH="$(python -c 'import os, torch; print(os.path.dirname(torch.
                 "The code 127 means that the compiler was not found: install the CUDA toolkit, or name its folder.",
                 "export CUDA_HOME=/usr/local/cuda; ls $CUDA_HOME/bin/nvcc",
                 first_for=("[code=127]",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

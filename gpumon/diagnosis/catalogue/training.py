@@ -293,6 +293,7 @@ optimizer.zero_grad()""",
                 " or load the model without quantization.",
                 "if parameter.is_floating_point():\n    torch.nn.init.kaiming_uniform_(parameter)",
                 first_for=("check_uniform_bounds",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Convert this tensor for this operation.",

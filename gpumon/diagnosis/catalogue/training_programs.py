@@ -54,6 +54,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 " needs `messages`, and one mark <image> for each of its images.",
                 "head -n 1 train.jsonl",
                 first_for=("template.encode",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Upgrade, and take the examples of the same version.",
@@ -176,7 +177,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("does not exist",),
             ),
             Fix("Remove the line with nc: the number of names counts.", first_for=("'names' length",)),
-            Fix("A key has no value, in most cases names: write the classes below it.", first_for=("NoneType",)),
+            Fix(
+                "A key has no value, in most cases names: write the classes below it.",
+                first_for=("NoneType",),
+                hidden_otherwise=True,
+            ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=("https://docs.ultralytics.com/datasets/detect/",),

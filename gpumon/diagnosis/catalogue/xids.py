@@ -76,6 +76,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "The Xid at the end of the line is the cause; 144 to 150 are errors of NVLink, which `gpumon explain"
                 " --id xid-149` and others explain.",
                 first_for=("caused by previous Xid",),
+                hidden_otherwise=True,
             ),
         ),
         is_echo=True,
