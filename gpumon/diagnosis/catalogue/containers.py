@@ -261,8 +261,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="container-cdi",
         section=SECTION,
-        title="CDI device not found",
-        summary="The container asks for a GPU by its CDI name, and no CDI specification on this host defines it.",
+        title="CDI device or driver file not found",
+        summary="The container asks for a GPU by its CDI name, or for a file of the driver, that the host lacks.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
@@ -279,6 +279,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "failed to get libraries for driver version",
                 r"failed to get libraries for driver version[^\n]{0,40}(?:failed to locate (?P<library>[\w.]{4,40}))?",
             ),
+            Pattern(
+                "fulfil mount request: open",
+                r"fulfil mount request: open (?P<file>/(?!\S{0,40}fabricmanager)\S{0,120}nvidia\S{0,80}): no such file",
+            ),
             Pattern("failed to stat CDI host device", r"failed to stat CDI host device (?P<device>\S{1,80})"),
         ),
         causes=(
@@ -287,7 +291,20 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "In Kubernetes, the GPU operator's toolkit did not write it.",
         ),
         fixes=(
+            Fix(
+                "Start the persistence daemon, whose socket the container needs; if the host has none, generate the"
+                " specification again.",
+                "sudo systemctl restart nvidia-persistenced\nsudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+                first_for=("nvidia-persistenced/socket",),
+                hidden_otherwise=True,
+            ),
             Fix("Generate the specification.", "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"),
+            Fix(
+                "Create the container again: the old one names files of the driver before its update.",
+                "docker compose up --detach --force-recreate",
+                first_for=(".so.",),
+                hidden_otherwise=True,
+            ),
             Fix("Check which names exist.", "nvidia-ctk cdi list"),
             Fix("Use one of them.", "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi"),
         ),

@@ -127,6 +127,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern(
                 "fabricmanager.service", r"nvidia-fabricmanager\.service: (?:Failed with result|Main process exited)"
             ),
+            Pattern("nvidia-fabricmanager/socket", r"open \S{0,40}nvidia-fabricmanager/socket: no such file"),
             Pattern(
                 "GPU driver interface version",
                 r"NVIDIA GPU driver interface version (?P<driver>[\d.]{3,20}) don'?t match",

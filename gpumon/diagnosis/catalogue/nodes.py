@@ -1,4 +1,4 @@
-"""Errors of nodes and devices: unhealthy GPUs in Kubernetes, a missing nvidia-smi, Jetson, NVLink SHARP."""
+"""Errors of nodes and devices: unhealthy GPUs in Kubernetes, a missing nvidia-smi, Jetson, NVLink SHARP, DCGM."""
 
 from typing import Final
 
@@ -213,5 +213,52 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         see_more=(fixes.LINK_STATE,),
         sources=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1150", sources.FABRIC_MANAGER),
         said_by="NVIDIA driver 590",
+    ),
+    KnownError(
+        id="dcgm-memory",
+        section=SECTION,
+        title="DCGM found memory errors of a GPU",
+        summary="The health check of DCGM found a memory that was repaired, waits for a repair, or cannot be repaired.",
+        context=ContextState.NOT_APPLICABLE,
+        patterns=(
+            Pattern(
+                "memory errors and row remapping",
+                r"GPU (?P<gpu>\d{1,3}) ha[sd] (?:uncorrectable )?memory errors and row remapping(?:s are p| f)",
+            ),
+            Pattern(
+                "has uncorrectable memory errors and row",
+                r"GPU (?P<gpu>\d{1,3}) has uncorrectable memory errors and row\b(?! remapping)",
+            ),
+            Pattern(
+                "rows were remapped",
+                r"GPU (?P<gpu>\d{1,3}) had uncorrectable memory errors and (?P<rows>\d{1,5}) rows were remapped",
+            ),
+            Pattern(
+                "Pending page retirements together with a DBE",
+                r"Pending page retirements together with a DBE were detected on GPU (?P<gpu>\d{1,3})",
+            ),
+        ),
+        causes=(
+            "Cells of the memory are defective; the GPU replaces their row by a spare one at its next reset.",
+            "If the remapping failed, no spare row is left for this bank.",
+        ),
+        fixes=(
+            Fix(
+                "If the remapping failed, take the GPU out of use, and have it replaced.",
+                "nvidia-smi -q -d ROW_REMAPPER",
+                first_for=("row remapping failed",),
+            ),
+            Fix(
+                "If a repair is pending, end the work on the GPU, then reset it or reboot; until then its memory is not"
+                " repaired.",
+                "sudo nvidia-smi --gpu-reset -i 0",
+            ),
+            fixes.MEMORY_ERRORS,
+            Fix("Check again after the reset.", "dcgmi diag -r 2"),
+        ),
+        empty_cache=BELOW_PYTORCH,
+        see_more=(fixes.KERNEL_LOG,),
+        sources=("https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",),
+        said_by="DCGM 2-4",
     ),
 )
