@@ -294,7 +294,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Start the persistence daemon, whose socket the container needs; if the host has none, generate the"
                 " specification again.",
-                "sudo systemctl restart nvidia-persistenced\nsudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+                "sudo systemctl start nvidia-persistenced\nsudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
                 first_for=("nvidia-persistenced/socket",),
                 hidden_otherwise=True,
             ),
