@@ -103,3 +103,18 @@ def test_jetson_needs_its_own_mode() -> None:
     assert "--mode=csv" in commands[0]
     assert not any("generate --output" in command for command in commands)
     assert "generate --output" in cause_of(line).fixes[0].code
+
+
+def test_a_fix_for_the_error_of_a_program_precedes_the_one_for_its_kernels() -> None:
+    fixes = cause_of(
+        "ggml_cuda_compute_forward: SOFT_MAX failed\nggml-cuda.cu:102: CUDA error: invalid argument\n"
+    ).fixes
+    assert "compare the CUDA version" in fixes[0].text
+    assert "GGML_CUDA_DISABLE_GRAPHS=1" in fixes[1].code
+    other = cause_of("ggml-cuda.cu:102: CUDA error: an illegal memory access was encountered\n").fixes
+    assert "GGML_CUDA_DISABLE_GRAPHS=1" in other[0].code
+
+
+def test_a_message_without_sizes_is_said_to_be_cut_off() -> None:
+    texts = [block.text for section in sections(explain_text(_OUT_OF_MEMORY)) for block in section.blocks]
+    assert any("ends before the sizes" in text for text in texts)

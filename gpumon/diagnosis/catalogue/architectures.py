@@ -93,8 +93,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Fix(
                 "Build llama.cpp for the GPUs of this host in an empty folder; the RTX 50 series needs CUDA 12.8 or"
                 " later.",
-                "rm -rf build && cmake -B build -DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native && cmake --build build"
-                " -j",
+                "cmake -E rm -rf build && cmake -B build -DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native && cmake"
+                " --build build -j",
                 first_for=("llama.cpp",),
             ),
             Fix(

@@ -167,7 +167,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Fix("Or install nvcc, in the version of PyTorch's CUDA, and check it.", "nvcc --version"),
             Fix(
-                "Or delete what is half compiled, and give each job a folder of its own that it can write.",
+                "Or delete what is half compiled, and give each job a separate folder that it can write.",
                 'rm -rf ~/.tensorrt_llm/tmp ~/.tensorrt_llm/cache\nexport TRTLLM_DG_CACHE_DIR="$(mktemp -d)"',
             ),
         ),
