@@ -96,6 +96,12 @@ _FIRST_LINK_XID: Final = Fix(
     "Read the first Xid of 144 to 150 before this one, which contains the unit, the link and the severity.",
     "sudo dmesg -T | grep -i xid",
 )
+_NO_TRANSFERS: Final = Fix(
+    "The group has not completed a single collective, so that the transfers themselves may hang: on one host, disable"
+    " peer-to-peer transfers as a test. If that helps, turn off the IOMMU or ACS of the host; between hosts, test"
+    " the network instead.",
+    "NCCL_P2P_DISABLE=1 torchrun --nproc-per-node=gpu train.py",
+)
 _LINK_CONTINUES: Final = Fix("Let programs continue, unless an Xid 154 requires an action.")
 
 
@@ -148,13 +154,19 @@ def _capability(text: str) -> float | None:
 
 
 def _host_memory(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """The kernel's log shows what was killed, so it need not be read; its constraint shows whose memory was full."""
+    """The log of the kernel or of Ray shows what was killed; the constraint shows whose memory was full."""
     constraint = str(values.get("constraint", ""))
-    if "process" not in values and not constraint:
+    if not constraint and not {"process", "threshold"} & values.keys():
         return tuple(fixes)
     kept = [fix for fix in fixes if "dmesg" not in fix.code]
-    is_limited = constraint.endswith("MEMCG") or "cgroup" in values or "kills" in values
+    is_limited = constraint.endswith("MEMCG") or bool({"cgroup", "killed_processes", "threshold"} & values.keys())
     return tuple(kept) if is_limited else (_FULL_HOST, *kept)
+
+
+def _jetson(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    """On Jetson, only the mode csv generates a specification."""
+    is_jetson = "Jetson host" in str(values.get("signs", ""))
+    return tuple(fix for fix in fixes if not (is_jetson and "generate --output" in fix.code))
 
 
 def _old_gpu(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -165,17 +177,22 @@ def _old_gpu(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
 def _nccl_reason(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """The fix for the call that NCCL's last error names."""
     reason = str(values.get("last_error", "")).lower()
-    if not reason:
-        return tuple(fixes)
     marker = next((marker for word, marker in _NCCL_REASONS.items() if word in reason), "")
+    if not marker:
+        return tuple(fixes)
     read, *others = fixes
-    return *sorted(others, key=lambda fix: not (marker and marker in fix.code)), read
+    return *sorted(others, key=lambda fix: marker not in fix.code), read
 
 
 def _timeout_at_start(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """At one of the first collectives, one rank mostly still prepares data or downloads, while the others wait."""
-    sequence = str(values.get("sequence", ""))
+    """At one of the first collectives, one rank mostly still prepares data or downloads, while the others wait.
+
+    If the group never completed a collective and has many in its queue, its transfers may not work at all.
+    """
+    sequence, enqueued = (str(values.get(name, "")) for name in ("sequence", "enqueued"))
     is_first = sequence.isdigit() and int(sequence) <= _FIRST_COLLECTIVES
+    if is_first and values.get("completed") == "-1" and enqueued.isdigit() and int(enqueued) > _FIRST_COLLECTIVES:
+        return (_NO_TRANSFERS, *fixes)
     return tuple(sorted(fixes, key=lambda fix: not (is_first and "timedelta" in fix.code)))
 
 
@@ -310,6 +327,7 @@ def _missing_package(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
 
 _CASES: Final[Mapping[str, Callable[[Values, Sequence[Fix]], tuple[Fix, ...]]]] = {
     "arch-warning": _fitting_build,
+    "container-cdi": _jetson,
     "cuda-home": fitting_toolkit,
     "batch-unequal": fitting_batch,
     "cudnn-engine": _cudnn_plan,

@@ -46,17 +46,21 @@ _FOLLOWS_INITIALIZATION: Final = frozenset(
     }
 )
 """Errors of programs that need a GPU and see none."""
+_MODULE: Final = "module-load"
+_PROBE: Final = "driver-probe"
 _MISMATCH: Final = "nvml-mismatch"
 _FOLLOWS_MISMATCH: Final = frozenset({"cuda-unknown", "ptx", *INITIALIZATION, *_FOLLOWS_INITIALIZATION})
 """Errors of a driver whose module and libraries differ; nvidia-smi, which names it, is mostly run after them."""
 _HEADERS: Final = {
     "state-dict-mismatch": frozenset({"zero3-empty-weights", "meta-tensor"}),
     "tgi-shard": frozenset({"tgi-signal"}),
+    "oom": frozenset({"vllm-warmup-oom"}),
+    "oom-raw": frozenset({"llama-memory"}),
     "nvlink-inactive": frozenset({"xid-74", *(f"xid-{number}" for number in range(144, 151))}),
 }
 """Errors whose first line is a header, and the errors that a line below it names more exactly."""
-_MAX_LINES_TO_DETAIL: Final = 32
-_ENGINE_DEAD: Final = "vllm-engine-dead"
+_MAX_LINES_TO_DETAIL: Final = 64
+_ENGINE_DEAD: Final = frozenset({"vllm-engine-dead", "sglang-scheduler"})
 _HOST_MEMORY: Final = "host-oom"
 _KILLED: Final = "Killed"
 _DAY_SECONDS: Final = 24 * 3600.0
@@ -87,6 +91,8 @@ def first_cause(matches: Sequence[Match]) -> Match:
         mismatch = next((match for match in matches if match.error.id == _MISMATCH), None)
         if mismatch is not None:
             return mismatch
+    if first.error.id == _MODULE and first.values.get("reason") == "No such device":  # the driver says why
+        return next((match for match in matches if match.error.id == _PROBE), first)
     if first.error.id == _TAKEDOWN:  # PyTorch announces the end of the process before it prints the reason
         timeouts = (match for match in matches if match.error.id == _TIMEOUT and _share_rank(match, first))
         return next(timeouts, first)
@@ -97,12 +103,12 @@ def first_cause(matches: Sequence[Match]) -> Match:
 
 
 def without_own_kill(matches: Sequence[Match]) -> list[Match]:
-    """The errors without the last line of a vLLM that kills its own processes once its engine has failed.
+    """The errors without the last line of a vLLM or SGLang that kills its own processes once its engine has failed.
 
     Args:
         matches: The known errors of a log, by their lines.
     """
-    ends = [match.line for match in matches if match.error.id == _ENGINE_DEAD]
+    ends = [match.line for match in matches if match.error.id in _ENGINE_DEAD]
     return [
         match
         for match in matches

@@ -53,6 +53,7 @@ _LEADING: Final = frozenset({"arch-warning", "nan-loss", "no-gpus", *INITIALIZAT
 """Warnings that are often the cause of the error that follows, like those of NCCL."""
 _VALUES_OF_OTHERS: Final = {
     "no-kernel-image": ("arch-warning", ("capability",)),
+    "nccl-timeout": ("nccl-takedown", ("enqueued", "completed")),
     "no-wheel": ("install-not-found", ("oldest", "newest")),
 }
 """Errors, each with another one that follows or precedes it, and the values that only that one has."""

@@ -11,9 +11,18 @@ from gpumon.diagnosis.memory_message import MemoryMessage
 from gpumon.diagnosis.message_causes import message_causes
 from gpumon.diagnosis.platform_fixes import platform_fixes
 from gpumon.diagnosis.prefixes import Timestamp
-from gpumon.diagnosis.program_fixes import is_phase, is_server
+from gpumon.diagnosis.program_fixes import MEMORY_ERRORS, is_phase, is_server
+from gpumon.diagnosis.programs import LMDEPLOY, TGI
 from gpumon.diagnosis.unknown import NumberedLine, UnknownError
 
+_ENDED: Final = frozenset({"llama.cpp", "vLLM", "SGLang", TGI, LMDEPLOY})
+"""Servers that end themselves at an error of CUDA."""
+_CAUSES_IN_SERVER: Final = (
+    "The weights of the model do not fit, or leave too little for the cache, activations and graphs.",
+    "The server processes too many or too long requests at a time.",
+    "Other processes hold part of the GPU.",
+)
+"""Why GPU memory runs out in a server that runs no code of the user."""
 _MAX_FIXES: Final = 8
 """More are a list to search in, not an answer."""
 
@@ -102,12 +111,15 @@ class Match:
     @property
     def causes(self) -> tuple[str, ...]:
         """The possible causes in this case, most frequent first."""
+        program = str(self.values.get("program", ""))
+        if self.error.id in MEMORY_ERRORS and program in _ENDED:
+            return _CAUSES_IN_SERVER
         return message_causes(self.error.id, message_of(self.text, self.values), self.error.causes)
 
     @property
     def context(self) -> ContextState:
-        """The state of the CUDA context after the error; llama.cpp ends itself at any error of CUDA."""
-        is_ended = self.error.context is ContextState.ALIVE and self.values.get("program") == "llama.cpp"
+        """The state of the CUDA context after the error; a server ends itself."""
+        is_ended = self.error.context is ContextState.ALIVE and self.values.get("program") in _ENDED
         return ContextState.NOT_APPLICABLE if is_ended else self.error.context
 
     @property

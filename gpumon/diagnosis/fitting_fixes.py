@@ -15,6 +15,7 @@ _ONE_REASON: Final = frozenset(
         "llama-init",
         "module-load",
         "no-kernel-image",
+        "sglang-capture",
         "tensorrt-llm",
         "tgi-shard",
         "tgi-signal",

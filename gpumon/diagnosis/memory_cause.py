@@ -161,6 +161,8 @@ def _too_big_sentence(message: MemoryMessage) -> str:
 
 
 def _unknown_sentence(message: MemoryMessage) -> str:
+    if message.total is None:
+        return "The message ends before the sizes that show why memory ran out."
     if message.unexplained is None:
         return "The sizes in the message match no single cause."
     return (

@@ -4,7 +4,7 @@ It also writes such a message, for a report that has the sizes but not the text.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -88,17 +88,11 @@ class MemoryMessage:
 
     @property
     def foreign(self) -> int | None:
-        """Memory of other processes: the unexplained rest of the total, or the sum over the listed ones if smaller.
-
-        In a container, the driver reports another PID for the process itself, so that PyTorch lists the process as
-        another one; if it lists a single one, that is the process itself.
-        """
+        """Memory of other processes: the unexplained rest of the total, or the sum over the listed ones if smaller."""
         listed = sum(held for _, held in self.others)
         own_is_known = self.own is not None or (self.allocated is not None and self.unallocated is not None)
         if self.total is None or self.free is None or not own_is_known:
             return listed or None
-        if self.own is None and len(self.others) == 1 and listed >= self.held:
-            return 0
         rest = max(0, self.total - self.free - (self.held if self.own is None else self.own))
         return min(listed, rest) if listed else rest
 
@@ -173,8 +167,31 @@ def read_memory_message(text: str) -> MemoryMessage | None:
         sizes["own"] = None
     if (sizes["allowed"] or 0) >= _NO_LIMIT:
         sizes["allowed"] = None
-    others = tuple((int(pid), _bytes(number, unit)) for pid, number, unit in _OTHER.findall(body))
+    listed = tuple((int(pid), _bytes(number, unit)) for pid, number, unit in _OTHER.findall(body))
+    own = None if sizes["own"] is not None else _own_entry(listed, sizes)
+    sizes["own"] = sizes["own"] if own is None else own[1]
+    others = tuple(entry for entry in listed if entry is not own)
     return MemoryMessage(_bytes(head[1], head[2]), others=others, **sizes)
+
+
+def _own_entry(listed: Sequence[tuple[int, int]], sizes: Mapping[str, int | None]) -> tuple[int, int] | None:
+    """The entry of the process itself among the listed processes, or None if there is none.
+
+    In a container, the driver reports another PID for the process, so that PyTorch does not recognize it. Its entry has
+    at least what PyTorch reserves; of several such entries, it is the smallest one, because the rest is its context.
+    The entries of other processes alone, with the memory of this process and the free memory, cannot exceed the GPU.
+
+    Args:
+        listed: The PIDs of the listed processes, each with the memory that it holds.
+        sizes: The other sizes in the message.
+    """
+    allocated, unallocated, total = sizes["allocated"], sizes["unallocated"], sizes["total"]
+    if allocated is None or unallocated is None:
+        return None
+    reserved = allocated + unallocated
+    if total is not None and sum(held for _, held in listed) + reserved + (sizes["free"] or 0) <= total:
+        return None
+    return min((entry for entry in listed if entry[1] >= reserved), key=lambda entry: entry[1], default=None)
 
 
 def _end(text: str, start: int) -> int:

@@ -32,6 +32,18 @@ CAUSES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "nouveau or another driver holds the GPU, or this version of the driver does not support the GPU.",
             "The kernel was built with another compiler than the module.",
         ),
+        "No such device": (
+            "The host has no NVIDIA GPU, or the virtual machine got none.",
+            "The GPU is not supported by this version of the driver, or another driver holds it.",
+        ),
+        "make.log": (
+            "The driver is older than the kernel, and does not compile with it.",
+            "The headers of this kernel, or the compiler that built it, are missing.",
+        ),
+        "Bad return status": (
+            "The driver is older than the kernel, and does not compile with it.",
+            "The headers of this kernel, or the compiler that built it, are missing.",
+        ),
         "Key was rejected": ("Secure Boot is on, and the signature of the module is not enrolled.",),
     },
     "ray-gpus": {
@@ -54,11 +66,41 @@ CAUSES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "The daemon was started by another user, or does not run.",
         ),
     },
+    "sglang-capture": {
+        "Unsupported head_dim": ("FlashInfer has no kernel for the size of the model's attention heads.",),
+        "out of memory": ("The GPU has no memory left for the graphs.",),
+    },
+    "cuda-unknown": {
+        "working NCCL": (
+            "A GPU or its link failed while it computed; the kernel log then contains an Xid.",
+            "The driver failed; its lines in the kernel log then say why.",
+        ),
+    },
+    "llama-memory": {
+        "llama.cpp pipeline": (
+            "Pipeline parallelism over several GPUs keeps four copies of the compute buffers.",
+            "Too many layers are on the GPU, or the context is too long.",
+            "Another program uses the GPU.",
+        ),
+    },
     "llama-init": {
         "driver is too old": ("The driver is missing, or older than the CUDA version of the build.",),
         "symbol lookup for cu": ("The driver is older than the CUDA version of the build.",),
         "unknown error": ("The nvidia_uvm module is in a bad state, often after a suspend.",),
         "init failure: 999": ("The nvidia_uvm module is in a bad state, often after a suspend.",),
+    },
+    "host-oom": {
+        "node running low on memory": (
+            "A process keeps weights, a second copy of the model or the optimizer's state in host memory (offload).",
+            "Too many actors and workers run on the node, each with its own copy of the data set or of the model.",
+            "Memory grows from step to step: a list of results, a Python object per sample, cached batches.",
+        ),
+    },
+    "no-driver": {
+        "no GPU for Apptainer": (
+            "The host has no GPU or no driver: a login node, or a job that did not ask for a GPU.",
+            "The driver's libraries are in a folder that the cache of the linker does not contain.",
+        ),
     },
     "port-in-use": {
         "several Slurm tasks": (
@@ -67,6 +109,10 @@ CAUSES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
     },
     "compiler-missing": {
+        "find -lcudart": (
+            "The library is in another folder than those after -L, such as one of Conda.",
+            "The toolkit is incomplete: it has the compiler, but not the files for development of the runtime.",
+        ),
         "find -lcuda:": (
             "The driver's libcuda.so.1 exists, but not the name libcuda.so that the linker searches.",
             "The image or the environment has neither a CUDA toolkit nor the driver's libraries.",
@@ -86,6 +132,11 @@ CAUSES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "with signal 11": ("Native code of a library crashed.",),
     },
     "nccl-net-plugin": {
+        "network without EFA": (
+            "The libfabric that was loaded has no provider for the network of this host.",
+            "The container does not see the network devices.",
+            "NCCL_NET or FI_PROVIDER names a network that the host does not have.",
+        ),
         "NET/OFI": (
             "The container does not see the EFA devices, or the instance has none.",
             "The security group does not allow all traffic to itself.",

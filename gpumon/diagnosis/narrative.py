@@ -15,7 +15,7 @@ _CONTEXTS: Final = {
     ContextState.DEAD: "Restart the process: every later CUDA call of this process fails.",
     ContextState.RESET: "A restart of the process is not enough: first reset the GPU or reboot the host.",
     ContextState.UNKNOWN: "The message does not show whether the process can continue; to be safe, restart it.",
-    ContextState.NOT_APPLICABLE: "No CUDA context is lost: fix the cause, then restart.",
+    ContextState.NOT_APPLICABLE: "Fix the cause, then start the program again; there is no CUDA context to recover.",
 }
 
 _NOT_ABOUT_MEMORY: Final = frozenset({"", BELOW_PYTORCH, CONTEXT_IS_DEAD, NO_CONTEXT_YET, NOT_ABOUT_MEMORY})

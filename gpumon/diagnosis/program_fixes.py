@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
-from typing import Final, NamedTuple
+from typing import Final
 
 from gpumon.diagnosis.known import Fix
 from gpumon.diagnosis.programs import (
@@ -15,39 +15,18 @@ from gpumon.diagnosis.programs import (
     ISAAC_GYM,
     JETSON,
     KOHYA,
+    LMDEPLOY,
     LOADING,
     OPTIMIZER,
     PIP,
-    WEB_UI,
     program_of_errors,
 )
+from gpumon.diagnosis.servers import SERVERS, Server
 
 _SMALLER_INFERENCE: Final = Fix(
     "Compute fewer samples, tokens or pixels at a time, and move the results to the CPU.",
     "with torch.inference_mode():\n    outputs = [model(part).cpu() for part in batch.split(8)]",
 )
-
-
-class _Server(NamedTuple):
-    """What to do in a server of models.
-
-    Attributes:
-        memory: If GPU memory ran out.
-        kernel: If a kernel failed; None if the user's own code may have called it.
-        code: If an operation of the server's own code failed; None if it may be that of the user.
-        command: What starts it, in place of a training script.
-        fork: If CUDA was used in a forked process.
-        arch: If it has no kernel for the GPU.
-        compiled: If code that it compiles while it runs failed.
-    """
-
-    memory: tuple[Fix, ...]
-    kernel: Fix | None = None
-    code: Fix | None = None
-    command: str = ""
-    fork: tuple[Fix, ...] = ()
-    arch: tuple[Fix, ...] = ()
-    compiled: tuple[Fix, ...] = ()
 
 
 _SMALLER_WEIGHTS: Final = (
@@ -106,140 +85,6 @@ _PHASES: Final[Mapping[str, tuple[Fix, ...]]] = {
 }
 """What to do if GPU memory runs out, by what a program does that is no training."""
 
-_SERVERS: Final[Mapping[str, _Server]] = {
-    "vLLM": _Server(
-        (
-            Fix(
-                "Process fewer requests at a time, with a shorter context.",
-                "vllm serve MODEL --max-num-seqs 64 --max-model-len 8192",
-            ),
-            Fix(
-                "If the weights themselves do not fit, divide them over several GPUs, or use a quantized model.",
-                "vllm serve MODEL --tensor-parallel-size 2",
-            ),
-        ),
-        Fix(
-            "Find the kernel: run with synchronous launches and without CUDA graphs.",
-            "CUDA_LAUNCH_BLOCKING=1 vllm serve MODEL --enforce-eager",
-        ),
-        Fix(
-            "The operation is in the server's own code: upgrade the server, or use the model in another format.",
-            "pip install --upgrade vllm",
-        ),
-        "vllm serve MODEL",
-        fork=(Fix("Let vLLM spawn its workers.", "VLLM_WORKER_MULTIPROC_METHOD=spawn vllm serve MODEL"),),
-        arch=(
-            Fix(
-                "Upgrade vLLM together with the PyTorch for which it is built; its wheels need compute"
-                " capability 7.0 or"
-                " newer, and for Blackwell CUDA 12.8 or newer.",
-                "pip install --upgrade vllm",
-            ),
-        ),
-        compiled=(Fix("Run without compilation and CUDA graphs.", "vllm serve MODEL --enforce-eager"),),
-    ),
-    "SGLang": _Server(
-        (
-            Fix(
-                "Leave more memory for the graphs and activations, and record fewer batch sizes.",
-                "python -m sglang.launch_server --model-path MODEL --mem-fraction-static 0.8 --cuda-graph-max-bs 16",
-            ),
-            Fix(
-                "If the weights themselves do not fit, divide them over several GPUs, or use a quantized model.",
-                "python -m sglang.launch_server --model-path MODEL --tp 2",
-            ),
-        ),
-        Fix(
-            "Find the kernel: run with synchronous launches and without CUDA graphs.",
-            "CUDA_LAUNCH_BLOCKING=1 python -m sglang.launch_server --model-path MODEL --disable-cuda-graph",
-        ),
-        Fix(
-            "The operation is in the server's own code: upgrade the server, or use the model in another format.",
-            "pip install --upgrade sglang",
-        ),
-        "python -m sglang.launch_server --model-path MODEL",
-        arch=(
-            Fix(
-                "Upgrade SGLang together with its kernels.",
-                "pip install --upgrade sglang",
-            ),
-        ),
-        compiled=(
-            Fix(
-                "Run without CUDA graphs, and without --enable-torch-compile.",
-                "python -m sglang.launch_server --model-path MODEL --disable-cuda-graph",
-            ),
-        ),
-    ),
-    "ComfyUI": _Server(
-        (
-            Fix("Use a smaller image, fewer frames, or a model that is quantized to FP8 or GGUF."),
-            Fix("Keep less of the models on the GPU.", "python main.py --lowvram"),
-        ),
-        Fix("Find the kernel: run with synchronous launches.", "CUDA_LAUNCH_BLOCKING=1 python main.py"),
-        Fix(
-            "The operation is in a node: check that the models of the workflow belong together, and update ComfyUI.",
-            "git -C ComfyUI pull",
-        ),
-        "python main.py",
-        compiled=(Fix("Remove the node that compiles the model from the workflow, such as TorchCompileModel."),),
-    ),
-    WEB_UI: _Server(
-        (
-            Fix(
-                "Use a smaller image, a smaller batch, or a smaller factor of Hires. fix; in Forge, lower the slider"
-                " `GPU Weights`."
-            ),
-            Fix("Without Forge, keep less of the model on the GPU.", "python launch.py --medvram"),
-        ),
-        Fix("Find the kernel: run with synchronous launches.", "CUDA_LAUNCH_BLOCKING=1 python launch.py"),
-        Fix(
-            "The operation is in the web UI or in an extension: update both, switch off the extensions, and check that"
-            " the models belong together. If types differ, start Forge with --all-in-fp16, and the web UI of"
-            " AUTOMATIC1111 with --no-half.",
-            "git pull",
-        ),
-        "python launch.py",
-    ),
-    "llama.cpp": _Server(
-        (
-            Fix(
-                "Put fewer layers on the GPU, and use a shorter context.",
-                "llama-server -m MODEL.gguf -ngl 20 -c 8192",
-            ),
-        ),
-        Fix(
-            "Update llama.cpp, or the program that contains it; until then, try without CUDA graphs and flash"
-            " attention.",
-            "GGML_CUDA_DISABLE_GRAPHS=1 llama-server -m MODEL.gguf -fa off",
-        ),
-        Fix("Update llama.cpp, or the program that contains it.", "pip install --upgrade llama-cpp-python"),
-        "llama-server -m MODEL.gguf",
-    ),
-    "transformers": _Server(
-        (
-            Fix(
-                "Generate for fewer inputs at a time, from shorter ones, and without gradients.",
-                "with torch.inference_mode():\n    output = model.generate(**inputs, max_new_tokens=256)",
-            ),
-            Fix(
-                "If the weights fill the GPU, load them in 4 bits.",
-                "config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)\n"
-                'model = AutoModelForCausalLM.from_pretrained(name, device_map="auto", quantization_config=config)',
-            ),
-        ),
-    ),
-    "diffusers": _Server(
-        (
-            Fix(
-                "Keep on the GPU only the part of the pipeline that computes; do not move the pipeline there yourself.",
-                "pipeline.enable_model_cpu_offload()\npipeline.vae.enable_tiling()",
-            ),
-            Fix("Use a smaller image, fewer frames, or a model that is quantized to 8 or 4 bits."),
-        ),
-    ),
-}
-"""Servers, and libraries that generate, by their names."""
 _GRAPHICS: Final = Fix(
     "Isaac Gym mostly crashes in its graphics: train without a window, and name NVIDIA's driver for Vulkan, which"
     " `vulkaninfo` must list. It has no support for the H100 and newer: use Isaac Lab there.",
@@ -252,6 +97,7 @@ _JETSON_BUILD: Final = Fix(
 _WITHOUT_PYTORCH: Final[Mapping[str, tuple[str, ...]]] = {
     "JAX": ("torch", "tensorflow", "TensorFlow"),
     "llama.cpp": ("torch", "tensor", "bitsandbytes"),
+    LMDEPLOY: ("tensor.", "pytorch's own"),
 }
 """Programs whose processes have no PyTorch, and what fixes for others contain."""
 _EXTRA: Final = {(ISAAC_GYM, "worker-crashed"): _GRAPHICS}
@@ -264,7 +110,7 @@ _FIRST: Final = {
 _TRAINING_ONLY: Final = ("loss", "hidden", "run_step")
 """Parts of the code of fixes that change a training step."""
 _SCRIPT: Final = re.compile(r"(?:python|torchrun --nproc-per-node=gpu) train\.py")
-_MEMORY_ERRORS: Final = frozenset({"oom", "oom-async-backend"})
+MEMORY_ERRORS: Final = frozenset({"oom", "oom-async-backend"})
 _KERNEL_ERRORS: Final = frozenset(
     {
         "illegal-address",
@@ -305,7 +151,7 @@ def is_phase(program: str) -> bool:
 
 def is_server(program: str) -> bool:
     """Whether a program serves models, so that it runs no code of the user."""
-    return program in _SERVERS
+    return program in SERVERS
 
 
 def program_fixes(error_id: str, program: str, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
@@ -322,20 +168,23 @@ def program_fixes(error_id: str, program: str, fixes: Sequence[Fix]) -> tuple[Fi
     if program_of_errors((error_id,)) == program:
         return tuple(fixes)  # those of the program itself
     fitting = _without_others(program, fixes)
-    server = _SERVERS.get(program)
-    if error_id in _MEMORY_ERRORS and (server is not None or program in _PHASES):
+    server = SERVERS.get(program)
+    if error_id in MEMORY_ERRORS and (server is not None or program in _PHASES):
         smaller = _PHASES[program] if server is None else server.memory
         kept = sorted(fitting, key=lambda fix: "inference" not in fix.text)
-        return *smaller, *(fix for fix in kept if not any(part in fix.code for part in _TRAINING_ONLY))
+        command = "" if server is None else server.command
+        useless = (*_TRAINING_ONLY, "from_pretrained") if command else _TRAINING_ONLY
+        others = (fix for fix in kept if not any(part in fix.code for part in useless))
+        return *smaller, *(_started_by(command, fix) for fix in others)
     if server is None:
         extra = _JETSON_BUILD if program == JETSON else _EXTRA.get((program, error_id))
         return tuple(fitting) if extra is None else (extra, *fitting)
     return _server_fixes(error_id, program, server, fixes)
 
 
-def _server_fixes(error_id: str, program: str, server: _Server, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+def _server_fixes(error_id: str, program: str, server: Server, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     fitting = _without_others(program, fixes)
-    own = tuple(replace(fix, code=_SCRIPT.sub(server.command or r"\g<0>", fix.code)) for fix in fitting)
+    own = tuple(_started_by(server.command, fix) for fix in fitting)
     if error_id == "fork":
         return *server.fork, *own
     is_named = (program in fix.text or (server.command and server.command in fix.code) for fix in fitting)
@@ -343,10 +192,17 @@ def _server_fixes(error_id: str, program: str, server: _Server, fixes: Sequence[
     if named and not fixes[0].first_for:
         return *named, *(fix for fix in own if fix not in named)
     if error_id in _KERNEL_ERRORS and server.kernel is not None:
-        return server.kernel, *(fix for fix in own if "LAUNCH_BLOCKING" not in fix.code)
+        rest = [fix for fix in own if "LAUNCH_BLOCKING" not in fix.code]
+        is_for_log = bool(fixes[0].first_for) and program in fixes[0].first_for
+        return (rest[0], server.kernel, *rest[1:]) if is_for_log else (server.kernel, *rest)
     is_foreign = fitting[:1] != list(fixes[:1])
     first = _first_fixes(error_id, server) or ((server.code,) if is_foreign and server.code is not None else ())
     return *first, *own
+
+
+def _started_by(command: str, fix: Fix) -> Fix:
+    """A fix with the command that starts the server, if there is one, in place of a training script."""
+    return replace(fix, code=_SCRIPT.sub(command or r"\g<0>", fix.code))
 
 
 def _is_for_others(program: str, fix: Fix) -> bool:
@@ -360,7 +216,7 @@ def _without_others(program: str, fixes: Sequence[Fix]) -> list[Fix]:
     return fitting or list(fixes)
 
 
-def _first_fixes(error_id: str, server: _Server) -> tuple[Fix, ...]:
+def _first_fixes(error_id: str, server: Server) -> tuple[Fix, ...]:
     """What to do first in a server, in addition to the fixes of the entry."""
     if error_id in _ARCH_ERRORS:
         return server.arch

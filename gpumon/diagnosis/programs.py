@@ -32,6 +32,8 @@ KOHYA: Final = "kohya"
 WEB_UI: Final = "Stable Diffusion WebUI"
 """The web UI of AUTOMATIC1111, or Forge, which is based on it."""
 ISAAC_GYM: Final = "Isaac Gym"
+TGI: Final = "Text Generation Inference"
+LMDEPLOY: Final = "LMDeploy"
 JETSON: Final = "Jetson"
 _FILES: Final[Mapping[str, tuple[bytes, ...]]] = {
     "vLLM": (
@@ -43,6 +45,8 @@ _FILES: Final[Mapping[str, tuple[bytes, ...]]] = {
         b"vllmmodelexecutor",
     ),
     "SGLang": (b"sglangsrt", b"runschedulerprocess"),
+    TGI: (b"textgenerationserver", b"textgenerationlauncher"),
+    LMDEPLOY: (b"lmdeploysrcturbomind", b"turbomindcore", b"lmdeployturbomind"),
     ISAAC_GYM: (b"usinggpuphysx", b"isaacgympythonisaacgymbindings"),
     _TRAINER: (b"verltrainer", b"verlworkers", b"trltrainer", b"openrlhf", b"transformerstrainer"),
     _CONTAINER_START: (b"nvidiacontainercli",),
@@ -70,7 +74,7 @@ _FILES: Final[Mapping[str, tuple[bytes, ...]]] = {
     ATTENTION: (b"functionalscaleddotproductattentionq",),
     INFERENCE: (b"numinferencesteps", b"withtorchnograd", b"withtorchinferencemode"),
     "JAX": (b"jaxsrc", b"jaxlib", b"jaxplugins", b"externalxlaxla"),
-    "llama.cpp": (b"ggmlcudacu", b"ggmlbackendcuda", b"ggmlcudacompute"),
+    "llama.cpp": (b"ggmlcudacu", b"ggmlbackendcuda", b"ggmlcudacompute", b"namellamaserver", b"namellamacli"),
     JETSON: (b"jetson", b"nvtegra", b"jetpack"),
     CONTAINER: (b"dockerrun", b"dockerexec", b"dockercompose", b"podmanrun", b"kubectlexec", b"thecontainer"),
 }
@@ -154,11 +158,23 @@ SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
     ),
     "in a container": _FILES[CONTAINER][:4],
     "llama-cpp-python": (b"llamacpppython",),
+    "llama.cpp pipeline": (b"pipelineparallelismenabledncopies",),
+    "working NCCL": (b"finishedgpuexecutioninternal", b"workcleanuploop", b"ncclcommwatchdog"),
+    "no GPU for Apptainer": (b"couldnotfindanynvfilesonthishost",),
+    "Jetson host": (b"isaacrosdevaarch", b"isaacrosaarch", *_FILES[JETSON]),
+    "network without EFA": (b"pluginselectedplatformdefault",),
+    "cluster": (b"gpfs", b"lustre", b"slurmstepd", b"srunerror"),
     "NVIDIA installer": (b"welcometothenvidiasoftwareinstaller",),
     "EFA without endpoints": (b"providerefaoutputemptylist",),
     "Unsloth": (b"unslothkernels", b"unslothtrainingstep"),
     "lost connection": (b"connectionerrorcodeendoffile",),
-    "DeepSpeed": (b"deepspeedruntime", b"deepspeedlauncher", b"deepspeedinclude"),
+    "DeepSpeed": (
+        b"deepspeedruntime",
+        b"deepspeedops",
+        b"extensionmodulecpuadam",
+        b"deepspeedlauncher",
+        b"deepspeedinclude",
+    ),
 }
 """The letters of a library, a command or another circumstance that decides which fix is the best one, by the names that
 they have in its `first_for`."""
@@ -167,6 +183,8 @@ _ERRORS: Final = {
     "sglang-": "SGLang",
     "comfy": "ComfyUI",
     "llama-": "llama.cpp",
+    "tgi-": TGI,
+    "lmdeploy": LMDEPLOY,
     "install-build": PIP,
 }
 """Programs by the beginning of the ids of their errors."""

@@ -137,8 +137,13 @@ def test_a_step_that_is_slightly_too_big_is_not_said_to_exceed_the_gpu() -> None
 
 
 def test_in_a_container_the_process_is_listed_as_another_one() -> None:
-    alone = replace(FULL, own=None, others=((4242, 79 * GIB),))
-    assert alone.foreign == 0
+    alone = read_memory_message(
+        "CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 1.00 GiB is"
+        " free. Process 4242 has 79.00 GiB memory in use. Of the allocated memory 78.00 GiB is allocated by PyTorch,"
+        " and 128.00 MiB is reserved by PyTorch but unallocated."
+    )
+    assert alone is not None
+    assert (alone.own, alone.others, alone.foreign) == (79 * GIB, (), 0)
     assert memory_cause(alone) is MemoryCause.TOO_BIG
 
 
@@ -179,3 +184,36 @@ def test_a_message_truncated_before_the_sizes_of_the_process_has_no_cause() -> N
     message = read_memory_message(cut)
     assert message is not None
     assert memory_cause(message) is MemoryCause.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("free", "first", "second", "own", "others"),
+    [
+        ("508.00 MiB", "494.00 MiB", "78.33 GiB", 78.33, ((62, 494 * MIB),)),
+        ("1.00 GiB", "4.00 GiB", "74.30 GiB", None, ((62, 4 * GIB), (113, round(74.3 * GIB)))),
+        ("1.00 GiB", "78.90 GiB", "74.90 GiB", 74.9, ((62, round(78.9 * GIB)),)),
+    ],
+)
+def test_the_process_under_another_pid_is_not_another_process(
+    free: str, first: str, second: str, own: float | None, others: tuple[tuple[int, int], ...]
+) -> None:
+    message = read_memory_message(
+        f"CUDA out of memory. Tried to allocate 594.00 MiB. GPU 0 has a total capacity of 79.33 GiB of which {free} is"
+        f" free. Process 62 has {first} memory in use. Process 113 has {second} memory in use. Of the allocated memory"
+        " 74.24 GiB is allocated by PyTorch, and 185.89 MiB is reserved by PyTorch but unallocated."
+    )
+    assert message is not None
+    assert message.own == (None if own is None else round(own * GIB))
+    assert message.others == others
+
+
+def test_a_listed_process_that_leaves_room_for_this_one_is_another_one() -> None:
+    message = read_memory_message(
+        "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 10.00 GiB is"
+        " free. Process 62 has 50.00 GiB memory in use. Of the allocated memory 18.00 GiB is allocated by PyTorch, and"
+        " 1.00 GiB is reserved by PyTorch but unallocated."
+    )
+    assert message is not None
+    assert message.own is None
+    assert message.others == ((62, 50 * GIB),)
+    assert memory_cause(message) is MemoryCause.OTHER_PROCESSES

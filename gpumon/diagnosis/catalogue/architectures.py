@@ -91,8 +91,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("llama-cpp-python",),
             ),
             Fix(
-                "Build llama.cpp for the GPU of this host.",
-                "cmake -B build -DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native && cmake --build build -j",
+                "Build llama.cpp for the GPUs of this host in an empty folder; the RTX 50 series needs CUDA 12.8 or"
+                " later.",
+                "cmake -E rm -rf build && cmake -B build -DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native && cmake"
+                " --build build -j",
                 first_for=("llama.cpp",),
             ),
             Fix(

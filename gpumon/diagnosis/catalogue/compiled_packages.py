@@ -200,7 +200,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Triton was upgraded independently of PyTorch, or the GPU is too old for its kernels.",
         ),
         fixes=(
-            Fix("On Windows, install its build of Triton.", "pip install --upgrade triton-windows"),
+            Fix(
+                "This PyTorch is older than 2.6, and newer versions of Triton do not fit it: on Windows, install the"
+                " last one that does, or upgrade PyTorch too.",
+                'pip install "triton-windows<3.2"',
+                first_for=("github.com/openai/triton",),
+                hidden_otherwise=True,
+            ),
+            Fix(
+                "On Windows, install its build of Triton; the newest one needs the newest PyTorch.",
+                "pip install --upgrade triton-windows",
+            ),
             Fix(
                 "On Linux, install the Triton that belongs to PyTorch.",
                 _TRITON_OF_PYTORCH,

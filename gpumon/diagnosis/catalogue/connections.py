@@ -145,7 +145,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="NCCL: the ranks call different collectives",
         summary="NCCL detected that the ranks do not call the same collectives in the same order.",
-        context=ContextState.DEAD,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(literal("this may be caused by a collective mismatch around rank"),),
         causes=(
             "A branch that only some ranks take: saving, evaluating, or skipping a batch.",

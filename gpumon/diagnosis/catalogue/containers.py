@@ -298,7 +298,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("nvidia-persistenced/socket",),
                 hidden_otherwise=True,
             ),
-            Fix("Generate the specification.", "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"),
+            Fix(
+                "Generate the specification; on Jetson, the automatic mode fails, so that the mode must be named.",
+                "sudo nvidia-ctk cdi generate --mode=csv --output=/etc/cdi/nvidia.yaml",
+                first_for=("Jetson host",),
+                hidden_otherwise=True,
+            ),
+            Fix(
+                "Generate the specification; on Jetson, add --mode=csv.",
+                "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+            ),
             Fix(
                 "Create the container again: the old one names files of the driver before its update.",
                 "docker compose up --detach --force-recreate",

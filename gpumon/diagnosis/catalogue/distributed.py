@@ -27,7 +27,8 @@ torch.distributed.init_process_group("nccl", device_id=device)""",
 )
 
 _ROOT_CAUSE: Final = Fix(
-    "Read the root cause, which torchrun prints at the end of its log.", "grep -n -A 8 'Root Cause' torchrun.log"
+    "With torchrun, read the root cause, which it prints at the end of its log.",
+    "grep -n -A 8 'Root Cause' torchrun.log",
 )
 
 _STACKS: Final = Fix("While the program hangs, show the stack of each rank.", "py-spy dump --pid PID")
@@ -53,10 +54,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Shared memory (/dev/shm) is too small: a container has 64 MB of it by default.",
             "NCCL chose a network interface over which the hosts cannot reach each other.",
             "A firewall blocks the connection, InfiniBand is misconfigured, or the limit on locked memory is too low.",
+            "The network of one host is broken; other hosts then report that it refused the connection.",
         ),
         fixes=(
-            Fix("Read the text after `Last error` and the first line with `NCCL WARN`: they name the failed call."),
-            _NCCL_DEBUG,
+            Fix(
+                "Read the text after `Last error` and the first line with `NCCL WARN`, which name the failed call; if"
+                " the log has neither, enable NCCL's logging.",
+                _NCCL_DEBUG.code,
+            ),
             Fix(
                 "Give the container more shared memory and locked memory.",
                 "docker run --gpus all --shm-size=16g --ulimit memlock=-1 IMAGE",
@@ -66,6 +71,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "To confirm that InfiniBand is the cause, disable it.",
                 "NCCL_IB_DISABLE=1 torchrun --nproc-per-node=gpu train.py",
             ),
+            Fix("If always the same host refuses connections, leave it out, and report it.", "sbatch --exclude=HOST"),
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         sources=(sources.NCCL_TROUBLESHOOTING, sources.NCCL_VARIABLES),
@@ -186,7 +192,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="Collective timed out",
         summary="A rank waited for the other ranks in a collective until the timeout.",
-        context=ContextState.DEAD,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
                 "collective operation timeout",
@@ -240,14 +246,18 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
         section=SECTION,
         title="Process group terminated the process",
         summary="torch.distributed ended the process after a collective failed or hung.",
-        context=ContextState.DEAD,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             literal("Terminating the process after attempting to dump debug info"),
             literal("we are taking the entire process down"),
             literal("Some NCCL operations have failed or timed out"),
             Pattern("Timeout at NCCL work: ", r"Timeout at NCCL work: (?P<sequence>\d{1,12})"),
             Pattern("atchdog thread terminated with exception", r"[Ww]atchdog thread terminated with exception"),
-            literal("failure detected by watchdog at work sequence id"),
+            Pattern(
+                "failure detected by watchdog at work sequence id",
+                r"failure detected by watchdog at work sequence id(?:: \d{1,12} PG status: last enqueued work:"
+                r" (?P<enqueued>-?\d{1,12}), last completed work: (?P<completed>-?\d{1,12}))?",
+            ),
             Pattern(
                 "Observed flight recorder dump signal",
                 r"Observed flight recorder dump signal from (?:another rank|rank (?P<from_rank>\d{1,6}))",

@@ -26,9 +26,17 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "In WSL, the Windows driver is missing.",
         ),
         fixes=(
+            Fix(
+                "Apptainer found no driver on this host: start the container on a node that has one, and ask the"
+                " scheduler for a GPU.",
+                "srun --gpus=1 apptainer exec --nv IMAGE nvidia-smi",
+                first_for=("no GPU for Apptainer",),
+                hidden_otherwise=True,
+            ),
             Fix("Check whether the host has a driver.", "nvidia-smi"),
             Fix(
-                "Start the container with GPUs; in Colab or Kaggle, choose a GPU as accelerator, which restarts it.",
+                "With Docker, start the container with GPUs; in Colab or Kaggle, choose a GPU as accelerator, which"
+                " restarts it.",
                 "docker run --rm --gpus all IMAGE nvidia-smi",
             ),
             Fix(

@@ -12,8 +12,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
     KnownError(
         id="disk-full",
         section=SECTION,
-        title="Disk full while writing",
-        summary="The file system or the quota is full, so the checkpoint, cache or log was not written completely.",
+        title="Disk full, or a write failed",
+        summary="The checkpoint, cache or log was not written completely, nearly always because the file system or the"
+        " quota is full.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("No space left on device", r"Errno 28\] No space left on device"),

@@ -38,8 +38,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("oom-kill:constraint=", r"oom-kill:constraint=(?P<constraint>\w{1,40})"),
             Pattern(
                 "kill event",
-                r"etected (?P<kills>\d{1,6}) oom[_-]kill event(?:s|\(s\))? in (?:StepId|step)"
-                r" ?=?(?P<step>[\w.+]{1,40})",
+                r"etected (?P<killed_processes>\d{1,6}) oom[_-]kill event(?:s|\(s\))? in (?:StepId|step)"
+                r" ?=?(?P<step>\d{1,12}(?:[.+]\w{1,20}){0,2})",
             ),
             Pattern("OOMKilled", r"\bOOMKilled\b"),
             Pattern("exceeded memory limit (", r"slurmstepd: error: (?:Job|Step) \S{1,30} exceeded memory limit \("),
@@ -60,7 +60,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             literal("Task was killed due to the node running low on memory"),
             Pattern(
                 "exceeds the memory usage threshold of",
-                r"exceeds the memory usage threshold of (?P<threshold>[\d.]{1,6})",
+                r"exceeds the memory usage threshold of (?P<threshold>\d(?:\.\d{1,4})?)",
             ),
             Pattern(
                 "killed due to memory pressure",
@@ -79,10 +79,10 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
-                "Ray ended it before the kernel did, at 95 % of the memory: start fewer actors and workers,"
-                " request a node"
-                " with more memory, or let Ray wait longer.",
-                "export RAY_memory_usage_threshold=0.98\nray stop && ray start --head",
+                "Ray ended it before the kernel did: show which processes hold the most memory. If one of them holds"
+                " most of it, let it offload less to the host, or use a smaller model; otherwise start fewer actors and"
+                " workers. Or request a node with more memory.",
+                "ps -eo pid,rss,args --sort=-rss | head; free -h",
                 first_for=("due to memory pressure (OOM)", "node running low on memory"),
                 hidden_otherwise=True,
             ),

@@ -17,7 +17,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The thread that watches the collectives of this rank made no progress, so that PyTorch ended the process:"
             " a call of CUDA or NCCL does not return, or the thread waits for the GIL."
         ),
-        context=ContextState.DEAD,
+        context=ContextState.UNKNOWN,
         patterns=(Pattern("watchdog got stuck for", r"watchdog got stuck for (?P<seconds>\d{1,9}) seconds"),),
         causes=(
             "A kernel or a collective on the GPU does not end, such as when another rank is gone.",
@@ -48,7 +48,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="Process group could not be ended",
         summary="PyTorch tried to abort NCCL, as after an error or in destroy_process_group, and NCCL did not return.",
-        context=ContextState.DEAD,
+        context=ContextState.UNKNOWN,
         patterns=(
             Pattern(
                 "Future for ProcessGroup ", r"Future for ProcessGroup \w{1,20} timed out after (?P<waited>\d{1,9}) ms"

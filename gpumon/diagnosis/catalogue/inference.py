@@ -25,6 +25,11 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "failed to allocate CUDA",
                 r"failed to allocate (?P<device>CUDA\d{0,2}) buffer of size (?P<bytes>\d{1,20})",
             ),
+            Pattern(
+                "ggml_backend_cuda_buffer_type_alloc_buffer",
+                r"ggml_backend_cuda_buffer_type_alloc_buffer: allocating (?P<requested>[\d.]{1,12} MiB) on device"
+                r" \d{1,2}: cudaMalloc failed",
+            ),
             Pattern("unable to allocate CUDA", r"unable to allocate (?P<device>CUDA(?:\d{1,2}|_Host)) buffer"),
             literal("unable to allocate backend buffer"),
             literal("failed to allocate compute buffers"),
@@ -41,6 +46,20 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "Another program uses the GPU.",
         ),
         fixes=(
+            Fix(
+                "Build with one copy of the compute buffers: over several GPUs, pipeline parallelism keeps four, which"
+                " are huge if tensors are overridden to another device. Newer versions then switch it off: update.",
+                "cmake -B build -DGGML_CUDA=ON -DGGML_SCHED_MAX_COPIES=1 && cmake --build build -j",
+                first_for=("llama.cpp pipeline",),
+                hidden_otherwise=True,
+            ),
+            Fix(
+                "Compare the requested size with the GPU: if it is far larger, compute buffers are the reason, not the"
+                " weights; divide whole layers over the GPUs, and keep only experts on the CPU.",
+                "llama-server -m MODEL.gguf -ngl 99 --split-mode layer -ot exps=CPU",
+                first_for=("llama.cpp pipeline",),
+                hidden_otherwise=True,
+            ),
             Fix(
                 "Put fewer layers on the GPU, and use a shorter context.", "llama-server -m MODEL.gguf -ngl 20 -c 8192"
             ),

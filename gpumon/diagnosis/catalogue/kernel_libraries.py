@@ -109,8 +109,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             Pattern(
                 "Assertion failed: ",
-                r"Assertion failed: (?P<file>[^\s:]{1,120}\.cuh?):(?P<line>\d{1,5}), condition: (?P<check>[^\n]{1,160"
-                r"})",
+                r"Assertion failed: (?P<file>(?!\S{0,100}deep_gemm/)[^\s:]{1,120}\.cuh?):(?P<line>\d{1,5}), condition:"
+                r" (?P<check>[^\n]{1,160})",
             ),
         ),
         causes=(
@@ -135,6 +135,48 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "https://github.com/deepseek-ai/DeepEP/issues/114",
         ),
         said_by="DeepEP 1.0-1.2",
+    ),
+    KnownError(
+        id="deep-gemm-jit",
+        section=SECTION,
+        title="DeepGEMM of TensorRT-LLM: a kernel was not compiled",
+        summary="The kernels for FP8 that FlashInfer takes from TensorRT-LLM are compiled when they are first used, and"
+        " the compiled file is missing or empty.",
+        context=ContextState.UNKNOWN,
+        patterns=(
+            Pattern(
+                "Failed to copy kernel files to cache",
+                r"Failed to copy kernel files to cache: (?P<reason>[^\n:\[]{1,60}(?:: [\w ]{1,60})?)",
+            ),
+            Pattern(
+                "deep_gemm/",
+                r"Assertion failed: [^\s:]{0,120}deep_gemm/(?P<file>\w{1,40}\.cuh?):(?P<line>\d{1,5}), condition:"
+                r" (?P<check>[^\n]{1,160})",
+            ),
+            Pattern("!cubin.empty()", r"Assertion failed: (?P<check>!cubin\.empty\(\)[^\n]{0,60})"),
+        ),
+        causes=(
+            "The compiler did not run: nvcc is not installed, which an earlier line says.",
+            "Several processes compiled the same kernel at once, and removed each other's file.",
+            "The folder of the cache is full, or cannot be written.",
+        ),
+        fixes=(
+            Fix(
+                "In vLLM, compute these layers without the kernels of TensorRT-LLM.",
+                "VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER=0 vllm serve MODEL",
+            ),
+            Fix("Or install nvcc, in the version of PyTorch's CUDA, and check it.", "nvcc --version"),
+            Fix(
+                "Or delete what is half compiled, and give each job a separate folder that it can write.",
+                'rm -rf ~/.tensorrt_llm/tmp ~/.tensorrt_llm/cache\nexport TRTLLM_DG_CACHE_DIR="$(mktemp -d)"',
+            ),
+        ),
+        empty_cache=NOT_ABOUT_MEMORY,
+        sources=(
+            "https://github.com/kvcache-ai/Mooncake/issues/2162",
+            "https://github.com/flashinfer-ai/flashinfer/issues/4062",
+        ),
+        said_by="FlashInfer of 2026",
     ),
     KnownError(
         id="deep-ep-timeout",

@@ -188,7 +188,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="driver-probe",
         section=SECTION,
         title="Driver found no GPU that it can use",
-        summary="The kernel module was loaded and took no GPU: another driver holds it, or it did not start.",
+        summary="The kernel module found no GPU that it can use: there is none, another driver holds it, or it did not"
+        " start.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
@@ -209,7 +210,12 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The GPU is not connected, or the virtual machine got none.",
         ),
         fixes=(
-            Fix("Show which driver holds the GPU.", "lspci -nnk -d 10de:"),
+            Fix(
+                "Show the GPUs of this host and the drivers that hold them. An empty list means that the host has no"
+                " GPU: choose a type of instance that has one, pass the GPU to the virtual machine, or use an image"
+                " without the driver.",
+                "lspci -nnk -d 10de:",
+            ),
             FIRST_LINES,
             Fix(
                 "If nouveau holds it, keep nouveau from loading.",
@@ -225,7 +231,7 @@ sudo update-initramfs -u && sudo reboot""",
     KnownError(
         id="module-load",
         section=SECTION,
-        title="Kernel module of the driver cannot be loaded",
+        title="Kernel module of the driver cannot be built or loaded",
         summary="The kernel refused the module of the driver, or the module was not built for this kernel.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
@@ -313,6 +319,13 @@ sudo update-initramfs -u && sudo reboot""",
                 first_for=("NVIDIA installer",),
             ),
             Fix(
+                "The module was loaded and found no GPU that it supports: check whether this host has one; an empty"
+                " list means that it has none, so that another type of instance is needed.",
+                "lspci -nn -d 10de:; sudo dmesg | grep -i nvrm",
+                first_for=("No such device",),
+                hidden_otherwise=True,
+            ),
+            Fix(
                 "Show whether DKMS built the module and whether Secure Boot is on.",
                 "sudo dkms status; sudo mokutil --sb-state",
             ),
@@ -336,9 +349,10 @@ sudo update-initramfs -u && sudo reboot""",
                 first_for=("nvidia_peermem", "nv_peer_mem", "ib_register_peer"),
             ),
             Fix(
-                "Install a newer driver, which supports this kernel, or start the previous kernel.",
+                "If the driver is older than the kernel, install a newer branch, which supports it, or start the"
+                " previous kernel.",
                 "sudo apt-get update && sudo ubuntu-drivers install",
-                first_for=(": error: ", ": \u9519\u8bef", "Makefile.build"),
+                first_for=("make.log", "Bad return status", ": error: ", ": \u9519\u8bef", "Makefile.build"),
             ),
         ),
         empty_cache=BELOW_PYTORCH,

@@ -130,7 +130,8 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             Pattern("nvidia-fabricmanager/socket", r"open \S{0,40}nvidia-fabricmanager/socket: no such file"),
             Pattern(
                 "GPU driver interface version",
-                r"NVIDIA GPU driver interface version (?P<driver>[\d.]{3,20}) don'?t match",
+                r"NVIDIA GPU driver interface version (?P<fabric_manager>[\d.]{3,20}) don'?t match"
+                r"(?: with driver version (?P<driver>[\d.]{2,19}\d))?",
             ),
             Pattern(
                 "NV_WARN_NOTHING_TO_DO",
@@ -151,7 +152,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         fixes=(
             Fix("Compare the versions.", "nv-fabricmanager --version; cat /sys/module/nvidia/version"),
             Fix(
-                "Install the branch of the driver.",
+                "Compare the loaded module with the installed one: if they differ, an update waits for a reboot."
+                " If both are older than the Fabric Manager, install the driver of its version.",
+                "cat /sys/module/nvidia/version; modinfo -F version nvidia",
+                first_for=("match with driver version",),
+                hidden_otherwise=True,
+            ),
+            Fix(
+                "If the driver shall stay, install the Fabric Manager of its branch.",
                 'sudo apt-get install "nvidia-fabricmanager-$(cut -d. -f1 /sys/module/nvidia/version)"',
                 first_for=("match with driver version",),
             ),

@@ -377,9 +377,8 @@ print(torch.__version__, torch.version.cuda, torch.compiled_with_cxx11_abi(), sy
             ),
             Fix("Upgrade the package that contains the kernel."),
             Fix(
-                "This GPU, of AMD or older than Ampere, has 64 KB per block, and the kernels are made for newer"
-                " ones: use a"
-                " version or an attention backend that supports it, or another GPU.",
+                "This GPU has 64 KB per block, as Turing and AMD have, and the kernel is made for GPUs with more: use a"
+                " version or, if the model permits another one, an attention backend that supports it, or another GPU.",
                 first_for=("limit: 65536",),
                 hidden_otherwise=True,
             ),

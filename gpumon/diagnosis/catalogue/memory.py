@@ -156,7 +156,7 @@ if too_big:
         patterns=(
             literal("Workspace can't be allocated, no enough memory"),
             Pattern("out of memory", r"(?<!set an error\? )" + cuda_error("out of memory").regex),
-            literal("cudaMalloc failed: out of memory"),
+            Pattern("cudaMalloc failed: out of memory", r"(?<!device \d: )cudaMalloc failed: out of memory"),
             Pattern("Cuda error: 2[", r"Cuda error: 2\[(?P<call>\w{1,40})"),
             name("cudaErrorMemoryAllocation"),
             Pattern("CUDA_ERROR_OUT_OF_MEMORY", r"(?<!cuInit results in )(?<!cuInit: )\bCUDA_ERROR_OUT_OF_MEMORY\b"),
@@ -185,7 +185,7 @@ if too_big:
             Fix(
                 "In Ollama and llama.cpp, put fewer layers on the GPU, or use a shorter context.",
                 "llama-server -m MODEL.gguf -ngl 20 -c 4096",
-                first_for=("ggml",),
+                first_for=("llama.cpp",),
             ),
             Fix(
                 "In LMDeploy, give less of the free memory to the cache.",
@@ -334,7 +334,11 @@ if too_big:
                 "Give the container more shared memory, or let it use that of the host with --ipc=host.",
                 "docker run --shm-size=16g --gpus all IMAGE",
             ),
-            Fix("Show the size and the usage of /dev/shm.", "df -h /dev/shm"),
+            Fix(
+                "Show the size and the usage of /dev/shm on that host: if it is not full, try another host.",
+                "df -h /dev/shm",
+                first_for=("cluster",),
+            ),
             Fix(
                 "The process has reached its number of memory maps, one per shared tensor: raise it.",
                 "sudo sysctl -w vm.max_map_count=1048576",

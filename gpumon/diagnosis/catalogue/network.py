@@ -1,5 +1,6 @@
 """Errors of NCCL over InfiniBand and RoCE."""
 
+from dataclasses import replace
 from typing import Final
 
 from gpumon.diagnosis.catalogue import fixes, sources
@@ -31,7 +32,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="InfiniBand: the other host did not answer",
         summary="A network card sent data to another host over InfiniBand or RoCE and got no acknowledgment in time.",
-        context=ContextState.DEAD,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
                 "Got completion from peer",
@@ -49,14 +50,19 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             "The process at the other end was killed or hangs; its log contains the cause.",
         ),
         fixes=(
-            Fix("Look at the log of the peer that the message names: a rank that was killed comes first."),
+            replace(
+                _BANDWIDTH_TEST,
+                text="Test the link between exactly these two hosts without NCCL; start the same command without HOST"
+                " on the other one before. If it fails, the network is the cause: in a cloud, create the hosts again in"
+                " one placement group.",
+            ),
+            Fix("If the job ran before, look at the log of the peer first: its rank may have been killed."),
             _LINKS,
             _GID,
             Fix(
                 "If the cards of one host cannot reach all cards of the other, stay on one rail.",
                 "NCCL_CROSS_NIC=0 torchrun --nproc-per-node=gpu train.py",
             ),
-            _BANDWIDTH_TEST,
             Fix(
                 "On a busy fabric, wait longer.",
                 "NCCL_IB_TIMEOUT=22 NCCL_IB_RETRY_CNT=7 torchrun --nproc-per-node=gpu train.py",
@@ -73,7 +79,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="InfiniBand: a transfer failed",
         summary="A transfer over InfiniBand or RoCE ended with an error; the status in the message is the reason.",
-        context=ContextState.DEAD,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
                 "Got completion from peer",
@@ -196,7 +202,7 @@ sudo systemctl daemon-reload && sudo systemctl restart slurmd""",
         section=SECTION,
         title="InfiniBand: the card reported a fatal event",
         summary="The network card reported a fatal event while the job was running; the connection over it is lost.",
-        context=ContextState.DEAD,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
                 "async fatal event",

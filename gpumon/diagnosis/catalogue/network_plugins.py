@@ -13,7 +13,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         id="nccl-net-plugin",
         section=SECTION,
         title="NCCL: the network or its plugin is not available",
-        summary="NCCL has to use a network, such as IB or AWS Libfabric, that it cannot start on this host.",
+        summary="A network that NCCL tried to use, such as IB or AWS Libfabric, does not start on this host.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern("Error: network ", r"NCCL WARN Error: network (?P<network>[^\n]{1,60}?) not found"),
@@ -57,6 +57,13 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
+                "The plugin found no provider, and this is no instance of AWS: show the providers of libfabric, and put"
+                " the libfabric of the host that has the one of this network, such as cxi for Slingshot, first.",
+                "fi_info -l; FI_PROVIDER=cxi FI_LOG_LEVEL=warn torchrun --nproc-per-node=gpu train.py",
+                first_for=("network without EFA",),
+                hidden_otherwise=True,
+            ),
+            Fix(
                 "If NCCL_NET or FI_PROVIDER is set, let NCCL choose the network.",
                 "unset NCCL_NET FI_PROVIDER; torchrun --nproc-per-node=gpu train.py",
             ),
@@ -74,6 +81,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 "Install the same EFA software on the host and in the image: the plugin is newer than libfabric.",
                 "curl -O https://efa-installer.amazonaws.com/aws-efa-installer-latest.tar.gz",
                 first_for=("Couldn't set FI_OPT", "Disabling shared memory"),
+                hidden_otherwise=True,
             ),
             Fix(
                 "In a container, pass the devices, and lift the limit on locked memory.",
@@ -94,7 +102,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         section=SECTION,
         title="EFA: a transfer failed",
         summary="The plugin for libfabric reported that a transfer to another host did not succeed.",
-        context=ContextState.DEAD,
+        context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
                 "completed with error. RC: ",

@@ -221,7 +221,7 @@ torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=60))""",
             Pattern("name: EADDRINUSE", r"(?:port: (?P<port>\d{1,5})[^\n]{0,60}?)?name: EADDRINUSE"),
         ),
         causes=(
-            "Two jobs on this host use the default port 29500.",
+            "Two jobs on this host use the same port, such as the default one, 29500.",
             "A process of an earlier run is still alive.",
         ),
         fixes=(

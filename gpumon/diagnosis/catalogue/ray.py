@@ -217,8 +217,9 @@ ERRORS: Final[tuple[KnownError, ...]] = (
         ),
         fixes=(
             Fix(
-                "Read the last error of that process; the message names its pid.",
-                "grep -l -E 'Error|Fatal|SIG' /tmp/ray/session_latest/logs/worker-*",
+                "Read the last error of that process, on its host; the message names its pid, which is the end of the"
+                " name of the log.",
+                "grep -n -E 'Error|Fatal|SIG' /tmp/ray/session_latest/logs/worker-*-PID.*",
             ),
             Fix(
                 "Check whether the kernel ended it for lack of memory.",

@@ -1,5 +1,6 @@
 """Errors of CUDA calls: arguments, code that the driver cannot load, captures, and failures of the hardware."""
 
+from dataclasses import replace
 from typing import Final
 
 from gpumon.diagnosis.catalogue import fixes, sources
@@ -41,6 +42,14 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             fixes.CUDA_LOG,
             fixes.SANITIZER,
             Fix("Update the package whose call the traceback names.", first_for=("Triton Error",)),
+            Fix(
+                "If you built llama.cpp yourself, compare the CUDA version of its compiler with that of the library"
+                " that it loads: if they differ, as 13 and 12, build again in an empty folder with one toolkit, or"
+                " use the official build.",
+                "find . -name 'libggml-cuda.so' -exec ldd {} + | grep cudart; nvcc --version",
+                first_for=("llama.cpp",),
+                hidden_otherwise=True,
+            ),
             Fix(
                 "The attention kernel of this package is not for this GPU: use PyTorch's attention, or another"
                 " version of it.",
@@ -246,7 +255,11 @@ with torch.cuda.graph(graph):
             fixes.MEMORY_ERRORS,
             fixes.RESET_GPU,
             fixes.RESTART_PROCESS,
-            Fix("If the remapping failed or the error returns, have the GPU replaced."),
+            Fix(
+                "If the remapping failed or the error returns, have the GPU replaced; on a cluster, leave the node out"
+                " until then.",
+                "sbatch --exclude=NODE job.sh",
+            ),
         ),
         empty_cache=CONTEXT_IS_DEAD,
         see_more=(fixes.KERNEL_LOG,),
@@ -306,12 +319,25 @@ with torch.cuda.graph(graph):
             "The GPU was lost; the kernel log then contains an Xid.",
         ),
         fixes=(
-            fixes.RELOAD_UVM,
+            Fix(
+                "CUDA had already worked on this GPU: on the host of this rank, check whether all GPUs answer and"
+                " whether the kernel log has an Xid from that time. If a GPU failed, take the host out of the job, and"
+                " resume from the last checkpoint.",
+                "nvidia-smi; sudo dmesg -T | grep -i -E 'xid|fallen off'",
+                first_for=("working NCCL",),
+                hidden_otherwise=True,
+            ),
+            replace(
+                fixes.RELOAD_UVM,
+                text="If already the first CUDA call fails, as after a suspend, reload the nvidia_uvm module while no"
+                " process uses the GPUs.",
+            ),
             fixes.KERNEL_LOG,
             fixes.REBOOT,
             Fix(
                 "Find the other libcuda, such as one of cuda-compat or Conda, and take it out of the search path.",
                 first_for=("other libcuda",),
+                hidden_otherwise=True,
             ),
         ),
         empty_cache=NOT_ABOUT_MEMORY,

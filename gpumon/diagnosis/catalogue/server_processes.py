@@ -193,11 +193,28 @@ ERRORS: Final[tuple[KnownError, ...]] = (
             ),
             literal("set --mem-fraction-static to a smaller value"),
         ),
-        causes=("Most often the GPU has no memory left for the graphs.",),
+        causes=(
+            "The GPU has no memory left for the graphs; the reason then names memory.",
+            "A kernel failed, was not compiled, or does not support the model or the GPU, as the reason says.",
+        ),
         fixes=(
             Fix(
-                "Leave more memory for the graphs, and record fewer batch sizes.",
+                "FlashInfer has no kernel for this size of the attention heads: choose another attention backend, or"
+                " another model.",
+                "python -m sglang.launch_server --model-path MODEL --attention-backend triton",
+                first_for=("Unsupported head_dim",),
+                hidden_otherwise=True,
+            ),
+            Fix(
+                "If the reason names memory, leave more of it for the graphs, and record fewer batch sizes.",
                 "python -m sglang.launch_server --model-path MODEL --mem-fraction-static 0.8 --cuda-graph-max-bs 16",
+                first_for=("out of memory", "mem-fraction-static"),
+            ),
+            Fix(
+                "If the reason names a kernel, upgrade SGLang together with its kernels, or choose another attention"
+                " backend.",
+                "python -m sglang.launch_server --model-path MODEL --attention-backend triton",
+                first_for=("Triton compilation", "ninja exited"),
             ),
             Fix(
                 "Or disable the graphs, which is slower.",

@@ -240,8 +240,16 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("find -lcuda:", "libcuda"),
             ),
             Fix(
-                "For headers and libraries of CUDA, use a devel image, or install the toolkit.",
-                "conda install -c nvidia cuda-toolkit",
+                "The linker searches only the folders after -L: find the one that has the library, and name it; if"
+                " there is none, install the rest of that toolkit, or set CUDA_HOME to a complete one.",
+                "find / -name 'libcudart.so*' 2>/dev/null\nexport LIBRARY_PATH=/usr/local/cuda/lib64:$LIBRARY_PATH",
+                first_for=("lcudart",),
+                hidden_otherwise=True,
+            ),
+            Fix(
+                "For headers and libraries of CUDA, use a devel image, or install the toolkit in the version of"
+                " PyTorch's CUDA.",
+                "conda install -c nvidia \"cuda-toolkit=$(python -c 'import torch; print(torch.version.cuda)')\"",
                 first_for=("lcudart", "lcurand", "lcublas", "lcudadevrt", "error: cu"),
             ),
             Fix(
@@ -262,7 +270,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                     "C1083",
                 ),
             ),
-            Fix("Or do without compilation in PyTorch.", "TORCHDYNAMO_DISABLE=1 python train.py"),
+            Fix("If torch.compile compiles here, do without it.", "TORCHDYNAMO_DISABLE=1 python train.py"),
             Fix(
                 "For headers of PyTorch, build in the environment that has it, not in an isolated one.",
                 "pip install --no-build-isolation .",
@@ -310,7 +318,8 @@ export LIBRARY_PATH="$(python -c 'import os, torch; print(os.path.dirname(torch.
         id="extension-build",
         section=SECTION,
         title="Extension could not be compiled",
-        summary="The compiler reported an error while it built an extension; its message stands above.",
+        summary="The compiler reported an error while it built an extension; its message stands above, unless lines are"
+        " missing.",
         context=ContextState.NOT_APPLICABLE,
         patterns=(
             Pattern(
@@ -404,6 +413,13 @@ export LIBRARY_PATH="$(python -c 'import os, torch; print(os.path.dirname(torch.
                 " Windows the C++ compiler of Visual Studio.",
                 "pip install ninja; nvcc --version; rm -rf ~/.cache/torch_extensions",
                 first_for=("upfirdn2d_plugin", "bias_act_plugin", "Failed to build CUDA kernels"),
+                hidden_otherwise=True,
+            ),
+            Fix(
+                "For DeepSpeed, show which of its operators can be compiled here, and what is missing.",
+                "ds_report",
+                first_for=("DeepSpeed",),
+                hidden_otherwise=True,
             ),
             Fix(
                 "Delete what is half built, and run one process alone, which then builds it.",
