@@ -33,7 +33,8 @@ def almost(pattern: Pattern) -> str:
 
 def _matched(pattern: Pattern) -> str:
     """A text that the pattern matches: of a sample, or the needle, for the name of an error."""
-    matches = (re.search(pattern.regex, text, re.MULTILINE) for _, text in WORDINGS)
+    texts = (text for _, text in WORDINGS if pattern.needle in text)
+    matches = (re.search(pattern.regex, text, re.MULTILINE) for text in texts)
     return next((match[0] for match in matches if match is not None), pattern.needle)
 
 
