@@ -11,18 +11,9 @@ from gpumon.diagnosis.memory_message import MemoryMessage
 from gpumon.diagnosis.message_causes import message_causes
 from gpumon.diagnosis.platform_fixes import platform_fixes
 from gpumon.diagnosis.prefixes import Timestamp
-from gpumon.diagnosis.program_fixes import MEMORY_ERRORS, is_phase, is_server
-from gpumon.diagnosis.programs import LMDEPLOY, TGI
+from gpumon.diagnosis.program_fixes import ends_itself, is_phase, is_server, program_causes
 from gpumon.diagnosis.unknown import NumberedLine, UnknownError
 
-_ENDED: Final = frozenset({"llama.cpp", "vLLM", "SGLang", TGI, LMDEPLOY})
-"""Servers that end themselves at an error of CUDA."""
-_CAUSES_IN_SERVER: Final = (
-    "The weights of the model do not fit, or leave too little for the cache, activations and graphs.",
-    "The server processes too many or too long requests at a time.",
-    "Other processes hold part of the GPU.",
-)
-"""Why GPU memory runs out in a server that runs no code of the user."""
 _MAX_FIXES: Final = 8
 """More are a list to search in, not an answer."""
 
@@ -111,15 +102,15 @@ class Match:
     @property
     def causes(self) -> tuple[str, ...]:
         """The possible causes in this case, most frequent first."""
-        program = str(self.values.get("program", ""))
-        if self.error.id in MEMORY_ERRORS and program in _ENDED:
-            return _CAUSES_IN_SERVER
+        of_program = program_causes(self.error.id, self._program)
+        if of_program is not None:
+            return of_program
         return message_causes(self.error.id, message_of(self.text, self.values), self.error.causes)
 
     @property
     def context(self) -> ContextState:
         """The state of the CUDA context after the error; a server ends itself."""
-        is_ended = self.error.context is ContextState.ALIVE and self.values.get("program") in _ENDED
+        is_ended = self.error.context is ContextState.ALIVE and ends_itself(self._program)
         return ContextState.NOT_APPLICABLE if is_ended else self.error.context
 
     @property
@@ -127,13 +118,18 @@ class Match:
         """How to fix the error in this case, best first."""
         if self.oom_report is not None:
             return self.oom_report.fixes
-        cause, program = self.memory_cause, str(self.values.get("program", ""))
-        if cause is MemoryCause.LEAK and is_server(program):
+        cause = self.memory_cause
+        if cause is MemoryCause.LEAK and is_server(self._program):
             cause = MemoryCause.TOO_BIG  # a server has no training loop that could keep tensors
         fixes = case_fixes(self.error.id, self.values, self.error.fixes, self.text)
         if cause is not None:
-            fixes = ranked_fixes(cause, fixes, self.memory, is_known=is_phase(program))
+            fixes = ranked_fixes(cause, fixes, self.memory, is_known=is_phase(self._program))
         return _best(platform_fixes(str(self.values.get("platform", "")), fixes))
+
+    @property
+    def _program(self) -> str:
+        """The program in whose log the error stands; empty if it is unknown."""
+        return str(self.values.get("program", ""))
 
 
 def _best(fixes: Sequence[Fix]) -> tuple[Fix, ...]:

@@ -21,14 +21,12 @@ from gpumon.diagnosis.programs import (
     PIP,
     program_of_errors,
 )
-from gpumon.diagnosis.servers import SERVERS, Server
+from gpumon.diagnosis.servers import CAUSES_OF_FULL_MEMORY, SERVERS, Server
 
 _SMALLER_INFERENCE: Final = Fix(
     "Compute fewer samples, tokens or pixels at a time, and move the results to the CPU.",
     "with torch.inference_mode():\n    outputs = [model(part).cpu() for part in batch.split(8)]",
 )
-
-
 _SMALLER_WEIGHTS: Final = (
     Fix(
         "The weights themselves do not fit: load them in 16 or 4 bits, or partly on the CPU.",
@@ -83,7 +81,7 @@ _PHASES: Final[Mapping[str, tuple[Fix, ...]]] = {
     ATTENTION: (_FUSED_ATTENTION,),
     INFERENCE: (_SMALLER_INFERENCE,),
 }
-"""What to do if GPU memory runs out, by what a program does that is no training."""
+"""What to do if GPU memory runs out, by what the program does."""
 
 _GRAPHICS: Final = Fix(
     "Isaac Gym mostly crashes in its graphics: train without a window, and name NVIDIA's driver for Vulkan, which"
@@ -110,7 +108,7 @@ _FIRST: Final = {
 _TRAINING_ONLY: Final = ("loss", "hidden", "run_step")
 """Parts of the code of fixes that change a training step."""
 _SCRIPT: Final = re.compile(r"(?:python|torchrun --nproc-per-node=gpu) train\.py")
-MEMORY_ERRORS: Final = frozenset({"oom", "oom-async-backend"})
+_FULL_MEMORY: Final = frozenset({"oom", "oom-async-backend"})
 _KERNEL_ERRORS: Final = frozenset(
     {
         "illegal-address",
@@ -154,6 +152,16 @@ def is_server(program: str) -> bool:
     return program in SERVERS
 
 
+def ends_itself(program: str) -> bool:
+    """Whether an error of CUDA ends the process of a program, so that it cannot continue."""
+    return program in SERVERS and SERVERS[program].ends_itself
+
+
+def program_causes(error_id: str, program: str) -> tuple[str, ...] | None:
+    """The causes of an error in a program, most frequent first; None if they are those of the entry."""
+    return CAUSES_OF_FULL_MEMORY if error_id in _FULL_MEMORY and ends_itself(program) else None
+
+
 def program_fixes(error_id: str, program: str, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """The fixes of an error, the best one for the program first.
 
@@ -169,7 +177,7 @@ def program_fixes(error_id: str, program: str, fixes: Sequence[Fix]) -> tuple[Fi
         return tuple(fixes)  # those of the program itself
     fitting = _without_others(program, fixes)
     server = SERVERS.get(program)
-    if error_id in MEMORY_ERRORS and (server is not None or program in _PHASES):
+    if error_id in _FULL_MEMORY and (server is not None or program in _PHASES):
         smaller = _PHASES[program] if server is None else server.memory
         kept = sorted(fitting, key=lambda fix: "inference" not in fix.text)
         command = "" if server is None else server.command

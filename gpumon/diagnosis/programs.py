@@ -35,6 +35,7 @@ ISAAC_GYM: Final = "Isaac Gym"
 TGI: Final = "Text Generation Inference"
 LMDEPLOY: Final = "LMDeploy"
 JETSON: Final = "Jetson"
+_CONTAINER_COMMANDS: Final = (b"dockerrun", b"dockerexec", b"dockercompose", b"podmanrun")
 _FILES: Final[Mapping[str, tuple[bytes, ...]]] = {
     "vLLM": (
         b"asyncllmengine",
@@ -76,7 +77,7 @@ _FILES: Final[Mapping[str, tuple[bytes, ...]]] = {
     "JAX": (b"jaxsrc", b"jaxlib", b"jaxplugins", b"externalxlaxla"),
     "llama.cpp": (b"ggmlcudacu", b"ggmlbackendcuda", b"ggmlcudacompute", b"namellamaserver", b"namellamacli"),
     JETSON: (b"jetson", b"nvtegra", b"jetpack"),
-    CONTAINER: (b"dockerrun", b"dockerexec", b"dockercompose", b"podmanrun", b"kubectlexec", b"thecontainer"),
+    CONTAINER: (*_CONTAINER_COMMANDS, b"kubectlexec", b"thecontainer"),
 }
 """The letters of files, lines and messages of these programs, which their logs and tracebacks contain."""
 _VLLM_PREFIX: Final = re.compile(r"\((?:EngineCore|APIServer|Worker_|VllmWorker)\w{0,12} pid=\d")
@@ -156,7 +157,7 @@ SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
         b"insavemodeltorchdistributedbarrier",
         b"insavemodeldistbarrier",
     ),
-    "in a container": _FILES[CONTAINER][:4],
+    "in a container": _CONTAINER_COMMANDS,
     "llama-cpp-python": (b"llamacpppython",),
     "llama.cpp pipeline": (b"pipelineparallelismenabledncopies",),
     "working NCCL": (b"finishedgpuexecutioninternal", b"workcleanuploop", b"ncclcommwatchdog"),

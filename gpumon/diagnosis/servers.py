@@ -18,6 +18,7 @@ class Server(NamedTuple):
         fork: If CUDA was used in a forked process.
         arch: If it has no kernel for the GPU.
         compiled: If code that it compiles while it runs failed.
+        ends_itself: Whether an error of CUDA ends its process.
     """
 
     memory: tuple[Fix, ...]
@@ -27,8 +28,15 @@ class Server(NamedTuple):
     fork: tuple[Fix, ...] = ()
     arch: tuple[Fix, ...] = ()
     compiled: tuple[Fix, ...] = ()
+    ends_itself: bool = False
 
 
+CAUSES_OF_FULL_MEMORY: Final = (
+    "The weights of the model do not fit, or leave too little for the cache, activations and graphs.",
+    "The server processes too many or too long requests at a time.",
+    "Other processes hold part of the GPU.",
+)
+"""Why GPU memory runs out in a server that runs no code of the user."""
 SERVERS: Final[Mapping[str, Server]] = {
     "vLLM": Server(
         (
@@ -64,6 +72,7 @@ SERVERS: Final[Mapping[str, Server]] = {
             ),
         ),
         compiled=(Fix("Run without compilation and CUDA graphs.", "vllm serve MODEL --enforce-eager"),),
+        ends_itself=True,
     ),
     "SGLang": Server(
         (
@@ -97,6 +106,7 @@ SERVERS: Final[Mapping[str, Server]] = {
                 "python -m sglang.launch_server --model-path MODEL --disable-cuda-graph",
             ),
         ),
+        ends_itself=True,
     ),
     "ComfyUI": Server(
         (
@@ -143,6 +153,7 @@ SERVERS: Final[Mapping[str, Server]] = {
         ),
         Fix("Update llama.cpp, or the program that contains it.", "pip install --upgrade llama-cpp-python"),
         "llama-server -m MODEL.gguf",
+        ends_itself=True,
     ),
     TGI: Server(
         (
@@ -156,6 +167,7 @@ SERVERS: Final[Mapping[str, Server]] = {
             ),
         ),
         command="text-generation-launcher --model-id MODEL",
+        ends_itself=True,
     ),
     LMDEPLOY: Server(
         (
@@ -174,6 +186,7 @@ SERVERS: Final[Mapping[str, Server]] = {
             "lmdeploy serve api_server MODEL --backend pytorch",
         ),
         command="lmdeploy serve api_server MODEL",
+        ends_itself=True,
     ),
     "transformers": Server(
         (

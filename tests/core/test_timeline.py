@@ -3,7 +3,7 @@
 from math import inf, isclose
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.core.metrics import METRICS, Metric
@@ -25,7 +25,6 @@ def column(timeline: Timeline, number: int, seconds: float, metric: str = UTILIZ
     return timeline.columns(metric, number, 1, seconds)[0]
 
 
-@settings(deadline=None)
 @given(STEPS, st.sampled_from([1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0]))
 def test_a_column_is_what_was_measured_in_it(steps: list[tuple[float, int | None]], width: float) -> None:
     timeline, seconds, measured = Timeline(86_400.0), 0.0, dict[int, list[int]]()
@@ -201,7 +200,6 @@ def test_an_absurd_interval_costs_a_bounded_time() -> None:
 # Strips: means of the newest columns
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0, 9), st.none() | st.integers(0, 100), st.integers(1, 40)), max_size=60),
     st.sampled_from([1.0, 2.0, 4.0]),

@@ -188,6 +188,7 @@ def test_an_entry_is_complete(error: KnownError) -> None:
     assert not set(error.fixes) & set(error.see_more)
     assert error.title == error.title.strip().rstrip(".")
     assert error.title
+    assert all(fix.first_for for fix in all_fixes(error) if fix.hidden_otherwise), "else the mark has no effect"
 
 
 @every_error

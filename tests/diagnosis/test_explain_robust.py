@@ -56,7 +56,7 @@ def test_every_wording_is_its_own_error_only(error: KnownError) -> None:
     assert {text: ids(f"step 7 of 9\n{text}\nstep 8 of 9") for text in texts} == {text: {error.id} for text in texts}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(wording=wordings, chosen=changes, chance=chances)
 def test_a_changed_message_is_recognized(wording: tuple[str, str], chosen: list[Change], chance: random.Random) -> None:
     """The rest of a broken line may look like another exception, which is preferred to an echo."""
@@ -79,7 +79,7 @@ def test_the_rest_of_a_broken_line_may_look_like_a_prefix(error_id: str, lines: 
     assert ids(lines) == {error_id}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(wording=wordings, chosen=changes, chance=chances)
 def test_a_message_is_found_in_ten_thousand_lines(
     wording: tuple[str, str], chosen: list[Change], chance: random.Random
@@ -91,7 +91,7 @@ def test_a_message_is_found_in_ten_thousand_lines(
     assert cause(log) == error_id or (BY_ID[error_id].is_echo and error_id in ids(log))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(wording=wordings, chance=chances)
 def test_a_message_may_be_cut_off_after_its_pattern(wording: tuple[str, str], chance: random.Random) -> None:
     error_id, text = wording
@@ -99,20 +99,20 @@ def test_a_message_may_be_cut_off_after_its_pattern(wording: tuple[str, str], ch
     assert ids(text[: chance.randint(shortest, len(text))]) == {error_id}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(several=st.lists(rankless, min_size=2, max_size=8), chance=chances)
 def test_interleaved_ranks_are_separated(several: list[tuple[str, str]], chance: random.Random) -> None:
     wrapped = [f"{CHANGES[0](text, chance)}\nstep is done" for _, text in several]
     assert ids(interleaved(wrapped, chance)) >= {error_id for error_id, _ in several}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=st.text(max_size=400))
 def test_any_text_can_be_read(text: str) -> None:
     explain_text(text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.binary(max_size=400))
 def test_any_bytes_can_be_read(data: bytes) -> None:
     explain_text(data.decode("latin-1"))

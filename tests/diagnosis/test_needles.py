@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.diagnosis import needles, wrapped_search
@@ -52,7 +52,6 @@ pieces_of_needles = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 20
 
 
 @pytest.mark.parametrize("max_searches", [0, 10_000], ids=["one pass", "needle by needle"])
-@settings(deadline=None)
 @given(letters=pieces_of_needles)
 def test_every_occurrence_of_a_needle_is_found(letters: bytes, max_searches: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -20,7 +20,7 @@ def flat(*values: float | None) -> list[Summary | None]:
     return [None if value is None else Summary(value, value, value) for value in values]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.none() | st.integers(0, 100), min_size=5, max_size=40), st.sampled_from([1.0, 2.0, 4.0]))
 def test_a_chart_that_scrolls_is_the_same_as_one_drawn_at_once(values: list[int | None], interval: float) -> None:
     timeline, device = Timeline(), builders.device()

@@ -101,7 +101,7 @@ def test_a_torn_line_is_counted_with_its_place(tmp_path: Path) -> None:
     assert str(reader.problem) == f"2 damaged lines were skipped, the first at byte {len(first)}."
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_flipped_bits_cost_at_most_the_lines_they_are_in(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -115,7 +115,7 @@ def test_flipped_bits_cost_at_most_the_lines_they_are_in(
     assert len(set(map(encode, result)) & set(map(encode, series(5)))) >= 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_flipped_bits_of_a_compressed_recording_never_crash(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.core.step_classes import COMMUNICATION, GPU_CLASSES, MEMORY, OTHER_COMPUTE, SIMT, TENSOR
@@ -293,7 +293,6 @@ def expected_work(work: list[Any], begin: int, end: int) -> dict[str, int]:
     return result
 
 
-@settings(deadline=None)  # a loaded host takes longer
 @given(
     st.lists(_WORK, min_size=1, max_size=12),
     st.lists(_HOST, max_size=12),
@@ -311,7 +310,6 @@ def test_the_classes_add_up_to_every_step(work: list[Any], host: list[Any], boun
         assert got == expected_work(work, begin, end)
 
 
-@settings(deadline=None)
 @given(st.lists(_HOST, min_size=1, max_size=12), st.lists(_MOMENT, min_size=2, max_size=5, unique=True).map(sorted))
 def test_the_operators_add_up_to_every_step(host: list[Any], bounds: list[int]) -> None:
     check_sums(made([], host, bounds).trace())

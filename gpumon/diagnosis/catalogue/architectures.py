@@ -120,13 +120,7 @@ ERRORS: Final[tuple[KnownError, ...]] = (
                 first_for=("PyInstaller",),
                 hidden_otherwise=True,
             ),
-            Fix(
-                "The attention kernel of this package is not for this GPU: use PyTorch's attention, or another"
-                " version of it.",
-                'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")',
-                first_for=("flash_fwd_launch_template",),
-                hidden_otherwise=True,
-            ),
+            fixes.OTHER_ATTENTION,
         ),
         empty_cache=NOT_ABOUT_MEMORY,
         see_more=(fixes.SHOW_VERSIONS,),

@@ -81,3 +81,9 @@ MEMORY_ERRORS: Final = Fix(
 DEVICE_COUNT: Final = Fix(
     "Print how many GPUs the program sees.", "python -c 'import torch; print(torch.cuda.device_count())'"
 )
+OTHER_ATTENTION: Final = Fix(
+    "The attention kernel of this package is not for this GPU: use PyTorch's attention, or another version of it.",
+    'model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")',
+    first_for=("flash_fwd_launch_template",),
+    hidden_otherwise=True,
+)
