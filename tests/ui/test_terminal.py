@@ -502,20 +502,27 @@ def test_command_lines_are_inert_in_texts(nvml_mock: NvmlMock, hostile_pids: lis
 # The mouse
 
 
+def row_of(terminal: Terminal, pattern: str) -> int:
+    """The row of a text, counted from 1; a banner moves it."""
+    return next(number for number, line in enumerate(terminal.screen().splitlines(), 1) if re.search(pattern, line))
+
+
 def test_the_mouse_moves_opens_and_scrolls(nvml_mock: NvmlMock) -> None:
     with Terminal(GPUMON, nvml_mock.environment(gpus=64), rows=24, cols=100) as terminal:
         opened(terminal)
-        terminal.send("\x1b[<0;10;7M\x1b[<0;10;7m")
+        row = row_of(terminal, "by utilization") + 3
+        terminal.send(f"\x1b[<0;10;{row}M\x1b[<0;10;{row}m")
         terminal.wait_for(r"by utilization +▸16 [\s\S]*GPU 16  H200 ")  # the cell of the heat map
         terminal.send("v")
         terminal.wait_for(rf"▸16 +{BAR}")
         terminal.send("\x1b[H")
         terminal.wait_for(rf"▸0 +{BAR}")
-        terminal.send("\x1b[<0;10;8M\x1b[<0;10;8m")
+        row = row_of(terminal, rf"▸0 +{BAR}")
+        terminal.send(f"\x1b[<0;10;{row + 3}M\x1b[<0;10;{row + 3}m")
         terminal.wait_for(rf"▸3 +{BAR}")
-        terminal.send("\x1b[<65;10;6M" * 3)
+        terminal.send(f"\x1b[<65;10;{row + 1}M" * 3)
         terminal.wait_for(rf"(?m)^ 2\d +{BAR}")
-        terminal.send("\x1b[<0;10;6M\x1b[<0;10;6m\x1b[<0;10;6M\x1b[<0;10;6m")
+        terminal.send(f"\x1b[<0;10;{row + 1}M\x1b[<0;10;{row + 1}m" * 2)
         terminal.wait_for(r"GPU \d+  H200[\s\S]*All values")
 
 
