@@ -140,29 +140,29 @@ def _print_explanation(
 
 
 def _print_list(*, as_json: bool) -> None:
-    from gpumon.diagnosis.catalogue import ERRORS
+    from gpumon.errors.load import ERRORS
 
     if as_json:
         from gpumon.diagnosis.documents import catalogue_document
 
-        _print_json(catalogue_document(ERRORS))
+        _print_json(catalogue_document(ERRORS.values()))
         return
-    width = max(len(error.id) for error in ERRORS)
-    for section in dict.fromkeys(error.section for error in ERRORS):
+    width = max(map(len, ERRORS))
+    for section in dict.fromkeys(error.section for error in ERRORS.values()):
         click.secho(section, bold=True)
-        for error in ERRORS:
+        for error in ERRORS.values():
             if error.section == section:
                 click.echo(f"  {error.id:<{width}}  {error.title}")
 
 
 def _print_entry(error_id: str, *, as_json: bool) -> None:
-    from gpumon.diagnosis.catalogue import BY_ID
     from gpumon.diagnosis.documents import catalogue_document
     from gpumon.diagnosis.narrative import error_sections
+    from gpumon.errors.load import ERRORS
 
-    error = BY_ID.get(error_id)
+    error = ERRORS.get(error_id)
     if error is None:
-        similar = get_close_matches(error_id, BY_ID, n=4, cutoff=0.4)
+        similar = get_close_matches(error_id, ERRORS, n=4, cutoff=0.4)
         remedy = f"Similar ids: {', '.join(similar)}." if similar else "gpumon explain --list prints all ids."
         problem = Problem(ProblemCode.NOT_FOUND, f"There is no known error {safe_text(error_id, 60)}.", remedy)
         raise CommandError(problem, ExitCode.USAGE)

@@ -136,6 +136,6 @@ def complete_metrics(_: click.Context, __: click.Parameter, incomplete: str) -> 
 
 def complete_error(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Ids of the known errors."""
-    from gpumon.diagnosis.catalogue import ERRORS
+    from gpumon.errors.load import ERRORS
 
-    return _starting_with([error.id for error in ERRORS], incomplete)
+    return _starting_with(list(ERRORS), incomplete)

@@ -3,12 +3,10 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Final
 
-from gpumon.diagnosis.fitting_fixes import fitting_fixes
-from gpumon.diagnosis.known import Fix, Values
 from gpumon.diagnosis.library_fixes import missing_library, same_library
-from gpumon.diagnosis.message_fixes import message_fixes
 from gpumon.diagnosis.model_fixes import assertion_meaning, checkpoint_names, moved_model, permitted_type
 from gpumon.diagnosis.number_fixes import (
     available_gpus,
@@ -29,6 +27,8 @@ from gpumon.diagnosis.program_fixes import program_fixes
 from gpumon.diagnosis.shape_fixes import shape_fix
 from gpumon.diagnosis.version_fixes import fitting_torch, fitting_version
 from gpumon.diagnosis.wheel_fixes import available_version
+from gpumon.errors.entry import Fix, KnownError, Values
+from gpumon.errors.rank import case_of, fixes_of
 
 _TURING: Final = 7.5
 _NEWEST_INDEX: Final = "cu130"
@@ -105,28 +105,23 @@ _NO_TRANSFERS: Final = Fix(
 _LINK_CONTINUES: Final = Fix("Let programs continue, unless an Xid 154 requires an action.")
 
 
-def case_fixes(error_id: str, values: Values, fixes: Sequence[Fix], text: str) -> tuple[Fix, ...]:
+def case_fixes(error: KnownError, values: Values, text: str) -> tuple[Fix, ...]:
     """The fixes of an error, the best one for this message first.
 
     Args:
-        error_id: The entry of the catalogue.
+        error: The entry.
         values: The values in the message, by name.
-        fixes: The fixes of the entry.
         text: The line with the error.
     """
-    message = message_of(text, values)
-    chosen = [fix for fix in fixes if any(part in message for part in fix.first_for)]
-    of_sizes = shape_fix(message) if error_id == "shape" else None
-    made = (*(() if of_sizes is None else (of_sizes,)), *message_fixes(error_id, message))
-    ranked = (*chosen, *made, *fitting_fixes(error_id, fixes, chosen))
-    rank = _CASES.get(error_id)
+    case = case_of(text, values)
+    ranked = tuple(fixes_of(error, case))
+    of_sizes = shape_fix(case.text) if error.id == "shape" else None
+    if of_sizes is not None:
+        own = sum(1 for _ in takewhile(lambda fix: fix.when and not fix.is_hidden_otherwise, ranked))
+        ranked = (*ranked[:own], of_sizes, *ranked[own:])
+    rank = _CASES.get(error.id)
     fitting = named_gpu(values, ranked if rank is None else rank(values, ranked))
-    return program_fixes(error_id, str(values.get("program", "")), fitting)
-
-
-def message_of(text: str, values: Values) -> str:
-    """A message with its values, which may be from further lines of it, and the signs of its log."""
-    return "\n".join((text, *map(str, values.values())))
+    return program_fixes(error, str(values.get("program", "")), fitting)
 
 
 def wheel_index(capability: str) -> str | None:

@@ -5,9 +5,9 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from gpumon.diagnosis.explanation import Explanation, Match
-from gpumon.diagnosis.known import Fix, KnownError
-from gpumon.diagnosis.prefixes import Timestamp
 from gpumon.diagnosis.unknown import ATTACHMENTS, NumberedLine, UnknownError, next_steps
+from gpumon.errors.entry import Fix, KnownError
+from gpumon.errors.prefixes import Timestamp
 
 _SCHEMA: Final = 1
 

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain, zip_longest
@@ -11,22 +11,22 @@ from typing import Final
 
 from gpumon.core.oom_file import is_oom_file, read_oom_file
 from gpumon.core.text import safe_text
-from gpumon.diagnosis.catalogue import ERRORS
-from gpumon.diagnosis.cause import INITIALIZATION, first_cause, without_own_kill
+from gpumon.diagnosis.cause import first_cause
 from gpumon.diagnosis.explanation import Explanation, Match
 from gpumon.diagnosis.last_error import IGNORED, TRACEBACK, LastError
-from gpumon.diagnosis.match import ErrorFinder
 from gpumon.diagnosis.memory_cause import is_first_step
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.oom import explain_oom
 from gpumon.diagnosis.own_code import wrong_value
 from gpumon.diagnosis.platform_fixes import platform_of
-from gpumon.diagnosis.prefixes import Timestamp, timestamp_of
 from gpumon.diagnosis.programs import is_relevant, program_of, program_of_errors, programs_in, signs_of
-from gpumon.diagnosis.scan import LogBlock, blocks
 from gpumon.diagnosis.unknown import ErrorForm
 from gpumon.diagnosis.version_skew import version_skew
-from gpumon.diagnosis.wrapped_search import PatternHit
+from gpumon.errors.find import ErrorFinder
+from gpumon.errors.load import catalogue
+from gpumon.errors.prefixes import Timestamp, timestamp_of
+from gpumon.errors.scan import LogBlock, blocks
+from gpumon.errors.wrapped_search import PatternHit
 
 _MAX_EXCERPT: Final = 400
 """Characters of a log line that are shown."""
@@ -49,14 +49,6 @@ _MAX_MERGED: Final = 8
 """Lines of one message whose values are read: a traceback has the message in its code and at its end."""
 _LAST_LINES: Final = 3
 """Lines at the end of a log, without the blank ones, that show where a program hangs."""
-_LEADING: Final = frozenset({"arch-warning", "nan-loss", "no-gpus", *INITIALIZATION})
-"""Warnings that are often the cause of the error that follows, like those of NCCL."""
-_VALUES_OF_OTHERS: Final = {
-    "no-kernel-image": ("arch-warning", ("capability",)),
-    "nccl-timeout": ("nccl-takedown", ("enqueued", "completed")),
-    "no-wheel": ("install-not-found", ("oldest", "newest")),
-}
-"""Errors, each with another one that follows or precedes it, and the values that only that one has."""
 _MAX_TRACEBACK_LINES: Final = 32
 _MAX_PLATFORM_LINES: Final = 64
 """Lines before and after an error whose paths show the platform."""
@@ -92,12 +84,12 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
         lines = block.numbers[-1] if block.numbers else 0
     unknown = last.error
     unsorted = (tally.match() for tally in _errors(tallies.values(), last))
-    matches = without_own_kill(sorted(unsorted, key=lambda match: match.line))
+    matches = sorted(unsorted, key=lambda match: match.line)
     if unknown is not None and _are_echoes(matches):
         identified = version_skew(unknown) or wrong_value(unknown)
         if identified is not None:
             matches, unknown = [*matches, identified], None
-    program = program_of_errors(match.error.id for match in matches) or program_of(programs)
+    program = program_of_errors(match.error for match in matches) or program_of(programs)
     if not matches or (unknown is not None and unknown.form <= ErrorForm.CRASH and _are_echoes(matches)):
         placed = tuple(_in_place(match, program, platform) for match in matches)
         return Explanation(placed, lines, unknown, last.last_lines)
@@ -122,24 +114,20 @@ def _errors(tallies: Iterable["_Tally"], last: LastError) -> list["_Tally"]:
 
 def _in_place(match: Match, program: str, platform: str) -> Match:
     """An error in the log of a program on a platform, on which its fixes may depend; their names may be empty."""
-    place = {"program": program if is_relevant(program, match.error.id) else "", "platform": platform}
+    place = {"program": program if is_relevant(program, match.error) else "", "platform": platform}
     return replace(match, values={**match.values, **{name: text for name, text in place.items() if text}})
 
 
 def _are_echoes(matches: Iterable[Match]) -> bool:
     """Whether the cause may be another error: echoes follow it, and after harmless warnings the program continues."""
-    return all(match.error.is_echo or (match.is_warning and not _is_leading(match.error.id)) for match in matches)
+    return all(match.error.is_echo or (match.is_warning and not match.error.is_leading) for match in matches)
 
 
-def _is_leading(error_id: str) -> bool:
-    return error_id in _LEADING or error_id.startswith("nccl-")
-
-
-def _values_of_others(cause: Match, matches: Iterable[Match]) -> dict[str, int | str]:
+def _values_of_others(cause: Match, matches: Sequence[Match]) -> dict[str, int | str]:
     """Values from another message, such as the capability of the GPU in a warning long before a kernel is missing."""
-    other_id, names = _VALUES_OF_OTHERS.get(cause.error.id, ("", ()))
-    others = [match.values for match in matches if match.error.id == other_id]
-    return {name: others[0][name] for name in names if others and name in others[0]}
+    others = {match.error.id: match.values for match in reversed(matches)}
+    pairs = ((name, others.get(other, {})) for name, other in cause.error.borrowed)
+    return {name: values[name] for name, values in pairs if name in values}
 
 
 def explain_text(text: str) -> Explanation:
@@ -165,7 +153,7 @@ def explain_source(chunks: Iterator[bytes], name: str) -> Explanation:
 
 @cache
 def _finder() -> ErrorFinder:
-    return ErrorFinder(ERRORS)
+    return ErrorFinder(catalogue())
 
 
 class _Tally:
@@ -223,7 +211,7 @@ def _match(block: LogBlock, hit: PatternHit) -> Match:
     memory = read_memory_message(hit.text)
     texts = {**hit.line_match.groups, **dict(_last_error(hit))}
     values: dict[str, int | str] = {name: safe_text(text, _MAX_VALUE) for name, text in texts.items()}
-    if signs := signs_of(block.letters, hit.error.fixes):
+    if signs := signs_of(block.letters, hit.error):
         values["signs"] = signs
     return Match(
         hit.error,

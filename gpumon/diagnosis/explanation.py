@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gpumon.diagnosis.case_fixes import case_fixes, message_of
-from gpumon.diagnosis.known import ContextState, Fix, KnownError, Values
+from gpumon.diagnosis.case_fixes import case_fixes
 from gpumon.diagnosis.memory_cause import MemoryCause, memory_cause, ranked_fixes
 from gpumon.diagnosis.memory_message import MemoryMessage
-from gpumon.diagnosis.message_causes import message_causes
 from gpumon.diagnosis.platform_fixes import platform_fixes
-from gpumon.diagnosis.prefixes import Timestamp
 from gpumon.diagnosis.program_fixes import ends_itself, is_phase, is_server, program_causes
 from gpumon.diagnosis.unknown import NumberedLine, UnknownError
+from gpumon.errors.entry import ContextState, Fix, KnownError, Values
+from gpumon.errors.prefixes import Timestamp
+from gpumon.errors.rank import case_of, causes_of
 
 _MAX_FIXES: Final = 8
 """More are a list to search in, not an answer."""
@@ -105,7 +105,7 @@ class Match:
         of_program = program_causes(self.error.id, self._program)
         if of_program is not None:
             return of_program
-        return message_causes(self.error.id, message_of(self.text, self.values), self.error.causes)
+        return causes_of(self.error, case_of(self.text, self.values))
 
     @property
     def context(self) -> ContextState:
@@ -121,7 +121,7 @@ class Match:
         cause = self.memory_cause
         if cause is MemoryCause.LEAK and is_server(self._program):
             cause = MemoryCause.TOO_BIG  # a server has no training loop that could keep tensors
-        fixes = case_fixes(self.error.id, self.values, self.error.fixes, self.text)
+        fixes = case_fixes(self.error, self.values, self.text)
         if cause is not None:
             fixes = ranked_fixes(cause, fixes, self.memory, is_known=is_phase(self._program))
         return _best(platform_fixes(str(self.values.get("platform", "")), fixes))

@@ -7,9 +7,9 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from gpumon.core.text import safe_text
-from gpumon.diagnosis.prefixes import Timestamp
-from gpumon.diagnosis.scan import LogBlock
 from gpumon.diagnosis.unknown import MODEL_CODE, ErrorForm, NumberedLine, TracebackFrame, UnknownError, kind_of
+from gpumon.errors.prefixes import Timestamp
+from gpumon.errors.scan import LogBlock
 
 _MAX_TRIES: Final = 64
 """Lines per block and sign that are examined, from the end."""

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from gpumon.diagnosis.known import Fix, Values
 from gpumon.diagnosis.number_fixes import other_generation
 from gpumon.diagnosis.package_names import PYG_PACKAGES, PYG_WHEELS, requirement_of
+from gpumon.errors.entry import Fix, Values
 
 _ONLY_FOR_PYTORCH: Final = ("libcusparseLt.", "libcufile.", "libnvshmem_host.", "libcupti.", "libnvJitLink.")
 """Libraries in the wheels that pip installs with PyTorch, and for which the toolkit has no common folder."""
@@ -37,7 +37,7 @@ _NEEDS_ITS_PYTORCH: Final = frozenset({"vllm", "xformers", "torchvision", "torch
 def same_library(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """Name the package of the extension, and the function that it lacks."""
     package, symbol = _package(values), str(values.get("symbol", ""))
-    if fixes[0].first_for:
+    if fixes[0].when:
         return fixes[0], *same_library(values, fixes[1:])
     build, *others = fixes
     if package == "torchtext":
@@ -71,7 +71,7 @@ def missing_library(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
         return *(other_generation(str(values.get("library", ""))) if is_default else ()), *fixes
     if missing.startswith(_ONLY_FOR_PYTORCH):
         return tuple(sorted(fixes, key=lambda fix: "--force-reinstall torch" not in fix.code))
-    if fixes[0].first_for:  # sorted before the others, so that it is made for this message
+    if fixes[0].when:  # sorted before the others, so that it is made for this message
         return tuple(fixes)
     other = other_generation(missing)
     look = Fix(

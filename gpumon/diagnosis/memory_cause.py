@@ -6,8 +6,8 @@ from enum import Enum
 from typing import Final
 
 from gpumon.core.units import bytes_text
-from gpumon.diagnosis.known import Fix
 from gpumon.diagnosis.memory_message import MemoryMessage
+from gpumon.errors.entry import Fix
 
 _LARGE_SHARE: Final = 0.02
 """A smaller share of the GPU is negligible: such a request is one of the many small ones that filled the GPU."""

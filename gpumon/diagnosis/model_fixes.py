@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from gpumon.diagnosis.known import Fix, Values
-from gpumon.diagnosis.message_fixes import MOVE_MODEL
+from gpumon.errors.entry import Fix, Values
 
+MOVE_MODEL: Final = Fix(
+    "Move the model to the GPU before the optimizer is created; layers in a list or dict move only in a ModuleList.",
+    "model = model.to(device)",
+)
 _WEIGHTS: Final = frozenset({"weight", "bias", "running_mean", "running_var"})
 _INPUTS: Final = frozenset({"mat1", "index", "indices"})
 """Arguments of operators: the parameters of a layer, and what it is called with, which is compared with them."""
@@ -153,7 +156,7 @@ def assertion_meaning(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     if not assertion:
         return tuple(fixes)
     kept = [fix for fix in fixes if "`Assertion` line" not in fix.text]
-    if kept[0].first_for:
+    if kept[0].when:
         return tuple(kept)
     meaning = next((fix for words, fix in _ASSERTIONS if any(word in assertion for word in words)), None)
     return *(() if meaning is None else (meaning,)), *kept

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gpumon.diagnosis.catalogue.wording import BELOW_PYTORCH, CONTEXT_IS_DEAD, NO_CONTEXT_YET, NOT_ABOUT_MEMORY
 from gpumon.diagnosis.explanation import Explanation, Match, OomReport
-from gpumon.diagnosis.known import ContextState, Fix, KnownError
 from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence, value_rows
 from gpumon.diagnosis.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
 from gpumon.diagnosis.unknown_narrative import other_error, position_text, unknown_sections
+from gpumon.errors.entry import ContextState, Fix, KnownError
+from gpumon.errors.load import STANDARD_CACHE
 
 _CONTEXTS: Final = {
     ContextState.ALIVE: "The process can continue if it catches the error: its CUDA context is intact.",
@@ -17,9 +17,6 @@ _CONTEXTS: Final = {
     ContextState.UNKNOWN: "The message does not show whether the process can continue; to be safe, restart it.",
     ContextState.NOT_APPLICABLE: "Fix the cause, then start the program again; there is no CUDA context to recover.",
 }
-
-_NOT_ABOUT_MEMORY: Final = frozenset({"", BELOW_PYTORCH, CONTEXT_IS_DEAD, NO_CONTEXT_YET, NOT_ABOUT_MEMORY})
-"""Effects of ``empty_cache()`` that are not worth a section: memory is not the subject of the error."""
 
 
 def sections(explanation: Explanation) -> list[Section]:
@@ -122,7 +119,7 @@ def _evidence(match: Match) -> Iterator[Section]:
 def _remedies(error: KnownError, fixes: Sequence[Fix], context: ContextState) -> Iterator[Section]:
     yield Section("How to fix it, best first", tuple(fix_blocks(fixes)))
     yield Section("Continue or restart", (paragraph(_CONTEXTS[context]),))
-    if error.empty_cache not in _NOT_ABOUT_MEMORY:
+    if error.empty_cache not in STANDARD_CACHE:
         yield Section("Effect of torch.cuda.empty_cache()", (paragraph(error.empty_cache),))
     if error.see_more:
         yield Section("More information", tuple(fix_blocks(error.see_more)))

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from gpumon.diagnosis.known import Fix, Values
 from gpumon.diagnosis.package_names import CUDA_12_PATHS, package_of
+from gpumon.errors.entry import Fix, Values
 
 _CUDA_LIBRARY: Final = re.compile(
     r"(?:lib)?(?P<name>cudart|cublas(?:Lt)?|nvrtc|cudnn)(?:_[a-z_]{1,40}?)?(?:\.so\.|64_|_)(?P<major>\d{1,2})"

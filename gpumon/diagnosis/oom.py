@@ -9,14 +9,14 @@ from typing import Final
 from gpumon.core.oom_file import OomFile
 from gpumon.core.stacks import StackFrame
 from gpumon.core.units import bytes_text, times_text
-from gpumon.diagnosis.catalogue import BY_ID
 from gpumon.diagnosis.explanation import Explanation, Match, OomReport
-from gpumon.diagnosis.known import Fix, KnownError
 from gpumon.diagnosis.memory_cause import MemoryCause, ranked_fixes
 from gpumon.diagnosis.memory_message import written_memory_message
 from gpumon.diagnosis.oom_cause import OomFindings
 from gpumon.diagnosis.oom_sentences import sentences
-from gpumon.diagnosis.prefixes import ClockKind, Timestamp
+from gpumon.errors.entry import Fix, KnownError
+from gpumon.errors.load import ERRORS
+from gpumon.errors.prefixes import ClockKind, Timestamp
 
 _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/torch/|^<frozen ")
 _MAX_CALLS: Final = 8
@@ -76,7 +76,7 @@ def _error(findings: OomFindings) -> KnownError:
     note = ""
     if idle is not None and statistics is not None:
         note = f" Of the {bytes_text(statistics.reserved_bytes)} reserved here, it could free {bytes_text(idle)}."
-    snapshot, *others = error.see_more or BY_ID["oom"].see_more
+    snapshot, *others = error.see_more or ERRORS["oom"].see_more
     return replace(error, empty_cache=error.empty_cache + note, see_more=(snapshot, _OPEN_SNAPSHOT, *others))
 
 
@@ -85,7 +85,7 @@ def _fixes(findings: OomFindings) -> Iterator[Fix]:
     idle, is_expandable = findings.idle, findings.file.is_expandable or False
     is_in_graphs = findings.is_misplaced and 2 * idle.private >= idle.elsewhere
     if findings.is_impossible:
-        yield from BY_ID["oom-1eb"].fixes
+        yield from ERRORS["oom-1eb"].fixes
     if findings.is_misplaced:
         yield from (_SHARED_GRAPHS,) if idle.private and idle.private >= idle.other_streams else ()
         yield from (_ONE_STREAM,) if idle.other_streams else ()
@@ -100,7 +100,7 @@ def _fixes(findings: OomFindings) -> Iterator[Fix]:
 
 
 def _entry(file: OomFile) -> KnownError:
-    return BY_ID["oom-async-backend" if file.is_async else "oom"]
+    return ERRORS["oom-async-backend" if file.is_async else "oom"]
 
 
 def _rows(findings: OomFindings) -> Iterator[tuple[str, str]]:

@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
-from gpumon.diagnosis.catalogue import BY_ID
 from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.unknown import UnknownError
+from gpumon.errors.load import ERRORS
 
 _TENSOR_NAMES: Final = (
     r"to|cuda|cpu|detach|device|requires_grad|grad_fn|zero_|squeeze|permute|contiguous|long|half|"
@@ -37,10 +37,10 @@ def wrong_value(error: UnknownError) -> Match | None:
         return None
     unpacked, code = _UNPACKED.match(error.text), "" if error.frame is None else error.frame.code
     if unpacked is not None and _RASTERIZER.search(code):
-        return Match.of_unknown(error, BY_ID["rasterizer-version"], unpacked.groupdict())
+        return Match.of_unknown(error, ERRORS["rasterizer-version"], unpacked.groupdict())
     for form, error_id in _FORMS:
         match = form.match(error.text)
         if match is not None:
             values = {name.removeprefix("other_"): value for name, value in match.groupdict().items() if value}
-            return Match.of_unknown(error, BY_ID[error_id], values)
+            return Match.of_unknown(error, ERRORS[error_id], values)
     return None

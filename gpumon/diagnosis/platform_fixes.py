@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from gpumon.diagnosis.known import Fix
+from gpumon.errors.entry import Fix
 
 WINDOWS: Final = "Windows"
 NOTEBOOK: Final = "notebook"
@@ -65,12 +65,12 @@ def _in_notebook(fix: Fix) -> Fix:
     match = _VARIABLES.fullmatch(fix.code)
     if match is not None and "train.py" in match["command"]:
         settings = "\n".join(f"%env {variable}" for variable in match["variables"].split())
-        return Fix(f"{fix.text} Set it in the first cell, after a restart of the kernel.", settings, fix.first_for)
+        return Fix(f"{fix.text} Set it in the first cell, after a restart of the kernel.", settings, fix.when)
     pip = fix.code.removeprefix("python -m ")
     if pip.startswith("pip install"):
         ending = "" if "restart" in fix.text else " Then restart the kernel."
-        return Fix(f"{fix.text}{ending}", f"%{pip}", fix.first_for)
-    return Fix(fix.text, f"!{fix.code}", fix.first_for) if _SHELL.fullmatch(fix.code) else fix
+        return Fix(f"{fix.text}{ending}", f"%{pip}", fix.when)
+    return Fix(fix.text, f"!{fix.code}", fix.when) if _SHELL.fullmatch(fix.code) else fix
 
 
 def windows_fixes(fixes: Sequence[Fix]) -> tuple[Fix, ...]:

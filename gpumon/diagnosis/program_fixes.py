@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import compress
 from typing import Final
 
-from gpumon.diagnosis.known import Fix
 from gpumon.diagnosis.programs import (
     ATTENTION,
     CONTAINER,
@@ -19,9 +18,9 @@ from gpumon.diagnosis.programs import (
     LOADING,
     OPTIMIZER,
     PIP,
-    program_of_errors,
 )
 from gpumon.diagnosis.servers import CAUSES_OF_FULL_MEMORY, SERVERS, Server
+from gpumon.errors.entry import Fix, KnownError
 
 _SMALLER_INFERENCE: Final = Fix(
     "Compute fewer samples, tokens or pixels at a time, and move the results to the CPU.",
@@ -162,18 +161,19 @@ def program_causes(error_id: str, program: str) -> tuple[str, ...] | None:
     return CAUSES_OF_FULL_MEMORY if error_id in _FULL_MEMORY and ends_itself(program) else None
 
 
-def program_fixes(error_id: str, program: str, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+def program_fixes(error: KnownError, program: str, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """The fixes of an error, the best one for the program first.
 
     Args:
-        error_id: The entry of the catalogue.
+        error: The entry.
         program: The program in whose log the error stands; empty if it is unknown.
         fixes: The fixes of the entry, those for this message first.
     """
+    error_id = error.id
     part = _FIRST.get((program, error_id))
     if part is not None:
         return tuple(sorted(fixes, key=lambda fix: part not in fix.code))
-    if program_of_errors((error_id,)) == program:
+    if error.program == program:
         return tuple(fixes)  # those of the program itself
     fitting = _without_others(program, fixes)
     server = SERVERS.get(program)
@@ -197,11 +197,11 @@ def _server_fixes(error_id: str, program: str, server: Server, fixes: Sequence[F
         return *server.fork, *own
     is_named = (program in fix.text or (server.command and server.command in fix.code) for fix in fitting)
     named = tuple(compress(own, is_named))
-    if named and not fixes[0].first_for:
+    if named and not fixes[0].when:
         return *named, *(fix for fix in own if fix not in named)
     if error_id in _KERNEL_ERRORS and server.kernel is not None:
         rest = [fix for fix in own if "LAUNCH_BLOCKING" not in fix.code]
-        is_for_log = bool(fixes[0].first_for) and program in fixes[0].first_for
+        is_for_log = program in fixes[0].when
         return (rest[0], server.kernel, *rest[1:]) if is_for_log else (server.kernel, *rest)
     is_foreign = fitting[:1] != list(fixes[:1])
     first = _first_fixes(error_id, server) or ((server.code,) if is_foreign and server.code is not None else ())

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Container, Iterable, Mapping
-from itertools import repeat
 from typing import Final
 
-from gpumon.diagnosis.known import Fix
+from gpumon.errors import rank
+from gpumon.errors.entry import KnownError
 
 PIP: Final = "pip"
 """A package that pip builds."""
@@ -179,16 +179,8 @@ SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
 }
 """The letters of a library, a command or another circumstance that decides which fix is the best one, by the names that
 they have in its `first_for`."""
-_ERRORS: Final = {
-    "vllm-": "vLLM",
-    "sglang-": "SGLang",
-    "comfy": "ComfyUI",
-    "llama-": "llama.cpp",
-    "tgi-": TGI,
-    "lmdeploy": LMDEPLOY,
-    "install-build": PIP,
-}
-"""Programs by the beginning of the ids of their errors."""
+_OF_ERRORS: Final = ("vLLM", "SGLang", "ComfyUI", "llama.cpp", TGI, LMDEPLOY, PIP)
+"""Programs that have errors of their own; the first one of which a log has an error is its program."""
 _ERRORS_IN: Final = {
     CONTAINER: ("nvml-mismatch",),
     JETSON: ("not-compiled", "cuda-unavailable", "gpu-not-found", "no-kernel-image"),
@@ -217,26 +209,24 @@ def program_of(programs: Container[str]) -> str:
     return next((name for name in names if name in programs), "")
 
 
-def signs_of(letters: bytes, fixes: Iterable[Fix]) -> str:
-    """The signs in a log on which the order of fixes depends; empty if it depends on none of them.
-
-    The causes of an error depend only on signs that its fixes have too.
+def signs_of(letters: bytes, error: KnownError) -> str:
+    """The signs in a log on which the order of the fixes of an error depends; empty if it depends on none of them.
 
     Args:
         letters: The letters of a part of the log, in lower case.
-        fixes: The fixes of an error.
+        error: The error.
     """
-    parts = {part for fix in fixes for part in fix.first_for}
+    parts = rank.signs_of(error)
     names = (name for name, texts in SIGNS.items() if name in parts and any(text in letters for text in texts))
     return ", ".join(names)
 
 
-def program_of_errors(error_ids: Iterable[str]) -> str:
+def program_of_errors(errors: Iterable[KnownError]) -> str:
     """The program whose log it is, by the errors that only it has; empty if there are none."""
-    ids = tuple(error_ids)
-    return next((name for start, name in _ERRORS.items() if any(map(str.startswith, ids, repeat(start)))), "")
+    programs = {error.program for error in errors}
+    return next((name for name in _OF_ERRORS if name in programs), "")
 
 
-def is_relevant(program: str, error_id: str) -> bool:
+def is_relevant(program: str, error: KnownError) -> bool:
     """Whether the program matters for the fixes of an error; a container or a device does for a few errors only."""
-    return bool(program) and error_id in _ERRORS_IN.get(program, (error_id,))
+    return bool(program) and error.id in _ERRORS_IN.get(program, (error.id,))

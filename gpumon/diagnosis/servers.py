@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from gpumon.diagnosis.known import Fix
 from gpumon.diagnosis.programs import LMDEPLOY, TGI, WEB_UI
+from gpumon.errors.entry import Fix
 
 
 class Server(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Final
 
-from gpumon.diagnosis.known import Fix
+from gpumon.errors.entry import Fix
 
 _NUMBER: Final = re.compile(r"-?\d+")
 _RGB: Final = 3

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from gpumon.diagnosis.known import Fix
+from gpumon.errors.entry import Fix
 
 
 class BlockKind(Enum):

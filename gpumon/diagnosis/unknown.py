@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from gpumon.diagnosis.known import Fix
-from gpumon.diagnosis.prefixes import Timestamp
+from gpumon.errors.entry import Fix
+from gpumon.errors.prefixes import Timestamp
 
 
 class ErrorKind(str, Enum):

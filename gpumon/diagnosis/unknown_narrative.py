@@ -5,10 +5,10 @@ from typing import Final
 
 from gpumon.core.units import counted
 from gpumon.diagnosis.explanation import Explanation
-from gpumon.diagnosis.known import Fix
-from gpumon.diagnosis.prefixes import Timestamp
 from gpumon.diagnosis.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
 from gpumon.diagnosis.unknown import ATTACHMENTS, KIND_SENTENCES, NumberedLine, TracebackFrame, UnknownError, next_steps
+from gpumon.errors.entry import Fix
+from gpumon.errors.prefixes import Timestamp
 
 _WITHOUT_ERROR: Final = (
     Fix("If the program failed, also keep what it writes to its error output.", "python train.py 2>&1 | tee train.log"),

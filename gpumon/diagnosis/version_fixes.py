@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from gpumon.diagnosis.known import Fix, Values
 from gpumon.diagnosis.package_names import package_of
 from gpumon.diagnosis.programs import AMD
 from gpumon.diagnosis.unknown import MODEL_CODE
+from gpumon.errors.entry import Fix, Values
 
 _ADDED_CLASS: Final = re.compile(
     r"(?!TF|Flax|AutoModelForVision2Seq|AutoModelWithLMHead)[A-Z]\w*"
@@ -302,7 +302,7 @@ def fitting_torch(values: Values, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
             " that has it, or run a single process.",
             "python -c 'import torch; print(torch.distributed.is_available())'",
         )
-    elif fixes[0].first_for == (AMD,):
+    elif fixes[0].when == f'log has "{AMD}"':
         return tuple(fixes)
     elif name in _REMOVED_FROM_TORCH:
         other = _REMOVED_FROM_TORCH[name]

@@ -7,9 +7,9 @@ the code of an installed package, rather than the user's, refers to it.
 import re
 from typing import Final
 
-from gpumon.diagnosis.catalogue import BY_ID
 from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.unknown import MODEL_CODE, UnknownError
+from gpumon.errors.load import ERRORS
 
 _IDS: Final = {"TypeError": "library-arguments", "AttributeError": "library-attribute"}
 _OTHER_ID: Final = "package-version"
@@ -54,7 +54,7 @@ def version_skew(error: UnknownError) -> Match | None:
         return None
     values = {"raised_by": error.package, **({} if match is None else match.groupdict())}
     error_id = _COLUMNS_ID if column is not None else _IDS.get(error.name, _OTHER_ID)
-    return Match.of_unknown(error, BY_ID[error_id], values)
+    return Match.of_unknown(error, ERRORS[error_id], values)
 
 
 def _is_about_cache(error: UnknownError) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from gpumon.diagnosis.known import Fix, Values
+from gpumon.errors.entry import Fix, Values
 
 _LEADING_NUMBERS: Final = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?")
 _BUILD: Final = re.compile(r"\+(cu\d{2,3}|rocm[\d.]{1,6}|cpu)\b")

@@ -5,9 +5,9 @@ from typing import Final
 
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Explanation
-from gpumon.diagnosis.known import KnownError
 from gpumon.diagnosis.narrative import sections
 from gpumon.diagnosis.text_blocks import BlockKind
+from gpumon.errors.entry import KnownError
 from gpumon.present.explain_layout import LayoutLine, layout
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped
 

@@ -7,11 +7,11 @@ from typing import Final
 
 import pytest
 
-from gpumon.diagnosis.catalogue import ERRORS
-from gpumon.diagnosis.known import KnownError
+from gpumon.errors.load import ERRORS
+from gpumon.errors.entry import KnownError
 
 _GROUP: Final = 15
-_GROUPS: Final = [ERRORS[start : start + _GROUP] for start in range(0, len(ERRORS), _GROUP)]
+_GROUPS: Final = [ERRORS[start : start + _GROUP] for start in range(0, len(ERRORS.values()), _GROUP)]
 
 
 def every_error(test: Callable[..., None]) -> Callable[..., None]:

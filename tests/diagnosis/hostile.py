@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-from gpumon.diagnosis.catalogue import ERRORS
-from gpumon.diagnosis.known import Pattern
-from gpumon.diagnosis.patterns import squeezed
+from gpumon.errors.load import ERRORS
+from gpumon.errors.entry import Pattern
+from gpumon.errors.patterns import squeezed
 from tests.diagnosis.texts import WORDINGS
 
 PATTERNS: Final[tuple[tuple[str, Pattern], ...]] = tuple(
-    (f"{error.id} {number}", pattern) for error in ERRORS for number, pattern in enumerate(error.patterns)
+    (f"{error.id} {number}", pattern) for error in ERRORS.values() for number, pattern in enumerate(error.patterns)
 )
 """Every pattern of the catalogue, by the id of its error and its number."""
 ALL_NEEDLES: Final = " ".join(dict.fromkeys(pattern.needle for _, pattern in PATTERNS))

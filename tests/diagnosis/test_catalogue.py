@@ -15,12 +15,12 @@ import pytest
 from gpumon.diagnosis import catalogue
 from gpumon.diagnosis.catalogue import BY_ID, ERRORS, fixes, sources
 from gpumon.diagnosis.explain import explain_text
-from gpumon.diagnosis.known import ContextState, Fix, KnownError, Pattern
-from gpumon.diagnosis.match import ErrorFinder
+from gpumon.errors.entry import ContextState, Fix, KnownError, Pattern
+from gpumon.errors.find import ErrorFinder
 from gpumon.diagnosis.message_fixes import FIXES
 from gpumon.diagnosis.narrative import error_sections
-from gpumon.diagnosis.patterns import exact, squeezed
-from gpumon.diagnosis.scan import blocks
+from gpumon.errors.patterns import exact, squeezed
+from gpumon.errors.scan import blocks
 from tests.diagnosis.each_error import every_error
 from tests.diagnosis.texts import DATA, SAMPLES, SOURCED_WORDINGS, WORDINGS, named_texts, samples_of
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from gpumon.diagnosis import explain as explain_module
-from gpumon.diagnosis.catalogue import BY_ID, ERRORS
+from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.documents import explanation_document
 from gpumon.diagnosis.explain import explain, explain_text
 from gpumon.diagnosis.explanation import Explanation, Match
-from gpumon.diagnosis.known import ContextState, KnownError
-from gpumon.diagnosis.match import ErrorFinder
+from gpumon.errors.entry import ContextState, KnownError
+from gpumon.errors.find import ErrorFinder
 from gpumon.diagnosis.memory_cause import MemoryCause
 from gpumon.diagnosis.narrative import error_sections, sections
-from gpumon.diagnosis.scan import LogBlock, blocks
+from gpumon.errors.scan import LogBlock, blocks
 from gpumon.diagnosis.text_blocks import BlockKind
-from gpumon.diagnosis.wrapped_search import PatternHit
+from gpumon.errors.wrapped_search import PatternHit
 from tests.diagnosis.corpus import noise
 from tests.diagnosis.each_error import every_error
 from tests.diagnosis.texts import WORDINGS
@@ -176,7 +176,7 @@ def test_a_missing_space_within_a_line_is_not_a_wrapped_message() -> None:
 
 def test_the_text_of_an_error_continues_with_the_next_lines() -> None:
     (block,) = blocks([b"before\nRuntimeError: unspecified launch failure\n  after\nend\n"])
-    (hit,) = ErrorFinder(ERRORS).hits(block)
+    (hit,) = ErrorFinder(ERRORS.values()).hits(block)
     assert hit.text == "unspecified launch failureafterend"
     assert hit.line_match.line == "RuntimeError: unspecified launch failure"
     assert hit.line_match.length == len("unspecified launch failure")
@@ -270,13 +270,13 @@ def test_the_document_has_the_public_names() -> None:
 
 
 def test_context_states_are_the_five_public_ones() -> None:
-    assert {error.context.value for error in ERRORS} <= {context.value for context in ContextState}
+    assert {error.context.value for error in ERRORS.values()} <= {context.value for context in ContextState}
     assert {context.value for context in ContextState} == {"alive", "dead", "reset", "unknown", "n/a"}
 
 
 def test_ids_are_unique() -> None:
-    assert len(BY_ID) == len(ERRORS)
-    assert {"oom", "device-assert", "nccl-timeout", "xid-79"} <= set(BY_ID)
+    assert len(ERRORS) == len(ERRORS.values())
+    assert {"oom", "device-assert", "nccl-timeout", "xid-79"} <= set(ERRORS)
 
 
 def test_the_kinds_of_blocks() -> None:

@@ -8,11 +8,11 @@ from typing import Final
 import pytest
 
 from gpumon.diagnosis import candidate, scan
-from gpumon.diagnosis.candidate import MAX_MATCH
+from gpumon.errors.candidate import MAX_MATCH
 from gpumon.diagnosis.explain import explain, explain_text
-from gpumon.diagnosis.known import KnownError, Pattern
-from gpumon.diagnosis.patterns import dense, exact, literals, wrapped
-from gpumon.diagnosis.scan import blocks
+from gpumon.errors.entry import KnownError, Pattern
+from gpumon.errors.patterns import dense, exact, literals, wrapped
+from gpumon.errors.scan import blocks
 from tests.diagnosis.each_error import every_error
 from tests.diagnosis.hostile import ALL_NEEDLES, almost, repeated
 from tests.diagnosis.test_catalogue import example_strings, widest_match

@@ -2,12 +2,12 @@
 
 import pytest
 
-from gpumon.diagnosis.catalogue import BY_ID, ERRORS
+from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.documents import explanation_document
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.fitting_fixes import fitting_fixes
-from gpumon.diagnosis.known import ContextState, Fix
+from gpumon.errors.entry import ContextState, Fix
 from gpumon.diagnosis.message_causes import CAUSES, message_causes
 from gpumon.diagnosis.narrative import sections
 from gpumon.diagnosis.platform_fixes import windows_fixes
@@ -37,12 +37,12 @@ def test_fixes_for_another_reason_of_the_same_name_are_not_shown() -> None:
 
 
 def test_every_message_leaves_a_fix() -> None:
-    assert all(fitting_fixes(error.id, error.fixes, ()) for error in ERRORS)
+    assert all(fitting_fixes(error.id, error.fixes, ()) for error in ERRORS.values())
 
 
 def test_the_causes_of_a_wording_have_a_sample_or_a_sign_of_the_fixes() -> None:
     for error_id, parts in CAUSES.items():
-        signs = {part for fix in BY_ID[error_id].fixes for part in fix.first_for} & set(SIGNS)
+        signs = {part for fix in ERRORS[error_id].fixes for part in fix.first_for} & set(SIGNS)
         texts = samples_of(error_id)
         for part in parts:
             assert part in signs or any(part in text for text in texts), (error_id, part)

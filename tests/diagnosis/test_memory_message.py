@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpumon.diagnosis.catalogue import BY_ID
+from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence, memory_cause, ranked_fixes, value_rows
 from gpumon.diagnosis.memory_message import MemoryMessage, read_memory_message
 
@@ -165,9 +165,9 @@ def test_a_context_is_not_another_process() -> None:
     ],
 )
 def test_the_best_fix_against_the_cause_is_first(cause: MemoryCause, code: str) -> None:
-    ranked = ranked_fixes(cause, BY_ID["oom"].fixes)
+    ranked = ranked_fixes(cause, ERRORS["oom"].fixes)
     assert code in ranked[0].code
-    assert set(ranked) >= set(BY_ID["oom"].fixes)
+    assert set(ranked) >= set(ERRORS["oom"].fixes)
     assert len(ranked) == len(set(ranked))
 
 

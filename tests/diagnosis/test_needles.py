@@ -10,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.diagnosis import needles, wrapped_search
-from gpumon.diagnosis.candidate import PreparedPattern
-from gpumon.diagnosis.catalogue import ERRORS
-from gpumon.diagnosis.match import ErrorFinder
+from gpumon.errors.candidate import PreparedPattern
+from gpumon.errors.load import ERRORS
+from gpumon.errors.find import ErrorFinder
 from gpumon.diagnosis.needle_patterns import NeedlePatterns
-from gpumon.diagnosis.needles import NeedleIndex
-from gpumon.diagnosis.patterns import exact, ignores_digits, looks_back, squeezed
-from gpumon.diagnosis.scan import LogBlock, RankLines, blocks
+from gpumon.errors.needles import NeedleIndex
+from gpumon.errors.patterns import exact, ignores_digits, looks_back, squeezed
+from gpumon.errors.scan import LogBlock, RankLines, blocks
 from tests.diagnosis.hostile import PATTERNS
 from tests.diagnosis.texts import WORDINGS
 
 LETTERS: Final = list(dict.fromkeys(squeezed(pattern.needle) for _, pattern in PATTERNS))
 INDEX: Final = NeedleIndex(LETTERS)
-COMPILED: Final = [(error.id, exact(pattern.regex)) for error in ERRORS for pattern in error.patterns]
-FINDER: Final = ErrorFinder(ERRORS)
+COMPILED: Final = [(error.id, exact(pattern.regex)) for error in ERRORS.values() for pattern in error.patterns]
+FINDER: Final = ErrorFinder(ERRORS.values())
 MAX_LINES: Final = 400
 BROKEN_SAMPLES: Final = 60
 BROKEN_LOGS: Final = 3
@@ -126,7 +126,9 @@ def test_patterns_that_examine_the_text_before_them_are_detected(regex: str, *, 
     ["nvrm: xid (pci:0000:17:00): 13, pid=1", "): 13, ): 31, ): 13,", "): 13, " * 50, "): 999,", "", "): 13"],
 )
 def test_the_patterns_of_a_needle_are_looked_up_by_their_text(text: str) -> None:
-    entries = [error for error in ERRORS if any(squeezed(pattern.needle) == NVRM_XID for pattern in error.patterns)]
+    entries = [
+        error for error in ERRORS.values() if any(squeezed(pattern.needle) == NVRM_XID for pattern in error.patterns)
+    ]
     patterns = [
         PreparedPattern(order, error, pattern)
         for order, error in enumerate(entries)

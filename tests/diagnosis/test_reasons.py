@@ -4,7 +4,7 @@ import pytest
 
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.known import ContextState
+from gpumon.errors.entry import ContextState
 from gpumon.diagnosis.narrative import sections
 
 _TIMEOUT = (

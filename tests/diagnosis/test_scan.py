@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.diagnosis import scan
-from gpumon.diagnosis.prefixes import ClockKind, split_prefixes, timestamp_of
-from gpumon.diagnosis.scan import LogBlock, blocks
+from gpumon.errors import scan
+from gpumon.errors.prefixes import ClockKind, split_prefixes, timestamp_of
+from gpumon.errors.scan import LogBlock, blocks
 
 
 def evaluated_lines(text: str, size: int = 1 << 16) -> list[tuple[int, str]]:

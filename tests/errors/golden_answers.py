@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpumon.diagnosis.explain import explain_text
-from tests.diagnosis.texts import DATA, SAMPLES, named_texts
+from tests.diagnosis.texts import DATA, WORDINGS, samples_of
 
 FILE: Final = Path(__file__).with_name("golden") / "answers.jsonl"
 """Fixes, by a hash of their texts, then one line per log: its text or the name of its sample, the answer."""
@@ -20,9 +20,8 @@ LOGS: Final = FILE.with_name("logs.json")
 
 def logs() -> Iterator[tuple[str, str]]:
     """The name and the text of every log."""
-    for path in sorted(SAMPLES.glob("*.txt")):
-        for number, (_, text) in enumerate(named_texts(path)):
-            yield f"{path.stem} {number}", text
+    for error_id in dict.fromkeys(name for name, _ in WORDINGS):
+        yield from ((f"{error_id} {number}", text) for number, text in enumerate(samples_of(error_id)))
     for name, texts in json.loads((DATA / "error_samples.json").read_text()).items():
         yield from ((f"error_samples {name} {number}", text) for number, text in enumerate(texts))
     for number, text in enumerate(json.loads(LOGS.read_text())):

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpumon.diagnosis import explain as explain_module
-from gpumon.diagnosis.catalogue import ERRORS
+from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.explain import explain, explain_text
-from gpumon.diagnosis.known import KnownError, Pattern
-from gpumon.diagnosis.match import ErrorFinder
+from gpumon.errors.entry import KnownError, Pattern
+from gpumon.errors.find import ErrorFinder
 from tests.diagnosis.corpus import noise
 from tests.diagnosis.hostile import ALL_NEEDLES, PATTERNS, almost, repeated
 from tests.diagnosis.texts import DATA, WORDINGS
@@ -97,9 +97,9 @@ def main() -> None:
 
 def _copied_errors(times: int) -> Iterator[KnownError]:
     """The catalogue, and copies of it with the words of each needle in another order."""
-    yield from ERRORS
+    yield from ERRORS.values()
     for copy in range(1, times):
-        for error in ERRORS:
+        for error in ERRORS.values():
             needles = [_reordered(pattern.needle, copy) for pattern in error.patterns]
             patterns = tuple(Pattern(needle, rf"{re.escape(needle)} \d{{1,9}}") for needle in needles)
             yield replace(error, id=f"{error.id}-{copy}", patterns=patterns)

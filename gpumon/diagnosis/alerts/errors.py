@@ -10,8 +10,11 @@ from gpumon.core.xids import xid_text
 from gpumon.diagnosis.alerts.model import AlertFinding, EvidenceItem, Severity, evidence_of
 from gpumon.diagnosis.alerts.rule import AlertRule, Thresholds
 from gpumon.diagnosis.alerts.tracking import DeviceTracker
-from gpumon.diagnosis.known import KnownError
+from gpumon.errors.entry import KnownError
+from gpumon.errors.load import ERRORS
 
+OTHER_XID: Final = "xid-other"
+"""The entry of Xids that have none."""
 _HOUR: Final = 3600.0
 _MIN_RATE_SECONDS: Final = 600.0
 """A rate of memory errors is averaged over at least this time."""
@@ -141,9 +144,7 @@ def xid_action(number: int) -> str:
 
 
 def _known_xid(number: int) -> KnownError:
-    from gpumon.diagnosis.catalogue import BY_ID  # it is slow to import, and Xids are rare
-
-    return BY_ID.get(f"{_XID}{number}", BY_ID["xid-other"])
+    return ERRORS.get(f"{_XID}{number}") or ERRORS[OTHER_XID]
 
 
 def xid_severity(number: int) -> Severity:

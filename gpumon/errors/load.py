@@ -1,0 +1,437 @@
+"""Reads the known errors from the text files in `entries/`.
+
+docs/errors.md describes the format. `index.json`, which `python -m gpumon.errors.index` writes, has the needles of all
+wordings; the text of an entry is read only if one of its needles is in a log, or if the entry is asked for.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from gpumon.errors.entry import ContextState, Fix, KnownError, Wording
+
+ENTRIES: Final = Path(__file__).with_name("entries")
+INDEX: Final = Path(__file__).with_name("index.json")
+SHARED: Final = frozenset({"fixes", "wordings"})
+"""Files without errors, with what several entries use."""
+
+NOT_ABOUT_MEMORY: Final = "No effect: this error is not about memory."
+CONTEXT_IS_DEAD: Final = (
+    "Cannot help: the CUDA context is dead, so this call fails like every other CUDA call of the process."
+)
+BELOW_PYTORCH: Final = "No effect: the fault is below PyTorch, in the driver or the hardware."
+STANDARD_CACHE: Final = frozenset(
+    {
+        NOT_ABOUT_MEMORY,
+        CONTEXT_IS_DEAD,
+        BELOW_PYTORCH,
+        "No effect: there is no CUDA context yet, so there is no cache.",
+    }
+)
+"""Effects of `torch.cuda.empty_cache()` on errors that are not about memory, so that they need no section."""
+_CACHE: Final = {ContextState.DEAD: CONTEXT_IS_DEAD, ContextState.RESET: BELOW_PYTORCH}
+"""What `torch.cuda.empty_cache()` does for an entry that does not say it, by the context; for others, nothing."""
+
+_TYPES: Final = {
+    "int": (r"\d", 20, ""),
+    "signed": (r"-?\d", 20, ""),
+    "decimal": (r"[\d.]", 20, ""),
+    "word": (r"\w", 160, ""),
+    "dotted": (r"[\w.]", 160, ""),
+    "slug": (r"[\w-]", 80, ""),
+    "name": (r"[\w.-]", 160, ""),
+    "path": (r"\S", 200, ""),
+    "quoted": (r"[^'\n]", 200, ""),
+    "rest": (r"[^\n]", 200, ""),
+    "text": (r"[^\n]", 200, "?"),
+}
+"""The types of slots: a set of characters, how many of them at most unless the slot says it, and whether as few of them
+as possible. A number behind the name of a type replaces the maximum."""
+_FIXED_TYPES: Final = {
+    "any": r"[^\n]{0,200}?",
+    "size": r"[\d.]{1,16} (?:bytes|[KMGT]i?B)",
+    "shape": r"\[[\d, -]{0,120}\]",
+}
+_SLOT: Final = re.compile(r"\{\{|\}\}|\{(?P<name>\w*):(?P<type>[^{}]*)\}|\{(?P<plain>\w+)\}")
+SLOT_MARK: Final = "\0"
+"""Stands before and behind the name of a slot of a fix, and its default after a colon."""
+_FIX_SLOT: Final = re.compile(r"\{(\{[a-z_]\w*(?::[^{}\n]*)?\})\}|\{([a-z_]\w*(?::[^{}\n]*)?)\}")
+"""A slot in a fix, or text that would be one, in doubled braces."""
+_TYPE: Final = re.compile(r"(?P<name>[a-z]+)(?P<size>\d*)")
+_FLAGS: Final = {"says/": frozenset({"case", "at-end"}), "says": frozenset({"case", "at-end", "word", "start"})}
+"""Words before a wording: it is case-sensitive, counts only at the end of a log, consists of whole words, or stands at
+the start of a line."""
+_KINDS: Final = frozenset({"fatal", "notice", "echo"})
+_FIELD: Final = re.compile(r"(?P<keyword>[a-z]+/?)(?: +(?P<head>.*))?")
+_OPEN_CONDITION: Final = re.compile(r"(?:,| and| or| not|\()$")
+"""The end of a line after which a condition continues on the next one."""
+
+
+class EntryError(ValueError):
+    """An entry that cannot be read; its text names the file and the line."""
+
+
+@dataclass
+class _Field:
+    """A line with a keyword, and the indented lines below it."""
+
+    keyword: str
+    head: str
+    where: str
+    texts: list[str] = field(default_factory=list)
+    codes: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The text on this line and on the lines below it."""
+        return " ".join(filter(None, (self.head, *self.texts)))
+
+    def fail(self, reason: str) -> EntryError:
+        return EntryError(f"{self.where}: {reason}")
+
+    def with_condition(self) -> tuple[str, bool, str]:
+        """The condition at the start of the text, whether it only ranks, and the rest of the text."""
+        lines = [self.head, *self.texts]
+        is_ranking = lines[0].startswith("prefer when ")
+        if not is_ranking and not lines[0].startswith("when "):
+            return "", False, self.text
+        condition = lines.pop(0).partition("when ")[2]
+        while _OPEN_CONDITION.search(condition) and lines:
+            condition = f"{condition} {lines.pop(0)}"
+        return condition, is_ranking, " ".join(lines)
+
+
+def _fields(text: str, where: str, first: int) -> Iterator[_Field]:
+    """The fields of an entry.
+
+    Args:
+        text: The lines of the entry.
+        where: The name of the file.
+        first: The number of the first line.
+    """
+    current: _Field | None = None
+    for number, line in enumerate(text.splitlines(), first):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not line[0].isspace():
+            if current is not None:
+                yield current
+            match = _FIELD.fullmatch(line.rstrip())
+            if match is None:
+                raise EntryError(f"{where}:{number}: no field: {line[:60]!r}")
+            current = _Field(match["keyword"], match["head"] or "", f"{where}:{number}")
+        elif current is None:
+            raise EntryError(f"{where}:{number}: text before the first field")
+        elif (stripped := line.strip()).startswith("|"):
+            current.codes.append(line.lstrip()[1:].removeprefix(" ").rstrip())
+        elif current.codes:
+            raise EntryError(f"{where}:{number}: text below code: {stripped[:60]!r}")
+        else:
+            current.texts.append(stripped)
+    if current is not None:
+        yield current
+
+
+def parse(text: str, where: str, line: int = 1) -> KnownError:
+    """Reads an entry.
+
+    Args:
+        text: Its lines.
+        where: The name of the file, for error messages.
+        line: The number of its first line.
+
+    Raises:
+        EntryError: It is not an entry.
+    """
+    head, *fields = _fields(text, where, line)
+    words = head.head.split()
+    if head.keyword != "error" or len(words) < 4 or words[-2] != "context" or not _KINDS.issuperset(words[1:-2]):
+        raise head.fail("not: error ID KIND context STATE")
+    builder = _Builder(words[0], ContextState(words[-1]), frozenset(words[1:-2]))
+    for some in fields:
+        method = getattr(builder, f"add_{some.keyword.replace('/', '_regex')}", None)
+        if method is None:
+            raise some.fail(f"no field is called {some.keyword!r}")
+        method(some)
+    return builder.error(head)
+
+
+class _Builder:
+    """Collects the fields of an entry; a field is added by the method with its name."""
+
+    def __init__(self, error_id: str, context: ContextState, kinds: frozenset[str]) -> None:
+        self._id, self._context, self._kinds = error_id, context, kinds
+        self._texts: dict[str, str] = {}
+        self._wordings: list[Wording] = []
+        self._causes: list[str] = []
+        self._causes_when: list[tuple[str, str]] = []
+        self._fixes: list[Fix] = []
+        self._more: list[Fix] = []
+        self._sources: list[str] = []
+        self._follows: list[tuple[str, str]] = []
+        self._borrowed: list[tuple[str, str]] = []
+        self._facts: list[str] = []
+        self._is_last = False
+
+    def _set(self, some: _Field) -> None:
+        if some.keyword in self._texts:
+            raise some.fail(f"a second {some.keyword!r}")
+        self._texts[some.keyword] = some.text
+
+    add_section = add_title = add_means = add_cache = add_seen = add_program = add_leads = add_reasons = _set
+    add_priority = _set
+
+    def add_cause(self, some: _Field) -> None:
+        condition, _, text = some.with_condition()
+        if condition:
+            self._causes_when.append((condition, text))
+        else:
+            self._causes.append(text)
+
+    def add_says(self, some: _Field) -> None:
+        wording, is_last = _wording(some)
+        self._wordings.append(wording)
+        self._is_last |= is_last
+
+    add_says_regex = add_says
+
+    def add_fix(self, some: _Field) -> None:
+        self._fixes.append(_fix(some))
+
+    def add_more(self, some: _Field) -> None:
+        if some.head.startswith("use "):
+            self._more += _shared_fixes(some.head.removeprefix("use ").strip(), some)
+        else:
+            self._more.append(_fix(some))
+
+    def add_use(self, some: _Field) -> None:
+        name, _, rest = some.head.partition(" ")
+        condition, is_ranking, _ = replace(some, head=rest.strip()).with_condition()
+        for fix in _shared_fixes(name, some):
+            if condition:
+                both = f"({fix.when}) and ({condition})" if fix.when else condition
+                self._fixes.append(replace(fix, when=both, is_hidden_otherwise=not is_ranking))
+            else:
+                self._fixes.append(fix)
+
+    def add_source(self, some: _Field) -> None:
+        self._sources.append(some.text)
+
+    def add_follows(self, some: _Field) -> None:
+        ids, _, condition = some.text.partition(" when ")
+        self._follows += [(error_id, condition) for error_id in ids.split()]
+
+    def add_facts(self, some: _Field) -> None:
+        self._facts += some.text.split()
+
+    def add_values(self, some: _Field) -> None:
+        names, _, error_id = some.text.partition(" from ")
+        self._borrowed += [(name, error_id.strip()) for name in names.split()]
+
+    def error(self, head: _Field) -> KnownError:
+        texts = self._texts
+        for name in ("section", "title", "means"):
+            if name not in texts:
+                raise head.fail(f"{self._id} has no {name!r}")
+        return KnownError(
+            id=self._id,
+            section=texts["section"],
+            title=texts["title"],
+            summary=texts["means"],
+            context=self._context,
+            wordings=tuple(self._wordings),
+            causes=tuple(self._causes),
+            causes_when=tuple(self._causes_when),
+            fixes=tuple(self._fixes),
+            empty_cache=texts.get("cache") or _CACHE.get(self._context, NOT_ABOUT_MEMORY),
+            see_more=tuple(self._more),
+            sources=tuple(self._sources),
+            said_by=texts.get("seen", ""),
+            is_echo="echo" in self._kinds,
+            is_warning="notice" in self._kinds,
+            is_last=self._is_last,
+            has_one_reason="reasons" in texts,
+            is_leading="leads" in texts,
+            follows=tuple(self._follows),
+            program=texts.get("program", ""),
+            borrowed=tuple(self._borrowed),
+            facts=tuple(self._facts),
+        )
+
+
+def _fix(some: _Field) -> Fix:
+    condition, is_ranking, text = some.with_condition()
+    code = "\n".join(some.codes)
+    return Fix(_with_slots(text), _with_slots(code), condition, bool(condition) and not is_ranking)
+
+
+def _with_slots(text: str) -> str:
+    """A text whose slots are marked, and whose doubled braces are single."""
+    return _FIX_SLOT.sub(lambda match: match[1] or f"{SLOT_MARK}{match[2]}{SLOT_MARK}", text) if "{" in text else text
+
+
+def _wording(some: _Field) -> tuple[Wording, bool]:
+    """A wording, and whether it counts only at the end of a log."""
+    flags, text = [], some.head
+    while (word := text.partition(" ")[0]) in _FLAGS[some.keyword]:
+        flags.append(word)
+        text = text.partition(" ")[2].lstrip()
+    regex = text if some.keyword == "says/" else regex_of(text, some)
+    if "word" in flags:
+        regex = rf"\b{regex}\b"
+    if "start" in flags:
+        regex = f"^{regex}"
+    return Wording(regex, "case" in flags), "at-end" in flags
+
+
+def regex_of(text: str, some: _Field) -> str:
+    """The regular expression for a literal text with slots."""
+    parts: list[str] = []
+    position = 0
+    for slot in _SLOT.finditer(text):
+        parts.append(re.escape(text[position : slot.start()]))
+        position = slot.end()
+        if slot[0] in {"{{", "}}"}:
+            parts.append(re.escape(slot[0][0]))
+            continue
+        inner = _slot_regex(slot["type"] or "word", some)
+        name = slot["plain"] or slot["name"]
+        parts.append(f"(?P<{name}>{inner})" if name else inner)
+    parts.append(re.escape(text[position:]))
+    return "".join(parts)
+
+
+def _slot_regex(kind: str, some: _Field) -> str:
+    if "|" in kind:
+        choices = [re.escape(choice) for choice in kind.split("|")]
+        return f"(?:{'|'.join(choices[:-1])})?" if not choices[-1] else f"(?:{'|'.join(choices)})"
+    if kind in _FIXED_TYPES:
+        return _FIXED_TYPES[kind]
+    match = _TYPE.fullmatch(kind)
+    if match is not None and match["name"] in _TYPES:
+        characters, size, ending = _TYPES[match["name"]]
+        return f"{characters}{{1,{match['size'] or size}}}{ending}"
+    piece = _shared().pieces.get(kind)
+    if piece is None:
+        raise some.fail(f"no type of slots is called {kind!r}")
+    return piece
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What several entries use, by its name.
+
+    Attributes:
+        fixes: Groups of fixes.
+        pieces: Regular expressions that can be types of slots.
+    """
+
+    fixes: Mapping[str, Sequence[_Field]]
+    pieces: Mapping[str, str]
+
+
+@cache
+def _shared() -> _Shared:
+    fixes: dict[str, list[_Field]] = {}
+    pieces: dict[str, str] = {}
+    current: list[_Field] = []
+    for name in sorted(SHARED):
+        for some in _fields((ENTRIES / f"{name}.txt").read_text("utf-8"), f"{name}.txt", 1):
+            if some.keyword == "group":
+                current = fixes.setdefault(some.head, [])
+            elif some.keyword == "piece":
+                piece, _, regex = some.head.partition(" ")
+                pieces[piece] = regex.strip()
+            else:
+                current.append(some)
+    return _Shared(fixes, pieces)
+
+
+def _shared_fixes(name: str, some: _Field) -> list[Fix]:
+    fields = _shared().fixes.get(name)
+    if fields is None:
+        raise some.fail(f"fixes.txt has no group {name!r}")
+    return [_fix(shared) for shared in fields]
+
+
+def entry_files() -> list[Path]:
+    """The files with entries, in the order of their names."""
+    return sorted(path for path in ENTRIES.glob("*.txt") if path.stem not in SHARED)
+
+
+def entry_texts(path: Path) -> Iterator[tuple[str, int, str]]:
+    """The entries of a file: the id of each, the number of its first line, and its lines."""
+    lines = path.read_text("utf-8").splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith("error ")]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        yield lines[start].split()[1], start + 1, "\n".join(lines[start:end])
+
+
+class Catalogue(Mapping[str, KnownError]):
+    """The known errors by their ids; an entry is read when it is asked for.
+
+    Args:
+        entries: The ids in order, each with its file.
+        needles: The needles, each with the start of its rarest piece (see `ShortSearch`), then the index of each entry
+            that has it and, behind that, the index of the wording.
+    """
+
+    def __init__(self, entries: Sequence[tuple[str, str]], needles: Mapping[str, Sequence[int]]) -> None:
+        self.ids: Final = [error_id for error_id, _ in entries]
+        self.needles: Final = needles
+        self._files = dict(entries)
+        self._errors: dict[str, KnownError] = {}
+
+    def __getitem__(self, error_id: str) -> KnownError:
+        if error_id not in self._errors:
+            name = self._files[error_id]
+            line, text = _texts_of(name)[error_id]
+            self._errors[error_id] = parse(text, f"{name}.txt", line)
+        return self._errors[error_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def at(self, order: int) -> KnownError:
+        """The entry with an index."""
+        return self[self.ids[order]]
+
+    def add(self, errors: Iterable[KnownError]) -> None:
+        """Adds entries that stand in no file."""
+        self._errors.update({error.id: error for error in errors})
+
+
+@cache
+def _texts_of(name: str) -> Mapping[str, tuple[int, str]]:
+    return {error_id: (line, text) for error_id, line, text in entry_texts(ENTRIES / f"{name}.txt")}
+
+
+@cache
+def catalogue() -> Catalogue:
+    """The known errors of gpumon."""
+    index = json.loads(INDEX.read_bytes())
+    return Catalogue([(error_id, name) for error_id, name in index["entries"]], index["needles"])
+
+
+class _Lazy(Mapping[str, KnownError]):
+    """The known errors of gpumon, whose index is read at the first use."""
+
+    def __getitem__(self, error_id: str) -> KnownError:
+        return catalogue()[error_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(catalogue())
+
+    def __len__(self) -> int:
+        return len(catalogue())
+
+
+ERRORS: Final = _Lazy()
+"""The known errors by their ids, in order."""

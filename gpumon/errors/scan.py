@@ -1,0 +1,266 @@
+"""Splits a log of any size into blocks of clean lines, each with its number and rank.
+
+Colors are removed, lines are taken from the records of containers, and lines are split where they are too long or
+contain an escaped line end. Consecutive blocks overlap, so that a message on the border is complete in one of them. At
+most two blocks are in memory at once; the bytes and the lines of a block are bounded.
+"""
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import Final
+
+from gpumon.errors.patterns import squeezed
+from gpumon.errors.prefixes import split_prefixes
+
+BLOCK_BYTES: Final = 1 << 20
+MAX_BLOCK_LINES: Final = 1 << 16
+"""Line ends per block: the memory that a line needs is many times its characters if it has few of them."""
+MAX_LINE: Final = 4096
+"""Characters per line; a longer line is split, and read like a line that a terminal has wrapped."""
+OVERLAP_LINES: Final = 512
+"""Maximum length of a message, in lines of all ranks together."""
+OVERLAP_CHARACTERS: Final = 1 << 17
+"""Maximum length of a message, in characters of all ranks together; the line that exceeds it is included."""
+MAX_BLANK_LINES: Final = 64
+"""Consecutive blank lines that are kept."""
+
+_ESCAPED_LINE_END: Final = re.compile(r"\\n(?!\"|(?<=\\\\n)[a-z]{2})")
+"""A line end within a string of a JSON log, but not the start of a name in a path, such as C:\\\\bin\\\\nvcc.
+
+At the end of the string, the record ends anyway.
+"""
+_WINDOWS_PATH: Final = re.compile(r"\b[A-Za-z]:\\[^\\\n]")
+"""A path whose backslashes are not escaped, as they would be in a JSON log: names in it may start with n."""
+_MANY_LINE_ENDS: Final = "\n" * (MAX_BLANK_LINES + 2)
+_BLANK_LINES: Final = re.compile(rf"\n{{{len(_MANY_LINE_ENDS)},}}")
+_RECORD_START: Final = re.compile(r'\{ ?"log" ?: ?"')
+"""The start of a record of Docker's log driver "json-file", which contains one line of the program."""
+_ANSI_ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_QUOTES: Final = (("\u2018", "'"), ("\u2019", "'"), ("\u201c", '"'), ("\u201d", '"'))
+"""Quotes as compilers, forums and mail programs print them, each with that of the message."""
+_CARET_ESCAPE: Final = re.compile(r"\^\[\[[0-9;]{0,20}m")
+"""A color as some viewers print it."""
+
+
+@dataclass(frozen=True)
+class RankLines:
+    """The lines of a block, one rank after the other.
+
+    Attributes:
+        positions: Their indexes in the block.
+        texts: The lines without prefixes.
+        starts: The first line of each rank.
+    """
+
+    positions: Sequence[int]
+    texts: list[str]
+    starts: Sequence[int]
+
+    @cached_property
+    def rows(self) -> Mapping[int, int] | Sequence[int]:
+        """The index here of each position."""
+        if isinstance(self.positions, range):
+            return self.positions
+        return {position: row for row, position in enumerate(self.positions)}
+
+    def of_rank(self, row: int) -> range:
+        """The lines of the rank that wrote a line."""
+        index = bisect_right(self.starts, row)
+        return range(self.starts[index - 1], self.starts[index] if index < len(self.starts) else len(self.texts))
+
+
+@dataclass(frozen=True)
+class LogBlock:
+    """A block of a log.
+
+    Attributes:
+        numbers: The line number of each line in the file, from 1.
+        lines: The lines without colors.
+        texts: The lines without colors and without the prefixes of loggers.
+        ranks: The rank that each line names, or None.
+        first: Lines before this index were evaluated in the previous block.
+        end: Lines from this index on are evaluated in the next block, which contains more lines after them.
+    """
+
+    numbers: list[int]
+    lines: list[str]
+    texts: list[str]
+    ranks: list[int | None]
+    first: int
+    end: int
+
+    @cached_property
+    def letters(self) -> bytes:
+        """The letters of all lines by rank, in lower case."""
+        return squeezed("".join(self.by_rank.texts))
+
+    @cached_property
+    def by_rank(self) -> RankLines:
+        """The lines by rank; a line without a rank belongs to the rank of the line before, as wrapped lines do."""
+        in_order = RankLines(range(len(self.texts)), self.texts, (0,))
+        if self.ranks.count(None) == len(self.ranks):
+            return in_order
+        positions: dict[int | None, list[int]] = {}
+        current: int | None = None
+        for index, rank in enumerate(self.ranks):
+            current = current if rank is None else rank
+            positions.setdefault(current, []).append(index)
+        if len(positions) == 1:
+            return in_order
+        starts = [0, *accumulate(map(len, positions.values()))][:-1]
+        indexes = list(chain.from_iterable(positions.values()))
+        return RankLines(indexes, [self.texts[index] for index in indexes], starts)
+
+
+def blocks(chunks: Iterable[bytes]) -> Iterator[LogBlock]:
+    """Splits a log into blocks.
+
+    Args:
+        chunks: The log, in chunks of any size.
+    """
+    number = 1
+    block: LogBlock | None = None
+    for data, is_last in _complete_lines(chunks):
+        clean = _clean(data, number)
+        number += data.count(b"\n")
+        block = _joined(block, clean, is_last=is_last)
+        yield block
+
+
+def _complete_lines(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Pieces of at most the size of a block that end with a line, and whether a piece is the last one."""
+    pending: bytes | None = None
+    for data in _block_data(chunks):
+        if pending is not None:
+            yield pending, False
+        pending = data
+    yield pending or b"", True
+
+
+def _block_data(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    buffer = bytearray()
+    for chunk in chunks:
+        buffer += chunk
+        while len(buffer) > BLOCK_BYTES:
+            yield _taken(buffer)
+    while buffer:
+        yield _taken(buffer)
+
+
+def _taken(buffer: bytearray) -> bytes:
+    """The data of a block, which is removed from the buffer."""
+    limit = min(BLOCK_BYTES, len(buffer))
+    size, line_ends = 0, 0
+    while size < limit:
+        larger = min(limit, 2 * size or MAX_BLOCK_LINES)
+        line_ends += buffer.count(b"\n", size, larger)
+        for character, line_end in ((b"\r", b"\r"), (b"\\", rb"\n")):
+            if buffer.find(character, size, larger) >= 0:  # faster than to count, and rarely true
+                line_ends += buffer.count(line_end, size, larger)
+        if line_ends > MAX_BLOCK_LINES:
+            break
+        size = larger
+    if size < len(buffer):
+        size = buffer.rfind(b"\n", 0, size) + 1 or size
+    data = bytes(buffer[:size])
+    del buffer[:size]
+    return data
+
+
+def _clean(data: bytes, first_number: int) -> LogBlock:
+    text = data.decode("utf-8", "replace")
+    if '"log"' in text:
+        text = "\n".join(map(_without_record, text.split("\n")))
+    if "\x1b" in text:
+        text = _ANSI_ESCAPE.sub("", text)
+    for typographic, plain in _QUOTES:
+        if typographic in text:
+            text = text.replace(typographic, plain)
+    if "^[[" in text:
+        text = _CARET_ESCAPE.sub("", text)
+    if "\\" in text:
+        text = "\n".join(map(_unescaped, text.split("\n"))) if _WINDOWS_PATH.search(text) else _unescaped(text)
+    numbers, lines = _numbered_lines(text.replace("\r\n", "\n").removesuffix("\n"), first_number) if text else ([], [])
+    if "\r" in text or len(max(lines, key=len, default="")) > MAX_LINE:
+        pairs = [(number, piece) for number, line in zip(numbers, lines, strict=True) for piece in _pieces(line)]
+        numbers, lines = [number for number, _ in pairs], [piece for _, piece in pairs]
+    ranks, texts = split_prefixes(lines)
+    return LogBlock(numbers, lines, texts, ranks, 0, len(lines))
+
+
+def _unescaped(text: str) -> str:
+    """The text with its escaped line ends as carriage returns, unless it has a path of Windows."""
+    if _WINDOWS_PATH.search(text):
+        return text
+    return _ESCAPED_LINE_END.sub("\r", text.replace(r"\r\n", r"\n"))
+
+
+def _without_record(line: str) -> str:
+    """The line of the program that a record contains, after its timestamp, so that broken messages can be joined."""
+    if _RECORD_START.match(line) is None:
+        return line
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    text, timestamp = record.get("log"), record.get("time")
+    if not isinstance(text, str):
+        return line
+    text = text.removesuffix("\n").replace("\n", "\r")
+    return f"{timestamp} {text}" if isinstance(timestamp, str) else text
+
+
+def _numbered_lines(text: str, number: int) -> tuple[list[int], list[str]]:
+    """The lines with their numbers, without most of many consecutive blank ones."""
+    numbers: list[int] = []
+    lines: list[str] = []
+    start = 0
+    for run in _BLANK_LINES.finditer(text) if _MANY_LINE_ENDS in text else ():
+        lines += text[start : run.start() + MAX_BLANK_LINES].split("\n")
+        numbers += range(number, number + len(lines) - len(numbers))
+        start = run.end()
+        number = numbers[-1] + start - run.start() - MAX_BLANK_LINES
+    lines += text[start:].split("\n")
+    numbers += range(number, number + len(lines) - len(numbers))
+    return numbers, lines
+
+
+def _pieces(line: str) -> Iterator[str]:
+    """What a terminal would have shown one after the other (progress bars), with overlong text split."""
+    if len(line) <= MAX_LINE and "\r" not in line:
+        yield line
+        return
+    for shown in filter(None, line.split("\r")) if line.strip("\r") else [""]:
+        for start in range(0, len(shown) or 1, MAX_LINE):
+            yield shown[start : start + MAX_LINE]
+
+
+def _joined(previous: LogBlock | None, block: LogBlock, *, is_last: bool) -> LogBlock:
+    """A block preceded by the end of the previous one."""
+    end = len(block.lines) if is_last else _overlap_start(block.lines, len(block.lines))
+    if previous is None:
+        return LogBlock(block.numbers, block.lines, block.texts, block.ranks, 0, end)
+    start = _overlap_start(previous.lines, previous.end)
+    kept = len(previous.lines) - start
+    return LogBlock(
+        previous.numbers[start:] + block.numbers,
+        previous.lines[start:] + block.lines,
+        previous.texts[start:] + block.texts,
+        previous.ranks[start:] + block.ranks,
+        previous.end - start,
+        kept + end,
+    )
+
+
+def _overlap_start(lines: Sequence[str], end: int) -> int:
+    """The first of the lines before ``end`` that belong to both blocks."""
+    start, characters = end, 0
+    while start and end - start < OVERLAP_LINES and characters < OVERLAP_CHARACTERS:
+        start -= 1
+        characters += len(lines[start])
+    return start
