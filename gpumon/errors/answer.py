@@ -1,0 +1,287 @@
+"""The short answer: how the run ended, where, one thing to do, why, and what was ignored."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from gpumon.core.units import bytes_text
+from gpumon.diagnosis.explanation import Match
+from gpumon.diagnosis.known import Fix
+from gpumon.errors.cause import Cause, cause_of
+from gpumon.errors.ranks import comparison
+from gpumon.errors.reading import Failure, FailureKind, LogReading, Notice
+from gpumon.errors.tracebacks import Frame
+
+_INSTRUCTS: Final = re.compile(
+    r"\b(?:[Pp]lease|[Tt]ry|[Uu]se|[Ss]et|[Ii]nstall|[Rr]un|[Cc]onsider|[Ss]pecify|[Pp]ass|[Aa]dd|[Ii]ncrease|[Dd]ecrease"
+    r"|[Rr]educe|[Uu]pgrade|[Dd]owngrade|[Mm]ake sure|[Ee]nsure|[Dd]id you (?:mean|forget)|[Yy]ou (?:should|must|need|have to|can|may want)"
+    r"|must be (?:at (?:least|most)|one of|set|divisible|positive|between)|should be (?:at (?:least|most)|one of|set|divisible)"
+    r"|[Rr]emove|[Dd]elete|[Cc]hange|[Cc]hoose|[Ee]nable|[Dd]isable|[Rr]eplace|[Ss]witch to|[Uu]pdate|[Cc]heck)\b"
+)
+_BOILERPLATE: Final = re.compile(
+    r"CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA|TORCH_LOGS|TORCHDYNAMO_VERBOSE|TORCH_SHOW_CPP|See documentation for Memory"
+    r"|expandable_segments|max_split_size_mb|NCCL_DEBUG|nccl_debug|report (?:this|a bug)|file an issue|open an issue|HF_DEBUG"
+    r"|might be asynchronously|To enable traceback|For more information|stacktrace below|suppress_errors|see the (?:full )?log"
+    r"|Search for `|Check the (?:log|output)|To find out|set_detect_anomaly|create an issue|bug report|For debugging"
+)
+_OF_VERSIONS: Final = frozenset({"AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError", "UnboundLocalError"})
+"""Exceptions that a package raises in its own code if another version of it, or of a package that it uses, is needed."""
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
+_MAX_QUOTE: Final = 240
+_MAX_NOTICES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something to do.
+
+    Attributes:
+        text: What, in a sentence.
+        code: What to copy; may be empty.
+    """
+
+    text: str
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The short answer to a log.
+
+    Attributes:
+        headline: How the last run ended.
+        place: The last line of the user's own code.
+        do: What to do first.
+        otherwise: What else helps.
+        because: The evidence.
+        cache: What ``empty_cache()`` would do; only for errors of memory.
+        ignored: The warnings that are no cause.
+        confidence: How sure the answer is, and why.
+        is_failure: Whether the log ends in a failure.
+    """
+
+    headline: str
+    place: str = ""
+    do: Step | None = None
+    otherwise: Step | None = None
+    because: str = ""
+    cache: str = ""
+    ignored: str = ""
+    confidence: str = ""
+    is_failure: bool = True
+
+
+def answer_of(reading: LogReading, name: str = "the log") -> Answer:
+    """The short answer to a log.
+
+    Args:
+        reading: The log.
+        name: Its name.
+    """
+    cause = cause_of(reading)
+    if cause is None:
+        count = len({notice.match.error.id if notice.match else notice.title for notice in reading.notices})
+        notices = f"; {count} notice{'s' if count != 1 else ''}" if count else ""
+        if reading.is_cut:
+            step = Step(
+                "If the run did not go on, look at what ended it: kernel log, scheduler, or a full disk.",
+                "sudo dmesg -T | tail -n 50",
+            )
+            text = f"{name}: No error ends this log; it stops in the middle of line {reading.lines:,}{notices}."
+            return Answer(text, do=step, ignored=_ignored_text(reading.notices), is_failure=False)
+        return Answer(f"{name}: No error ends this log{notices}.", ignored=_ignored_text(reading.notices), is_failure=False)
+    root = cause.root
+    steps = _steps(root, cause.ignored)
+    compared = comparison(reading.works, reading.ranks) if cause.is_echo else None
+    if compared is not None:
+        steps.insert(0, Step(f"Find what {compared.ranks} did instead: read its lines, or its stack while it hangs.", "py-spy dump --pid PID"))
+    return Answer(
+        _headline(cause, reading, name) if compared is None else _compared_headline(cause, name, compared.sentence),
+        _place(root),
+        steps[0] if steps else None,
+        steps[1] if len(steps) > 1 else None,
+        _because(root),
+        _cache(root),
+        _ignored_text(cause.ignored),
+        f"{cause.confidence.value}, {cause.reason}.",
+    )
+
+
+def _headline(cause: Cause, reading: LogReading, name: str) -> str:
+    root, end = cause.root, cause.end
+    runs = f"run {len(reading.runs)} of {len(reading.runs)} " if len(reading.runs) > 1 else ""
+    return f"{name}: {runs}ended at line {end.line:,}: {_what(root, len(reading.ranks))}"
+
+
+def _compared_headline(cause: Cause, name: str, sentence: str) -> str:
+    title = cause.root.match.error.title if cause.root.match else cause.root.text
+    return f"{name}: ended at line {cause.end.line:,}: {title}: {sentence}"
+
+
+def _what(failure: Failure, ranks: int) -> str:
+    """What happened, in a clause."""
+    of_ranks = f" of {ranks}" if ranks > 1 else ""
+    who = "" if failure.rank is None else f"rank {failure.rank}{of_ranks} "
+    if failure.kind is FailureKind.ENDED and failure.match is None:
+        assert failure.ended is not None
+        meaning = _exit_meaning(failure.ended.code)[0]
+        return f"{who}{meaning}" if who else f"the process {meaning}"
+    if failure.raised is not None:
+        message = failure.raised.message.split("\n")[0].partition(". GPU ")[0].strip()
+        return f"{who}raised {failure.raised.name}" + (f": {message}" if message else "")
+    text = " ".join(failure.text.split())
+    title = f"{failure.match.error.title}: {text}" if failure.match else text
+    return f"{who}{title}" if not who else f"{who.strip()}: {title}"
+
+
+def _place(failure: Failure) -> str:
+    frame = _frame(failure)
+    if frame is None:
+        return ""
+    function = f" in {frame.function}" if frame.function and frame.function != "<module>" else ""
+    return f"{_short(frame.file)}:{frame.line}{function}" + (f"     {frame.code}" if frame.code else "")
+
+
+def _frame(failure: Failure) -> Frame | None:
+    return None if failure.raised is None else failure.raised.frame or failure.raised.raising
+
+
+def _short(path: str) -> str:
+    """The end of a path, which says which file is meant."""
+    parts = re.split(r"[\\/]", path)
+    return "/".join(parts[-2:]) if len(parts) > 2 and not path.startswith("./") else path
+
+
+def own_words(message: str) -> str:
+    """What a message itself says about what to do; empty if it says nothing, or only how to debug."""
+    chosen: list[str] = []
+    for sentence in _SENTENCE.split(message):
+        text = " ".join(sentence.split())
+        if text.endswith("?") and "mean" not in text:
+            continue
+        if _INSTRUCTS.search(text) is not None and _BOILERPLATE.search(text) is None and len(text) <= _MAX_QUOTE:
+            chosen.append(text)
+    return chosen[0] if chosen else ""
+
+
+def _steps(root: Failure, ignored: Sequence[Notice]) -> list[Step]:
+    """What to do, best first."""
+    match = root.match
+    message = root.raised.message if root.raised is not None else root.text
+    quote = own_words(message)
+    quoted = [Step(f"The log says: {quote}")] if quote else []
+    if match is None:
+        return quoted + _unknown_steps(root) + _hints(ignored)
+    fixes = [Step(fix.text, fix.code) for fix in match.fixes]
+    if quoted and match.memory is None and not _is_chosen(match):
+        return quoted + fixes
+    return fixes[:1] + quoted + fixes[1:] if match.memory is None else fixes
+
+
+def _hints(ignored: Sequence[Notice]) -> list[Step]:
+    """The last warning that an entry has, in case it is the reason of an error that has none."""
+    for notice in reversed(ignored):
+        if notice.match is not None and notice.match.fixes:
+            fix = notice.match.fixes[0]
+            return [Step(f"Line {notice.line:,} may be the reason ({notice.title}): {fix.text}", fix.code)]
+    return []
+
+
+def _is_chosen(match: Match) -> bool:
+    """Whether a fix was chosen for just this message."""
+    first: Fix | None = match.fixes[0] if match.fixes else None
+    return first is not None and (bool(first.first_for) or first not in match.error.fixes)
+
+
+def _unknown_steps(root: Failure) -> list[Step]:
+    frame = _frame(root)
+    place = f"{_short(frame.file)}:{frame.line}" if frame is not None else "that place"
+    if root.kind is FailureKind.ENDED:
+        assert root.ended is not None
+        text = _exit_meaning(root.ended.code)[1]
+        advice, _, code = text.partition(" | ")
+        return [Step(advice, code)]
+    if root.raised is None:
+        return [Step(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")]
+    raised = root.raised
+    steps: list[Step] = []
+    if raised.frame is None and raised.package and raised.name in _OF_VERSIONS:
+        text = f"No line of your code is in the traceback: {raised.package} is broken, or does not fit the other packages."
+        steps.append(Step(text, f"pip show {raised.package}"))
+    code = frame.code if frame is not None else ""
+    message = raised.message.split("\n")[0]
+    if code.startswith(("raise ", "assert ")) and frame is not None and frame.is_own:
+        steps.append(Step(f"Your own check at {place} ended the run: {message or code}"))
+    for name, part, advice in _advice_by_class():
+        if (name == "*" or raised.name.rpartition(".")[2].endswith(name)) and part in raised.message:
+            steps.append(Step(advice.replace("{place}", place).replace("{code}", code).replace("{message}", message)))
+            break
+    return steps
+
+
+def _exit_meaning(code: int | None) -> tuple[str, str]:
+    for line in _data("exits.txt"):
+        number, _, rest = line.partition(": ")
+        if code is not None and number == str(code):
+            meaning, _, advice = rest.partition(": ")
+            return meaning, advice.replace("{run}", "python train.py")
+    meaning = "ended" if code is None else f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+    return meaning, "Read the lines above it: the program's own message is the cause."
+
+
+@cache
+def _data(name: str) -> Sequence[str]:
+    text = files("gpumon.errors").joinpath(name).read_text("utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+@cache
+def _advice_by_class() -> Sequence[tuple[str, str, str]]:
+    rows = []
+    for line in _data("exceptions.txt"):
+        head, _, advice = line.partition(": ")
+        name, _, part = head.partition(" / ")
+        rows.append((name, part, advice))
+    return rows
+
+
+def _because(root: Failure) -> str:
+    match = root.match
+    if match is None:
+        return ""
+    message = match.memory
+    if message is None:
+        return match.causes[0] if len(match.causes) == 1 else match.error.summary
+    parts = [f"wanted {bytes_text(message.asked)}"]
+    if message.free is not None:
+        parts.append(f"free {bytes_text(message.free)}" + (f" of {bytes_text(message.total)}" if message.total else ""))
+    if message.own is not None or message.held:
+        parts.append(f"this process holds {bytes_text(message.own or message.held)}")
+    foreign = message.foreign
+    parts.append(f"other processes {bytes_text(foreign)}" if foreign else "no other process")
+    return ", ".join(parts)
+
+
+def _cache(root: Failure) -> str:
+    match = root.match
+    if match is None or match.memory is None:
+        return match.error.empty_cache if match is not None and match.error.section == "Memory" else ""
+    cached = match.memory.unallocated
+    if cached is None:
+        return match.error.empty_cache
+    if cached < match.memory.asked:
+        return f"empty_cache() would not help: {bytes_text(cached)} are cached, and the allocator already tried."
+    return f"empty_cache() frees at most {bytes_text(cached)}, in pieces too small for this request: the allocator tried."
+
+
+def _ignored_text(notices: Iterable[Notice]) -> str:
+    items = list({notice.match.error.id if notice.match else notice.title: notice for notice in notices}.values())
+    if not items:
+        return ""
+    shown = ", ".join(f"{item.title[:60]} (line {item.line:,})" for item in items[:_MAX_NOTICES])
+    more = f", {len(items) - _MAX_NOTICES} more" if len(items) > _MAX_NOTICES else ""
+    return f"{len(items)} notice{'s' if len(items) != 1 else ''}: {shown}{more}"
+

@@ -1,0 +1,111 @@
+"""Compares the ranks of a job by what NCCL's watchdog says about their collectives."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+SIGNS: Final = ("SeqNum=", "ast enqueued")
+"""Texts of the lines that are read."""
+_WORK: Final = re.compile(
+    r"Work(?:NCCL|Gloo)\((?:SeqNum|seq)=(\d{1,12}), OpType=(\w{1,40})"
+    r"(?:, NumelIn=(\d{1,15}))?(?:, NumelOut=(\d{1,15}))?"
+)
+_LAST: Final = re.compile(
+    r"last enqueued (?:NCCL )?work: (-?\d{1,12}), last completed (?:NCCL )?work: (-?\d{1,12})", re.IGNORECASE
+)
+_MAX_NAMED: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RankWork:
+    """The collectives of a rank.
+
+    Attributes:
+        waits_for: The number of the collective that timed out.
+        operation: Its name.
+        elements: The number of elements that it takes.
+        enqueued: The number of the last collective that the rank started.
+        completed: That of the last one that it completed.
+    """
+
+    waits_for: int | None = None
+    operation: str = ""
+    elements: int | None = None
+    enqueued: int | None = None
+    completed: int | None = None
+
+
+def with_line(work: RankWork, line: str) -> RankWork:
+    """The work of a rank, with what a line of its log says about it."""
+    match = _WORK.search(line)
+    if match is not None and work.waits_for is None:
+        elements = None if match[3] is None else int(match[3])
+        work = replace(work, waits_for=int(match[1]), operation=match[2].lstrip("_"), elements=elements)
+    match = _LAST.search(line)
+    if match is not None:
+        work = replace(work, enqueued=int(match[1]), completed=int(match[2]))
+    return work
+
+
+class Difference(NamedTuple):
+    """How a rank differs from the others.
+
+    Attributes:
+        sentence: The difference.
+        ranks: The ranks to look at.
+    """
+
+    sentence: str
+    ranks: str
+
+
+def comparison(works: Mapping[int, RankWork], ranks: Iterable[int]) -> Difference | None:
+    """Which rank differs from the others; None if the log does not show it.
+
+    Args:
+        works: What the log says about the collectives of each rank.
+        ranks: All ranks of the log.
+    """
+    waiting = {rank: work for rank, work in works.items() if work.waits_for is not None}
+    if not waiting:
+        return None
+    number = Counter(work.waits_for for work in waiting.values()).most_common(1)[0][0]
+    assert number is not None
+    same = {rank: work for rank, work in waiting.items() if work.waits_for == number}
+    name = Counter(work.operation for work in same.values()).most_common(1)[0][0]
+    behind = {
+        rank: work.enqueued
+        for rank, work in works.items()
+        if work.enqueued is not None and work.enqueued < number and rank not in same
+    }
+    if behind:
+        lag = number - min(behind.values())
+        verb = "is" if len(behind) == 1 else "are"
+        count = f"{lag} collective{'s' if lag != 1 else ''}"
+        sentence = f"{_names(behind)} {verb} {count} behind ({name} #{number:,}); the others wait for it"
+        return Difference(sentence, _names(behind))
+    other = {rank: work for rank, work in waiting.items() if work.operation != name or work.waits_for != number}
+    if other:
+        rank, work = min(other.items())
+        sentence = f"rank {rank} waits in {work.operation} #{work.waits_for:,}, the others in {name} #{number:,}"
+        return Difference(sentence, f"rank {rank}")
+    sizes = Counter(work.elements for work in same.values() if work.elements is not None)
+    if len(sizes) > 1:
+        usual = sizes.most_common(1)[0][0]
+        rank, work = min((item for item in same.items() if item[1].elements not in {None, usual}), key=lambda item: item[0])
+        sentence = f"rank {rank} passes {work.elements:,} elements to {name} #{number:,}, the others {usual:,}"
+        return Difference(sentence, f"rank {rank}")
+    silent = sorted(set(ranks) - set(waiting))
+    if silent and len(waiting) > 1:
+        verb = "does" if len(silent) == 1 else "do"
+        return Difference(f"{_names(silent)} {verb} not report {name} #{number:,}, in which the others wait", _names(silent))
+    return None
+
+
+def _names(ranks: Iterable[int]) -> str:
+    ordered = sorted(ranks)
+    shown = ", ".join(map(str, ordered[:_MAX_NAMED]))
+    more = f" and {len(ordered) - _MAX_NAMED} more" if len(ordered) > _MAX_NAMED else ""
+    return f"{'rank' if len(ordered) == 1 else 'ranks'} {shown}{more}"

@@ -1,0 +1,607 @@
+"""Reads a log as a sequence of runs: which failures each run had, and which of them it survived.
+
+A log is read once, forward, in bounded memory. A failure stays open until the same rank makes progress after it, the
+launcher starts the program again, or the log says that the run ended well. What is open at the end of the log is how
+its last run ended.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from itertools import accumulate
+from typing import Final
+
+from gpumon.core.text import safe_text
+from gpumon.diagnosis.explain import _is_mere_warning, _match, _near, _timestamp
+from gpumon.diagnosis.explanation import Match
+from gpumon.diagnosis.known import ContextState
+from gpumon.diagnosis.match import ErrorFinder
+from gpumon.diagnosis.platform_fixes import platform_of
+from gpumon.diagnosis.prefixes import Timestamp
+from gpumon.diagnosis.programs import programs_in
+from gpumon.diagnosis.scan import LogBlock, blocks
+from gpumon.diagnosis.unknown import NumberedLine
+from gpumon.diagnosis.wrapped_search import PatternHit
+from gpumon.errors import signs
+from gpumon.errors.ranks import SIGNS, RankWork, with_line
+from gpumon.errors.tracebacks import Raised, exceptions
+
+_MAX_TEXT: Final = 400
+_MAX_OPEN: Final = 4096
+"""Open failures that are kept: those of thousands of ranks, each with its own."""
+_MAX_SURVIVED: Final = 256
+_MAX_RUNS: Final = 256
+_MAX_LINES_PER_SIGN: Final = 512
+"""Lines per block and sign that are examined, from the end."""
+_MAX_ECHOED: Final = 64
+"""Times that the same error of the same rank is read while it is open; after that, it is only counted."""
+_LAST_LINES: Final = 5
+_BUFFERED_CHARACTERS: Final = 10_000
+"""What a program has printed may reach a log behind its traceback: its buffer of 8 KiB is written when it ends."""
+_BUFFERED_BY_RANKS: Final = 80_000
+_MIN_PROGRESS: Final = 3
+_MIN_PROGRESS_OF_OTHERS: Final = 20
+_LATER_SECONDS: Final = 60.0
+_MAX_ORDINARY: Final = {"logged": 40, "reported": 40, "known": 400}
+"""Ordinary lines after which an error that is only a line of text was not the end."""
+_LINES_BACK: Final = 40
+_WEAK_SIGNS: Final = ("rror", "ERROR", "FATAL", "CRITICAL", "fatal", "FAILED", "E: ", "*** ", "not found", "No such file", "annot exec", "ermission denied", "build stopped")
+_END_SIGNS: Final = (
+    *("xit", "ignal", "eturned ", "failed with ", "Killed", "Aborted", "Segmentation fault", "Bus error", "Terminated"),
+    *("Illegal instruction", "Floating point exception", "local_rank: ", " failed", " error"),
+)
+
+
+class FailureKind(Enum):
+    """How a failure reads."""
+
+    RAISED = auto()
+    """An exception."""
+    ENDED = auto()
+    """A signal or an exit code."""
+    KNOWN = auto()
+    """A known error outside an exception."""
+    REPORTED = auto()
+    """The error of a compiler, a build, an installer, a scheduler or a command line."""
+    LOGGED = auto()
+    """Another line of the level ERROR."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure in a log.
+
+    Attributes:
+        kind: How it reads.
+        line: The number of its line, from 1.
+        first_line: The number of the first line of its traceback, or the same.
+        text: The line.
+        rank: The rank that wrote it, if the line names one.
+        timestamp: When it was written, if the log says it.
+        raised: The exception.
+        ended: The end of a process.
+        matches: The known errors in it, the best one first.
+        count: How often it occurred.
+        before: The lines before it.
+    """
+
+    kind: FailureKind
+    line: int
+    first_line: int
+    text: str
+    rank: int | None = None
+    timestamp: Timestamp | None = None
+    raised: Raised | None = None
+    ended: signs.Ended | None = None
+    matches: tuple[Match, ...] = ()
+    count: int = 1
+    before: tuple[NumberedLine, ...] = ()
+
+    @property
+    def match(self) -> Match | None:
+        """The known error that it is."""
+        return self.matches[0] if self.matches else None
+
+    @property
+    def is_echo(self) -> bool:
+        """Whether the failure only follows from another one."""
+        return bool(self.matches) and all(match.error.is_echo for match in self.matches)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A failure that the run has not survived so far."""
+
+    failure: Failure
+    offset: int
+    ordinary: int = 0
+    progress: int = 0
+    key: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A warning, or an error that the run survived.
+
+    Attributes:
+        title: What it is.
+        line: The number of its first line.
+        match: The known error, if it is one.
+    """
+
+    title: str
+    line: int
+    match: Match | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of the program.
+
+    Attributes:
+        first_line: The number of its first line.
+        last_line: That of its last one.
+        failure: How it ended; None if it did not fail.
+    """
+
+    first_line: int
+    last_line: int
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogReading:
+    """A log that was read.
+
+    Attributes:
+        lines: The number of its lines.
+        runs: Its runs, the last one at the end.
+        open: The failures that the last run did not survive, in the order of the lines.
+        lasting: Known errors of any run that end a program later: not a number, an Xid, a full disk.
+        notices: Warnings and errors that were survived.
+        ranks: The ranks that the log names.
+        programs: The programs that the log names.
+        last_lines: Its last lines that are not blank.
+        first_failed_rank: The rank that the launcher calls the first one that failed.
+        is_cut: Whether it stops in the middle of a line.
+        works: What NCCL's watchdog says about the collectives of ranks.
+    """
+
+    lines: int
+    runs: tuple[Run, ...]
+    open: tuple[Failure, ...]
+    lasting: tuple[Failure, ...]
+    notices: tuple[Notice, ...]
+    ranks: tuple[int, ...]
+    programs: frozenset[str]
+    platform: str
+    last_lines: tuple[NumberedLine, ...]
+    first_failed_rank: int | None = None
+    works: Mapping[int, RankWork] = field(default_factory=dict)
+    is_cut: bool = False
+
+
+class LogReader:
+    """Reads the blocks of a log.
+
+    Args:
+        finder: Finds the known errors.
+    """
+
+    def __init__(self, finder: ErrorFinder) -> None:
+        self._finder = finder
+        self._open: list[_Open] = []
+        self._counts: dict[tuple[object, ...], int] = {}
+        self._survived: list[Notice] = []
+        self._notices: dict[str, Notice] = {}
+        self._lasting: dict[tuple[str, int | None], Failure] = {}
+        self._runs: list[Run] = []
+        self._run_start = 1
+        self._reached: dict[str, int] = {}
+        self._characters = 0
+        self._lines = 0
+        self._ranks: set[int] = set()
+        self._programs: set[str] = set()
+        self._platform = ""
+        self._last_lines: list[NumberedLine] = []
+        self._first_failed: int | None = None
+        self._works: dict[int, RankWork] = {}
+
+    def read(self, chunks: Iterable[bytes]) -> LogReading:
+        """Reads a log in chunks of any size."""
+        block: LogBlock | None = None
+        for block in blocks(chunks):
+            self._add(block)
+        is_cut = block is not None and _is_cut(block.lines)
+        last = self._open[-1].failure if self._open else None
+        runs = (*self._runs, Run(self._run_start, self._lines, last))
+        return LogReading(
+            self._lines,
+            runs,
+            tuple(item.failure for item in self._open),
+            tuple(self._lasting.values()),
+            tuple(sorted((*self._notices.values(), *self._survived), key=lambda notice: notice.line)),
+            tuple(sorted(self._ranks)),
+            frozenset(self._programs),
+            self._platform,
+            tuple(self._last_lines),
+            self._first_failed,
+            self._works,
+            is_cut,
+        )
+
+    def _add(self, block: LogBlock) -> None:
+        self._keep_last_lines(block)
+        if block.numbers:
+            self._lines = block.numbers[-1]
+        ranks = set(block.ranks)
+        if ranks != {None}:
+            self._ranks.update(rank for rank in ranks if rank is not None and len(self._ranks) < _MAX_OPEN)
+        walker = _Walker(block)
+        position = block.first
+        if self._ranks:
+            self._keep_works(block)
+        hits = self._finder.hits(block)
+        if hits:
+            near = _near(block, hits[0])
+            self._programs |= programs_in(block.letters, near)
+            self._platform = self._platform or platform_of(near)
+        for event in _failures(block, hits, self):
+            if self._open and event.start > position:
+                self._walk(walker, position, event.start)
+            if event.failure is not None:
+                self._fail(event.failure, walker, event.start)
+            position = max(position, event.stop)
+        if self._open and position < block.end:
+            self._walk(walker, position, block.end)
+        self._characters += walker.size(block.first, block.end)
+
+    def _fail(self, failure: Failure, walker: "_Walker", position: int) -> None:
+        """Adds a failure to those that are open."""
+        name = failure.raised.name if failure.raised else ""
+        known = failure.match.error.id if failure.match else failure.text[:80].translate(_NO_DIGITS)
+        key = (failure.kind, name, known, failure.rank)
+        count = self._counts.get(key, 0)
+        self._counts[key] = count + 1
+        if count >= _MAX_ECHOED or len(self._open) >= _MAX_OPEN:
+            return
+        if not self._open and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
+            self._look_back(walker, position)
+        self._open.append(_Open(failure, self._offset(walker, position), key=key))
+
+    def _offset(self, walker: "_Walker", position: int) -> int:
+        return self._characters + walker.size(walker.block.first, position)
+
+    def _look_back(self, walker: "_Walker", position: int) -> None:
+        """Remembers how far the run was before a failure, so that a repeated line is no progress."""
+        self._reached.clear()
+        for index in range(max(0, position - _LINES_BACK), position):
+            step = signs.progress(walker.block.lines[index])
+            if step is not None and step.number is not None:
+                self._reached[step.key] = step.number
+
+    def _walk(self, walker: "_Walker", start: int, end: int) -> None:
+        """Reads the lines behind failures."""
+        block = walker.block
+        for position in range(max(start, block.first), min(end, block.end)):
+            line, text = block.lines[position], block.texts[position]
+            if not line.strip():
+                continue
+            if signs.restarts(line) or (signs.starts(text) and self._has_ended()):
+                self._restart(block.numbers[position])
+            elif signs.is_success(line):
+                self._survive(lambda item, rank=block.ranks[position]: _concerns(item.failure.rank, rank))
+            else:
+                step = signs.progress(line)
+                if step is not None:
+                    self._progress(step, walker, position)
+                elif not line[0].isspace():
+                    self._ordinary(block.ranks[position])
+            if not self._open:
+                return
+
+    def _has_ended(self) -> bool:
+        """Whether an open failure ended the program, so that what is started now is another run."""
+        return any(
+            item.failure.kind is FailureKind.ENDED or (item.failure.raised is not None and item.failure.raised.is_uncaught)
+            for item in self._open
+        )
+
+    def _progress(self, step: signs.Progress, walker: "_Walker", position: int) -> None:
+        number, rank = walker.block.numbers[position], walker.block.ranks[position]
+        if step.number is not None:
+            before = self._reached.get(step.key)
+            if before is not None and step.number <= before:
+                if step.number <= 1 < before and step.key != "bar" and self._has_ended():
+                    self._restart(number)
+                return
+            self._reached[step.key] = step.number
+        offset = self._offset(walker, position)
+        for item in self._open:
+            if _concerns(item.failure.rank, rank):
+                item.progress += 1
+        self._survive(lambda item: _concerns(item.failure.rank, rank) and self._goes_on(item, step, walker, position, offset))
+
+    def _goes_on(self, item: _Open, step: signs.Progress, walker: "_Walker", position: int, offset: int) -> bool:
+        """Whether progress shows that a failure did not end its process."""
+        failure = item.failure
+        if step.key == signs.DONE and _ends_process(failure):
+            return False
+        rank = walker.block.ranks[position]
+        if failure.rank is not None and rank is None and item.progress < _MIN_PROGRESS_OF_OTHERS:
+            return False
+        if failure.raised is None or not failure.raised.is_uncaught:
+            return True
+        if failure.timestamp is not None:
+            timestamp = _timestamp(walker.block, position)
+            is_same = timestamp is not None and timestamp.clock is failure.timestamp.clock
+            if is_same and timestamp is not None:
+                return timestamp.seconds - failure.timestamp.seconds > _LATER_SECONDS
+        buffered = _BUFFERED_BY_RANKS if self._ranks else _BUFFERED_CHARACTERS
+        return item.progress >= _MIN_PROGRESS and offset - item.offset > buffered
+
+    def _ordinary(self, rank: int | None) -> None:
+        """Counts a line that is neither progress nor a failure."""
+        is_over = False
+        for item in self._open:
+            limit = _MAX_ORDINARY.get(item.failure.kind.name.lower())
+            if limit is not None and _concerns(item.failure.rank, rank):
+                item.ordinary += 1
+                is_over |= item.ordinary > limit
+        if is_over:
+            self._survive(lambda item: item.ordinary > _MAX_ORDINARY.get(item.failure.kind.name.lower(), 1 << 60))
+
+    def _survive(self, is_survived: Callable[[_Open], bool]) -> None:
+        kept: list[_Open] = []
+        for item in self._open:
+            if is_survived(item):
+                self._counts.pop(item.key, None)
+                self._keep_survived(item.failure)
+            else:
+                kept.append(item)
+        self._open = kept
+
+    def _keep_survived(self, failure: Failure) -> None:
+        if len(self._survived) < _MAX_SURVIVED:
+            title = failure.match.error.title if failure.match else failure.text
+            self._survived.append(Notice(title, failure.line, failure.match))
+
+    def _restart(self, number: int) -> None:
+        """Starts a new run; what ended the one before is no cause of how this one ends."""
+        if len(self._runs) < _MAX_RUNS:
+            self._runs.append(Run(self._run_start, number - 1, self._open[0].failure))
+        for item in self._open:
+            self._keep_survived(item.failure)
+        self._open.clear()
+        self._counts.clear()
+        self._reached.clear()
+        self._run_start = number
+        self._first_failed = None
+        self._works.clear()
+
+    def _keep_last_lines(self, block: LogBlock) -> None:
+        last: list[NumberedLine] = []
+        for position in range(block.end - 1, block.first - 1, -1):
+            if len(last) == _LAST_LINES:
+                break
+            if block.lines[position].strip():
+                last.append(NumberedLine(block.numbers[position], safe_text(block.lines[position].rstrip(), _MAX_TEXT)))
+        self._last_lines = [*self._last_lines, *reversed(last)][-_LAST_LINES:]
+
+    def note(self, match: Match) -> None:
+        """Keeps a warning."""
+        self._notices.setdefault(match.error.id, Notice(match.error.title, match.line, match))
+
+    def keep_lasting(self, failure: Failure) -> None:
+        """Keeps a known error that may end the program later."""
+        assert failure.match is not None
+        self._lasting.setdefault((failure.match.error.id, failure.rank), failure)
+
+    def _keep_works(self, block: LogBlock) -> None:
+        for position in _positions_with(block, SIGNS):
+            rank = block.ranks[position]
+            if rank is not None and (rank in self._works or len(self._works) < _MAX_OPEN):
+                self._works[rank] = with_line(self._works.get(rank, RankWork()), block.lines[position])
+
+    def names_first(self, rank: int) -> None:
+        """Keeps the rank that a launcher calls the first one that failed; its summary names it last."""
+        self._first_failed = rank
+
+
+def _ends_process(failure: Failure) -> bool:
+    """Whether a process hardly goes on after a failure: it was killed, or its CUDA context is dead."""
+    is_dead = any((_is_lasting(match) and not match.error.id.startswith("nccl-")) or match.error.context is ContextState.DEAD for match in failure.matches)
+    return is_dead or (failure.ended is not None and failure.ended.is_reason)
+
+
+_NO_DIGITS: Final = str.maketrans("", "", "0123456789")
+
+
+def _concerns(failed: int | None, rank: int | None) -> bool:
+    """Whether a line of a rank says something about a failure of a rank; lines without a rank may be of any."""
+    return failed is None or rank is None or failed == rank
+
+
+@dataclass
+class _Walker:
+    """A block, with the sizes of its lines."""
+
+    block: LogBlock
+    _ends: list[int] = field(default_factory=list)
+
+    def size(self, start: int, end: int) -> int:
+        """The number of characters from a line to another one."""
+        if not self._ends:
+            self._ends = list(accumulate((len(line) + 1 for line in self.block.lines), initial=0))
+        return self._ends[end] - self._ends[start]
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """A failure and the positions of its lines in a block; without one, lines that are only passed over."""
+
+    start: int
+    stop: int
+    failure: Failure | None
+
+
+def _failures(block: LogBlock, hits: Sequence[PatternHit], reader: LogReader) -> list[_Event]:
+    """The failures of a block, in the order of its lines."""
+    rows = block.by_rank
+    raised = [item for item in exceptions(block) if block.first <= rows.positions[item.row] < block.end]
+    by_raised: dict[int, list[PatternHit]] = {}
+    spans = [(item.first_row, item.end_row) for item in raised]
+    events: list[_Event] = []
+    taken: set[int] = set()
+    for hit in hits:
+        row = rows.rows[hit.position]
+        index = next((i for i, (first, end) in enumerate(spans) if first <= row < end), None)
+        if index is not None:
+            if row >= raised[index].row:
+                by_raised.setdefault(index, []).append(hit)
+            continue
+        event = _known(block, hit, reader)
+        if event is not None:
+            events.append(event)
+            taken.add(hit.position)
+    events += [_raised_event(block, item, by_raised.get(index, ()), reader) for index, item in enumerate(raised)]
+    covered = {rows.positions[row] for first, end in spans for row in range(first, end)} | taken
+    events += _other_failures(block, covered, reader)
+    return sorted(events, key=lambda event: event.start)
+
+
+def _raised_event(block: LogBlock, raised: Raised, hits: Sequence[PatternHit], reader: LogReader) -> _Event:
+    positions = block.by_rank.positions
+    position = positions[raised.row]
+    matches = _matches(block, hits)
+    text = f"{raised.name}: {raised.message}" if raised.message else raised.name
+    failure = Failure(
+        FailureKind.RAISED,
+        block.numbers[position],
+        block.numbers[positions[raised.first_row]],
+        text,
+        _rank(block, position),
+        _timestamp(block, position),
+        raised,
+        matches=matches,
+    )
+    is_warning = raised.name.endswith("Warning") or (matches and all(match.error.is_warning for match in matches))
+    for match in matches:
+        if _is_lasting(match):
+            reader.keep_lasting(replace(failure, matches=(match,)))
+    if is_warning and not raised.is_uncaught:
+        for match in matches:
+            reader.note(match)
+        return _Event(positions[raised.first_row], positions[raised.end_row - 1] + 1, None)
+    return _Event(positions[raised.first_row], positions[raised.end_row - 1] + 1, failure)
+
+
+def _matches(block: LogBlock, hits: Sequence[PatternHit]) -> tuple[Match, ...]:
+    """The known errors in the message of an exception, each once: that of the first line first, an echo last."""
+    matches: dict[str, Match] = {}
+    for hit in hits:
+        if hit.error.id not in matches:
+            matches[hit.error.id] = _match(block, hit)
+    return tuple(sorted(matches.values(), key=lambda match: (match.error.is_echo, match.error.is_warning)))
+
+
+def _known(block: LogBlock, hit: PatternHit, reader: LogReader) -> _Event | None:
+    """A known error outside an exception; warnings are kept apart."""
+    match = _match(block, hit)
+    is_warning = (
+        hit.error.is_warning or _is_mere_warning(block, hit) or _INFO.search(block.lines[hit.position], 0, 200) is not None
+    )
+    failure = Failure(
+        FailureKind.KNOWN,
+        match.line,
+        match.line,
+        match.text,
+        _rank(block, hit.position),
+        match.timestamp,
+        matches=(match,),
+    )
+    ended = signs.ended(block.lines[hit.position], block.texts[hit.position])
+    if ended is not None:
+        failure = replace(failure, kind=FailureKind.ENDED, ended=ended)
+    if hit.error.is_last:
+        reader.note(match)
+        return None
+    if _is_lasting(match):
+        reader.keep_lasting(failure)
+    if is_warning or match.is_code:
+        if not match.is_code:
+            reader.note(match)
+        return None
+    return _Event(hit.position, hit.position + 1, failure)
+
+
+def _is_lasting(match: Match) -> bool:
+    """Whether an error is of a kind that may end the program later."""
+    return match.error.id in _LASTING or match.error.id.startswith(("xid-", "nccl-"))
+
+
+_INFO: Final = re.compile(r"(?:^|[:\]] )[IW] [\w/.-]+:\d+\]|\b(?:INFO|DEBUG)\b(?! socketPoll)|(?:^|\[)I\d{4}[ :]|level=(?:info|debug)")
+_LASTING: Final = frozenset(
+    {"nan-loss", "arch-warning", "no-gpus", "host-oom", "disk-full", "ecc"}
+    | {"driver-old", "compat-803-804", "fabric-802", "init-unknown", "init-error-2", "init-error-3", "no-driver"}
+)
+
+
+def _other_failures(block: LogBlock, covered: set[int], reader: LogReader) -> Iterator[_Event]:
+    """Signals, exit codes and lines of errors, apart from those that were read already."""
+    for position in _positions_with(block, (*_END_SIGNS, *_WEAK_SIGNS)):
+        if position in covered or not block.first <= position < block.end:
+            continue
+        line, text = block.lines[position], block.texts[position]
+        first = signs.first_failed_rank(text)
+        if first is not None:
+            reader.names_first(first)
+            continue
+        ended = signs.ended(line, text)
+        if ended is not None:
+            kind = FailureKind.ENDED
+        elif signs.is_failed_test_run(text) or signs.is_reported_error(text):
+            kind = FailureKind.REPORTED
+        elif signs.has_error_level(line):
+            kind = FailureKind.LOGGED
+        else:
+            continue
+        number = block.numbers[position]
+        shown = safe_text(text.strip(), _MAX_TEXT)
+        rank = _rank(block, position)
+        failure = Failure(kind, number, number, shown, rank, _timestamp(block, position), ended=ended)
+        yield _Event(position, position + 1, failure)
+
+
+def _is_cut(lines: Sequence[str]) -> bool:
+    """Whether the last line is only the start of one, as those before it show."""
+    if not lines or not lines[-1].strip():
+        return False
+    last = lines[-1].translate(_NO_DIGITS)
+    before = (line.translate(_NO_DIGITS) for line in lines[-_LINES_BACK:-1])
+    return any(len(last) < len(line) and line.startswith(last.rstrip()) and line.strip() != last.strip() for line in before)
+
+
+def _rank(block: LogBlock, position: int) -> int | None:
+    return block.ranks[position]
+
+
+def _positions_with(block: LogBlock, needles: Sequence[str]) -> list[int]:
+    """The lines of a block that contain one of some texts, for each at most a fixed number, from the end."""
+    text = "\n".join(block.lines)
+    starts: list[int] | None = None
+    positions: set[int] = set()
+    for needle in needles:
+        end = len(text)
+        for _ in range(_MAX_LINES_PER_SIGN):
+            index = text.rfind(needle, 0, end)
+            if index < 0:
+                break
+            if starts is None:
+                starts = list(accumulate((len(line) + 1 for line in block.lines), initial=0))
+            position = bisect_right(starts, index) - 1
+            positions.add(position)
+            end = starts[position]
+    return sorted(positions)

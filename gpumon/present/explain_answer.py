@@ -1,0 +1,114 @@
+"""The short answer of explain as lines: at most fourteen, the first thing to do on the third at the latest.
+
+It is separate from `present.explain`, which imports Rich, so that `gpumon explain` starts quickly.
+"""
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final, NamedTuple
+
+from gpumon.errors.answer import Answer, Step
+from gpumon.present.paint.line import wrapped
+
+_LABEL_WIDTH: Final = 9
+_MAX_TEXT_LINES: Final = 2
+_MAX_CODE_LINES: Final = 2
+_CLAUSE_END: Final = re.compile(r"[.;:](?= )")
+_PREPARES: Final = re.compile(r"(?:import |from \w[\w.]* import |#|$)")
+
+
+class AnswerRole(Enum):
+    """What a line of an answer is."""
+
+    HEADLINE = "headline"
+    PLACE = "place"
+    TEXT = "text"
+    CODE = "code"
+    NOTE = "note"
+
+
+class AnswerLine(NamedTuple):
+    """A line of an answer.
+
+    Attributes:
+        label: What precedes the text, padded to the width of all labels.
+        text: The text.
+        role: What it is.
+    """
+
+    label: str
+    text: str
+    role: AnswerRole
+
+
+def answer_lines(answer: Answer, width: int) -> list[AnswerLine]:
+    """An answer in lines of at most ``width`` cells, apart from words and commands that cannot be broken."""
+    return list(_lines(answer, max(40, width)))
+
+
+def _lines(answer: Answer, width: int) -> Iterator[AnswerLine]:
+    for text in _filled(answer.headline, width, 1 if answer.place else _MAX_TEXT_LINES):
+        yield AnswerLine("", text, AnswerRole.HEADLINE)
+    if answer.place:
+        yield AnswerLine("  ", _clipped(answer.place, width - 2), AnswerRole.PLACE)
+    yield from _step("DO", answer.do, width)
+    yield from _step("ELSE", answer.otherwise, width)
+    yield from _labeled("BECAUSE", answer.because, width, _MAX_TEXT_LINES)
+    yield from _labeled("CACHE", answer.cache, width, 1)
+    yield from _labeled("IGNORED", answer.ignored, width, 1)
+    if answer.confidence:
+        yield AnswerLine("", _clipped(f"confidence: {answer.confidence}", width), AnswerRole.NOTE)
+
+
+def _step(label: str, step: Step | None, width: int) -> Iterator[AnswerLine]:
+    if step is None:
+        return
+    yield from _labeled(label, step.text, width, _MAX_TEXT_LINES)
+    for text in _code(step.code, width - _LABEL_WIDTH):
+        yield AnswerLine(" " * _LABEL_WIDTH, text, AnswerRole.CODE)
+
+
+def _labeled(label: str, text: str, width: int, count: int) -> Iterator[AnswerLine]:
+    if not text:
+        return
+    for number, line in enumerate(_shortened(text, width - _LABEL_WIDTH, count)):
+        yield AnswerLine(f"{'' if number else label:<{_LABEL_WIDTH}}", line, AnswerRole.TEXT)
+
+
+def _filled(text: str, width: int, count: int) -> list[str]:
+    """A text in at most a number of lines, the last one cut."""
+    lines = wrapped(text, width)
+    return lines if len(lines) <= count else [*lines[: count - 1], _clipped(" ".join(lines[count - 1 :]), width)]
+
+
+def _shortened(text: str, width: int, count: int) -> list[str]:
+    """A text in at most a number of lines; a longer one ends with a complete clause, or with an ellipsis."""
+    lines = wrapped(text, width)
+    if len(lines) <= count:
+        return lines
+    room = sum(map(len, lines[:count])) + count - 1
+    ends = [match.start() for match in _CLAUSE_END.finditer(text[:room])]
+    if ends and ends[-1] > room // 2:
+        return wrapped(f"{text[: ends[-1]]}.", width)
+    return _filled(text, width, count)
+
+
+def _clipped(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
+
+
+def _code(code: str, width: int) -> list[str]:
+    """The lines of code that do something; a long command is continued on the next line."""
+    lines = [line for line in code.splitlines() if not _PREPARES.match(line)]
+    shown: list[str] = []
+    for line in lines[:_MAX_CODE_LINES]:
+        shown += _continued(line, width)
+    return [*shown[:_MAX_CODE_LINES], *(["…"] if len(lines) > _MAX_CODE_LINES else [])][: _MAX_CODE_LINES + 1]
+
+
+def _continued(line: str, width: int) -> list[str]:
+    if len(line) <= width or line[:1].isspace() or " " not in line[: width - 2]:
+        return [line]
+    cut = line.rfind(" ", 0, width - 2)
+    return [f"{line[:cut]} \\", *(f"  {rest}" for rest in _continued(line[cut + 1 :], width - 2))]

@@ -1,0 +1,161 @@
+"""How a log is read: runs, ranks, what a run survived, and the root of what ended it."""
+
+from typing import Final
+
+import pytest
+
+from gpumon.errors.answer import answer_of, own_words
+from gpumon.errors.cause import Cause, Confidence, cause_of
+from gpumon.errors.reading import FailureKind, LogReading
+from tests.errors.whole_logs import read_log
+
+_OOM: Final = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB of"
+    " which 1.00 GiB is free. Of the allocated memory 70.00 GiB is allocated by PyTorch, and 1.50 GiB is reserved by"
+    " PyTorch but unallocated."
+)
+
+
+def traceback(error: str, *, code: str = "loss = model(batch)", function: str = "<module>", prefix: str = "") -> str:
+    lines = (
+        "Traceback (most recent call last):",
+        f'  File "/home/user/train.py", line 12, in {function}',
+        f"    {code}",
+        error,
+    )
+    return "".join(f"{prefix}{line}\n" for line in lines)
+
+
+def steps(first: int, last: int) -> str:
+    return "".join(f"step {number} loss {3 - number / 1000:.3f}\n" for number in range(first, last))
+
+
+def cause_in(text: str) -> Cause:
+    cause = cause_of(read_log(text))
+    assert cause is not None, "the log is healthy"
+    return cause
+
+
+def root_text(text: str) -> str:
+    return cause_in(text).root.text
+
+
+def test_the_last_exception_is_the_end() -> None:
+    cause = cause_in(steps(1, 50) + traceback("KeyError: 'labels'", code="y = batch['labels']"))
+    assert cause.root.text == "KeyError: 'labels'"
+    assert cause.root.raised is not None
+    assert cause.root.raised.frame is not None
+    assert cause.root.raised.frame.code == "y = batch['labels']"
+    assert cause.confidence is Confidence.UNKNOWN
+
+
+def test_progress_after_a_caught_exception_proves_that_it_did_not_end_the_run() -> None:
+    text = steps(1, 5) + "WARNING retrying\n" + traceback(_OOM, function="train_step") + steps(5, 9)
+    assert cause_of(read_log(text)) is None
+
+
+def test_what_a_program_printed_before_it_ended_may_follow_its_traceback() -> None:
+    assert root_text(traceback("ValueError: bad") + steps(1, 40)) == "ValueError: bad"
+
+
+def test_long_progress_after_a_traceback_is_another_run() -> None:
+    text = traceback("ValueError: bad") + steps(1, 2000) + traceback("KeyError: 'x'")
+    assert root_text(text) == "KeyError: 'x'"
+
+
+def test_a_restart_begins_a_run() -> None:
+    reading = read_log(
+        steps(1, 9) + traceback("ValueError: first") + "[elastic] Restarting worker group\n" + steps(1, 9) + traceback("KeyError: 'b'")
+    )
+    assert len(reading.runs) == 2
+    cause = cause_of(reading)
+    assert cause is not None
+    assert cause.root.text == "KeyError: 'b'"
+    assert answer_of(reading, "train.log").headline.startswith("train.log: run 2 of 2 ended at line ")
+
+
+def test_a_run_that_succeeds_after_a_restart_is_healthy() -> None:
+    text = traceback("ValueError: first") + "Restarting worker group\n" + steps(1, 9) + "Training completed\n"
+    assert cause_of(read_log(text)) is None
+
+
+def test_the_rank_that_failed_first_is_the_root() -> None:
+    text = (
+        traceback("IndexError: list index out of range", prefix="[rank2]: ")
+        + "[rank0]:[E ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600013 milliseconds\n"
+    )
+    cause = cause_in(text)
+    assert (cause.root.rank, cause.root.text) == (2, "IndexError: list index out of range")
+
+
+@pytest.mark.parametrize(
+    ("joint", "root"),
+    [
+        ("The above exception was the direct cause of the following exception:", "OSError: disk"),
+        ("During handling of the above exception, another exception occurred:", "OSError: disk"),
+    ],
+)
+def test_a_chain_goes_back_to_its_first_link(joint: str, root: str) -> None:
+    assert root_text(f"{traceback('OSError: disk')}\n{joint}\n\n{traceback('RuntimeError: cannot save')}") == root
+
+
+def test_what_is_raised_while_a_probe_is_handled_says_more() -> None:
+    joint = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    text = traceback("KeyError: 'a'") + joint + traceback("ValueError: unknown option a")
+    assert root_text(text) == "KeyError: 'a'"  # neither is known, and the first one is in the user's own line
+
+
+def test_the_error_of_a_worker_is_the_one_that_it_raised() -> None:
+    text = (
+        traceback("ValueError: Caught ValueError in DataLoader worker process 0.").removesuffix("\n")
+        + "\nOriginal "
+        + traceback("ValueError: image 7 is empty", code="return load(path)", function="__getitem__")
+    )
+    assert root_text(text) == "ValueError: image 7 is empty"
+
+
+def test_a_signal_is_the_end_if_nothing_else_is() -> None:
+    cause = cause_in(steps(1, 20) + "Segmentation fault (core dumped)\n")
+    assert cause.root.match is not None or cause.root.kind is FailureKind.ENDED
+
+
+@pytest.mark.parametrize(("code", "meaning"), [(137, "SIGKILL"), (139, "SIGSEGV"), (134, "SIGABRT"), (143, "SIGTERM")])
+def test_an_exit_code_alone_is_explained(code: int, meaning: str) -> None:
+    answer = answer_of(read_log(f"{steps(1, 20)}Process finished with exit code {code}\n"), "job.log")
+    assert meaning in answer.headline
+    assert answer.do is not None
+
+
+def test_ranks_are_compared() -> None:
+    lines = [
+        f"[rank{rank}]:[E ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL("
+        "SeqNum=4182, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for 600013 milliseconds before"
+        " timing out.\n"
+        for rank in (0, 1, 2)
+    ]
+    lines.append("[rank3]:[E ProcessGroupNCCL.cpp:700] [Rank 3] Timeout at NCCL work: 4181, last enqueued NCCL work: 4181,"
+                 " last completed NCCL work: 4181.\n")
+    headline = answer_of(read_log("".join(lines)), "job.log").headline
+    assert "rank 3 is 1 collective behind (ALLREDUCE #4,182); the others wait for it" in headline
+
+
+@pytest.mark.parametrize(
+    ("message", "quote"),
+    [
+        ("mesh is missing. Please pass `mesh_device` to the constructor.", "Please pass `mesh_device` to the constructor."),
+        ("CUDA error\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1", ""),
+        ("value is 3", ""),
+        ("Did you run some functions before?", ""),
+    ],
+)
+def test_the_words_of_a_message_are_the_advice(message: str, quote: str) -> None:
+    assert own_words(message) == quote
+
+
+def test_the_work_of_a_large_log_is_bounded() -> None:
+    reading = read_log("".join(f"ERROR request {number} failed\n" for number in range(50_000)) + steps(1, 3))
+    assert isinstance(reading, LogReading)
+    assert len(reading.open) == 0
+    assert len(reading.notices) < 1000
+
