@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +19,8 @@ from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
-    from gpumon.diagnosis.explanation import Explanation
+    from gpumon.errors.answer import Answer
+    from gpumon.errors.explanation import Explanation
     from gpumon.diagnosis.text_blocks import Section
 
 _MAX_WIDTH: Final = 100
@@ -27,7 +29,8 @@ _HINT: Final = "Paste the error, then press Ctrl-D on an empty line."
 
 
 @click.command(short_help="Explain an error and how to fix it.")
-@click.argument("file", type=click.Path(path_type=Path, allow_dash=True), required=False)
+@click.argument("paths", metavar="[FILE]...", type=click.Path(path_type=Path, allow_dash=True), nargs=-1)
+@click.option("--more", "is_long", is_flag=True, envvar="GPUMON_EXPLAIN_MORE", help="Also print other fixes, code and sources.")
 @click.option("--json", "as_json", is_flag=True, envvar="GPUMON_EXPLAIN_JSON", help="Print one JSON document.")
 @click.option(
     "--live/--no-live",
@@ -54,24 +57,24 @@ _HINT: Final = "Paste the error, then press Ctrl-D on an empty line."
 )
 @debug_option
 def explain(  # noqa: PLR0917 - click passes them by name
-    file: Path | None,
+    paths: tuple[Path, ...],
+    is_long: bool,
     as_json: bool,
     is_live: bool | None,
     as_list: bool,
     error_id: str | None,
     is_newest: bool,
 ) -> int:
-    """Read the log or traceback FILE, or standard input, and explain its errors.
+    """Read the log or traceback FILE, or standard input, and say how its last run ended, why, and what to do.
 
-    The command separates the first cause from the errors that follow from it, reads the values in the message, and
-    ranks the fixes. The log can be of any size, and can be compressed, colored, wrapped, or from several ranks. For
-    example: python train.py 2>&1 | gpumon explain
+    The log can be of any size, and can be compressed, colored, wrapped, or from several ranks. Several files, or a
+    folder, are the logs of the ranks of one run. For example: python train.py 2>&1 | gpumon explain
 
     FILE may also be the report that gpumon's probe writes when a process runs out of memory; --oom reads the newest.
 
-    The exit status is 0 if the cause is a known error, and 1 if not.
+    The exit status is 0 if the log does not end in a failure or its cause is a known error, and 1 if it is unknown.
     """
-    if sum((file is not None, as_list, error_id is not None, is_newest)) > 1:
+    if sum((bool(paths), as_list, error_id is not None, is_newest)) > 1:
         raise click.UsageError("Give only one of FILE, --list, --id and --oom.")
     if as_list:
         _print_list(as_json=as_json)
@@ -80,24 +83,32 @@ def explain(  # noqa: PLR0917 - click passes them by name
         _print_entry(error_id, as_json=as_json)
         return ExitCode.OK
     if is_newest:
-        return _print_newest_report(is_live, as_json=as_json)
-    return _print_explanation(_with_evidence(_explanation_of(file), is_live), as_json=as_json)
+        return _print_newest_report(is_live, as_json=as_json, is_long=is_long)
+    explanation = _explanation_of(paths)
+    if as_json or is_long:
+        explanation = _with_evidence(explanation, is_live)
+    return _print_explanation(explanation, as_json=as_json, is_long=is_long)
 
 
-def _explanation_of(file: Path | None) -> "Explanation":
-    from gpumon.diagnosis.explain import explain_source
-    from gpumon.diagnosis.source import log_pieces, open_log
+def _explanation_of(paths: tuple[Path, ...]) -> "Explanation":
+    from gpumon.diagnosis.source import log_files, log_pieces, open_log
+    from gpumon.errors.explain import explain_logs, explain_source
 
-    if file is not None and str(file) != "-":
-        with open_log(file) as opened:
-            return explain_source(log_pieces(opened, str(file)), str(file))
+    files = log_files(paths)
+    if len(files) > 1:
+        with ExitStack() as stack:
+            logs = [(str(file), log_pieces(stack.enter_context(open_log(file)), str(file))) for file in files]
+            return explain_logs(logs, safe_text(" ".join(map(str, paths)), _MAX_PATH))
+    if files and str(files[0]) != "-":
+        with open_log(files[0]) as opened:
+            return explain_source(log_pieces(opened, str(files[0])), safe_text(files[0].name, _MAX_PATH))
     if sys.stdin.isatty():
         click.echo(_HINT, err=True)
     name = "Standard input"
     return explain_source(log_pieces(io.BufferedReader(io.FileIO(0, closefd=False)), name), name)
 
 
-def _print_newest_report(is_live: bool | None, *, as_json: bool) -> int:
+def _print_newest_report(is_live: bool | None, *, as_json: bool, is_long: bool) -> int:
     """Prints the newest out-of-memory report, with its file name and the number of reports."""
     from gpumon.core.oom_file import read_oom_file
     from gpumon.diagnosis.oom import explain_oom
@@ -115,7 +126,7 @@ def _print_newest_report(is_live: bool | None, *, as_json: bool) -> int:
     if not as_json:
         click.echo(f"{'The only file' if len(files) == 1 else f'The newest of {len(files)} files'}: {name}\n")
     more = {"file": name, "files": len(files)}
-    return _print_explanation(_with_evidence(explanation, is_live), as_json=as_json, more=more)
+    return _print_explanation(_with_evidence(explanation, is_live), as_json=as_json, is_long=is_long, more=more)
 
 
 def _with_evidence(explanation: "Explanation", is_live: bool | None) -> "Explanation":
@@ -127,7 +138,7 @@ def _with_evidence(explanation: "Explanation", is_live: bool | None) -> "Explana
 
 
 def _print_explanation(
-    explanation: "Explanation", *, as_json: bool, more: Mapping[str, object] = MappingProxyType({})
+    explanation: "Explanation", *, as_json: bool, is_long: bool, more: Mapping[str, object] = MappingProxyType({})
 ) -> int:
     from gpumon.diagnosis.documents import explanation_document
     from gpumon.diagnosis.narrative import sections
@@ -135,8 +146,24 @@ def _print_explanation(
     if as_json:
         _print_json({**explanation_document(explanation), **more})
     else:
-        _print_sections(sections(explanation))
-    return ExitCode.OK if explanation.cause is not None else ExitCode.BAD_VERDICT
+        _print_answer(explanation.answer)
+        if is_long:
+            click.echo()
+            _print_sections(sections(explanation))
+    is_unknown = explanation.is_failure and explanation.cause is None
+    return ExitCode.BAD_VERDICT if is_unknown else ExitCode.OK
+
+
+def _print_answer(answer: "Answer") -> None:
+    from gpumon.present.explain_answer import AnswerRole, answer_lines
+
+    for line in answer_lines(answer, _width()):
+        is_bold = line.role in {AnswerRole.HEADLINE, AnswerRole.CODE}
+        click.secho(f"{line.label}{line.text}".rstrip(), bold=is_bold or None)
+
+
+def _width() -> int:
+    return min(_MAX_WIDTH, shutil.get_terminal_size((_MAX_WIDTH, 24)).columns)
 
 
 def _print_list(*, as_json: bool) -> None:
@@ -179,6 +206,5 @@ def _print_json(document: object) -> None:
 def _print_sections(sections: "Iterable[Section]") -> None:
     from gpumon.present.explain_layout import layout
 
-    width = min(_MAX_WIDTH, shutil.get_terminal_size((_MAX_WIDTH, 24)).columns)
-    for line in layout(sections, width, indent="  ", is_for_copying=True):
+    for line in layout(sections, _width(), indent="  ", is_for_copying=True):
         click.secho(f"{line.margin}{line.text}".rstrip(), bold=line.kind is None or None)

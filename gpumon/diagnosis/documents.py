@@ -4,10 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from gpumon.diagnosis.explanation import Explanation, Match
-from gpumon.diagnosis.unknown import ATTACHMENTS, NumberedLine, UnknownError, next_steps
+from gpumon.diagnosis.explanation import Match
+
+from gpumon.errors.explanation import Explanation
+from gpumon.errors.answer import Answer
 from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.prefixes import Timestamp
+from gpumon.errors.reading import Failure
+from gpumon.diagnosis.unknown import ATTACHMENTS, NumberedLine, UnknownError, next_steps
 
 _SCHEMA: Final = 1
 
@@ -21,6 +25,42 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
         "matches": [_match_document(match) for match in explanation.matches],
         "unknown": None if unknown is None else _unknown_document(unknown, is_cause=explanation.cause is None),
         "last_lines": [_line_document(line) for line in explanation.last_lines],
+        "answer": _answer_document(explanation.answer),
+        **_reading_document(explanation),
+    }
+
+
+def _answer_document(answer: Answer) -> dict[str, Any]:
+    return asdict(answer)
+
+
+def _reading_document(explanation: Explanation) -> dict[str, Any]:
+    """How the log ended, and why; empty for the report of a probe."""
+    reading, root = explanation.reading, explanation.root
+    if reading is None:
+        return {}
+    return {
+        "runs": [
+            {"first_line": run.first_line, "last_line": run.last_line, "failed": run.failure is not None}
+            for run in reading.runs
+        ],
+        "ending": None if root is None else _failure_document(root.end),
+        "chain": [] if root is None else [_failure_document(failure) for failure in root.chain],
+        "notices": [
+            {"line": notice.line, "title": notice.title, "id": notice.match.error.id if notice.match else None}
+            for notice in reading.notices
+        ],
+        "confidence": None if root is None else root.confidence.value,
+    }
+
+
+def _failure_document(failure: Failure) -> dict[str, Any]:
+    return {
+        "kind": failure.kind.name.lower(),
+        "line": failure.line,
+        "rank": failure.rank,
+        "text": failure.text,
+        "exit_code": None if failure.ended is None else failure.ended.code,
     }
 
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gpumon.diagnosis.case_fixes import case_fixes
+from gpumon.errors.entry import ContextState, Fix, KnownError, Values
 from gpumon.diagnosis.memory_cause import MemoryCause, memory_cause, ranked_fixes
 from gpumon.diagnosis.memory_message import MemoryMessage
 from gpumon.diagnosis.platform_fixes import platform_fixes
-from gpumon.diagnosis.program_fixes import ends_itself, is_phase, is_server, program_causes
-from gpumon.diagnosis.unknown import NumberedLine, UnknownError
-from gpumon.errors.entry import ContextState, Fix, KnownError, Values
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.rank import case_of, causes_of
+from gpumon.diagnosis.program_fixes import ends_itself, is_phase, is_server, program_causes
+from gpumon.diagnosis.unknown import UnknownError
 
 _MAX_FIXES: Final = 8
 """More are a list to search in, not an answer."""
@@ -137,25 +137,3 @@ def _best(fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     first, *others = fixes[:_MAX_FIXES]
     text = first.text.removeprefix("Or ")
     return (first if text == first.text else replace(first, text=text[0].upper() + text[1:])), *others
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The errors of a log.
-
-    Attributes:
-        matches: The known errors, the cause first, the others in the order of their lines.
-        lines: The number of lines read.
-        unknown: The last unknown error, unless known errors that are no echoes follow.
-        last_lines: The last lines that are not blank.
-    """
-
-    matches: tuple[Match, ...]
-    lines: int
-    unknown: UnknownError | None = None
-    last_lines: tuple[NumberedLine, ...] = ()
-
-    @property
-    def cause(self) -> Match | None:
-        """The known error from which the others follow, or None if the log has none, or the cause is unknown."""
-        return next((match for match in self.matches if match.is_cause), None)

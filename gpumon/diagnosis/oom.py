@@ -9,13 +9,15 @@ from typing import Final
 from gpumon.core.oom_file import OomFile
 from gpumon.core.stacks import StackFrame
 from gpumon.core.units import bytes_text, times_text
-from gpumon.diagnosis.explanation import Explanation, Match, OomReport
+from gpumon.errors.load import ERRORS
+from gpumon.diagnosis.explanation import Match, OomReport
+from gpumon.errors.answer import answer_to_report
+from gpumon.errors.explanation import Explanation
+from gpumon.errors.entry import Fix, KnownError
 from gpumon.diagnosis.memory_cause import MemoryCause, ranked_fixes
 from gpumon.diagnosis.memory_message import written_memory_message
 from gpumon.diagnosis.oom_cause import OomFindings
 from gpumon.diagnosis.oom_sentences import sentences
-from gpumon.errors.entry import Fix, KnownError
-from gpumon.errors.load import ERRORS
 from gpumon.errors.prefixes import ClockKind, Timestamp
 
 _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/torch/|^<frozen ")
@@ -66,7 +68,8 @@ def explain_oom(file: OomFile) -> Explanation:
             stack=calls,
         ),
     )
-    return Explanation((match,), 1)
+    assert match.oom_report is not None
+    return Explanation((match,), answer_to_report(match, match.oom_report), 1)
 
 
 def _error(findings: OomFindings) -> KnownError:

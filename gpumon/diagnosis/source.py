@@ -4,7 +4,7 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,8 +12,29 @@ from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 
 _CHUNK_BYTES: Final = 1 << 20
+_MAX_FILES: Final = 1024
 _HEAD_BYTES: Final = 1 << 13
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+def log_files(paths: Sequence[Path]) -> list[Path]:
+    """The files of some paths; of a folder, those in it and below it, in the order of their names.
+
+    Raises:
+        CommandError: A folder has no file, or too many.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        inside = sorted(item for item in path.rglob("*") if item.is_file())
+        if not 0 < len(inside) <= _MAX_FILES:
+            reason = f"{safe_text(str(path))} has {len(inside):,} files."
+            remedy = f"Give a folder with 1 to {_MAX_FILES:,} logs."
+            raise CommandError(Problem(ProblemCode.INVALID_VALUE, reason, remedy), ExitCode.USAGE)
+        files += inside
+    return files
 
 
 def open_log(path: Path) -> io.BufferedReader:

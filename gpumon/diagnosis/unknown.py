@@ -7,6 +7,7 @@ from typing import Final
 
 from gpumon.errors.entry import Fix
 from gpumon.errors.prefixes import Timestamp
+from gpumon.errors.tracebacks import Frame
 
 
 class ErrorKind(str, Enum):
@@ -32,25 +33,6 @@ class ErrorForm(int, Enum):
     """The report of a launcher, whose exception is that of another process."""
     LOGGED = 3
     """A line of the level ERROR."""
-
-
-@dataclass(frozen=True, slots=True)
-class TracebackFrame:
-    """A frame of a traceback.
-
-    Attributes:
-        file: The file, or the cell of a notebook.
-        line: The number of the line in it.
-        function: The function, or empty.
-        code: The line, or empty.
-        is_own: Whether the file is outside Python and the installed packages.
-    """
-
-    file: str
-    line: int
-    function: str
-    code: str
-    is_own: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +72,7 @@ class UnknownError:
     line: int
     rank: int | None
     timestamp: Timestamp | None
-    frame: TracebackFrame | None
+    frame: Frame | None
     package: str
     around: tuple[NumberedLine, ...]
 

@@ -8,9 +8,10 @@ from importlib.resources import files
 from typing import Final
 
 from gpumon.core.units import bytes_text
-from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.known import Fix
-from gpumon.errors.cause import Cause, cause_of
+from gpumon.diagnosis.explanation import Match, OomReport
+from gpumon.diagnosis.memory_cause import MemoryCause
+from gpumon.errors.entry import Fix
+from gpumon.errors.cause import Cause
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import Failure, FailureKind, LogReading, Notice
 from gpumon.errors.tracebacks import Frame
@@ -32,6 +33,8 @@ _OF_VERSIONS: Final = frozenset({"AttributeError", "ImportError", "ModuleNotFoun
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
 _MAX_QUOTE: Final = 240
 _MAX_NOTICES: Final = 4
+_MAX_PASTED_LINES: Final = 12
+"""Lines of a text that somebody pasted to have a notice explained, rather than the log of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +77,16 @@ class Answer:
     is_failure: bool = True
 
 
-def answer_of(reading: LogReading, name: str = "the log") -> Answer:
+def answer_of(reading: LogReading, cause: Cause | None, name: str) -> Answer:
     """The short answer to a log.
 
     Args:
         reading: The log.
+        cause: Why its last run failed.
         name: Its name.
     """
-    cause = cause_of(reading)
     if cause is None:
-        count = len({notice.match.error.id if notice.match else notice.title for notice in reading.notices})
-        notices = f"; {count} notice{'s' if count != 1 else ''}" if count else ""
-        if reading.is_cut:
-            step = Step(
-                "If the run did not go on, look at what ended it: kernel log, scheduler, or a full disk.",
-                "sudo dmesg -T | tail -n 50",
-            )
-            text = f"{name}: No error ends this log; it stops in the middle of line {reading.lines:,}{notices}."
-            return Answer(text, do=step, ignored=_ignored_text(reading.notices), is_failure=False)
-        return Answer(f"{name}: No error ends this log{notices}.", ignored=_ignored_text(reading.notices), is_failure=False)
+        return _healthy_answer(reading, name)
     root = cause.root
     steps = _steps(root, cause.ignored)
     compared = comparison(reading.works, reading.ranks) if cause.is_echo else None
@@ -107,6 +101,50 @@ def answer_of(reading: LogReading, name: str = "the log") -> Answer:
         _cache(root),
         _ignored_text(cause.ignored),
         f"{cause.confidence.value}, {cause.reason}.",
+    )
+
+
+def _healthy_answer(reading: LogReading, name: str) -> Answer:
+    """The answer to a log that does not end in a failure."""
+    count = len({notice.match.error.id if notice.match else notice.title for notice in reading.notices})
+    notices = f"; {count} notice{'s' if count != 1 else ''}" if count else ""
+    ignored = _ignored_text(reading.notices)
+    if reading.hang is not None:
+        text = f"{name}: No error ends this log. If the run goes no further: {reading.hang.error.title}."
+        fixes = [Step(fix.text, fix.code) for fix in reading.hang.fixes[:2]]
+        return Answer(text, "", *fixes, because=reading.hang.error.summary, ignored=ignored, is_failure=False)
+    if reading.is_cut:
+        step = Step(
+            "If the run did not go on, look at what ended it: kernel log, scheduler, or a full disk.",
+            "sudo dmesg -T | tail -n 50",
+        )
+        text = f"{name}: No error ends this log; it stops in the middle of line {reading.lines:,}{notices}."
+        return Answer(text, do=step, ignored=ignored, is_failure=False)
+    pasted = [notice.match for notice in reading.notices if notice.match is not None]
+    if reading.lines <= _MAX_PASTED_LINES and pasted:
+        fixes = [Step(fix.text, fix.code) for fix in pasted[0].fixes[:2]]
+        text = f"{name}: No error, only a notice: {pasted[0].error.title}."
+        return Answer(text, "", *fixes, because=pasted[0].error.summary, is_failure=False)
+    return Answer(f"{name}: No error ends this log{notices}.", ignored=ignored, is_failure=False)
+
+
+def answer_to_report(match: Match, report: OomReport) -> Answer:
+    """The short answer to the report of a probe whose process ran out of memory.
+
+    Args:
+        match: The error.
+        report: What the probe measured.
+    """
+    steps = [Step(fix.text, fix.code) for fix in report.fixes]
+    place = report.stack[0].strip() if report.stack else ""
+    return Answer(
+        f"{report.place}: {match.error.title}",
+        place,
+        steps[0] if steps else None,
+        steps[1] if len(steps) > 1 else None,
+        " ".join(report.sentences),
+        match.error.empty_cache,
+        confidence=f"{'high' if report.cause is not MemoryCause.UNKNOWN else 'medium'}, the probe measured it.",
     )
 
 
@@ -193,7 +231,7 @@ def _hints(ignored: Sequence[Notice]) -> list[Step]:
 def _is_chosen(match: Match) -> bool:
     """Whether a fix was chosen for just this message."""
     first: Fix | None = match.fixes[0] if match.fixes else None
-    return first is not None and (bool(first.first_for) or first not in match.error.fixes)
+    return first is not None and (bool(first.when) or first not in match.error.fixes)
 
 
 def _unknown_steps(root: Failure) -> list[Step]:

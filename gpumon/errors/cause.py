@@ -1,18 +1,30 @@
 """Decides how the last run of a log ended and what caused it: backwards from the end to the root."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from gpumon.diagnosis.prefixes import ClockKind
-from gpumon.diagnosis.explain import _in_place
-from gpumon.diagnosis.known import ContextState
-from gpumon.diagnosis.programs import program_of, program_of_errors
+from gpumon.errors.prefixes import ClockKind
+from gpumon.diagnosis.explanation import Match
+from gpumon.errors.entry import ContextState, Values
+from gpumon.diagnosis.programs import is_relevant, program_of, program_of_errors
+from gpumon.diagnosis.own_code import wrong_value
+from gpumon.diagnosis.unknown import ErrorForm, NumberedLine, UnknownError, kind_of
+from gpumon.diagnosis.version_skew import version_skew
+from gpumon.errors.conditions import condition
+from gpumon.errors.rank import case_of
 from gpumon.errors.reading import Failure, FailureKind, LogReading, Notice
 from gpumon.errors.tracebacks import Link
 
+_FORMS: Final = {
+    FailureKind.RAISED: ErrorForm.EXCEPTION,
+    FailureKind.ENDED: ErrorForm.CRASH,
+    FailureKind.KNOWN: ErrorForm.LOGGED,
+    FailureKind.REPORTED: ErrorForm.REPORT,
+    FailureKind.LOGGED: ErrorForm.LOGGED,
+}
 _DAY_SECONDS: Final = 24 * 3600.0
 _PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT_YEAR: 366 * _DAY_SECONDS}
 """The period after which a clock restarts: two errors may be on both sides of midnight or of a new year."""
@@ -32,7 +44,6 @@ _MAX_LINES_TO_REASON: Final = 5000
 _OBJECT: Final = re.compile(r"[\w./:@-]*[/\d:][\w./:@-]*")
 _MIN_OBJECT: Final = 7
 _NOT_A_NUMBER: Final = re.compile(r"(?i)\b(?:nan|inf|non-?finite)\b")
-_WRAPPERS: Final = re.compile(r"Caught \w[\w.]* in |Process \d+ terminated with")
 
 
 _ECHO: Final = 3
@@ -87,10 +98,42 @@ def cause_of(reading: LogReading) -> Cause | None:
     chain = _chain(root, failures)
     ignored = _ignored(root, reading)
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
-    names = (match.error.id for failure in failures for match in failure.matches)
-    program = program_of_errors(names) or program_of(reading.programs)
-    root = replace(root, matches=tuple(_in_place(match, program, reading.platform) for match in root.matches))
+    errors = (match.error for failure in failures for match in failure.matches)
+    program = program_of_errors(errors) or program_of(reading.programs)
+    others = {match.error.id: match.values for failure in (*failures, *reading.lasting) for match in failure.matches}
+    matches = (_in_place(match, program, reading.platform, others) for match in root.matches or _identified(root))
+    root = replace(root, matches=tuple(matches))
     return Cause(root, failures[-1], chain, confidence, reason, len(failures) - 1, ignored, grade >= _ECHO)
+
+
+def _identified(failure: Failure) -> Iterator[Match]:
+    """The known error that an exception is by the place where it was raised, whatever names its message has."""
+    if failure.raised is not None:
+        unknown = unknown_error(failure)
+        match = version_skew(unknown) or wrong_value(unknown)
+        if match is not None:
+            yield match
+
+
+def unknown_error(failure: Failure) -> UnknownError:
+    """A failure as an error that no entry has."""
+    raised, form = failure.raised, _FORMS[failure.kind]
+    name = raised.name if raised is not None else "Error in the log"
+    frame = None if raised is None else raised.frame or raised.raising
+    package = "" if raised is None else raised.package
+    text = failure.text.split("\n")[0]
+    around = failure.around or (NumberedLine(failure.line, text),)
+    return UnknownError(
+        form, kind_of(text, form), name, text, failure.line, failure.rank, failure.timestamp, frame, package, around
+    )
+
+
+def _in_place(match: Match, program: str, platform: str, others: Mapping[str, Values]) -> Match:
+    """An error with what its fixes may depend on: the program, the platform, and the values of other errors."""
+    place = {"program": program if is_relevant(program, match.error) else "", "platform": platform}
+    borrowed = ((name, others.get(error_id, {})) for name, error_id in match.error.borrowed)
+    values = {name: values[name] for name, values in borrowed if name in values}
+    return replace(match, is_cause=True, values={**values, **match.values, **{name: text for name, text in place.items() if text}})
 
 
 def _grade(failure: Failure) -> int:
@@ -143,11 +186,7 @@ def _root(first: Failure, failures: Sequence[Failure], reading: LogReading) -> t
         if other.kind in {FailureKind.KNOWN, FailureKind.RAISED} and not other.is_echo and _explains(other, root):
             return _root_of_chain(other, failures), True
     for lasting in reading.lasting:
-        is_near = 0 < root.line - lasting.line <= _MAX_LINES_TO_REASON and not lasting.is_echo
-        if lasting.line != root.line and (
-            _is_about_the_same(root, lasting)
-            or _follows(root, lasting) or (is_near and _is_vague(root) and _same_family(lasting, root))
-        ):
+        if lasting.line != root.line and _is_led_by(root, lasting):
             return lasting, True
     return root, False
 
@@ -210,40 +249,35 @@ def _is_linked(failure: Failure) -> bool:
 def _explains(earlier: Failure, root: Failure) -> bool:
     """Whether there is evidence that an earlier failure, which ended no process by itself, is the cause of another one.
 
-    It is the same error, its kind says so, both name the same object, or the later one only says that another failed.
+    It is the same error, or its entry says so.
     """
     if earlier.rank is not None and root.rank is not None and earlier.rank != root.rank:
         return False
-    if _follows(root, earlier):
+    if follows(root, earlier):
         return True
     if earlier.raised is not None:
         return root.raised is not None and earlier.raised.message[:120] == root.raised.message[:120] != ""
-    ids = {match.error.id for match in root.matches}
-    if ids & {match.error.id for match in earlier.matches}:
+    return not {match.error.id for match in root.matches}.isdisjoint(match.error.id for match in earlier.matches)
+
+
+def _is_led_by(root: Failure, lasting: Failure) -> bool:
+    """Whether an error of a kind that ends programs later is the cause of a failure."""
+    if follows(root, lasting) or _is_about_the_same(root, lasting):
         return True
-    return _is_vague(root) and _same_family(earlier, root)
+    is_before = 0 < root.line - lasting.line <= _MAX_LINES_TO_REASON
+    return root.is_echo and not lasting.is_echo and is_before
 
 
-def _is_vague(failure: Failure) -> bool:
-    return failure.match is None or failure.match.error.id in _VAGUE
-
-
-_VAGUE: Final = frozenset({"nccl-system", "nccl-internal", "nccl-remote", "nccl-timeout", "driver-probe", "module-load"})
-
-
-def _same_family(one: Failure, other: Failure) -> bool:
-    if one.match is None or other.match is None:
+def follows(failure: Failure, earlier: Failure) -> bool:
+    """Whether an error is one that follows from another one, as its entry or the state of the GPU says."""
+    if earlier.match is None:
         return False
-    return one.match.error.id.split("-")[0] == other.match.error.id.split("-")[0]
-
-
-def _follows(failure: Failure, earlier: Failure) -> bool:
-    """Whether an error is one that follows from another one, by their kinds."""
-    if earlier.match is not None and earlier.match.error.id in HARDWARE_XIDS:
+    if earlier.match.error.context is ContextState.RESET and failure.match is not earlier.match:
         return _may_be_hardware(failure)
-    if failure.match is None or earlier.match is None:
+    if failure.match is None:
         return False
-    ids = FOLLOWS.get(failure.match.error.id, frozenset())
+    case = case_of(failure.match.text, failure.match.values)
+    ids = (error_id for error_id, when in failure.match.error.follows if not when or condition(when)(case))
     return earlier.match.error.id in ids
 
 
@@ -258,7 +292,7 @@ def _is_about_the_same(failure: Failure, earlier: Failure) -> bool:
 def _may_be_hardware(failure: Failure) -> bool:
     """Whether a failure can follow from one of the GPU: not if it is about the values or the memory of the program."""
     if failure.match is not None:
-        return failure.match.error.context is not ContextState.ALIVE
+        return failure.match.error.context not in {ContextState.ALIVE, ContextState.RESET}
     return failure.raised is None or failure.raised.name.rpartition(".")[2] not in _PROBES
 
 
@@ -285,9 +319,9 @@ def _confidence(root: Failure, failures: Sequence[Failure], *, is_by_kind: bool)
         return Confidence.MEDIUM, f"line {root.line:,} explains what failed later, by its kind"
     is_first = root.line == min(failure.line for failure in failures)
     if root.kind is FailureKind.RAISED and root.raised is not None and root.raised.is_uncaught:
-        what = "the first error" if is_first else "the first one that no other error explains"
         of_ranks = " of any rank" if any(failure.rank is not None for failure in failures) else ""
-        return Confidence.HIGH, f"line {root.line:,} is {what}{of_ranks}"
+        what = f"is the first error{of_ranks}" if is_first else f"is the first error{of_ranks} that no other one explains"
+        return Confidence.HIGH, f"line {root.line:,} {what}"
     if len(failures) == 1:
         return Confidence.HIGH, f"line {root.line:,} is the only error"
     return Confidence.MEDIUM, f"line {root.line:,} is the first error after the last progress"
@@ -296,25 +330,3 @@ def _confidence(root: Failure, failures: Sequence[Failure], *, is_by_kind: bool)
 def objects_in(text: str) -> frozenset[str]:
     """Addresses, ports, files and numbers in a text."""
     return frozenset(item for item in _OBJECT.findall(text) if len(item) >= _MIN_OBJECT)
-
-
-def _all(ids: Iterable[str]) -> frozenset[str]:
-    return frozenset(ids)
-
-
-_INITIALIZATION = _all(
-    ("driver-old", "compat-803-804", "fabric-802", "init-unknown", "init-error-2", "init-error-3", "no-driver")
-)
-HARDWARE_XIDS = _all(f"xid-{number}" for number in (48, 62, 64, 74, 79, 92, 94, 95, 109, 110, 119, 120, 121, 140, 143))
-FOLLOWS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(
-        ("cublas-exec", "cublas-init", "cuda-unknown", "cudnn-engine", "cudnn-init", "cufft", "illegal-address",
-         "init-error-3", "launch-failure", "nccl-cuda", "pin-memory"),
-        _all(("device-assert",)),
-    ),
-    **dict.fromkeys(
-        ("bad-ordinal", "bf16-unsupported", "cuda-unavailable", "fsdp-no-accelerator", "load-map", "mixed-precision-cpu",
-         "nccl-no-gpu", "no-gpus", "trainer-no-gpu", "type-unsupported", "vllm-no-device"),
-        _INITIALIZATION | {"nvml-mismatch", "not-compiled"},
-    ),
-}

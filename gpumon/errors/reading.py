@@ -10,21 +10,21 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Final
 
 from gpumon.core.text import safe_text
-from gpumon.diagnosis.explain import _is_mere_warning, _match, _near, _timestamp
 from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.known import ContextState
-from gpumon.diagnosis.match import ErrorFinder
+from gpumon.errors.entry import ContextState
+from gpumon.errors.find import ErrorFinder
 from gpumon.diagnosis.platform_fixes import platform_of
-from gpumon.diagnosis.prefixes import Timestamp
+from gpumon.errors.prefixes import Timestamp
 from gpumon.diagnosis.programs import programs_in
-from gpumon.diagnosis.scan import LogBlock, blocks
+from gpumon.errors.scan import LogBlock, blocks
 from gpumon.diagnosis.unknown import NumberedLine
-from gpumon.diagnosis.wrapped_search import PatternHit
+from gpumon.errors.wrapped_search import PatternHit
 from gpumon.errors import signs
+from gpumon.errors.matches import is_mere_warning, lines_near, match_of, timestamp_at
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
 from gpumon.errors.tracebacks import Raised, exceptions
 
@@ -38,6 +38,9 @@ _MAX_LINES_PER_SIGN: Final = 512
 _MAX_ECHOED: Final = 64
 """Times that the same error of the same rank is read while it is open; after that, it is only counted."""
 _LAST_LINES: Final = 5
+_END_LINES: Final = 3
+_LINES_BEFORE: Final = 8
+_LINES_AFTER: Final = 4
 _BUFFERED_CHARACTERS: Final = 10_000
 """What a program has printed may reach a log behind its traceback: its buffer of 8 KiB is written when it ends."""
 _BUFFERED_BY_RANKS: Final = 80_000
@@ -84,7 +87,7 @@ class Failure:
         ended: The end of a process.
         matches: The known errors in it, the best one first.
         count: How often it occurred.
-        before: The lines before it.
+        around: The lines around it, if no entry has it.
     """
 
     kind: FailureKind
@@ -97,7 +100,7 @@ class Failure:
     ended: signs.Ended | None = None
     matches: tuple[Match, ...] = ()
     count: int = 1
-    before: tuple[NumberedLine, ...] = ()
+    around: tuple[NumberedLine, ...] = ()
 
     @property
     def match(self) -> Match | None:
@@ -165,6 +168,7 @@ class LogReading:
         programs: The programs that the log names.
         last_lines: Its last lines that are not blank.
         first_failed_rank: The rank that the launcher calls the first one that failed.
+        hang: A known error whose message ends the log: the program waits there.
         is_cut: Whether it stops in the middle of a line.
         works: What NCCL's watchdog says about the collectives of ranks.
     """
@@ -181,6 +185,7 @@ class LogReading:
     first_failed_rank: int | None = None
     works: Mapping[int, RankWork] = field(default_factory=dict)
     is_cut: bool = False
+    hang: Match | None = None
 
 
 class LogReader:
@@ -206,6 +211,7 @@ class LogReader:
         self._programs: set[str] = set()
         self._platform = ""
         self._last_lines: list[NumberedLine] = []
+        self._at_end: Match | None = None
         self._first_failed: int | None = None
         self._works: dict[int, RankWork] = {}
 
@@ -230,7 +236,13 @@ class LogReader:
             self._first_failed,
             self._works,
             is_cut,
+            self._hang(),
         )
+
+    def _hang(self) -> Match | None:
+        """The error at whose message the log stops, if it does."""
+        is_near = self._at_end is not None and self._last_lines and self._at_end.line >= self._last_lines[-_END_LINES:][0].number
+        return self._at_end if is_near else None
 
     def _add(self, block: LogBlock) -> None:
         self._keep_last_lines(block)
@@ -245,7 +257,7 @@ class LogReader:
             self._keep_works(block)
         hits = self._finder.hits(block)
         if hits:
-            near = _near(block, hits[0])
+            near = lines_near(block, hits[0])
             self._programs |= programs_in(block.letters, near)
             self._platform = self._platform or platform_of(near)
         for event in _failures(block, hits, self):
@@ -335,7 +347,7 @@ class LogReader:
         if failure.raised is None or not failure.raised.is_uncaught:
             return True
         if failure.timestamp is not None:
-            timestamp = _timestamp(walker.block, position)
+            timestamp = timestamp_at(walker.block, position)
             is_same = timestamp is not None and timestamp.clock is failure.timestamp.clock
             if is_same and timestamp is not None:
                 return timestamp.seconds - failure.timestamp.seconds > _LATER_SECONDS
@@ -387,12 +399,16 @@ class LogReader:
             if len(last) == _LAST_LINES:
                 break
             if block.lines[position].strip():
-                last.append(NumberedLine(block.numbers[position], safe_text(block.lines[position].rstrip(), _MAX_TEXT)))
+                last.append(_numbered(block, position))
         self._last_lines = [*self._last_lines, *reversed(last)][-_LAST_LINES:]
 
     def note(self, match: Match) -> None:
         """Keeps a warning."""
         self._notices.setdefault(match.error.id, Notice(match.error.title, match.line, match))
+
+    def keep_last(self, match: Match) -> None:
+        """Keeps an error whose message is a sign of it only if the log ends with it."""
+        self._at_end = match
 
     def keep_lasting(self, failure: Failure) -> None:
         """Keeps a known error that may end the program later."""
@@ -412,10 +428,11 @@ class LogReader:
 
 def _ends_process(failure: Failure) -> bool:
     """Whether a process hardly goes on after a failure: it was killed, or its CUDA context is dead."""
-    is_dead = any((_is_lasting(match) and not match.error.id.startswith("nccl-")) or match.error.context is ContextState.DEAD for match in failure.matches)
+    is_dead = any(_is_lasting(match) or match.error.context is ContextState.DEAD for match in failure.matches)
     return is_dead or (failure.ended is not None and failure.ended.is_reason)
 
 
+_FILE_RANK: Final = re.compile(r"(?:rank|worker|proc|node|task|log|stderr|stdout|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)")
 _NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 
 
@@ -482,10 +499,11 @@ def _raised_event(block: LogBlock, raised: Raised, hits: Sequence[PatternHit], r
         block.numbers[position],
         block.numbers[positions[raised.first_row]],
         text,
-        _rank(block, position),
-        _timestamp(block, position),
+        block.ranks[position],
+        timestamp_at(block, position),
         raised,
         matches=matches,
+        around=() if matches else _around(block, position),
     )
     is_warning = raised.name.endswith("Warning") or (matches and all(match.error.is_warning for match in matches))
     for match in matches:
@@ -503,22 +521,20 @@ def _matches(block: LogBlock, hits: Sequence[PatternHit]) -> tuple[Match, ...]:
     matches: dict[str, Match] = {}
     for hit in hits:
         if hit.error.id not in matches:
-            matches[hit.error.id] = _match(block, hit)
+            matches[hit.error.id] = match_of(block, hit)
     return tuple(sorted(matches.values(), key=lambda match: (match.error.is_echo, match.error.is_warning)))
 
 
 def _known(block: LogBlock, hit: PatternHit, reader: LogReader) -> _Event | None:
     """A known error outside an exception; warnings are kept apart."""
-    match = _match(block, hit)
-    is_warning = (
-        hit.error.is_warning or _is_mere_warning(block, hit) or _INFO.search(block.lines[hit.position], 0, 200) is not None
-    )
+    match = match_of(block, hit)
+    is_warning = match.is_warning
     failure = Failure(
         FailureKind.KNOWN,
         match.line,
         match.line,
         match.text,
-        _rank(block, hit.position),
+        block.ranks[hit.position],
         match.timestamp,
         matches=(match,),
     )
@@ -526,7 +542,7 @@ def _known(block: LogBlock, hit: PatternHit, reader: LogReader) -> _Event | None
     if ended is not None:
         failure = replace(failure, kind=FailureKind.ENDED, ended=ended)
     if hit.error.is_last:
-        reader.note(match)
+        reader.keep_last(match)
         return None
     if _is_lasting(match):
         reader.keep_lasting(failure)
@@ -539,14 +555,7 @@ def _known(block: LogBlock, hit: PatternHit, reader: LogReader) -> _Event | None
 
 def _is_lasting(match: Match) -> bool:
     """Whether an error is of a kind that may end the program later."""
-    return match.error.id in _LASTING or match.error.id.startswith(("xid-", "nccl-"))
-
-
-_INFO: Final = re.compile(r"(?:^|[:\]] )[IW] [\w/.-]+:\d+\]|\b(?:INFO|DEBUG)\b(?! socketPoll)|(?:^|\[)I\d{4}[ :]|level=(?:info|debug)")
-_LASTING: Final = frozenset(
-    {"nan-loss", "arch-warning", "no-gpus", "host-oom", "disk-full", "ecc"}
-    | {"driver-old", "compat-803-804", "fabric-802", "init-unknown", "init-error-2", "init-error-3", "no-driver"}
-)
+    return match.error.is_leading or match.error.context is ContextState.RESET
 
 
 def _other_failures(block: LogBlock, covered: set[int], reader: LogReader) -> Iterator[_Event]:
@@ -570,8 +579,9 @@ def _other_failures(block: LogBlock, covered: set[int], reader: LogReader) -> It
             continue
         number = block.numbers[position]
         shown = safe_text(text.strip(), _MAX_TEXT)
-        rank = _rank(block, position)
-        failure = Failure(kind, number, number, shown, rank, _timestamp(block, position), ended=ended)
+        rank = block.ranks[position]
+        timestamp, around = timestamp_at(block, position), _around(block, position)
+        failure = Failure(kind, number, number, shown, rank, timestamp, ended=ended, around=around)
         yield _Event(position, position + 1, failure)
 
 
@@ -584,8 +594,17 @@ def _is_cut(lines: Sequence[str]) -> bool:
     return any(len(last) < len(line) and line.startswith(last.rstrip()) and line.strip() != last.strip() for line in before)
 
 
-def _rank(block: LogBlock, position: int) -> int | None:
-    return block.ranks[position]
+def _around(block: LogBlock, position: int) -> tuple[NumberedLine, ...]:
+    """The lines of the same rank around an error."""
+    rows = block.by_rank
+    row = rows.rows[position]
+    rank = rows.of_rank(row)
+    near = range(max(rank.start, row - _LINES_BEFORE), min(rank.stop, row + _LINES_AFTER + 1))
+    return tuple(_numbered(block, rows.positions[other]) for other in near)
+
+
+def _numbered(block: LogBlock, position: int) -> NumberedLine:
+    return NumberedLine(block.numbers[position], safe_text(block.lines[position].rstrip(), _MAX_TEXT))
 
 
 def _positions_with(block: LogBlock, needles: Sequence[str]) -> list[int]:
@@ -605,3 +624,42 @@ def _positions_with(block: LogBlock, needles: Sequence[str]) -> list[int]:
             positions.add(position)
             end = starts[position]
     return sorted(positions)
+
+
+def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
+    """The logs of the ranks of one run as one log: a rank is named by its lines, or else by the name of its file.
+
+    Args:
+        readings: The name of each log, and the log.
+    """
+    named = [_of_rank(reading, _rank_in(name, number)) for number, (name, reading) in enumerate(readings)]
+    longest = max(named, key=lambda reading: reading.lines)
+    failures = sorted(chain.from_iterable(reading.open for reading in named), key=_time_of)
+    return replace(
+        longest,
+        lines=sum(reading.lines for reading in named),
+        open=tuple(failures),
+        lasting=tuple(chain.from_iterable(reading.lasting for reading in named)),
+        notices=tuple(chain.from_iterable(reading.notices for reading in named)),
+        ranks=tuple(sorted(set(chain.from_iterable(reading.ranks for reading in named)))),
+        programs=frozenset().union(*(reading.programs for reading in named)),
+        works=dict(chain.from_iterable(reading.works.items() for reading in named)),
+        first_failed_rank=next((item.first_failed_rank for item in named if item.first_failed_rank is not None), None),
+    )
+
+
+def _rank_in(name: str, number: int) -> int:
+    """The rank that the name of a file or of its folder ends with; else its place among the files."""
+    digits = _FILE_RANK.findall(name)
+    return int(digits[-1]) if digits else number
+
+
+def _of_rank(reading: LogReading, rank: int) -> LogReading:
+    failures = (tuple(item if item.rank is not None else replace(item, rank=rank) for item in items)
+                for items in (reading.open, reading.lasting))
+    failing, lasting = failures
+    return replace(reading, open=failing, lasting=lasting, ranks=reading.ranks or (rank,))
+
+
+def _time_of(failure: Failure) -> tuple[float, int]:
+    return (failure.timestamp.seconds if failure.timestamp is not None else float("inf"), failure.line)

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from gpumon.core.text import safe_text
-from gpumon.diagnosis.scan import LogBlock, RankLines
+from gpumon.errors.scan import LogBlock, RankLines
 
 TRACEBACK: Final = "Traceback (most recent call last)"
 _MAX_TEXT: Final = 400
@@ -125,7 +125,7 @@ _DIRECT: Final = "The above exception was the direct cause"
 _DURING: Final = "During handling of the above exception"
 _ORIGINAL: Final = re.compile(r"Original Traceback|-- Process \d+ terminated with|_RemoteTraceback|RemoteTraceback")
 _REPEATS: Final = re.compile(r"Caught \w[\w.]* in |ProcessRaisedException|RemoteTraceback|RemoteError")
-_CAUGHT_ABOVE: Final = re.compile(
+CAUGHT_ABOVE: Final = re.compile(
     r"Exception ignored (?:in|while|on)\b|Error in atexit\._run_exitfuncs|Error in sys\.excepthook|Exception in thread"
     r"|some optimizations will not be enabled|--- Logging error ---|Task exception was never retrieved"
     r"|Exception in (?:ASGI|callback|worker)"
@@ -239,7 +239,7 @@ def _raised(
     own = next((frame for frame in reversed(frames) if frame.is_own), None)
     above = _above(lines, header)
     link = _link(lines, header, previous)
-    is_plain = lines.text(header).startswith(TRACEBACK) and _CAUGHT_ABOVE.search(above) is None
+    is_plain = lines.text(header).startswith(TRACEBACK) and CAUGHT_ABOVE.search(above) is None
     is_logged = _LOGGED.search(lines.line(header)) is not None or (
         _LOGGED.search(above) is not None and link is Link.NONE and not lines.line(header).startswith("[rank")
     )

@@ -6,8 +6,8 @@ import pytest
 
 from gpumon.errors import scan
 from gpumon.diagnosis.case_fixes import case_fixes
-from gpumon.errors.load import ERRORS
-from gpumon.diagnosis.explain import explain_text
+from gpumon.diagnosis.catalogue import BY_ID, ERRORS
+from gpumon.errors.explain import explain_text
 from gpumon.diagnosis.explanation import Match
 from gpumon.errors.entry import Fix, KnownError
 from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence
@@ -149,8 +149,8 @@ def test_memory_that_a_message_attributes_to_no_process_is_not_explained() -> No
 
 @pytest.mark.parametrize("error_id", ["device-assert", "launch-timeout", "busy", "fork", "sync-debug", "xid-31"])
 def test_the_cache_is_a_subject_only_where_memory_is(error_id: str) -> None:
-    assert not any("empty_cache" in section.heading for section in error_sections(ERRORS[error_id]))
-    assert any("empty_cache" in section.heading for section in error_sections(ERRORS["oom"]))
+    assert not any("empty_cache" in section.heading for section in error_sections(BY_ID[error_id]))
+    assert any("empty_cache" in section.heading for section in error_sections(BY_ID["oom"]))
 
 
 def test_the_address_that_cannot_be_reached_is_checked_first() -> None:
@@ -252,7 +252,7 @@ def first_fixes(error: KnownError, part: str, line: str) -> list[Fix]:
 
 
 def test_a_part_of_the_message_decides_which_fix_comes_first() -> None:
-    for error in ERRORS.values():
+    for error in ERRORS:
         lines = [line for text in samples_of(error.id) for line in text.splitlines()]
         for fix in error.fixes:
             for part in fix.first_for:
@@ -538,7 +538,7 @@ def test_a_type_is_named_in_code_only_if_it_contains_values_alone() -> None:
 
 
 def test_fixes_for_other_wordings_are_last_and_the_first_one_is_no_alternative() -> None:
-    for error in ERRORS.values():
+    for error in ERRORS:
         fixes = explain_text(samples_of(error.id)[0]).matches if samples_of(error.id) else ()
         for match in fixes:
             assert not match.fixes[0].text.startswith("Or "), error.id

@@ -14,7 +14,7 @@ import pytest
 
 from gpumon.diagnosis import catalogue
 from gpumon.diagnosis.catalogue import BY_ID, ERRORS, fixes, sources
-from gpumon.diagnosis.explain import explain_text
+from gpumon.errors.explain import explain_text
 from gpumon.errors.entry import ContextState, Fix, KnownError, Pattern
 from gpumon.errors.find import ErrorFinder
 from gpumon.diagnosis.message_fixes import FIXES

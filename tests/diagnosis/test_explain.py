@@ -7,8 +7,9 @@ import pytest
 from gpumon.diagnosis import explain as explain_module
 from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.documents import explanation_document
-from gpumon.diagnosis.explain import explain, explain_text
-from gpumon.diagnosis.explanation import Explanation, Match
+from gpumon.errors.explain import explain, explain_text
+from gpumon.diagnosis.explanation import Match
+from gpumon.errors.explanation import Explanation
 from gpumon.errors.entry import ContextState, KnownError
 from gpumon.errors.find import ErrorFinder
 from gpumon.diagnosis.memory_cause import MemoryCause

@@ -9,7 +9,7 @@ import pytest
 
 from gpumon.diagnosis import candidate, scan
 from gpumon.errors.candidate import MAX_MATCH
-from gpumon.diagnosis.explain import explain, explain_text
+from gpumon.errors.explain import explain, explain_text
 from gpumon.errors.entry import KnownError, Pattern
 from gpumon.errors.patterns import dense, exact, literals, wrapped
 from gpumon.errors.scan import blocks

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gpumon.diagnosis.documents import explanation_document
-from gpumon.diagnosis.explain import explain_text
+from gpumon.errors.explain import explain_text
 from gpumon.diagnosis.narrative import sections
 from gpumon.diagnosis.unknown import ErrorKind, UnknownError
 from tests.diagnosis.corpus import noise

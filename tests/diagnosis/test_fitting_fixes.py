@@ -4,7 +4,7 @@ import pytest
 
 from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.documents import explanation_document
-from gpumon.diagnosis.explain import explain_text
+from gpumon.errors.explain import explain_text
 from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.fitting_fixes import fitting_fixes
 from gpumon.errors.entry import ContextState, Fix

@@ -13,7 +13,7 @@ import pytest
 from gpumon.core.oom_file import MAX_BYTES, is_oom_file
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.diagnosis.documents import explanation_document
-from gpumon.diagnosis.explain import explain_source, explain_text
+from gpumon.errors.explain import explain_source, explain_text
 from gpumon.diagnosis.explanation import Match, OomReport
 from gpumon.diagnosis.memory_cause import MemoryCause
 from gpumon.diagnosis.narrative import sections

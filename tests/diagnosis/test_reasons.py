@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpumon.diagnosis.explain import explain_text
+from gpumon.errors.explain import explain_text
 from gpumon.diagnosis.explanation import Match
 from gpumon.errors.entry import ContextState
 from gpumon.diagnosis.narrative import sections

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpumon.diagnosis.explain import explain_text
+from gpumon.errors.explain import explain_text
 
 OWN = ("/home/user/train.py", "/workspace/src/model.py")
 TORCH = "/venv/lib/python3.12/site-packages/torch/nn/modules/module.py"

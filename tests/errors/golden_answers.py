@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from gpumon.diagnosis.explain import explain_text
+from gpumon.errors.explain import explain_text
 from tests.diagnosis.texts import DATA, WORDINGS, samples_of
 
 FILE: Final = Path(__file__).with_name("golden") / "answers.jsonl"

@@ -7,7 +7,7 @@ import pytest
 from gpumon.errors.answer import answer_of, own_words
 from gpumon.errors.cause import Cause, Confidence, cause_of
 from gpumon.errors.reading import FailureKind, LogReading
-from tests.errors.whole_logs import read_log
+from tests.errors.whole_logs import answer, read_log
 
 _OOM: Final = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB of"
@@ -71,7 +71,7 @@ def test_a_restart_begins_a_run() -> None:
     cause = cause_of(reading)
     assert cause is not None
     assert cause.root.text == "KeyError: 'b'"
-    assert answer_of(reading, "train.log").headline.startswith("train.log: run 2 of 2 ended at line ")
+    assert answer_of(reading, cause, "train.log").headline.startswith("train.log: run 2 of 2 ended at line ")
 
 
 def test_a_run_that_succeeds_after_a_restart_is_healthy() -> None:
@@ -122,7 +122,7 @@ def test_a_signal_is_the_end_if_nothing_else_is() -> None:
 
 @pytest.mark.parametrize(("code", "meaning"), [(137, "SIGKILL"), (139, "SIGSEGV"), (134, "SIGABRT"), (143, "SIGTERM")])
 def test_an_exit_code_alone_is_explained(code: int, meaning: str) -> None:
-    answer = answer_of(read_log(f"{steps(1, 20)}Process finished with exit code {code}\n"), "job.log")
+    answer = answer(f"{steps(1, 20)}Process finished with exit code {code}\n")
     assert meaning in answer.headline
     assert answer.do is not None
 
@@ -136,7 +136,7 @@ def test_ranks_are_compared() -> None:
     ]
     lines.append("[rank3]:[E ProcessGroupNCCL.cpp:700] [Rank 3] Timeout at NCCL work: 4181, last enqueued NCCL work: 4181,"
                  " last completed NCCL work: 4181.\n")
-    headline = answer_of(read_log("".join(lines)), "job.log").headline
+    headline = answer("".join(lines)).headline
     assert "rank 3 is 1 collective behind (ALLREDUCE #4,182); the others wait for it" in headline
 
 

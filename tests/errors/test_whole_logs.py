@@ -7,12 +7,11 @@ from typing import Final
 
 import pytest
 
-from gpumon.errors.answer import answer_of
 from gpumon.errors.cause import cause_of
 from gpumon.errors.load import ERRORS
 from gpumon.present.explain_answer import AnswerRole, answer_lines
 from tests.diagnosis.texts import samples_of
-from tests.errors.whole_logs import FailedLog, answer_to, failed_logs, healthy_logs, judged, read_log
+from tests.errors.whole_logs import FailedLog, answer, answer_to, failed_logs, healthy_logs, judged, read_log
 
 _FAILED: Final = failed_logs()
 _HEALTHY: Final = healthy_logs()
@@ -107,7 +106,7 @@ def test_interleaved_ranks_have_the_same_root(ranks: int) -> None:
     cause = cause_of(read_log("".join(lines)))
     assert cause is not None
     assert (cause.root.rank, cause.root.text) == (failing, "KeyError: 'labels'")
-    assert f"rank {failing} of {ranks}" in answer_of(read_log("".join(lines)), "job.log").headline
+    assert f"rank {failing} of {ranks}" in answer("".join(lines)).headline
 
 
 def _rank_log(rank: int, *, is_failing: bool) -> Iterator[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from gpumon.errors.answer import Answer, answer_of
+from gpumon.errors.cause import cause_of
 from gpumon.errors.explain import finder
 from gpumon.errors.reading import LogReader, LogReading
 
@@ -61,15 +62,21 @@ def read_log(text: str | bytes) -> LogReading:
     return LogReader(finder()).read([data])
 
 
+def answer(text: str | bytes, name: str = "job.log") -> Answer:
+    """The answer to a log."""
+    reading = read_log(text)
+    return answer_of(reading, cause_of(reading), name)
+
+
 @cache
 def answer_to(path: Path) -> Answer:
     """The answer to the log in a file."""
-    return answer_of(read_log(path.read_bytes()), path.name)
+    return answer(path.read_bytes(), path.name)
 
 
-def judged(log: FailedLog, answer: Answer | None = None) -> Judgment:
+def judged(log: FailedLog) -> Judgment:
     """Compares the first lines of an answer with what an engineer says."""
-    given = answer_to(log.path) if answer is None else answer
+    given = answer_to(log.path)
     action = "" if given.do is None else f"{given.do.text} {given.do.code}"
     first = "\n".join((given.headline, given.place, action))
     is_misled = bool(log.wrong) and _has(log.wrong, first)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.diagnosis.explain import explain_text
+from gpumon.errors.explain import explain_text
 from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.memory_cause import MemoryCause
 from gpumon.jobs.interpreter import find_interpreter

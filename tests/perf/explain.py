@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpumon.diagnosis import explain as explain_module
-from gpumon.errors.load import ERRORS
-from gpumon.diagnosis.explain import explain, explain_text
+from gpumon.diagnosis.catalogue import ERRORS
+from gpumon.errors.explain import explain, explain_text
 from gpumon.errors.entry import KnownError, Pattern
 from gpumon.errors.find import ErrorFinder
 from tests.diagnosis.corpus import noise
@@ -97,9 +97,9 @@ def main() -> None:
 
 def _copied_errors(times: int) -> Iterator[KnownError]:
     """The catalogue, and copies of it with the words of each needle in another order."""
-    yield from ERRORS.values()
+    yield from ERRORS
     for copy in range(1, times):
-        for error in ERRORS.values():
+        for error in ERRORS:
             needles = [_reordered(pattern.needle, copy) for pattern in error.patterns]
             patterns = tuple(Pattern(needle, rf"{re.escape(needle)} \d{{1,9}}") for needle in needles)
             yield replace(error, id=f"{error.id}-{copy}", patterns=patterns)

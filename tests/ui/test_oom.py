@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gpumon.diagnosis.explanation import Explanation
+from gpumon.errors.explanation import Explanation
 from gpumon.ui.screens import oom
 from gpumon.ui.screens.memory import MemoryScreen
 from gpumon.ui.screens.oom import OomScreen

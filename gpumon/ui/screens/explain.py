@@ -8,8 +8,8 @@ from textual.binding import Binding, BindingType
 from textual.timer import Timer
 from textual.widgets import TextArea
 
-from gpumon.diagnosis.explain import explain_text
-from gpumon.diagnosis.explanation import Explanation
+from gpumon.errors.explain import explain_text
+from gpumon.errors.explanation import Explanation
 from gpumon.operations.evidence import DRIVER_FILES, with_evidence
 from gpumon.present.explain import explanation_lines, hint_lines, reading_lines
 from gpumon.present.paint.table import TableRow

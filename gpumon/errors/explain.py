@@ -1,0 +1,70 @@
+"""Explains logs: one file, standard input, a pasted text, or the files of all ranks together."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain
+from typing import Final
+
+from gpumon.core.oom_file import is_oom_file, read_oom_file
+from gpumon.diagnosis.oom import explain_oom
+from gpumon.errors.cause import cause_of
+from gpumon.errors.explanation import Explanation, explanation_of
+from gpumon.errors.find import ErrorFinder
+from gpumon.errors.load import catalogue
+from gpumon.errors.reading import LogReader, LogReading, merged
+
+_CHUNK_BYTES: Final = 1 << 20
+_PASTED: Final = "the text"
+
+
+@cache
+def finder() -> ErrorFinder:
+    """What finds the known errors, which is made at the first use."""
+    return ErrorFinder(catalogue())
+
+
+def explain(chunks: Iterable[bytes], name: str = "the log") -> Explanation:
+    """Explains a log.
+
+    Args:
+        chunks: The log, in chunks of any size.
+        name: Its name in the answer.
+    """
+    return _explained(LogReader(finder()).read(chunks), name)
+
+
+def explain_text(text: str) -> Explanation:
+    """Explains a text, such as a pasted one."""
+    data = text.encode("utf-8", "replace")
+    chunks = (data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES))
+    return explain(chunks, _PASTED)
+
+
+def explain_source(chunks: Iterator[bytes], name: str) -> Explanation:
+    """Explains a log, or the report that a probe wrote when a process ran out of memory.
+
+    Args:
+        chunks: The content, decompressed.
+        name: The name of the source in the answer and in error messages.
+
+    Raises:
+        CommandError: The source is such a report and cannot be read.
+    """
+    first = next(chunks, b"")
+    content = chain((first,), chunks)
+    return explain_oom(read_oom_file(content, name)) if is_oom_file(first) else explain(content, name)
+
+
+def explain_logs(logs: Sequence[tuple[str, Iterable[bytes]]], name: str) -> Explanation:
+    """Explains the logs of all ranks of a run as one log.
+
+    Args:
+        logs: The name of each, which may name its rank, and its chunks.
+        name: Their name in the answer.
+    """
+    readings = [(log_name, LogReader(finder()).read(chunks)) for log_name, chunks in logs]
+    return _explained(merged(readings), name)
+
+
+def _explained(reading: LogReading, name: str) -> Explanation:
+    return explanation_of(reading, cause_of(reading), name)

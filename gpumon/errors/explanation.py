@@ -1,0 +1,81 @@
+"""What a log means: its reading, its known errors, and the short answer."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gpumon.diagnosis.explanation import Match
+from gpumon.diagnosis.unknown import NumberedLine, UnknownError
+from gpumon.errors.answer import Answer, answer_of
+from gpumon.errors.cause import Cause, unknown_error
+from gpumon.errors.reading import LogReading
+
+_MAX_MATCHES: Final = 64
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The errors of a log.
+
+    Attributes:
+        matches: The known errors, the cause first, the others in the order of their lines.
+        answer: The short answer.
+        lines: The number of lines read.
+        unknown: The error that ended the log, if no entry has it.
+        last_lines: The last lines that are not blank.
+        reading: The log; None for the report of a probe.
+        root: Why the last run failed; None if it did not, and for the report of a probe.
+    """
+
+    matches: tuple[Match, ...]
+    answer: Answer
+    lines: int
+    unknown: UnknownError | None = None
+    last_lines: tuple[NumberedLine, ...] = ()
+    reading: LogReading | None = None
+    root: Cause | None = None
+
+    @property
+    def cause(self) -> Match | None:
+        """The known error from which the others follow, or None if the log has none, or the cause is unknown."""
+        return next((match for match in self.matches if match.is_cause), None)
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the log ends in a failure."""
+        return self.answer.is_failure
+
+
+def explanation_of(reading: LogReading, cause: Cause | None, name: str) -> Explanation:
+    """The explanation of a log.
+
+    Args:
+        reading: The log.
+        cause: Why its last run failed.
+        name: The name of the log.
+    """
+    answer = answer_of(reading, cause, name)
+    unknown = None if cause is None or cause.root.match is not None else unknown_error(cause.root)
+    matches = tuple(_matches(reading, cause))[:_MAX_MATCHES]
+    return Explanation(matches, answer, reading.lines, unknown, reading.last_lines, reading, cause)
+
+
+def _matches(reading: LogReading, cause: Cause | None) -> Iterable[Match]:
+    """The known errors, each once: the cause first."""
+    found: dict[str, list[Match]] = {}
+    for failure in (*reading.open, *reading.lasting):
+        for match in failure.matches:
+            found.setdefault(match.error.id, []).append(match)
+    for notice in reading.notices:
+        if notice.match is not None:
+            found.setdefault(notice.match.error.id, []).append(notice.match)
+    root = None if cause is None else cause.root.match
+    if root is not None:
+        yield _counted(root, found.pop(root.error.id, [root]))
+    rest = (_counted(matches[0], matches) for matches in found.values())
+    yield from sorted(rest, key=lambda match: match.line)
+
+
+def _counted(first: Match, matches: Iterable[Match]) -> Match:
+    lines = {match.line: match for match in matches}
+    ranks = sorted({match.rank for match in lines.values() if match.rank is not None})
+    return replace(first, count=max(1, len(lines)), ranks=tuple(ranks))
