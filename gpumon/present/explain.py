@@ -8,12 +8,13 @@ from gpumon.errors.explanation import Explanation
 from gpumon.errors.entry import KnownError
 from gpumon.diagnosis.narrative import sections
 from gpumon.diagnosis.text_blocks import BlockKind
+from gpumon.present.explain_answer import AnswerLine, AnswerRole, answer_lines
 from gpumon.present.explain_layout import LayoutLine, layout
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped
 
 HINT: Final = (
-    "Paste a log or a traceback of one or several processes: its explanation and the fixes appear here. "
-    "A new paste replaces the text."
+    "Paste a log or a traceback of one or several processes: how it ended, why, and what to do appear here. "
+    "A new paste replaces the text; enter begins to type."
 )
 SAMPLE: Final = (
     "Traceback (most recent call last):\n"
@@ -30,12 +31,22 @@ SAMPLE: Final = (
     " (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)\n"
 )
 """A pasted error, for the self-test and its screenshot."""
+_ROLES: Final = {AnswerRole.CODE: Role.ACCENT, AnswerRole.NOTE: Role.DIM}
 _MAX_CACHED_TEXTS: Final = 256
 
 
-def explanation_lines(explanation: Explanation, width: int) -> list[Line]:
-    """The cause in full and the other errors; for a text without known errors, what to do about that."""
-    return [_screen_line(laid_out, width) for laid_out in layout(sections(explanation), width)]
+def explanation_lines(explanation: Explanation, width: int, *, is_long: bool = False) -> list[Line]:
+    """The short answer; then, if wanted, the cause in full, the other fixes, and the other errors."""
+    lines = [_answer_line(item, width) for item in answer_lines(explanation.answer, width)]
+    if not is_long:
+        return lines
+    return [*lines, (), *(_screen_line(laid_out, width) for laid_out in layout(sections(explanation), width))]
+
+
+def _answer_line(item: AnswerLine, width: int) -> Line:
+    if item.role is AnswerRole.HEADLINE:
+        return line(Span(item.text.ljust(width), Role.HEADING))
+    return line(Span(item.label, Role.DIM), Span(item.text, _ROLES.get(item.role, Role.PLAIN)))
 
 
 def hint_lines(width: int) -> list[Line]:

@@ -37,6 +37,7 @@ class ExplainScreen(ViewScreen[None]):
     TAB: ClassVar[str] = "Explain"
     IS_TEXT: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "More", id="explain.open", tooltip="Other fixes, code and sources; without a text, type one"),
         Binding("escape", "leave", "Back", id="explain.back", tooltip="Leave the text; again: go back and discard it"),
         Binding("tab", "app.focus_next", "Switch", id="explain.next-field", tooltip="Between text and explanation"),
         Binding("ctrl+n", "clear", "New", id="explain.new", tooltip="Clear the text, to paste another one"),
@@ -46,6 +47,8 @@ class ExplainScreen(ViewScreen[None]):
         super().__init__()
         self.explanation: Explanation | None = None
         """The explanation, or None while there is no text or the text has not been read yet."""
+        self.is_long = False
+        """Whether the other fixes, the code and the sources are shown too."""
         self._initial_text = text
         self._title = title
         self._typing_pause: Timer | None = None
@@ -61,9 +64,9 @@ class ExplainScreen(ViewScreen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Focuses the explanation of an initial text, or else the empty text area."""
+        """Focuses the explanation: a digit changes the screen until the text is edited, and a paste needs no focus."""
         super().on_mount()
-        self.query_one("#meaning" if self._initial_text else "#pasted").focus()
+        self.query_one("#meaning").focus()
         self._read()
 
     def show(self, _: ViewState) -> None:
@@ -72,7 +75,7 @@ class ExplainScreen(ViewScreen[None]):
         table = self.query_one("#meaning", LineTable)
         room = max(1, width - 2)
         if self.explanation is not None:
-            lines = explanation_lines(self.explanation, room)
+            lines = explanation_lines(self.explanation, room, is_long=self.is_long)
         else:
             lines = reading_lines(room) if self._is_reading else hint_lines(room)
         with self.app.batch_update():
@@ -92,6 +95,20 @@ class ExplainScreen(ViewScreen[None]):
         if self.focused is not self._area:
             self._area.text = harmless(event.text)
         self.query_one("#meaning").focus()
+
+    def action_open(self) -> None:
+        """Show more of the answer or less; without a text, type one."""
+        if self.explanation is None:
+            self._area.focus()
+        else:
+            self.is_long = not self.is_long
+            self.post_message(ViewStateRequested())
+
+    @property
+    def text_to_copy(self) -> str:
+        """The code of the first thing to do, or its text."""
+        step = None if self.explanation is None else self.explanation.answer.do
+        return "" if step is None else step.code or step.text
 
     def action_leave(self) -> None:
         """Leave the text area, whose text contains every letter that is typed, and then the screen."""

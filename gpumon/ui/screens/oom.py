@@ -71,7 +71,7 @@ class OomScreen(ViewScreen[None]):
             return reading_lines(room)
         if isinstance(self.outcome, str):
             return [line(Span(text, Role.WARNING)) for text in wrapped(f"! {self.outcome}", room)]
-        return [*explanation_lines(self.outcome, room), (), line(Span(f"From {self._event.path}", Role.DIM))]
+        return [*explanation_lines(self.outcome, room, is_long=True), (), line(Span(f"From {self._event.path}", Role.DIM))]
 
     def _show_outcome(self, outcome: Explanation | str) -> None:
         """Shows the explanation, and later the evidence of this host. The screen may have been closed meanwhile."""
