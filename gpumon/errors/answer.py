@@ -243,6 +243,11 @@ def _unknown_steps(root: Failure) -> list[Step]:
         advice, _, code = text.partition(" | ")
         return [Step(advice, code)]
     if root.raised is None:
+        for line in _data("reports.txt"):
+            part, _, advice = line.partition(" => ")
+            if part in root.text:
+                text, _, code = advice.partition(" | ")
+                return [Step(text, code)]
         return [Step(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")]
     raised = root.raised
     steps: list[Step] = []

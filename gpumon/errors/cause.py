@@ -91,8 +91,9 @@ def cause_of(reading: LogReading) -> Cause | None:
     failures = reading.open
     if not failures:
         return None
-    grade = min(map(_grade, failures))
-    candidates = [failure for failure in failures if _grade(failure) == grade]
+    graded = [(_grade(failure), failure) for failure in failures]
+    grade = min(grade for grade, _ in graded)
+    candidates = [failure for own, failure in graded if own == grade]
     first = _first(candidates, reading.first_failed_rank)
     root, is_by_kind = _root(first, failures, reading)
     chain = _chain(root, failures)
@@ -104,6 +105,13 @@ def cause_of(reading: LogReading) -> Cause | None:
     matches = (_in_place(match, program, reading.platform, others) for match in root.matches or _identified(root))
     root = replace(root, matches=tuple(matches))
     return Cause(root, failures[-1], chain, confidence, reason, len(failures) - 1, ignored, grade >= _ECHO)
+
+
+def _is_late(ended: Failure, failures: Sequence[Failure]) -> bool:
+    """Whether an exception of the same rank stands above the end of a process, as what a shell says comes last."""
+    return ended.kind is FailureKind.ENDED and any(
+        failure.raised is not None and failure.line < ended.line and failure.rank in {None, ended.rank} for failure in failures
+    )
 
 
 def _identified(failure: Failure) -> Iterator[Match]:
