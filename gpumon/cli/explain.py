@@ -19,9 +19,9 @@ from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
+    from gpumon.diagnosis.text_blocks import Section
     from gpumon.errors.answer import Answer
     from gpumon.errors.explanation import Explanation
-    from gpumon.diagnosis.text_blocks import Section
 
 _MAX_WIDTH: Final = 100
 _MAX_PATH: Final = 4096
@@ -30,7 +30,9 @@ _HINT: Final = "Paste the error, then press Ctrl-D on an empty line."
 
 @click.command(short_help="Explain an error and how to fix it.")
 @click.argument("paths", metavar="[FILE]...", type=click.Path(path_type=Path, allow_dash=True), nargs=-1)
-@click.option("--more", "is_long", is_flag=True, envvar="GPUMON_EXPLAIN_MORE", help="Also print other fixes, code and sources.")
+@click.option(
+    "--more", "is_long", is_flag=True, envvar="GPUMON_EXPLAIN_MORE", help="Also print other fixes, code and sources."
+)
 @click.option("--json", "as_json", is_flag=True, envvar="GPUMON_EXPLAIN_JSON", help="Print one JSON document.")
 @click.option(
     "--live/--no-live",

@@ -5,13 +5,12 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from gpumon.diagnosis.explanation import Match
-
-from gpumon.errors.explanation import Explanation
+from gpumon.diagnosis.unknown import ATTACHMENTS, NumberedLine, UnknownError, next_steps
 from gpumon.errors.answer import Answer
 from gpumon.errors.entry import Fix, KnownError
+from gpumon.errors.explanation import Explanation
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.reading import Failure
-from gpumon.diagnosis.unknown import ATTACHMENTS, NumberedLine, UnknownError, next_steps
 
 _SCHEMA: Final = 1
 

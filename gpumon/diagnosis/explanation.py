@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gpumon.diagnosis.case_fixes import case_fixes
-from gpumon.errors.entry import ContextState, Fix, KnownError, Values
 from gpumon.diagnosis.memory_cause import MemoryCause, memory_cause, ranked_fixes
 from gpumon.diagnosis.memory_message import MemoryMessage
 from gpumon.diagnosis.platform_fixes import platform_fixes
-from gpumon.errors.prefixes import Timestamp
-from gpumon.errors.rank import case_of, causes_of
 from gpumon.diagnosis.program_fixes import ends_itself, is_phase, is_server, program_causes
 from gpumon.diagnosis.unknown import UnknownError
+from gpumon.errors.entry import ContextState, Fix, KnownError, Values
+from gpumon.errors.prefixes import Timestamp
+from gpumon.errors.rank import case_of, causes_of
 
 _MAX_FIXES: Final = 8
 """More are a list to search in, not an answer."""

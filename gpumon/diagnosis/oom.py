@@ -9,15 +9,15 @@ from typing import Final
 from gpumon.core.oom_file import OomFile
 from gpumon.core.stacks import StackFrame
 from gpumon.core.units import bytes_text, times_text
-from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.explanation import Match, OomReport
-from gpumon.errors.answer import answer_to_report
-from gpumon.errors.explanation import Explanation
-from gpumon.errors.entry import Fix, KnownError
 from gpumon.diagnosis.memory_cause import MemoryCause, ranked_fixes
 from gpumon.diagnosis.memory_message import written_memory_message
 from gpumon.diagnosis.oom_cause import OomFindings
 from gpumon.diagnosis.oom_sentences import sentences
+from gpumon.errors.answer import answer_to_report
+from gpumon.errors.entry import Fix, KnownError
+from gpumon.errors.explanation import Explanation
+from gpumon.errors.load import ERRORS
 from gpumon.errors.prefixes import ClockKind, Timestamp
 
 _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/torch/|^<frozen ")

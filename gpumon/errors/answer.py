@@ -10,8 +10,8 @@ from typing import Final
 from gpumon.core.units import bytes_text
 from gpumon.diagnosis.explanation import Match, OomReport
 from gpumon.diagnosis.memory_cause import MemoryCause
-from gpumon.errors.entry import Fix
 from gpumon.errors.cause import Cause
+from gpumon.errors.entry import Fix
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import Failure, FailureKind, LogReading, Notice
 from gpumon.errors.tracebacks import Frame
@@ -28,7 +28,9 @@ _BOILERPLATE: Final = re.compile(
     r"|might be asynchronously|To enable traceback|For more information|stacktrace below|suppress_errors|see the (?:full )?log"
     r"|Search for `|Check the (?:log|output)|To find out|set_detect_anomaly|create an issue|bug report|For debugging"
 )
-_OF_VERSIONS: Final = frozenset({"AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError", "UnboundLocalError"})
+_OF_VERSIONS: Final = frozenset(
+    {"AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError", "UnboundLocalError"}
+)
 """Exceptions that a package raises in its own code if another version of it, or of a package that it uses, is needed."""
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
 _MAX_QUOTE: Final = 240
@@ -91,7 +93,13 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> Answer:
     steps = _steps(root, cause.ignored)
     compared = comparison(reading.works, reading.ranks) if cause.is_echo else None
     if compared is not None:
-        steps.insert(0, Step(f"Find what {compared.ranks} did instead: read its lines, or its stack while it hangs.", "py-spy dump --pid PID"))
+        steps.insert(
+            0,
+            Step(
+                f"Find what {compared.ranks} did instead: read its lines, or its stack while it hangs.",
+                "py-spy dump --pid PID",
+            ),
+        )
     return Answer(
         _headline(cause, reading, name) if compared is None else _compared_headline(cause, name, compared.sentence),
         _place(root),
@@ -151,7 +159,7 @@ def answer_to_report(match: Match, report: OomReport) -> Answer:
 def _headline(cause: Cause, reading: LogReading, name: str) -> str:
     root, end = cause.root, cause.end
     runs = f"run {len(reading.runs)} of {len(reading.runs)} " if len(reading.runs) > 1 else ""
-    return f"{name}: {runs}ended at line {end.line:,}: {_what(root, len(reading.ranks))}"
+    return f"{name}: {runs}ended at line {end.line:,}: {_what(root, len(reading.ranks), reading.first_failed_rank)}"
 
 
 def _compared_headline(cause: Cause, name: str, sentence: str) -> str:
@@ -159,10 +167,11 @@ def _compared_headline(cause: Cause, name: str, sentence: str) -> str:
     return f"{name}: ended at line {cause.end.line:,}: {title}: {sentence}"
 
 
-def _what(failure: Failure, ranks: int) -> str:
+def _what(failure: Failure, ranks: int, first_failed: int | None) -> str:
     """What happened, in a clause."""
+    rank = first_failed if failure.rank is None and failure.kind is FailureKind.ENDED else failure.rank
     of_ranks = f" of {ranks}" if ranks > 1 else ""
-    who = "" if failure.rank is None else f"rank {failure.rank}{of_ranks} "
+    who = "" if rank is None else f"rank {rank}{of_ranks} "
     if failure.kind is FailureKind.ENDED and failure.match is None:
         assert failure.ended is not None
         meaning = _exit_meaning(failure.ended.code)[0]
@@ -248,11 +257,15 @@ def _unknown_steps(root: Failure) -> list[Step]:
             if part in root.text:
                 text, _, code = advice.partition(" | ")
                 return [Step(text, code)]
-        return [Step(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")]
+        return [
+            Step(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")
+        ]
     raised = root.raised
     steps: list[Step] = []
     if raised.frame is None and raised.package and raised.name in _OF_VERSIONS:
-        text = f"No line of your code is in the traceback: {raised.package} is broken, or does not fit the other packages."
+        text = (
+            f"No line of your code is in the traceback: {raised.package} is broken, or does not fit the other packages."
+        )
         steps.append(Step(text, f"pip show {raised.package}"))
     code = frame.code if frame is not None else ""
     message = raised.message.split("\n")[0]
@@ -271,7 +284,9 @@ def _exit_meaning(code: int | None) -> tuple[str, str]:
         if code is not None and number == str(code):
             meaning, _, advice = rest.partition(": ")
             return meaning, advice.replace("{run}", "python train.py")
-    meaning = "ended" if code is None else f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+    meaning = (
+        "ended" if code is None else f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+    )
     return meaning, "Read the lines above it: the program's own message is the cause."
 
 
@@ -317,7 +332,9 @@ def _cache(root: Failure) -> str:
         return match.error.empty_cache
     if cached < match.memory.asked:
         return f"empty_cache() would not help: {bytes_text(cached)} are cached, and the allocator already tried."
-    return f"empty_cache() frees at most {bytes_text(cached)}, in pieces too small for this request: the allocator tried."
+    return (
+        f"empty_cache() frees at most {bytes_text(cached)}, in pieces too small for this request: the allocator tried."
+    )
 
 
 def _ignored_text(notices: Iterable[Notice]) -> str:
@@ -327,4 +344,3 @@ def _ignored_text(notices: Iterable[Notice]) -> str:
     shown = ", ".join(f"{item.title[:60]} (line {item.line:,})" for item in items[:_MAX_NOTICES])
     more = f", {len(items) - _MAX_NOTICES} more" if len(items) > _MAX_NOTICES else ""
     return f"{len(items)} notice{'s' if len(items) != 1 else ''}: {shown}{more}"
-

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from gpumon.errors.prefixes import ClockKind
 from gpumon.diagnosis.explanation import Match
-from gpumon.errors.entry import ContextState, Values
-from gpumon.diagnosis.programs import is_relevant, program_of, program_of_errors
 from gpumon.diagnosis.own_code import wrong_value
+from gpumon.diagnosis.programs import is_relevant, program_of, program_of_errors
 from gpumon.diagnosis.unknown import ErrorForm, NumberedLine, UnknownError, kind_of
 from gpumon.diagnosis.version_skew import version_skew
 from gpumon.errors.conditions import condition
+from gpumon.errors.entry import ContextState, Values
+from gpumon.errors.prefixes import ClockKind
 from gpumon.errors.rank import case_of
 from gpumon.errors.reading import Failure, FailureKind, LogReading, Notice
 from gpumon.errors.tracebacks import Link
@@ -39,6 +39,8 @@ _PROBES: Final = frozenset(
 )
 """Exceptions by which a library tries something; what it raises while it handles one says more."""
 _TEARDOWN_SIGNALS: Final = frozenset({-15, 143, -2, 130, -1, 129})
+_CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
+"""How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
 _MAX_LINES_TO_REASON: Final = 5000
 """Lines between NCCL's warning and the error that it explains."""
 _OBJECT: Final = re.compile(r"[\w./:@-]*[/\d:][\w./:@-]*")
@@ -110,7 +112,8 @@ def cause_of(reading: LogReading) -> Cause | None:
 def _is_late(ended: Failure, failures: Sequence[Failure]) -> bool:
     """Whether an exception of the same rank stands above the end of a process, as what a shell says comes last."""
     return ended.kind is FailureKind.ENDED and any(
-        failure.raised is not None and failure.line < ended.line and failure.rank in {None, ended.rank} for failure in failures
+        failure.raised is not None and failure.line < ended.line and failure.rank in {None, ended.rank}
+        for failure in failures
     )
 
 
@@ -141,7 +144,9 @@ def _in_place(match: Match, program: str, platform: str, others: Mapping[str, Va
     place = {"program": program if is_relevant(program, match.error) else "", "platform": platform}
     borrowed = ((name, others.get(error_id, {})) for name, error_id in match.error.borrowed)
     values = {name: values[name] for name, values in borrowed if name in values}
-    return replace(match, is_cause=True, values={**values, **match.values, **{name: text for name, text in place.items() if text}})
+    return replace(
+        match, is_cause=True, values={**values, **match.values, **{name: text for name, text in place.items() if text}}
+    )
 
 
 def _grade(failure: Failure) -> int:
@@ -155,8 +160,9 @@ def _grade(failure: Failure) -> int:
     if failure.kind is FailureKind.ENDED:
         ended = failure.ended
         assert ended is not None
-        is_own = ended.is_reason and ended.code not in _TEARDOWN_SIGNALS
-        return 1 if is_own else 5
+        if ended.is_reason and ended.code not in _TEARDOWN_SIGNALS:
+            return 1
+        return 2 if ended.code in _CRASHES else 5
     if failure.kind is FailureKind.KNOWN:
         return _ECHO if failure.is_echo else 1
     return 2 if failure.kind is FailureKind.REPORTED else 4
@@ -293,7 +299,10 @@ def _is_about_the_same(failure: Failure, earlier: Failure) -> bool:
     """Whether both name the same address, port, file or GPU, or both say that a value is not a number."""
     if failure.match is not None:
         return False
-    both = [{word.lower() for word in _NOT_A_NUMBER.findall(item.text)} | set(objects_in(item.text)) for item in (failure, earlier)]
+    both = [
+        {word.lower() for word in _NOT_A_NUMBER.findall(item.text)} | set(objects_in(item.text))
+        for item in (failure, earlier)
+    ]
     return bool(both[0] & both[1])
 
 
@@ -328,7 +337,9 @@ def _confidence(root: Failure, failures: Sequence[Failure], *, is_by_kind: bool)
     is_first = root.line == min(failure.line for failure in failures)
     if root.kind is FailureKind.RAISED and root.raised is not None and root.raised.is_uncaught:
         of_ranks = " of any rank" if any(failure.rank is not None for failure in failures) else ""
-        what = f"is the first error{of_ranks}" if is_first else f"is the first error{of_ranks} that no other one explains"
+        what = (
+            f"is the first error{of_ranks}" if is_first else f"is the first error{of_ranks} that no other one explains"
+        )
         return Confidence.HIGH, f"line {root.line:,} {what}"
     if len(failures) == 1:
         return Confidence.HIGH, f"line {root.line:,} is the only error"

@@ -12,6 +12,7 @@ from gpumon.errors.reading import LogReading
 
 _MAX_MATCHES: Final = 64
 
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """The errors of a log.

@@ -29,7 +29,9 @@ _MAX_LINES_NEAR: Final = 24
 """Lines around an error that show the operating system and the program."""
 _MAX_TRACEBACK_LINES: Final = 32
 _WARNING: Final = re.compile(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} |(?:^|[:\]] )W [\w/.-]+:\d+\]")
-_INFORMATION: Final = re.compile(r"\b(?:INFO|DEBUG)\b|(?:^|\[)I\d{4}[ :]|level=(?:info|debug)|(?:^|[:\]] )I [\w/.-]+:\d+\]")
+_INFORMATION: Final = re.compile(
+    r"\b(?:INFO|DEBUG)\b|(?:^|\[)I\d{4}[ :]|level=(?:info|debug)|(?:^|[:\]] )I [\w/.-]+:\d+\]"
+)
 _MAX_LEVEL: Final = 200
 """Characters at the start of a line in which its level is searched."""
 
@@ -62,7 +64,9 @@ def lines_near(block: LogBlock, hit: PatternHit) -> list[str]:
 def is_mere_warning(block: LogBlock, hit: PatternHit) -> bool:
     """Whether the line is only a warning, or an information, so that the program continues."""
     line = block.lines[hit.position]
-    return hit.error.is_warning or _is_warning(block, hit.position) or _INFORMATION.search(line, 0, _MAX_LEVEL) is not None
+    return (
+        hit.error.is_warning or _is_warning(block, hit.position) or _INFORMATION.search(line, 0, _MAX_LEVEL) is not None
+    )
 
 
 def _last_error(hit: PatternHit) -> Iterator[tuple[str, str]]:

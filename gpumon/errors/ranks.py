@@ -94,13 +94,17 @@ def comparison(works: Mapping[int, RankWork], ranks: Iterable[int]) -> Differenc
     sizes = Counter(work.elements for work in same.values() if work.elements is not None)
     if len(sizes) > 1:
         usual = sizes.most_common(1)[0][0]
-        rank, work = min((item for item in same.items() if item[1].elements not in {None, usual}), key=lambda item: item[0])
+        rank, work = min(
+            (item for item in same.items() if item[1].elements not in {None, usual}), key=lambda item: item[0]
+        )
         sentence = f"rank {rank} passes {work.elements:,} elements to {name} #{number:,}, the others {usual:,}"
         return Difference(sentence, f"rank {rank}")
     silent = sorted(set(ranks) - set(waiting))
     if silent and len(waiting) > 1:
         verb = "does" if len(silent) == 1 else "do"
-        return Difference(f"{_names(silent)} {verb} not report {name} #{number:,}, in which the others wait", _names(silent))
+        return Difference(
+            f"{_names(silent)} {verb} not report {name} #{number:,}, in which the others wait", _names(silent)
+        )
     return None
 
 

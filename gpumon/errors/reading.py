@@ -15,18 +15,18 @@ from typing import Final
 
 from gpumon.core.text import safe_text
 from gpumon.diagnosis.explanation import Match
+from gpumon.diagnosis.platform_fixes import platform_of
+from gpumon.diagnosis.programs import programs_in
+from gpumon.diagnosis.unknown import NumberedLine
+from gpumon.errors import signs
 from gpumon.errors.entry import ContextState
 from gpumon.errors.find import ErrorFinder
-from gpumon.diagnosis.platform_fixes import platform_of
+from gpumon.errors.matches import lines_near, match_of, timestamp_at
 from gpumon.errors.prefixes import Timestamp
-from gpumon.diagnosis.programs import programs_in
-from gpumon.errors.scan import LogBlock, blocks
-from gpumon.diagnosis.unknown import NumberedLine
-from gpumon.errors.wrapped_search import PatternHit
-from gpumon.errors import signs
-from gpumon.errors.matches import is_mere_warning, lines_near, match_of, timestamp_at
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
+from gpumon.errors.scan import LogBlock, blocks
 from gpumon.errors.tracebacks import Raised, exceptions
+from gpumon.errors.wrapped_search import PatternHit
 
 _MAX_TEXT: Final = 400
 _MAX_OPEN: Final = 4096
@@ -49,8 +49,24 @@ _MIN_PROGRESS_OF_OTHERS: Final = 20
 _LATER_SECONDS: Final = 60.0
 _MAX_ORDINARY: Final = {"logged": 40, "reported": 40, "known": 400}
 """Ordinary lines after which an error that is only a line of text was not the end."""
+_MAX_MESSAGE_LINES: Final = 16
+_WEIGHT: Final = 25
 _LINES_BACK: Final = 40
-_WEAK_SIGNS: Final = ("rror", "ERROR", "FATAL", "CRITICAL", "fatal", "FAILED", "E: ", "*** ", "not found", "No such file", "annot exec", "ermission denied", "build stopped")
+_WEAK_SIGNS: Final = (
+    "rror",
+    "ERROR",
+    "FATAL",
+    "CRITICAL",
+    "fatal",
+    "FAILED",
+    "E: ",
+    "*** ",
+    "not found",
+    "No such file",
+    "annot exec",
+    "ermission denied",
+    "build stopped",
+)
 _END_SIGNS: Final = (
     *("xit", "ignal", "eturned ", "failed with ", "Killed", "Aborted", "Segmentation fault", "Bus error", "Terminated"),
     *("Illegal instruction", "Floating point exception", "local_rank: ", " failed", " error"),
@@ -241,7 +257,11 @@ class LogReader:
 
     def _hang(self) -> Match | None:
         """The error at whose message the log stops, if it does."""
-        is_near = self._at_end is not None and self._last_lines and self._at_end.line >= self._last_lines[-_END_LINES:][0].number
+        is_near = (
+            self._at_end is not None
+            and self._last_lines
+            and self._at_end.line >= self._last_lines[-_END_LINES:][0].number
+        )
         return self._at_end if is_near else None
 
     def _add(self, block: LogBlock) -> None:
@@ -277,11 +297,33 @@ class LogReader:
         key = (failure.kind, name, known, failure.rank)
         count = self._counts.get(key, 0)
         self._counts[key] = count + 1
+        if count and failure.kind is FailureKind.KNOWN and self._continues(failure):
+            return
         if count >= _MAX_ECHOED or len(self._open) >= _MAX_OPEN:
+            return
+        if failure.raised is not None and failure.raised.is_caught and self._works_before(walker, position):
+            self._keep_survived(failure)
             return
         if not self._open and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
             self._look_back(walker, position)
         self._open.append(_Open(failure, self._offset(walker, position), key=key))
+
+    @staticmethod
+    def _works_before(walker: "_Walker", position: int) -> bool:
+        """Whether the program worked before it caught an exception, so that it goes on after it."""
+        lines = walker.block.lines[max(0, position - _MAX_LINES_PER_SIGN) : position]
+        return any(signs.progress(line) is not None for line in lines)
+
+    def _continues(self, failure: Failure) -> bool:
+        """Whether a line continues the message of an open failure, to which its values then belong."""
+        for item in reversed(self._open):
+            first = item.failure
+            if first.rank == failure.rank and first.match is not None and failure.match is not None:
+                is_same = first.match.error.id == failure.match.error.id and first.kind is failure.kind
+                if is_same and failure.line - first.line <= _MAX_MESSAGE_LINES:
+                    item.failure = replace(first, matches=(_with_values(first.match, failure.match), *first.matches[1:]))
+                    return True
+        return False
 
     def _offset(self, walker: "_Walker", position: int) -> int:
         return self._characters + walker.size(walker.block.first, position)
@@ -310,14 +352,15 @@ class LogReader:
                 if step is not None:
                     self._progress(step, walker, position)
                 elif not line[0].isspace():
-                    self._ordinary(block.ranks[position])
+                    self._ordinary(block.ranks[position], _WEIGHT if signs.is_information(line) else 1)
             if not self._open:
                 return
 
     def _has_ended(self) -> bool:
         """Whether an open failure ended the program, so that what is started now is another run."""
         return any(
-            item.failure.kind is FailureKind.ENDED or (item.failure.raised is not None and item.failure.raised.is_uncaught)
+            item.failure.kind is FailureKind.ENDED
+            or (item.failure.raised is not None and item.failure.raised.is_uncaught)
             for item in self._open
         )
 
@@ -334,7 +377,9 @@ class LogReader:
         for item in self._open:
             if _concerns(item.failure.rank, rank):
                 item.progress += 1
-        self._survive(lambda item: _concerns(item.failure.rank, rank) and self._goes_on(item, step, walker, position, offset))
+        self._survive(
+            lambda item: _concerns(item.failure.rank, rank) and self._goes_on(item, step, walker, position, offset)
+        )
 
     def _goes_on(self, item: _Open, step: signs.Progress, walker: "_Walker", position: int, offset: int) -> bool:
         """Whether progress shows that a failure did not end its process."""
@@ -344,7 +389,7 @@ class LogReader:
         rank = walker.block.ranks[position]
         if failure.rank is not None and rank is None and item.progress < _MIN_PROGRESS_OF_OTHERS:
             return False
-        if failure.raised is None or not failure.raised.is_uncaught:
+        if failure.raised is None or not failure.raised.is_uncaught or step.key == signs.ANSWERED:
             return True
         if failure.timestamp is not None:
             timestamp = timestamp_at(walker.block, position)
@@ -354,13 +399,13 @@ class LogReader:
         buffered = _BUFFERED_BY_RANKS if self._ranks else _BUFFERED_CHARACTERS
         return item.progress >= _MIN_PROGRESS and offset - item.offset > buffered
 
-    def _ordinary(self, rank: int | None) -> None:
-        """Counts a line that is neither progress nor a failure."""
+    def _ordinary(self, rank: int | None, weight: int) -> None:
+        """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
         is_over = False
         for item in self._open:
             limit = _MAX_ORDINARY.get(item.failure.kind.name.lower())
             if limit is not None and _concerns(item.failure.rank, rank):
-                item.ordinary += 1
+                item.ordinary += weight
                 is_over |= item.ordinary > limit
         if is_over:
             self._survive(lambda item: item.ordinary > _MAX_ORDINARY.get(item.failure.kind.name.lower(), 1 << 60))
@@ -432,7 +477,9 @@ def _ends_process(failure: Failure) -> bool:
     return is_dead or (failure.ended is not None and failure.ended.is_reason)
 
 
-_FILE_RANK: Final = re.compile(r"(?:rank|worker|proc|node|task|log|stderr|stdout|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)")
+_FILE_RANK: Final = re.compile(
+    r"(?:rank|worker|proc|node|task|log|stderr|stdout|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)"
+)
 _NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 
 
@@ -520,9 +567,17 @@ def _matches(block: LogBlock, hits: Sequence[PatternHit]) -> tuple[Match, ...]:
     """The known errors in the message of an exception, each once: that of the first line first, an echo last."""
     matches: dict[str, Match] = {}
     for hit in hits:
-        if hit.error.id not in matches:
-            matches[hit.error.id] = match_of(block, hit)
+        match, first = match_of(block, hit), matches.get(hit.error.id)
+        matches[hit.error.id] = match if first is None else _with_values(first, match)
     return tuple(sorted(matches.values(), key=lambda match: (match.error.is_echo, match.error.is_warning)))
+
+
+def _with_values(first: Match, later: Match) -> Match:
+    """A match with the values of a further line of its message; the message is quoted, not the code that raises it."""
+    values = {**later.values, **first.values}
+    if first.is_code and not later.is_code:
+        return replace(first, line=later.line, text=later.text, values=values)
+    return replace(first, values=values)
 
 
 def _known(block: LogBlock, hit: PatternHit, reader: LogReader) -> _Event | None:
@@ -591,7 +646,9 @@ def _is_cut(lines: Sequence[str]) -> bool:
         return False
     last = lines[-1].translate(_NO_DIGITS)
     before = (line.translate(_NO_DIGITS) for line in lines[-_LINES_BACK:-1])
-    return any(len(last) < len(line) and line.startswith(last.rstrip()) and line.strip() != last.strip() for line in before)
+    return any(
+        len(last) < len(line) and line.startswith(last.rstrip()) and line.strip() != last.strip() for line in before
+    )
 
 
 def _around(block: LogBlock, position: int) -> tuple[NumberedLine, ...]:
@@ -655,8 +712,10 @@ def _rank_in(name: str, number: int) -> int:
 
 
 def _of_rank(reading: LogReading, rank: int) -> LogReading:
-    failures = (tuple(item if item.rank is not None else replace(item, rank=rank) for item in items)
-                for items in (reading.open, reading.lasting))
+    failures = (
+        tuple(item if item.rank is not None else replace(item, rank=rank) for item in items)
+        for items in (reading.open, reading.lasting)
+    )
     failing, lasting = failures
     return replace(reading, open=failing, lasting=lasting, ranks=reading.ranks or (rank,))
 

@@ -46,7 +46,7 @@ _EXIT: Final = re.compile(
     r"|(?i:return(?:ed|s)? (?:non-zero )?(?:exit )?(?:code|status)[ :=]+(?P<status>-?\d{1,4})\b)"
     r"|(?i:\bfailed with (?:return |exit |error )?(?:code|status)[ :=]+(?P<failed>-?\d{1,4})\b)"
     r"|died with <Signals\.SIG\w+: (?P<died>\d{1,2})>"
-    r"|\bSignal (?P<signal>\d{1,2}) \(SIG\w+\)|killed by signal(?: |: ?)(?P<by>\d{1,2})|[Cc]aught signal (?P<caught>\d{1,2})"
+    r"|\b[Ss]ignal (?P<signal>\d{1,2})\b(?: \(SIG\w+\)|[,.;:]| received)|killed by signal(?: |: ?)(?P<by>\d{1,2})|[Cc]aught signal (?P<caught>\d{1,2})"
     r"|terminated with signal SIG(?P<name>[A-Z]{3,5})"
 )
 _PID: Final = re.compile(r"\bpid:? ?=?(\d{2,10})|\bPID (\d{2,10})|processes? \[?(\d{2,10})", re.IGNORECASE)
@@ -62,7 +62,15 @@ _REPORTED: Final = re.compile(
     r"|error: subprocess-exited|Error: (?:No such|Invalid value|Missing|Got unexpected|Unable)|nvcc fatal"
     r"|bash: |sh: \d+: |/bin/(?:ba)?sh: |[\w./-]+: line \d+: "
 )
-_FOUND_NOTHING: Final = ("not found", "No such file", "Permission denied", "cannot execute", "Exec format error", "syntax error")
+_FOUND_NOTHING: Final = (
+    "not found",
+    "No such file",
+    "Permission denied",
+    "cannot execute",
+    "Exec format error",
+    "syntax error",
+)
+_PASSED_TESTS: Final = re.compile(r"=+ .*\b[1-9]\d* passed")
 _FAILED_TESTS: Final = re.compile(r"^=+ .*\b[1-9]\d* (?:failed|error)")
 _SUCCESS: Final = re.compile(
     r"\bexit(?:ed)?(?: with)?(?: exit)?[ _]?(?:code|status)?[:= ]+0\b(?!\.)|\bstate[=: ]+completed\b"
@@ -88,6 +96,9 @@ _UNIT: Final = re.compile(
 )
 _UNIT_SIGNS: Final = ("step", "iter", "epoch", "batch", "update", "round")
 _LOSS: Final = re.compile(r"loss[\"']?[ \t]*[:=][ \t]*-?\d")
+_INFORMATION: Final = re.compile(r"\bINFO\b|(?:^|\[)I\d{4}[ :]|level=info")
+_MAX_LEVEL: Final = 120
+"""Characters at the start of a line in which its level is searched."""
 _RESTART: Final = re.compile(
     r"(?i:restarting worker group|restart_count[=:] ?[1-9]|\brestarting (?:the )?(?:training|job|run|from)|\brelaunching\b"
     r"|\brequeue(?:d|ing)\b|\battempt [:#]?(?:[2-9]|\d\d)\b|\bretry(?:ing)? (?:the )?(?:training|job|run)\b"
@@ -104,6 +115,10 @@ _SUMMARY: Final = "wandb:"
 
 DONE: Final = "done"
 """The key of a line that only says that something was completed."""
+
+
+ANSWERED: Final = "answered"
+"""The key of an answered request: a server does not print it from a buffer when it ends."""
 
 
 class Progress(NamedTuple):
@@ -176,7 +191,14 @@ def is_failed_test_run(text: str) -> bool:
 def is_success(line: str) -> bool:
     """Whether a line says that the run, or its last process, ended well."""
     lower = line[:_MAX_LINE].lower()
+    if "passed" in lower and _PASSED_TESTS.match(lower) is not None:
+        return "fail" not in lower and "error" not in lower
     return _has_any(_SUCCESS_SIGNS, lower) and _SUCCESS.search(lower) is not None and not _has_any(_NEGATIONS, lower)
+
+
+def is_information(line: str) -> bool:
+    """Whether a logger wrote a line that reports no failure."""
+    return _INFORMATION.search(line, 0, _MAX_LEVEL) is not None and not _has_any(_NEGATIONS, line[:_MAX_LINE].lower())
 
 
 def restarts(line: str) -> bool:
@@ -195,7 +217,7 @@ def progress(line: str) -> Progress | None:
         return None
     lower = line[:_MAX_LINE].lower()
     if "http/" in lower and _REQUEST.search(lower) is not None:
-        return Progress("", None)
+        return Progress(ANSWERED, None)
     step = _counted(lower)
     if step is None and _has_any(_DONE_SIGNS, lower) and _DONE.search(lower) is not None:
         step = Progress(DONE, None)

@@ -72,6 +72,7 @@ class Raised:
         link: How it belongs to the exception before it.
         is_uncaught: Whether it ended its thread or process, as far as its form shows.
         has_traceback: Whether it stands below a traceback.
+        is_caught: Whether a server, a thread or Python itself says that it caught the exception and goes on.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Raised:
     link: Link = Link.NONE
     is_uncaught: bool = False
     has_traceback: bool = False
+    is_caught: bool = False
 
 
 _LETTERS: Final = (
@@ -108,7 +110,7 @@ _BARE: Final = re.compile(
 )
 _THROWN: Final = re.compile(r"after throwing an instance of '([^'\n]{1,200})'")
 _WHAT: Final = re.compile(r"\s*what\(\):\s*")
-_IN_FRAME: Final = ("File \"", "│", "|", "^", "~", "[Previous line repeated", "...", "╭", "╰", "❱")
+_IN_FRAME: Final = ('File "', "│", "|", "^", "~", "[Previous line repeated", "...", "╭", "╰", "❱")
 _FRAME: Final = re.compile(r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?')
 _OTHER_FRAME: Final = re.compile(
     r"(?:File (\S{1,300}?):(\d{1,7})(?:, in ([\w.]{1,100}))?|(Cell In ?\[\d+\]), line (\d+)"
@@ -128,14 +130,14 @@ _REPEATS: Final = re.compile(r"Caught \w[\w.]* in |ProcessRaisedException|Remote
 CAUGHT_ABOVE: Final = re.compile(
     r"Exception ignored (?:in|while|on)\b|Error in atexit\._run_exitfuncs|Error in sys\.excepthook|Exception in thread"
     r"|some optimizations will not be enabled|--- Logging error ---|Task exception was never retrieved"
-    r"|Exception in (?:ASGI|callback|worker)"
+    r"|Exception in (?:ASGI|callback|worker)|Error handling request|Exception on /\S* \["
 )
 """Above the traceback of an exception that does not end the program."""
 _OUTERMOST: Final = re.compile(
     r"^(?:<module>|_run_module_as_main|_bootstrap|_bootstrap_inner|<frozen runpy>|main|<cell line: \d+>\(?\)?)$"
 )
 _NOT_MESSAGE: Final = re.compile(
-    r"(?:Sending process|FAILED |[EWI]\d{4} |failed \(exitcode|wandb:|srun:|slurmstepd:|make(?:\[\d+\])?:|={8,}|-{8,}$|NVRM:|\w+:\d+:\d+ \[\d+\] NCCL"
+    r"(?:Sending process|FAILED |Exception (?:in thread|ignored)|\d+\.\d+\.\d+\.\d+ - - |[EWI]\d{4} |failed \(exitcode|wandb:|srun:|slurmstepd:|make(?:\[\d+\])?:|={8,}|-{8,}$|NVRM:|\w+:\d+:\d+ \[\d+\] NCCL"
     r"|(?:Segmentation fault|Killed|Aborted|Bus error|Terminated)\b|root@|\S+@\S+:\S*[$#])"
 )
 """What follows a message without being a part of it."""
@@ -243,7 +245,7 @@ def _raised(
     is_logged = _LOGGED.search(lines.line(header)) is not None or (
         _LOGGED.search(above) is not None and link is Link.NONE and not lines.line(header).startswith("[rank")
     )
-    outermost = not frames or _OUTERMOST.match(frames[0].function) is not None
+    outermost = not frames or (_OUTERMOST.match(frames[0].function) is not None and frames[0].file != "<string>")
     return Raised(
         safe_text(match[1], _MAX_TEXT),
         message,
@@ -256,6 +258,7 @@ def _raised(
         link,
         is_uncaught=is_plain and outermost and not is_logged,
         has_traceback=True,
+        is_caught=CAUGHT_ABOVE.search(above) is not None,
     )
 
 

@@ -65,7 +65,11 @@ def test_long_progress_after_a_traceback_is_another_run() -> None:
 
 def test_a_restart_begins_a_run() -> None:
     reading = read_log(
-        steps(1, 9) + traceback("ValueError: first") + "[elastic] Restarting worker group\n" + steps(1, 9) + traceback("KeyError: 'b'")
+        steps(1, 9)
+        + traceback("ValueError: first")
+        + "[elastic] Restarting worker group\n"
+        + steps(1, 9)
+        + traceback("KeyError: 'b'")
     )
     assert len(reading.runs) == 2
     cause = cause_of(reading)
@@ -134,8 +138,10 @@ def test_ranks_are_compared() -> None:
         " timing out.\n"
         for rank in (0, 1, 2)
     ]
-    lines.append("[rank3]:[E ProcessGroupNCCL.cpp:700] [Rank 3] Timeout at NCCL work: 4181, last enqueued NCCL work: 4181,"
-                 " last completed NCCL work: 4181.\n")
+    lines.append(
+        "[rank3]:[E ProcessGroupNCCL.cpp:700] [Rank 3] Timeout at NCCL work: 4181, last enqueued NCCL work: 4181,"
+        " last completed NCCL work: 4181.\n"
+    )
     headline = answer("".join(lines)).headline
     assert "rank 3 is 1 collective behind (ALLREDUCE #4,182); the others wait for it" in headline
 
@@ -143,7 +149,10 @@ def test_ranks_are_compared() -> None:
 @pytest.mark.parametrize(
     ("message", "quote"),
     [
-        ("mesh is missing. Please pass `mesh_device` to the constructor.", "Please pass `mesh_device` to the constructor."),
+        (
+            "mesh is missing. Please pass `mesh_device` to the constructor.",
+            "Please pass `mesh_device` to the constructor.",
+        ),
         ("CUDA error\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1", ""),
         ("value is 3", ""),
         ("Did you run some functions before?", ""),
@@ -158,4 +167,3 @@ def test_the_work_of_a_large_log_is_bounded() -> None:
     assert isinstance(reading, LogReading)
     assert len(reading.open) == 0
     assert len(reading.notices) < 1000
-

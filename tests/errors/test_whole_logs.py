@@ -72,7 +72,10 @@ def _with_notice(log: FailedLog, notice: str, place: float) -> Iterator[str]:
 
 
 def _assert_unchanged(log: FailedLog, notice: str, place: float) -> None:
-    before, after = cause_of(read_log(log.path.read_bytes())), cause_of(read_log("".join(_with_notice(log, notice, place))))
+    before, after = (
+        cause_of(read_log(log.path.read_bytes())),
+        cause_of(read_log("".join(_with_notice(log, notice, place)))),
+    )
     assert before is not None
     assert after is not None, notice
     ids = [cause.root.match.error.id if cause.root.match else cause.root.text for cause in (before, after)]
