@@ -26,7 +26,7 @@ _BOILERPLATE: Final = re.compile(
     r"CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA|TORCH_LOGS|TORCHDYNAMO_VERBOSE|TORCH_SHOW_CPP|See documentation for Memory"
     r"|expandable_segments|max_split_size_mb|NCCL_DEBUG|nccl_debug|report (?:this|a bug)|file an issue|open an issue|HF_DEBUG"
     r"|might be asynchronously|To enable traceback|For more information|stacktrace below|suppress_errors|see the (?:full )?log"
-    r"|Search for `|Check the (?:log|output)|To find out|set_detect_anomaly|create an issue|bug report|For debugging"
+    r"|Search for `|Check the (?:log|output)|To find out|set_detect_anomaly|create an issue|bug report|For debugging|arbitrary code|own risk|unsafe|not recommended|if (?:needed|necessary)"
 )
 _OF_VERSIONS: Final = frozenset(
     {"AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError", "UnboundLocalError"}
@@ -271,9 +271,13 @@ def _unknown_steps(root: Failure) -> list[Step]:
     message = raised.message.split("\n")[0]
     if code.startswith(("raise ", "assert ")) and frame is not None and frame.is_own:
         steps.append(Step(f"Your own check at {place} ended the run: {message or code}"))
-    for name, part, advice in _advice_by_class():
-        if (name == "*" or raised.name.rpartition(".")[2].endswith(name)) and part in raised.message:
-            steps.append(Step(advice.replace("{place}", place).replace("{code}", code).replace("{message}", message)))
+    raising = "" if raised.raising is None else raised.raising.file
+    for name, place_part, part, advice in _advice_by_class():
+        is_class = name == "*" or raised.name.rpartition(".")[2].endswith(name)
+        if is_class and part in raised.message and place_part in raising:
+            text, _, command = advice.partition(" | ")
+            text = text.replace("{place}", place).replace("{code}", code).replace("{message}", message)
+            steps.append(Step(text, command))
             break
     return steps
 
@@ -287,7 +291,7 @@ def _exit_meaning(code: int | None) -> tuple[str, str]:
     meaning = (
         "ended" if code is None else f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
     )
-    return meaning, "Read the lines above it: the program's own message is the cause."
+    return meaning, "Read the lines above it: the program ended itself with this code, and may say why."
 
 
 @cache
@@ -297,12 +301,13 @@ def _data(name: str) -> Sequence[str]:
 
 
 @cache
-def _advice_by_class() -> Sequence[tuple[str, str, str]]:
+def _advice_by_class() -> Sequence[tuple[str, str, str, str]]:
     rows = []
     for line in _data("exceptions.txt"):
         head, _, advice = line.partition(": ")
-        name, _, part = head.partition(" / ")
-        rows.append((name, part, advice))
+        head, _, part = head.partition(" / ")
+        name, _, place = head.partition(" @ ")
+        rows.append((name, place, part, advice))
     return rows
 
 

@@ -11,6 +11,7 @@ from gpumon.diagnosis.own_code import wrong_value
 from gpumon.diagnosis.programs import is_relevant, program_of, program_of_errors
 from gpumon.diagnosis.unknown import ErrorForm, NumberedLine, UnknownError, kind_of
 from gpumon.diagnosis.version_skew import version_skew
+from gpumon.errors import signs
 from gpumon.errors.conditions import condition
 from gpumon.errors.entry import ContextState, Values
 from gpumon.errors.prefixes import ClockKind
@@ -38,6 +39,8 @@ _PROBES: Final = frozenset(
     | {"ModuleNotFoundError", "HTTPError", "HTTPStatusError", "UnicodeDecodeError", "JSONDecodeError", "TypeError"}
 )
 """Exceptions by which a library tries something; what it raises while it handles one says more."""
+_NAMES_REASON: Final = frozenset({"ProxyError", "SSLError", "NameResolutionError"})
+"""Exceptions of network libraries that say what the error of the system, which they handle, is about."""
 _TEARDOWN_SIGNALS: Final = frozenset({-15, 143, -2, 130, -1, 129})
 _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 """How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
@@ -93,7 +96,7 @@ def cause_of(reading: LogReading) -> Cause | None:
     failures = reading.open
     if not failures:
         return None
-    graded = [(_grade(failure), failure) for failure in failures]
+    graded = [(_ECHO if _is_late(failure, failures) else _grade(failure), failure) for failure in failures]
     grade = min(grade for grade, _ in graded)
     candidates = [failure for own, failure in graded if own == grade]
     first = _first(candidates, reading.first_failed_rank)
@@ -176,7 +179,8 @@ def _first(candidates: Sequence[Failure], failed_first: int | None) -> Failure:
     """The earliest failure: by time where that is known, else by the launcher's word, else by line."""
     own = [failure for failure in candidates if failure.rank is not None and failure.rank == failed_first]
     ordered = own or list(candidates)
-    first = ordered[0]
+    lasting = [failure for failure in ordered if not signs.is_of_shell(failure.text)]
+    first = (lasting or ordered[-1:])[0]
     for other in candidates:
         if _is_earlier(other, first):
             first = other
@@ -228,6 +232,8 @@ def _says_more(later: Failure, earlier: Failure) -> bool:
     assert earlier.raised is not None
     if later.is_echo:
         return False
+    if later.raised.name.rpartition(".")[2] in _NAMES_REASON:
+        return True
     is_probe = _is_probe(earlier)
     if _is_fatal(later):
         return is_probe or not _is_fatal(earlier)

@@ -25,7 +25,7 @@ from gpumon.errors.matches import lines_near, match_of, timestamp_at
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
 from gpumon.errors.scan import LogBlock, blocks
-from gpumon.errors.tracebacks import Raised, exceptions
+from gpumon.errors.tracebacks import CAUGHT_ABOVE, Raised, exceptions
 from gpumon.errors.wrapped_search import PatternHit
 
 _MAX_TEXT: Final = 400
@@ -47,8 +47,6 @@ _BUFFERED_BY_RANKS: Final = 80_000
 _MIN_PROGRESS: Final = 3
 _MIN_PROGRESS_OF_OTHERS: Final = 20
 _LATER_SECONDS: Final = 60.0
-_MAX_ORDINARY: Final = {"logged": 40, "reported": 40, "known": 400}
-"""Ordinary lines after which an error that is only a line of text was not the end."""
 _MAX_MESSAGE_LINES: Final = 16
 _WEIGHT: Final = 25
 _LINES_BACK: Final = 40
@@ -138,6 +136,12 @@ class _Open:
     ordinary: int = 0
     progress: int = 0
     key: tuple[object, ...] = ()
+
+
+_MAX_ORDINARY: Final = {FailureKind.LOGGED: 40, FailureKind.REPORTED: 40, FailureKind.KNOWN: 400}
+"""Ordinary lines after which an error that is only a line of text was not the end."""
+_EXECUTED: Final = "<string>"
+"""The file of code that the program itself executes: it goes on if it prints anything after an exception of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,12 +407,12 @@ class LogReader:
         """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
         is_over = False
         for item in self._open:
-            limit = _MAX_ORDINARY.get(item.failure.kind.name.lower())
+            limit = _max_ordinary(item.failure)
             if limit is not None and _concerns(item.failure.rank, rank):
                 item.ordinary += weight
                 is_over |= item.ordinary > limit
         if is_over:
-            self._survive(lambda item: item.ordinary > _MAX_ORDINARY.get(item.failure.kind.name.lower(), 1 << 60))
+            self._survive(lambda item: item.ordinary > (_max_ordinary(item.failure) or item.ordinary))
 
     def _survive(self, is_survived: Callable[[_Open], bool]) -> None:
         kept: list[_Open] = []
@@ -469,6 +473,13 @@ class LogReader:
     def names_first(self, rank: int) -> None:
         """Keeps the rank that a launcher calls the first one that failed; its summary names it last."""
         self._first_failed = rank
+
+
+def _max_ordinary(failure: Failure) -> int | None:
+    """Ordinary lines after which a failure was not the end; None if they prove nothing."""
+    if failure.raised is not None and failure.raised.frame is not None and not failure.raised.is_uncaught:
+        return 1 if failure.raised.frame.file == _EXECUTED else None
+    return _MAX_ORDINARY.get(failure.kind)
 
 
 def _ends_process(failure: Failure) -> bool:
@@ -628,7 +639,7 @@ def _other_failures(block: LogBlock, covered: set[int], reader: LogReader) -> It
             kind = FailureKind.ENDED
         elif signs.is_failed_test_run(text) or signs.is_reported_error(text):
             kind = FailureKind.REPORTED
-        elif signs.has_error_level(line):
+        elif signs.has_error_level(line) and CAUGHT_ABOVE.search(line) is None:
             kind = FailureKind.LOGGED
         else:
             continue

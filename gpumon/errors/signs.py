@@ -96,6 +96,8 @@ _UNIT: Final = re.compile(
 )
 _UNIT_SIGNS: Final = ("step", "iter", "epoch", "batch", "update", "round")
 _LOSS: Final = re.compile(r"loss[\"']?[ \t]*[:=][ \t]*-?\d")
+_ENDINGS: Final = ("exit", "abort", "shut", "terminat", "kill", "stopp", "clean", "giving up", "traceback")
+_GOES_ON: Final = ("retry", "skip", "ignor", "continu", "fallback", "falling back", "try again", "recover")
 _INFORMATION: Final = re.compile(r"\bINFO\b|(?:^|\[)I\d{4}[ :]|level=info")
 _MAX_LEVEL: Final = 120
 """Characters at the start of a line in which its level is searched."""
@@ -179,8 +181,13 @@ def is_reported_error(text: str) -> bool:
 
 
 def has_error_level(line: str) -> bool:
-    """Whether a line has the level of an error."""
-    return _LEVEL.search(line, 0, _MAX_LINE) is not None
+    """Whether a line has the level of an error, and does not say that the program goes on."""
+    return _LEVEL.search(line, 0, _MAX_LINE) is not None and not _has_any(_GOES_ON, line[:_MAX_LINE].lower())
+
+
+def is_of_shell(text: str) -> bool:
+    """Whether a shell reports a command that it could not run; it goes on with the next line of its script."""
+    return ": line " in text and _REPORTED.match(text) is not None
 
 
 def is_failed_test_run(text: str) -> bool:
@@ -198,7 +205,7 @@ def is_success(line: str) -> bool:
 
 def is_information(line: str) -> bool:
     """Whether a logger wrote a line that reports no failure."""
-    return _INFORMATION.search(line, 0, _MAX_LEVEL) is not None and not _has_any(_NEGATIONS, line[:_MAX_LINE].lower())
+    return _INFORMATION.search(line, 0, _MAX_LEVEL) is not None and not _has_any(_ENDINGS, line[:_MAX_LINE].lower())
 
 
 def restarts(line: str) -> bool:
