@@ -234,10 +234,7 @@ def _says_more(later: Failure, earlier: Failure) -> bool:
         return False
     if later.raised.name.rpartition(".")[2] in _NAMES_REASON:
         return True
-    is_probe = _is_probe(earlier)
-    if _is_fatal(later):
-        return is_probe or not _is_fatal(earlier)
-    return is_probe and not _is_fatal(earlier)
+    return _is_probe(earlier) and (_is_fatal(later) or not _is_fatal(earlier))
 
 
 def _is_probe(failure: Failure) -> bool:

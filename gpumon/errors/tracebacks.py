@@ -13,12 +13,15 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from gpumon.core.text import safe_text
+from gpumon.errors.signs import progress
 from gpumon.errors.scan import LogBlock, RankLines
 
 TRACEBACK: Final = "Traceback (most recent call last)"
 _MAX_TEXT: Final = 400
 _MAX_TRACEBACK_LINES: Final = 400
 _MAX_MESSAGE_LINES: Final = 24
+_LINES_ABOVE: Final = 40
+_COMMON_HEADS: Final = frozenset({"", "The", "This", "If", "You", "Please", "To", "It", "For", "A", "In", "File"})
 _MAX_FOREIGN_LINES: Final = 6
 """Lines of other streams that may stand between two lines of a traceback."""
 _MAX_EXCEPTIONS: Final = 512
@@ -137,7 +140,7 @@ _OUTERMOST: Final = re.compile(
     r"^(?:<module>|_run_module_as_main|_bootstrap|_bootstrap_inner|<frozen runpy>|main|<cell line: \d+>\(?\)?)$"
 )
 _NOT_MESSAGE: Final = re.compile(
-    r"(?:Sending process|FAILED |Exception (?:in thread|ignored)|\d+\.\d+\.\d+\.\d+ - - |[EWI]\d{4} |failed \(exitcode|wandb:|srun:|slurmstepd:|make(?:\[\d+\])?:|={8,}|-{8,}$|NVRM:|\w+:\d+:\d+ \[\d+\] NCCL"
+    r"(?:Sending process|Call stack:|Task exception was|--- Logging error|FAILED |Exception (?:in thread|ignored)|\d+\.\d+\.\d+\.\d+ - - |[EWI]\d{4} |failed \(exitcode|wandb:|srun:|slurmstepd:|make(?:\[\d+\])?:|={8,}|-{8,}$|NVRM:|\w+:\d+:\d+ \[\d+\] NCCL"
     r"|(?:Segmentation fault|Killed|Aborted|Bus error|Terminated)\b|root@|\S+@\S+:\S*[$#])"
 )
 """What follows a message without being a part of it."""
@@ -237,7 +240,7 @@ def _below_traceback(lines: _Lines, header: int, previous: Raised | None) -> Rai
 def _raised(
     lines: _Lines, header: int, row: int, match: re.Match[str], frames: Sequence[Frame], previous: Raised | None
 ) -> Raised:
-    message, end_row = _message(lines, row, match.end())
+    message, end_row = _message(lines, row, match.end(), header)
     own = next((frame for frame in reversed(frames) if frame.is_own), None)
     above = _above(lines, header)
     link = _link(lines, header, previous)
@@ -284,8 +287,13 @@ def _link(lines: _Lines, header: int, previous: Raised | None) -> Link:
     return Link.INNER if is_inner or _REPEATS.search(f"{previous.name}: {previous.message}") else Link.NONE
 
 
-def _message(lines: _Lines, row: int, start: int) -> tuple[str, int]:
-    """The message of an exception, which may have several lines, and the row behind it."""
+def _message(lines: _Lines, row: int, start: int, first_row: int) -> tuple[str, int]:
+    """The message of an exception, which may have several lines, and the row behind it.
+
+    What the program prints after it is no part of it: a line that starts like one above the traceback, or progress.
+    """
+    above = range(max(lines.rows.of_rank(row).start, first_row - _LINES_ABOVE), first_row)
+    heads = {lines.text(other).partition(" ")[0] for other in above} - _COMMON_HEADS
     parts = [lines.text(row).strip()[start:].strip()]
     stop = min(lines.rows.of_rank(row).stop, row + _MAX_MESSAGE_LINES)
     end = row + 1
@@ -296,6 +304,8 @@ def _message(lines: _Lines, row: int, start: int) -> tuple[str, int]:
         if is_next or (not text and not _continues(lines, other + 1, stop)):
             break
         prefix = len(lines.line(other)) - len(lines.text(other))
+        if text.partition(" ")[0] in heads or progress(text) is not None:
+            break
         if has_prefix is not bool(lines.line(other)[:prefix].strip()) or _NOT_MESSAGE.match(text):
             break
         parts.append(text)
@@ -362,7 +372,7 @@ def _bare_exceptions(lines: _Lines, text: str, taken: Sequence[range]) -> Iterat
         index = bisect_right(ends, row)
         if row < last_end or (index < len(taken) and row in taken[index]):
             continue
-        message, end_row = _message(lines, row, match.end() - match.start())
+        message, end_row = _message(lines, row, match.end() - match.start(), row)
         name = match["name"] or match["fatal"] or "Exception"
         if match["thrown"]:
             thrown = _THROWN.search(match["thrown"])
