@@ -32,11 +32,13 @@ _SIGNALS: Final = {
     "Illegal instruction": signal.SIGILL,
     "Floating point exception": signal.SIGFPE,
     "Terminated": signal.SIGTERM,
+    "Interrupt": signal.SIGINT,
+    "Hangup": signal.SIGHUP,
     "OOMKilled": signal.SIGKILL,
 }
 _CRASH: Final = re.compile(
     r"(?:\S+: line \d+: +)?(?:\[\d+\][+-]? +)?(?:\d+ +)?(Segmentation fault|Bus error|Killed|Aborted|Illegal instruction"
-    r"|Floating point exception|Terminated)\b(?! process| worker|:? ?\w+ )"
+    r"|Floating point exception|Terminated|Interrupt(?= {3})|Hangup)\b(?! process| worker|:? ?\w+ )"
     r"|.{0,120}\b(OOMKilled)\b"
 )
 _EXIT: Final = re.compile(

@@ -144,6 +144,7 @@ _NOT_MESSAGE: Final = re.compile(
     r"|(?:Segmentation fault|Killed|Aborted|Bus error|Terminated)\b|root@|\S+@\S+:\S*[$#])"
 )
 """What follows a message without being a part of it."""
+_REPORTED: Final = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL)\b")
 _LOGGED: Final = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
 
 
@@ -246,7 +247,7 @@ def _raised(
     link = _link(lines, header, previous)
     is_plain = lines.text(header).startswith(TRACEBACK) and CAUGHT_ABOVE.search(above) is None
     is_logged = _LOGGED.search(lines.line(header)) is not None or (
-        _LOGGED.search(above) is not None and link is Link.NONE and not lines.line(header).startswith("[rank")
+        _REPORTED.search(above) is not None and link is Link.NONE and not lines.line(header).startswith("[rank")
     )
     outermost = not frames or (_OUTERMOST.match(frames[0].function) is not None and frames[0].file != "<string>")
     return Raised(
