@@ -335,7 +335,7 @@ class LogReader:
     def _look_back(self, walker: "_Walker", position: int) -> None:
         """Remembers how far the run was before a failure, so that a repeated line is no progress."""
         self._reached.clear()
-        for index in range(max(0, position - _LINES_BACK), position):
+        for index in range(max(0, position - _LINES_BACK), position + 1):
             step = signs.progress(walker.block.lines[index])
             if step is not None and step.number is not None:
                 self._reached[step.key] = step.number

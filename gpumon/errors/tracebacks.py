@@ -208,7 +208,8 @@ def _rows_of(positions: Sequence[int], text: str) -> list[int]:
 def _below_traceback(lines: _Lines, header: int, previous: Raised | None) -> Raised | None:
     """The exception at the end of a traceback: the next line that is not indented."""
     line, text = lines.line(header), lines.text(header)
-    base = len(line) - len(text)
+    prefix = line[: len(line) - len(text)]
+    base = len(prefix) if text.startswith(TRACEBACK) else len(prefix.rstrip()) + bool(prefix.strip())
     end = min(lines.rows.of_rank(header).stop, header + _MAX_TRACEBACK_LINES)
     frames: list[Frame] = []
     foreign = 0
@@ -245,7 +246,8 @@ def _raised(
     own = next((frame for frame in reversed(frames) if frame.is_own), None)
     above = _above(lines, header)
     link = _link(lines, header, previous)
-    is_plain = lines.text(header).startswith(TRACEBACK) and CAUGHT_ABOVE.search(above) is None
+    before = lines.text(header).partition(TRACEBACK)[0]
+    is_plain = (not before or "%|" in before) and CAUGHT_ABOVE.search(above) is None
     is_logged = _LOGGED.search(lines.line(header)) is not None or (
         _REPORTED.search(above) is not None and link is Link.NONE and not lines.line(header).startswith("[rank")
     )
