@@ -8,7 +8,6 @@ import io
 import json
 import os
 import re
-import secrets
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeGuard
 
+from gpumon.core.new_files import replace_file
 from gpumon.core.ownership import ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.jobs.results import results_file
@@ -159,7 +159,8 @@ def save_tables(tables: Mapping[str, KeptTable]) -> Problem | None:
             }
             for table, kept in {**load_tables(), **tables}.items()
         }
-        _write(path, json.dumps({"schema": SCHEMA, "tables": content}, indent=1).encode() + b"\n")
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_file(path, json.dumps({"schema": SCHEMA, "tables": content}, indent=1).encode() + b"\n")
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return Problem(ProblemCode.NOT_WRITTEN, f"The tables are not remembered: {reason}.", _REMEDY)
@@ -180,24 +181,6 @@ def _read(path: Path) -> bytes:
     if len(content) > MAX_BYTES:
         raise ValueError("too large")
     return content
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace the file in one step: a reader finds the old or the new content.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    temporary.touch(mode=0o600, exist_ok=False)
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
 
 
 def _parsed(document: Any) -> dict[str, KeptTable]:  # noqa: ANN401 - any JSON
