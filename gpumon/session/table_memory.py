@@ -18,11 +18,13 @@ from typing import Any, Final, NamedTuple, TypeGuard
 from gpumon.core.new_files import replace_file
 from gpumon.core.ownership import ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.state_file import lock_file
 from gpumon.jobs.results import results_file
 from gpumon.session.background import RunInBackground
 
 SCHEMA: Final = 1
 MAX_BYTES: Final = 64 << 10
+_LOCK_SECONDS: Final = 3.0
 _MAX_TABLES: Final = 100
 _MAX_COLUMNS: Final = 100
 _ID: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
@@ -150,21 +152,27 @@ def save_tables(tables: Mapping[str, KeptTable]) -> Problem | None:
         problem = ownership_problem(path)
         if problem is not None:
             return Problem(ProblemCode.NOT_WRITTEN, f"The tables are not remembered. {problem.reason}", _REMEDY)
-        content = {
-            table: {
-                "sort": kept.state.sort_column,
-                "descending": kept.state.is_descending,
-                "columns": kept.state.columns,
-                "configured": kept.configured,
-            }
-            for table, kept in {**load_tables(), **tables}.items()
-        }
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        replace_file(path, json.dumps({"schema": SCHEMA, "tables": content}, indent=1).encode() + b"\n")
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            lock_file(folder, _LOCK_SECONDS)  # another gpumon may add its tables between the next two lines
+            content = {table: _document(kept) for table, kept in {**load_tables(), **tables}.items()}
+            replace_file(path, json.dumps({"schema": SCHEMA, "tables": content}, indent=1).encode() + b"\n")
+        finally:
+            os.close(folder)
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return Problem(ProblemCode.NOT_WRITTEN, f"The tables are not remembered: {reason}.", _REMEDY)
     return None
+
+
+def _document(kept: KeptTable) -> dict[str, Any]:
+    return {
+        "sort": kept.state.sort_column,
+        "descending": kept.state.is_descending,
+        "columns": kept.state.columns,
+        "configured": kept.configured,
+    }
 
 
 def _read(path: Path) -> bytes:

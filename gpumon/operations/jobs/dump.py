@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -110,21 +110,23 @@ def _writer(folder: PrivateDir) -> RecordingWriter:
 def _record_frames(folder: PrivateDir, seconds: float) -> list[str]:
     """Record this host without names; returns the names of the files, none without a driver."""
     anonymizer = Anonymizer()
-    deadline = time.monotonic() + seconds
     writer: RecordingWriter | None = None
     try:
-        with live_frames(_INTERVAL_SECONDS) as source:
-            for frame in source.frames(deadline):
-                if "driver" in frame.problems:
-                    return []
-                writer = writer or _writer(folder)
-                writer.write(anonymizer.apply(frame))
-    except CommandError:  # the collector is silent; what is known of the jobs is worth more than frames
-        return []
+        for frame in _host_frames(time.monotonic() + seconds):
+            if "driver" in frame.problems:
+                return []
+            writer = writer or _writer(folder)
+            writer.write(anonymizer.apply(frame))
     finally:
         if writer is not None:
             writer.close()
     return [FRAMES_FILE] if writer is not None else []
+
+
+def _host_frames(deadline: float) -> Iterator[Frame]:
+    """The frames of this host, until a time or until the collector is silent."""
+    with suppress(CommandError), live_frames(_INTERVAL_SECONDS) as source:  # the jobs are worth more than frames
+        yield from source.frames(deadline)
 
 
 def _redactor(sample: JobsSample) -> Redactor:
