@@ -30,7 +30,7 @@ class PrivateDir:
         path: The folder, which belongs to the user of gpumon.
 
     Attributes:
-        path: For the other process, and for messages; this class does not follow it any more.
+        path: For the other process, and for messages; this class does not follow it again.
         descriptor: The open folder.
 
     Raises:

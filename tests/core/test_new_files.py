@@ -117,7 +117,7 @@ def test_a_script_for_a_process_is_never_in_a_folder_of_another_user(
     try:
         assert script_dir.folder.parent == Path("/tmp")
         statuses = [path.stat() for path in (script_dir.folder, script_dir.script)]
-        assert [(each.st_uid, stat.S_IMODE(each.st_mode)) for each in statuses] == [(USER, 0o700), (USER, 0o600)]
+        assert [(item.st_uid, stat.S_IMODE(item.st_mode)) for item in statuses] == [(USER, 0o700), (USER, 0o600)]
         assert status.st_uid == USER
     finally:
         script_dir.close()
