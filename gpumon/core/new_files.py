@@ -30,7 +30,7 @@ class PrivateDir:
         path: The folder, which belongs to the user of gpumon.
 
     Attributes:
-        path: For the other process, and for messages; this class does not follow it again.
+        path: For the other process, and for messages; only `remove` follows it again, for an empty folder.
         descriptor: The open folder.
 
     Raises:
