@@ -16,6 +16,7 @@ from gpumon.cli.group import command_defaults, config
 from gpumon.cli.notify_config import DEFAULTS as NOTIFY_DEFAULTS
 from gpumon.cli.notify_config import NOTIFY
 from gpumon.cli.options import debug_option
+from gpumon.core.new_files import new_file
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import ELLIPSIS, safe_text
 from gpumon.core.units import MISSING
@@ -278,8 +279,8 @@ def _create(root: click.Context) -> None:
     assert path is not None
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(example(root))
+        with new_file(path) as file:
+            file.write(example(root).encode())
     except FileExistsError:
         reason = f"{safe_text(str(path))} exists already; gpumon does not change it."
         raise CommandError(Problem(ProblemCode.NOT_SUPPORTED, reason), ExitCode.USAGE) from None

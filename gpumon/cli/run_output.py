@@ -44,6 +44,12 @@ def plot_width(plot: bool | None) -> int:
     return 0 if plot is False else terminal_width() or (_PLOT_WIDTH if plot else 0)
 
 
+def _report_not_saved(run: WorkloadRun, event: JobEvent) -> None:
+    """Print why a result was not saved, which changes neither the verdict nor the exit code."""
+    if event.kind is JobEventKind.RESULT and run.problem is not None:
+        click.echo(f"gpumon: {run.problem}", err=True)
+
+
 class JsonRunOutput:
     """One JSON line per event, with the device of the run.
 
@@ -59,8 +65,7 @@ class JsonRunOutput:
         document = {**event.document(), "workload": run.request.workload.name, "device": run.request.device}
         click.echo(json.dumps(document, ensure_ascii=False))
         sys.stdout.flush()
-        if event.kind is JobEventKind.RESULT and run.problem is not None:
-            click.echo(f"gpumon: {run.problem}", err=True)
+        _report_not_saved(run, event)
 
     def on_tick(self, runs: Sequence[WorkloadRun]) -> None:
         """Print nothing: the events contain everything."""
@@ -98,6 +103,7 @@ class TextRunOutput:
         if text is not None:
             self._draw("")
             self._print(f"{run.request.device}: {text}" if self._has_several_runs else text)
+        _report_not_saved(run, event)
 
     def on_tick(self, runs: Sequence[WorkloadRun]) -> None:
         """Draw the progress of all runs."""

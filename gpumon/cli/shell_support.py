@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 from gpumon import __version__
 from gpumon.cli.man import man_page
 from gpumon.cli.options import debug_option
+from gpumon.core.new_files import replace_file
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
@@ -46,7 +47,7 @@ def _print_or_install(text: str, path: Path, mark: str, *, install: bool, next_s
             raise CommandError(problem, ExitCode.USAGE)
         if before != text:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            replace_file(path, text.encode(), 0o666)
     except OSError as error:
         reason = f"{name} cannot be written: {os.strerror(error.errno or 0)}."
         raise CommandError(Problem(ProblemCode.NOT_SUPPORTED, reason), ExitCode.BAD_VERDICT) from None

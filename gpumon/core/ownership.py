@@ -12,6 +12,7 @@ from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
 
 _ROOT_UID: Final = 0
+_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _MAX_LINKS: Final = 40
 """The limit of Linux on symbolic links in one path."""
 _UID_MAP: Final = Path("/proc/self/uid_map")
@@ -47,6 +48,26 @@ def root_ownership_problem(file: Path) -> Problem | None:
         file: An absolute path.
     """
     return ownership_problem(file) if os.geteuid() == _ROOT_UID else None
+
+
+def replaceable_part(folder: Path) -> Path | None:
+    """The part of a path at which another user could replace what gpumon creates in a folder; None if there is none.
+
+    Unlike a file that only root reads, a folder that any member of a group can write does not pass either.
+
+    Args:
+        folder: An absolute path.
+
+    Raises:
+        OSError: The folder does not exist or cannot be read.
+    """
+    trusted = _trusted_uids()
+    return next((path for path, status in _steps(folder) if _is_replaceable(status, trusted)), None)
+
+
+def _is_replaceable(status: os.stat_result, trusted: set[int]) -> bool:
+    is_writable = status.st_mode & _WRITABLE_BY_OTHERS and not status.st_mode & stat.S_ISVTX
+    return status.st_uid not in trusted or (bool(is_writable) and not stat.S_ISLNK(status.st_mode))
 
 
 def _subject(path: Path, status: os.stat_result) -> str:

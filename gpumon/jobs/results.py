@@ -30,7 +30,7 @@ _MAX_LINE_BYTES: Final = 1 << 20
 _LOCK_SECONDS: Final = 3.0
 _SAVE_SECONDS: Final = 4.0
 """The longest time that a result takes to be saved: a lock, and a slow disk."""
-_REMEDY: Final = "Free some space there, or set XDG_STATE_HOME to another folder."
+_REMEDY: Final = "Free some space there, or set XDG_STATE_HOME to a folder that you can write."
 _OWNER_REMEDY: Final = "Set XDG_STATE_HOME to a folder that belongs to you."
 _LOCK_REMEDY: Final = "End the process that locks the file, or set XDG_STATE_HOME to another folder."
 
@@ -74,8 +74,12 @@ class SavingResult:
             self.is_over = True
 
     def _save(self) -> None:
-        previous = last_similar(self._record)
-        self._saved.append((previous, save_result(self._record) if self._is_kept else None))
+        try:
+            previous = last_similar(self._record)
+            self._saved.append((previous, save_result(self._record) if self._is_kept else None))
+        except RuntimeError:
+            reason = "The result could not be saved: this user has no home folder."
+            self._saved.append((None, Problem(ProblemCode.NOT_WRITTEN, reason, _OWNER_REMEDY)))
 
     def _wait(self, worker: threading.Thread) -> None:
         worker.join(_SAVE_SECONDS)

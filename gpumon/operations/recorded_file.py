@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gpumon.core.new_files import new_file
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.probe.client import ProbeWatcher
@@ -114,15 +115,13 @@ def move_file(source: Path, target: Path) -> None:
         CommandError: It cannot be written. The source is removed in any case.
     """
     try:
-        with source.open("rb") as reader, target.open("xb") as raw:
+        with source.open("rb") as reader, new_file(target) as raw:
             if target.suffix == ".gz":
                 with gzip.open(raw, "wb", _FAST_COMPRESSION) as writer:
                     shutil.copyfileobj(reader, writer, _COPY_BYTES)
             else:
                 shutil.copyfileobj(reader, raw, _COPY_BYTES)
     except OSError as error:
-        if not isinstance(error, FileExistsError):
-            target.unlink(missing_ok=True)
         problem = Problem(ProblemCode.NOT_WRITTEN, f"{_shown(target)} cannot be written: {error.strerror}.")
         raise CommandError(problem, ExitCode.BAD_VERDICT) from None
     finally:

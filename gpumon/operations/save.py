@@ -5,11 +5,13 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from io import StringIO
 from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple, TextIO
+from typing import Final, NamedTuple
 
 from gpumon.core.model import Device, Frame
+from gpumon.core.new_files import new_file
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.timeline import Summary, Timeline
 from gpumon.jobs.results import results_file
@@ -89,24 +91,13 @@ def save(table: Table, name: str) -> Path:
 def _write(table: Table, folder: Path, stem: str) -> Path:
     """Write the complete file, or leave no file."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _new_file(folder, stem) as file:
-        path = Path(file.name)
-        try:
-            write_table(table.rows, table.columns, file)
-            file.flush()
-        except OSError:
-            with suppress(OSError):
-                path.unlink()
-            raise
-    return path
-
-
-def _new_file(folder: Path, stem: str) -> TextIO:
-    """Create a file whose name does not exist yet."""
     for number in range(1, _MAX_NAMES):
-        suffix = f"-{number}" if number > 1 else ""
-        with suppress(FileExistsError):
-            return (folder / f"{stem}{suffix}.csv").open("x", encoding="utf-8", newline="")
+        path = folder / f"{stem}{f'-{number}' if number > 1 else ''}.csv"
+        with suppress(FileExistsError), new_file(path) as file:
+            text = StringIO()
+            write_table(table.rows, table.columns, text)
+            file.write(text.getvalue().encode())
+            return path
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
 

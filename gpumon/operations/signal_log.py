@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
@@ -68,5 +69,6 @@ def _append(path: Path, line: bytes) -> None:
         os.write(descriptor, line)
     finally:
         os.close(descriptor)
-    if status.st_size > MAX_BYTES:
-        path.replace(path.with_name(f"{path.name}.1"))
+    with suppress(FileNotFoundError):  # another gpumon renamed it first
+        if status.st_size > MAX_BYTES and os.path.samestat(path.lstat(), status):
+            path.replace(path.with_name(f"{path.name}.1"))

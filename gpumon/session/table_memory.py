@@ -8,7 +8,6 @@ import io
 import json
 import os
 import re
-import secrets
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,13 +15,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeGuard
 
+from gpumon.core.new_files import replace_file
 from gpumon.core.ownership import ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.state_file import lock_file
 from gpumon.jobs.results import results_file
 from gpumon.session.background import RunInBackground
 
 SCHEMA: Final = 1
 MAX_BYTES: Final = 64 << 10
+_LOCK_SECONDS: Final = 3.0
 _MAX_TABLES: Final = 100
 _MAX_COLUMNS: Final = 100
 _ID: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
@@ -150,20 +152,27 @@ def save_tables(tables: Mapping[str, KeptTable]) -> Problem | None:
         problem = ownership_problem(path)
         if problem is not None:
             return Problem(ProblemCode.NOT_WRITTEN, f"The tables are not remembered. {problem.reason}", _REMEDY)
-        content = {
-            table: {
-                "sort": kept.state.sort_column,
-                "descending": kept.state.is_descending,
-                "columns": kept.state.columns,
-                "configured": kept.configured,
-            }
-            for table, kept in {**load_tables(), **tables}.items()
-        }
-        _write(path, json.dumps({"schema": SCHEMA, "tables": content}, indent=1).encode() + b"\n")
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            lock_file(folder, _LOCK_SECONDS)  # another gpumon may add its tables between the next two lines
+            content = {table: _document(kept) for table, kept in {**load_tables(), **tables}.items()}
+            replace_file(path, json.dumps({"schema": SCHEMA, "tables": content}, indent=1).encode() + b"\n")
+        finally:
+            os.close(folder)
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return Problem(ProblemCode.NOT_WRITTEN, f"The tables are not remembered: {reason}.", _REMEDY)
     return None
+
+
+def _document(kept: KeptTable) -> dict[str, Any]:
+    return {
+        "sort": kept.state.sort_column,
+        "descending": kept.state.is_descending,
+        "columns": kept.state.columns,
+        "configured": kept.configured,
+    }
 
 
 def _read(path: Path) -> bytes:
@@ -180,24 +189,6 @@ def _read(path: Path) -> bytes:
     if len(content) > MAX_BYTES:
         raise ValueError("too large")
     return content
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace the file in one step: a reader finds the old or the new content.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    temporary.touch(mode=0o600, exist_ok=False)
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
 
 
 def _parsed(document: Any) -> dict[str, KeptTable]:  # noqa: ANN401 - any JSON

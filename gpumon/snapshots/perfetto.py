@@ -3,11 +3,10 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
-from uuid import uuid4
 
+from gpumon.core.new_files import new_file
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text
@@ -31,7 +30,7 @@ def refuse_existing(path: Path) -> None:
 
 
 def save(snapshot: Snapshot, path: Path) -> int:
-    """Write the trace atomically.
+    """Write the complete trace, or no file.
 
     Returns:
         The number of events.
@@ -44,14 +43,9 @@ def save(snapshot: Snapshot, path: Path) -> int:
         reason = f"{snapshot.name} has no history."
         raise CommandError(Problem(ProblemCode.NOT_FOUND, reason, _HOW_TO_RECORD), ExitCode.BAD_VERDICT)
     text = json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, ensure_ascii=False)
-    draft = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
     try:
-        try:
-            draft.write_text(text, encoding="utf-8")
-            os.link(draft, path)  # unlike a rename, fails if the file exists
-        finally:
-            with suppress(OSError):
-                draft.unlink()
+        with new_file(path) as file:
+            file.write(text.encode())
     except FileExistsError:
         refuse_existing(path)
     except OSError as error:

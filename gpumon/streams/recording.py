@@ -34,18 +34,19 @@ class RecordingWriter:
 
     Args:
         target: A path, or an open binary file. The recording is compressed if the path ends in ``.gz``.
+        folder: Descriptor of an open folder that a relative path starts from, or None for the current folder.
 
     Raises:
         CommandError: The file cannot be created, or is not empty.
     """
 
-    def __init__(self, target: Path | BinaryIO) -> None:
+    def __init__(self, target: Path | BinaryIO, folder: int | None = None) -> None:
         self._compressor = None
         self._is_owned = isinstance(target, Path)
         self._complete_bytes = 0
         if isinstance(target, Path):
             self.name = safe_text(str(target))
-            self._file: BinaryIO | io.FileIO = _create(target, self.name)
+            self._file: BinaryIO | io.FileIO = _create(target, self.name, folder)
             if target.name.endswith(".gz"):
                 self._compressor = zlib.compressobj(wbits=_GZIP_WINDOW)
         else:
@@ -245,19 +246,20 @@ def _has_name(file: BinaryIO | io.FileIO) -> bool:
     return os.fstat(file.fileno()).st_nlink > 0
 
 
-def _create(path: Path, name: str) -> io.FileIO:
+def _create(path: Path, name: str, folder: int | None) -> io.FileIO:
     """Create the file; a file that is not empty is refused, since a recording cannot be repeated."""
     try:
         try:
-            return io.FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "w")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            return io.FileIO(os.open(path, flags, 0o666, dir_fd=folder), "w")
         except FileExistsError:
-            status = path.stat()
+            status = os.stat(path, dir_fd=folder)
         if stat.S_ISREG(status.st_mode) and status.st_size:
             raise CommandError(
                 Problem(ProblemCode.INVALID_VALUE, f"{name} already exists.", "Choose another name or remove it."),
                 ExitCode.USAGE,
             )
-        return io.FileIO(os.open(path, os.O_WRONLY | os.O_CLOEXEC), "w")
+        return io.FileIO(os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder), "w")
     except OSError as error:
         raise _write_error(error, name) from None
 

@@ -16,6 +16,7 @@ from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
 
+from gpumon.core.new_files import replace_file
 from gpumon.core.units import counted
 from gpumon.jobs.results import results_file
 from gpumon.present.palette import BUILT_IN, DARK, Palette, palettes
@@ -153,8 +154,8 @@ def save_screen(svg: str, text: str, name: str, folder: Path | None = None) -> P
         picture = candidate / f"{name}.svg"
         try:
             candidate.mkdir(parents=True, exist_ok=True, mode=0o700)
-            picture.write_text(svg, encoding="utf-8")
-            picture.with_suffix(".txt").write_text(text, encoding="utf-8")
+            replace_file(picture, svg.encode(), 0o666)
+            replace_file(picture.with_suffix(".txt"), text.encode(), 0o666)
         except OSError as error:
             failure = error
         else:

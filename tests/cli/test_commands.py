@@ -294,10 +294,19 @@ def test_closed_streams_do_not_change_the_exit_code(no_driver: dict[str, str], l
     assert shell('"$@" <&- >&- 2>&-', *line.split(), env=no_driver).returncode == code
 
 
-def test_a_full_disk_is_reported(environment: dict[str, str]) -> None:
-    done = shell('"$@" > /dev/full', "status", env=environment)
+@pytest.mark.parametrize("buffering", ["", "1"])
+@pytest.mark.parametrize("line", ["status", "--version", "config", "workloads --json", "record -"])
+def test_a_full_disk_is_reported(environment: dict[str, str], line: str, buffering: str) -> None:
+    done = shell('"$@" > /dev/full', *line.split(), env={**environment, "PYTHONUNBUFFERED": buffering})
     assert done.returncode == 1
     assert is_one_line(done.stderr)
+    assert "no space left on device" in done.stderr.lower()
+    assert "standard output" in done.stderr
+
+
+@pytest.mark.parametrize(("line", "code"), [("nonsense", 2), ("status", 3)])
+def test_a_full_standard_error_does_not_change_the_exit_code(no_driver: dict[str, str], line: str, code: int) -> None:
+    assert shell('"$@" 2> /dev/full', *line.split(), env=no_driver).returncode == code
 
 
 # Recording

@@ -160,7 +160,7 @@ def test_a_locked_file_and_a_pipe_in_its_place_do_not_stop_the_run(environment: 
         fcntl.flock(locked, fcntl.LOCK_EX)
         done = run("run", "count", "--device", "cpu", env=environment)
     assert done.returncode == 0
-    assert f"The result could not be saved to {file}: another process has locked it for 3 s." in done.stdout
+    assert f"The result could not be saved to {file}: another process has locked it for 3 s." in done.stderr
     file.unlink()
     os.mkfifo(file)
     done = run("run", "count", "--device", "cpu", "--json", env=environment)
@@ -169,11 +169,17 @@ def test_a_locked_file_and_a_pipe_in_its_place_do_not_stop_the_run(environment: 
     assert f"The result could not be saved to {file}: it is not a regular file." in done.stderr
 
 
-def test_a_result_that_cannot_be_saved_is_reported_and_still_counts(environment: Environment, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("setting", "code"), [("end=ok", 0), ("checked=no", 1)])
+@pytest.mark.parametrize("form", ["", "--csv"])
+def test_a_result_that_cannot_be_saved_is_reported_and_still_counts(
+    environment: Environment, tmp_path: Path, form: str, setting: str, code: int
+) -> None:
     (tmp_path / "file").write_text("")
-    done = run("run", "count", "--device", "cpu", env={**environment, "XDG_STATE_HOME": str(tmp_path / "file")})
-    assert done.returncode == 0
-    assert "could not be saved" in done.stdout
+    argv = ["run", "count", "--device", "cpu", "--set", setting, *form.split()]
+    done = run(*argv, env={**environment, "XDG_STATE_HOME": str(tmp_path / "file")})
+    assert done.returncode == code
+    assert done.stderr.count("gpumon: The result could not be saved to ") == 1
+    assert "could not be saved" not in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """The bundle for sharing: it identifies neither a person nor a host, and its author sees what was replaced."""
 
 import json
-import resource
+import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -16,6 +17,7 @@ from gpumon.operations.doctor.examination import Examination
 from gpumon.operations.doctor.redaction import Redactor
 from tests import builders
 from tests.diagnosis.doctor_facts import environment, facts, gpu, machine
+from tests.limits import file_size_limit
 
 UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"
 
@@ -66,6 +68,17 @@ def bundle(tmp_path: Path, result: Facts) -> tuple[str, Removed]:
         ("docker-" + "ab12" * 16, "docker-<identifier 1>"),
         ("hf_abcdefghijklmnop token", "<secret> token"),
         ("who@example.org", "<address 1>"),
+        ("pip: jdoe:hunter2@pypi.corp.example.com/simple", "pip: <secret>@<host 1>/simple"),
+        ("proxy=jdoe:p@55@proxy:3128 image:tag@sha256:ab12", "proxy=<secret>@<host 1>:3128 image:tag@sha256:ab12"),
+        ("https://hunter2@github.com/x?sig=hunter2", "https://<secret>@github.com/x?sig=<secret>"),
+        ("t.py --token hunter2 --api-key=hunter2 --x 3", "t.py --token <secret> --api-key=<secret> --x 3"),
+        ('["--hf-token", "hunter2", "--tokens", "5"]', '["--hf-token", "<secret>", "--tokens", "5"]'),
+        ("WANDB_API_KEY=hunter2 x", "WANDB_API_KEY=<secret> x"),
+        ("AWS_SECRET_ACCESS_KEY='hunter2'", "AWS_SECRET_ACCESS_KEY='<secret>'"),
+        ("wandb: API key: hunter2, password: hunter2;", "wandb: API key: <secret>, password: <secret>;"),
+        ("Authorization: Bearer hunter2", "Authorization: Bearer <secret>"),
+        (r'{"a": "\"password\": \"hunter2\""}', r'{"a": "\"password\": \"<secret>\""}'),
+        ("tokens=5 max_tokens: 512 --tokenizer x key_heads: 8", "tokens=5 max_tokens: 512 --tokenizer x key_heads: 8"),
     ],
 )  # fmt: skip
 def test_texts(text: str, shown: str) -> None:
@@ -144,6 +157,25 @@ def test_nothing_tells_whose_machine_it_is(tmp_path: Path) -> None:
     assert "6 environment variables" in str(removed)
 
 
+def test_interfaces_and_preloaded_libraries_are_replaced(tmp_path: Path) -> None:
+    """Except for names that Linux and public packages give, which identify no one and explain a problem."""
+    preload = "/usr/lib/x86_64-linux-gnu/libacmehook.so:libjemalloc.so.2 /home/ada/libacmeprofilerofthelab.so"
+    variables = {"NCCL_SOCKET_IFNAME": "=acme0,ens1f0np0", "NCCL_IB_HCA": "mlx5_0:10,acmehca", "LD_PRELOAD": preload}
+    known = replace(environment(**variables), interfaces=("lo", "acme-storage", "enx001122334455", "eth0"))
+    text, removed = bundle(tmp_path, facts(Environment=known))
+    assert [word for word in ("acme", "001122334455") if word in text] == []
+    assert "NCCL_SOCKET_IFNAME==<network interface 2>,ens1f0np0" in text
+    assert ":libjemalloc.so.2 " in text
+    assert "mlx5_0:10," in text
+    assert "LD_PRELOAD loads" in text
+    assert {"library", "network interface"} <= set(removed.counts)
+
+
+def test_only_its_author_can_read_it(tmp_path: Path) -> None:
+    bundle(tmp_path, facts())
+    assert stat.S_IMODE((tmp_path / "bundle.txt").stat().st_mode) == 0o600
+
+
 def test_other_hosts_and_people_are_replaced_wherever_they_are(tmp_path: Path) -> None:
     variables = {
         "TORCH_RDZV": "c10d://login01.corp.example.com:29500",
@@ -166,13 +198,8 @@ def test_other_hosts_and_people_are_replaced_wherever_they_are(tmp_path: Path) -
 
 
 def test_a_full_disk_leaves_no_file_so_that_the_next_attempt_succeeds(tmp_path: Path) -> None:
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    try:
-        with pytest.raises(CommandError, match="cannot be written: file too large"):
-            bundle(tmp_path, facts())
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with file_size_limit(1000), pytest.raises(CommandError, match="cannot be written: file too large"):
+        bundle(tmp_path, facts())
     assert list(tmp_path.iterdir()) == []
     assert "===== doctor.json =====" in bundle(tmp_path, facts())[0]
 

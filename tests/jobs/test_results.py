@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,15 @@ import pytest
 
 from gpumon.core.problems import ProblemCode
 from gpumon.jobs import results as results_module
-from gpumon.jobs.results import is_comparable, last_similar, recent_results, results_file, save_result, saved_results
+from gpumon.jobs.results import (
+    SavingResult,
+    is_comparable,
+    last_similar,
+    recent_results,
+    results_file,
+    save_result,
+    saved_results,
+)
 from tests.core.test_ownership import needs_root
 
 
@@ -233,3 +242,20 @@ def test_hostile_lines_are_skipped(file: Path, monkeypatch: pytest.MonkeyPatch) 
     save_result(record(3, workload="\x1b[2J\n"))
     assert [result["number"] for result in saved_results()] == [3, 1]
     assert "\x1b" not in next(saved_results())["workload"]
+
+
+def test_a_user_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container with any user ID: the run ends, and the reason is reported."""
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    ended = threading.Event()
+    saving = SavingResult({"workload": "x"}, is_kept=True, ring=ended.set)
+    saving.start()
+    assert ended.wait(10)
+    assert saving.is_over
+    assert saving.problem is not None
+    assert "no home folder" in saving.problem.reason

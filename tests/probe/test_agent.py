@@ -1074,11 +1074,27 @@ sys.stdin.readline()
         if program.hear() != "ready":
             pytest.skip("another user may not read this checkout")
         path = program.socket()
-        asking = "import socket, sys, os; os.setuid(int(sys.argv[2])); s = socket.socket(socket.AF_UNIX)\n"
-        asking += "try:\n s.connect(sys.argv[1]); print(len(s.recv(100)))\nexcept OSError as e: print(e.strerror)"
+        asking = """
+import os, socket, sys
+os.setuid(int(sys.argv[2]))
+received = b""
+for number in range(int(sys.argv[3])):
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(sys.argv[1])
+        connection.sendall((b'{"ask":"summary","id":1,"ordinal":0}\\n', b"[" * 9000, b"\\xff" * 70000)[number % 3])
+    except OSError:
+        pass
+    try:
+        received += connection.recv(100)
+    except OSError:
+        pass
+    connection.close()
+print(len(received))
+"""
         path.chmod(0o777)
         path.parent.chmod(0o711)
-        for uid, expected in (("12345", "100"), ("23456", "0"), ("0", "100")):
-            command = ["/usr/bin/python3", "-c", asking, str(path), uid]
+        for uid, times, expected in (("12345", "1", "100"), ("23456", "250", "0"), ("0", "1", "100")):
+            command = ["/usr/bin/python3", "-c", asking, str(path), uid, times]
             done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
             assert done.stdout.strip() == expected, uid

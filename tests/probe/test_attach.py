@@ -566,7 +566,7 @@ def test_folders_of_ended_processes_are_removed(tmp_path: Path, proc: FakeProc) 
         tmp_path / f"gpumon-attach-{name}" for name in (f"{NO_SUCH_PID}-x", f"{os.getpid()}-x", f"{NO_SUCH_PID}-y")
     )
     for folder in (gone, running, held):
-        folder.mkdir()
+        folder.mkdir(mode=0o700)
     descriptor = os.open(held, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     ScriptDir(proc.read()).close()
@@ -630,7 +630,7 @@ def test_other_outcomes(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None
     assert "OSError: x" in refusal(lambda: follow(target, monkeypatch, AttachOutcome("OSError: x", False, False)))
     assert follow(target, monkeypatch, AttachOutcome(None, True, True)) == Attached(target, was_there=True, folder=None)
     foreign = dataclasses.replace(target, uid=target.uid + 1)
-    monkeypatch.setattr(os, "chown", lambda *_: None)
+    monkeypatch.setattr(os, "fchown", lambda *_: None)
     assert follow(foreign, monkeypatch, AttachOutcome(None, True, False)) == Attached(
         foreign, was_there=False, folder=None
     )

@@ -1,6 +1,7 @@
 """What gpumon remembers of its tables, and what the file may contain."""
 
 import json
+import multiprocessing
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -155,3 +156,20 @@ def test_a_folder_that_cannot_be_written_is_reported_once(state_home: Path) -> N
     tables.keep("processes", TableState("pid"), problems.append)
     assert tables.state("processes") == TableState("pid")
     assert [problem.reason for problem in problems] == ["The tables are not remembered: Not a directory."]
+
+
+def save_numbered(name: str, start: Any) -> None:  # noqa: ANN401 - a barrier of multiprocessing
+    for number in range(20):
+        start.wait()
+        assert save_tables({f"{name}{number}": KeptTable(TableState("pid"), ())}) is None
+
+
+def test_two_programs_that_save_at_once_keep_the_tables_of_both() -> None:
+    context = multiprocessing.get_context("fork")
+    start = context.Barrier(2)
+    processes = [context.Process(target=save_numbered, args=(name, start)) for name in "ab"]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(30)
+    assert sorted(load_tables()) == sorted(f"{name}{number}" for name in "ab" for number in range(20))

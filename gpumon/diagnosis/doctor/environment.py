@@ -14,7 +14,7 @@ from gpumon.diagnosis.doctor.facts import Environment
 
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _MAX_CONNECTIONS: Final = 32
-_MAX_VALUE: Final = 60
+MAX_VALUE: Final = 60
 """Characters of a value that are shown."""
 
 
@@ -115,7 +115,7 @@ def visible_devices(environment: Environment, frame: Frame | Problem) -> CheckRe
     value = environment.get(_VISIBLE)
     if value is None:
         return ok("not set: programs see every GPU")
-    shown = safe_text(value, _MAX_VALUE)
+    shown = safe_text(value, MAX_VALUE)
     if value.strip() in {"", "-1", "NoDevFiles"}:
         return fail(f"The value {shown!r} hides every GPU from CUDA.", f"unset {_VISIBLE}, or name GPUs in it.")
     if isinstance(frame, Problem) or not frame.devices:
@@ -145,7 +145,7 @@ def nccl(environment: Environment) -> CheckResult:
     wanted = environment.get("NCCL_SOCKET_IFNAME")
     if wanted and environment.interfaces and not _matches_interface(wanted, environment.interfaces):
         return fail(
-            f"NCCL_SOCKET_IFNAME is {safe_text(wanted, _MAX_VALUE)!r}, but no network interface has such a name.",
+            f"NCCL_SOCKET_IFNAME is {safe_text(wanted, MAX_VALUE)!r}, but no network interface has such a name.",
             f"Name one of: {', '.join(environment.interfaces)}.",
         )
     return _remarks(environment, _NCCL, "none that slows NCCL down")
@@ -162,7 +162,7 @@ def allocator_settings(environment: Environment) -> CheckResult:
             "Both variables are set to different values: PYTORCH_ALLOC_CONF has precedence.",
             "Unset PYTORCH_CUDA_ALLOC_CONF.",
         )
-    listed = ", ".join(f"{name}={safe_text(value, _MAX_VALUE)}" for name, value in given.items())
+    listed = ", ".join(f"{name}={safe_text(value, MAX_VALUE)}" for name, value in given.items())
     return ok(listed or "not set: torch's defaults")
 
 
@@ -176,7 +176,7 @@ def threads(environment: Environment) -> CheckResult:
         first = value.split(",", maxsplit=1)[0].strip()
         if not first.isdecimal() or int(first) == 0:
             return warn(
-                f"{name} is {safe_text(value, _MAX_VALUE)!r}, which is not a valid number.",
+                f"{name} is {safe_text(value, MAX_VALUE)!r}, which is not a valid number.",
                 "Set a number, or unset the variable.",
             )
         if int(first) > environment.cpu_count:
@@ -193,12 +193,12 @@ def libraries(environment: Environment) -> CheckResult:
     """The loader finds the CUDA libraries of the wheels first."""
     preload = environment.get("LD_PRELOAD")
     if preload:
-        return warn(f"LD_PRELOAD loads {safe_text(preload, _MAX_VALUE)} into every program.", _UNSET)
+        return warn(f"LD_PRELOAD loads {safe_text(preload, MAX_VALUE)} into every program.", _UNSET)
     folders = [folder for folder in (environment.get("LD_LIBRARY_PATH") or "").split(":") if folder]
     named = [folder for folder in folders if any(part in folder.lower() for part in ("cuda", "cudnn", "nccl"))]
     if named:
         return warn(
-            f"LD_LIBRARY_PATH names {', '.join(safe_text(folder, _MAX_VALUE) for folder in named)}: libraries there "
+            f"LD_LIBRARY_PATH names {', '.join(safe_text(folder, MAX_VALUE) for folder in named)}: libraries there "
             "have precedence over those that torch was installed with.",
             "unset LD_LIBRARY_PATH for PyTorch, unless an extension needs it.",
         )
@@ -210,7 +210,7 @@ def _remarks(environment: Environment, remarks: tuple[_Remark, ...], ok_text: st
     matches = [remark for remark in remarks if remark.name in given and remark.matches(given[remark.name])]
     if not matches:
         return ok(ok_text)
-    effects = [f"{match.name}={safe_text(given[match.name], _MAX_VALUE)} {match.effect}." for match in matches]
+    effects = [f"{match.name}={safe_text(given[match.name], MAX_VALUE)} {match.effect}." for match in matches]
     return warn(joined(effects), joined(match.fix or _UNSET for match in matches))
 
 

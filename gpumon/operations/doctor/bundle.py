@@ -4,24 +4,24 @@ It is plain text, so that its author can read it before sharing it.
 """
 
 import json
-import os
 import platform
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from gpumon import __version__
 from gpumon.core.model import Device, Frame
+from gpumon.core.new_files import new_file
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.diagnosis.checks import document
+from gpumon.diagnosis.doctor.environment import MAX_VALUE
 from gpumon.diagnosis.doctor.facts import Environment, Pythons
 from gpumon.operations.doctor.examination import Examination
 from gpumon.operations.doctor.files import SYSTEM_ROOT, read_text
-from gpumon.operations.doctor.redaction import Redactor, hosts_in
+from gpumon.operations.doctor.redaction import Redactor, hosts_in, interfaces_in, libraries_in
 from gpumon.operations.record import Anonymizer
 from gpumon.operations.status import status_document
 
@@ -80,14 +80,8 @@ def save_bundle(file: Path, examination: Examination, root: Path = SYSTEM_ROOT) 
     redactor = _redactor(examination, root)
     text, variables = _text(examination, redactor, root)
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as out:
-                out.write(text)
-        except OSError:
-            with suppress(OSError):
-                file.unlink()
-            raise
+        with new_file(file, 0o600) as out:
+            out.write(text.encode(errors="replace"))
     except FileExistsError:
         refuse_existing(file)
         raise
@@ -151,11 +145,17 @@ def _redactor(examination: Examination, root: Path) -> Redactor:
     """A redactor for every name that the facts contain."""
     facts = examination.facts
     environment, frame = facts.get(Environment), facts.get(Frame)
+    interfaces, libraries = set[str](), set[str]()
     users, hosts, homes = set(), {platform.node(), read_text(root / "etc/hostname").strip()}, {str(Path.home())}
     if isinstance(environment, Environment):
         users |= {environment.user, *(environment.get(name) or "" for name in ("USER", "LOGNAME", "SUDO_USER"))}
         hosts.add(environment.get("HOSTNAME") or "")
-        hosts |= {host for name, value in environment.variables.items() for host in hosts_in(name, value)}
+        interfaces |= set(environment.interfaces)
+        for name, value in environment.variables.items():
+            interfaces |= interfaces_in(name, value)
+            # a check may show only the start of a long value
+            libraries |= libraries_in(name, value) | libraries_in(name, safe_text(value, MAX_VALUE))
+            hosts |= hosts_in(name, value)
         homes.add(environment.get("HOME") or "")
     if isinstance(frame, Frame):
         users |= {process.user or "" for device in frame.devices for process in device.processes or ()}
@@ -165,7 +165,7 @@ def _redactor(examination: Examination, root: Path) -> Redactor:
         if uid.isdecimal() and _MIN_USER_ID <= int(uid) < _NOBODY_ID:
             users.add(name)
             homes.add(home)
-    return Redactor(users, hosts, homes)
+    return Redactor(users, hosts, homes, interfaces, libraries)
 
 
 def _json(value: Any) -> str:  # noqa: ANN401 - any document

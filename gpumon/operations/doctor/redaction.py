@@ -17,6 +17,8 @@ IDENTIFIER: Final = "identifier"
 SERIAL: Final = "serial number"
 HOME: Final = "home folder"
 NAME: Final = "name"
+INTERFACE: Final = "network interface"
+LIBRARY: Final = "library"
 SECRET: Final = "secret"  # noqa: S105 - the replacement for one
 
 _MIN_NAME: Final = 2
@@ -38,25 +40,48 @@ _GENERIC_NAMES: Final = frozenset(
 )
 """Default names of systems and images: they identify no one, and are also ordinary words."""
 _SECRET_NAME: Final = re.compile(r"TOKEN|SECRET|PASS|PWD|(?:^|_)PW(?:_|$)|CREDENTIAL|PRIVATE|COOKIE|_?KEY$|AUTH", re.I)
+_CONFIDENTIAL: Final = (
+    r"(?:token|secret|passw(?:or)?d|pwd|passphrase|credentials?|signature|cookie"
+    r"|(?:api|access|secret|private|license|account)[ _-]?key(?:[ _-]?id)?)"
+)
+_VALUE: Final = r"""(?:[^\s"'\\,;)}\]]|[,;)}\]](?=[^\s"'\\])|\\(?!["']))+"""
+"""Up to a space, a quote or punctuation at its end, so that a JSON document stays one."""
 _SECRETS: Final = (
     re.compile(r"-----BEGIN [A-Z ]+-----.*?-----END [A-Z ]+-----", re.DOTALL),
-    re.compile(r"(?<=://)[^\s/@\"']+:[^\s/@\"']+(?=@)"),
+    re.compile(r"(://)[^\s/\"']+(?=@)"),
+    re.compile(r"(?<![\w.:/@+-])(?!\w+:[\w.-]+@sha\d+:)[\w.+-]+:[^\s/\"'@]+(?:@[^\s/\"'@]+)*(?=@[\w\[<])"),
     re.compile(r"\b(?:gh[opsu]_|github_pat_|hf_|glpat-|xox[abprs]-|sk-|AKIA|AIza|ya29\.)[\w.-]{12,}"),
     re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
-    re.compile(r"(?i)\b[\w-]*(?:token|secret|password|passwd|api_?key)=[^\s\"',&]+"),
+    re.compile(rf"(?i)((?:\bauthorization\b\W{{1,5}}\w+|\bbearer)\s+(?!<))(?=\S*\d){_VALUE}"),
+    re.compile(rf"""(?i)({_CONFIDENTIAL}\\?["']?\s?[=:]\s?\\?["']?)(?![\s<]){_VALUE}"""),
+    re.compile(rf"(\b[A-Z0-9_]*(?:_KEY|_PW|_PASS|_AUTH)=[\"']?)(?!<){_VALUE}"),
+    re.compile(
+        r"""(?i)((?<![^\s"'])--?[\w-]*(?:credential|key[_-]?file|auth|"""
+        rf"""{_CONFIDENTIAL})(?![a-z])[\w-]*(?:[ =]|\\?["'],\s*)\\?["']?)(?![<-]){_VALUE}"""
+    ),
+    re.compile(r"([?&](?:sig|key|code)=)[^\s&\"'<]+"),
+    re.compile(rf"(?<!\S)(-u )\S+:{_VALUE}"),
 )
-_SECRET_OPTION: Final = re.compile(
-    r"(?i)(?<!\S)(--?[\w-]*(?:token|secret|passw(?:or)?d|credential|api[_-]?key|private[_-]?key)[\w-]*[ =])(?!-)\S+"
-)
+"""Secrets; the first group, if there is one, stays."""
 _RANDOM: Final = re.compile(r"(?<![\w+=-])(?=[\w+=-]*\d)(?=[\w+=-]*[a-zA-Z])[\w+=-]{32,}(?![\w+=-])", re.ASCII)
 _UUID: Final = re.compile(r"\b(?:(?:GPU|MIG)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.I)
 _IDENTIFIER: Final = re.compile(r"\b[0-9a-f]{32,}\b", re.I)
 _SERIAL: Final = re.compile(r"(?i)(serial(?: ?number)?\"?\s*[:=]\s*\"?)([\w-]{4,})")
 _HOME: Final = re.compile(r"/(?:home|Users)/[^/\s\"':]+")
-_URL_HOST: Final = re.compile(r"(://(?:<secret>@)?)(?!\d+(?:\.\d+){3})([a-z0-9][\w.-]*)", re.I | re.ASCII)
+_URL_HOST: Final = re.compile(r"(://(?:<secret>@)?|<secret>@)(?!\d+(?:\.\d+){3})([a-z0-9][\w.-]*)", re.I | re.ASCII)
 _LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _DOMAIN: Final = re.compile(rf"(?<![\w./-])(?!torch\.)(?:{_LABEL}\.){{2,}}[a-z]{{2,}}(?![\w-]|\.\w)", re.I)
 _HOST_AND_PORT: Final = re.compile(rf"(?<![\w.:/<>-])({_LABEL}(?:\.{_LABEL})*):\d{{4,5}}(?![\w.:])", re.I)
+_GENERIC_INTERFACE: Final = re.compile(
+    r"(?:lo|eth|ib|bond|docker|wlan|usb|team|virbr|tun|tap|dummy|mlx\d+_|en[ops]\d|wl[ops]\d|ib[ops]\d)\w*", re.I
+)
+"""Names that Linux gives to interfaces and adapters by their position; others, and those with a MAC, are replaced."""
+_INTERFACE_VARIABLE: Final = re.compile(r"IFNAME|NET_DEVICES|IB_HCA|_if_(?:in|ex)clude", re.I)
+_LIBRARY_VARIABLE: Final = re.compile(r"^LD_PRELOAD$|^CUDA_INJECTION|^NCCL_\w+_PLUGIN$")
+_GENERIC_LIBRARY: Final = re.compile(
+    r"lib(?:jemalloc|tcmalloc\w*|mimalloc|g?omp|iomp5|[atu]san|ubsan|stdc\+\+|gcc_s|nccl[\w-]*|cu\w+|nv\w+|torch\w*|c10\w*"
+    r"|mkl\w*|python[\d.]*|[cm]|pthread|dl|rt)[.\d-]*\.so[\d.]*"
+)
 _HOST_VARIABLE: Final = re.compile(r"(?:^|_)(?:ADDR|ADDRESS|HOST|HOSTNAME|SERVER|MASTER|NODE|NODENAME)$")
 _HOST_VALUE: Final = re.compile(rf"(?=.*[\d.-])(?=.*[a-z]){_LABEL}(?:\.{_LABEL})*", re.I)
 _PUBLIC_HOST: Final = re.compile(r"(?:[\w-]+\.)*(?:pytorch|nvidia|python|pypi|github|ubuntu|debian)\.(?:org|com)", re.I)
@@ -86,22 +111,37 @@ class Redactor:
         users: Known login names.
         hosts: Known host names; their short forms are replaced, too.
         homes: Known home folders.
+        interfaces: Known network interfaces; those with a name that Linux gives stay.
+        libraries: Known libraries that are not part of a public package; well-known ones stay.
 
     Attributes:
         removed: Number of replacements by kind.
     """
 
-    def __init__(self, users: Iterable[str] = (), hosts: Iterable[str] = (), homes: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        users: Iterable[str] = (),
+        hosts: Iterable[str] = (),
+        homes: Iterable[str] = (),
+        interfaces: Iterable[str] = (),
+        libraries: Iterable[str] = (),
+    ) -> None:
         self.removed: Counter[str] = Counter()
         self._known: dict[tuple[str, str], str] = {}
         every_host = {part for host in hosts for part in (host, host.partition(".")[0])}
-        self._names = [(kind, _words(names)) for kind, names in ((HOST, every_host), (USER, set(users)))]
+        kinds = (
+            (LIBRARY, {name for name in libraries if not _GENERIC_LIBRARY.fullmatch(name)}),
+            (INTERFACE, {name for name in interfaces if not _GENERIC_INTERFACE.fullmatch(name)}),
+            (HOST, every_host),
+            (USER, set(users)),
+        )
+        self._names = [(kind, _words(names)) for kind, names in kinds]
         self._homes = sorted({home.rstrip("/") for home in homes if len(home.strip("/")) > 1}, key=len, reverse=True)
 
     def text(self, text: str) -> str:
         """The text with all replacements."""
-        for pattern in _SECRETS:
-            text = pattern.sub(lambda _: self._anonymous(SECRET), text)
+        text, count = _substitute_secrets(text)
+        self.removed += Counter({SECRET: count})
         text = _UUID.sub(lambda match: self._numbered(UUID, match[0]), text)
         text = _IDENTIFIER.sub(lambda match: self._numbered(IDENTIFIER, match[0]), text)
         text = _SERIAL.sub(lambda match: match[1] + self._numbered(SERIAL, match[2]), text)
@@ -175,9 +215,16 @@ def is_secret_name(name: str) -> bool:
 
 def without_secrets(text: str) -> str:
     """A text, such as a command line, with every secret replaced; names and paths stay."""
+    return _substitute_secrets(text)[0]
+
+
+def _substitute_secrets(text: str) -> tuple[str, int]:
+    """The text with every secret replaced, and their number."""
+    total = 0
     for pattern in _SECRETS:
-        text = pattern.sub(f"<{SECRET}>", text)
-    return _SECRET_OPTION.sub(rf"\1<{SECRET}>", text)
+        text, count = pattern.subn(rf"\1<{SECRET}>" if pattern.groups else f"<{SECRET}>", text)
+        total += count
+    return text, total
 
 
 def hosts_in(name: str, value: str) -> set[str]:
@@ -187,6 +234,18 @@ def hosts_in(name: str, value: str) -> set[str]:
     if _HOST_VARIABLE.search(name) and _HOST_VALUE.fullmatch(value):
         hosts.add(value)
     return {host for host in hosts if re.search("[a-z]", host, re.I) and not _PUBLIC_HOST.fullmatch(host)}
+
+
+def interfaces_in(name: str, value: str) -> set[str]:
+    """The network interfaces and adapters that an environment variable names."""
+    return set(re.findall(r"[\w.-]*[a-zA-Z][\w.-]*", value)) if _INTERFACE_VARIABLE.search(name) else set()
+
+
+def libraries_in(name: str, value: str) -> set[str]:
+    """The file names of the libraries that an environment variable loads."""
+    return (
+        {path.rpartition("/")[2] for path in re.split(r"[:,\s]+", value)} if _LIBRARY_VARIABLE.search(name) else set()
+    )
 
 
 def _words(names: Iterable[str]) -> re.Pattern[str] | None:

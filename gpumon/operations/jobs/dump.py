@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.model import Frame
+from gpumon.core.new_files import PrivateDir
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.ranks import RankEvidence
 from gpumon.core.stacks import StackFrame
@@ -58,10 +59,15 @@ def dump_jobs(
         CommandError: The folder exists or cannot be written.
     """
     try:
-        folder.mkdir(mode=0o700, parents=False)
+        opened = PrivateDir.create(folder)
     except OSError as error:
         reason = f"{safe_text(str(folder))} cannot be created: {(error.strerror or str(error)).lower()}."
         raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason, "Choose a new folder."), ExitCode.USAGE) from None
+    with closing(opened):
+        return _dump(opened, frames_seconds, frames)
+
+
+def _dump(folder: PrivateDir, frames_seconds: float, frames: Sequence[Frame] | None) -> DumpResult:
     sample = sample_jobs(wants_stacks=True)
     redactor = _redactor(sample)
     texts = {
@@ -70,48 +76,57 @@ def dump_jobs(
         "flight_recorder.json": _json(_recordings(sample)),
         "ras.json": _json({key: _plain(answer) for key, answer in sample.reading.ras.items()}),
     }
-    for name, text in texts.items():
-        (folder / name).write_text(redactor.text(text) + "\n", errors="replace")
     files = [*texts]
-    path = folder / FRAMES_FILE
+    try:
+        for name, text in texts.items():
+            folder.write(name, f"{redactor.text(text)}\n".encode(errors="replace"))
+    except OSError as error:
+        reason = f"{safe_text(str(folder.path / name))} cannot be written: {(error.strerror or str(error)).lower()}."
+        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason), ExitCode.BAD_VERDICT) from None
     with suppress(KeyboardInterrupt):
-        files += _record_frames(path, frames_seconds) if frames is None else _write_frames(path, frames)
+        files += _record_frames(folder, frames_seconds) if frames is None else _write_frames(folder, frames)
     kinds = [f"{count} x {kind}" for kind, count in sorted(redactor.removed.items())]
     return DumpResult(
-        folder.absolute(), tuple(files), f"Replaced: {', '.join(kinds)}." if kinds else "Nothing was replaced."
+        folder.path.absolute(), tuple(files), f"Replaced: {', '.join(kinds)}." if kinds else "Nothing was replaced."
     )
 
 
-def _write_frames(path: Path, frames: Iterable[Frame]) -> list[str]:
+def _write_frames(folder: PrivateDir, frames: Iterable[Frame]) -> list[str]:
     """Write frames without names; returns the names of the files, none without a driver."""
     known = [frame for frame in frames if "driver" not in frame.problems]
     if not known:
         return []
     anonymizer = Anonymizer()
-    with closing(RecordingWriter(path)) as writer:
+    with closing(_writer(folder)) as writer:
         for frame in known:
             writer.write(anonymizer.apply(frame))
-    return [path.name]
+    return [FRAMES_FILE]
 
 
-def _record_frames(path: Path, seconds: float) -> list[str]:
+def _writer(folder: PrivateDir) -> RecordingWriter:
+    return RecordingWriter(Path(FRAMES_FILE), folder.descriptor)
+
+
+def _record_frames(folder: PrivateDir, seconds: float) -> list[str]:
     """Record this host without names; returns the names of the files, none without a driver."""
     anonymizer = Anonymizer()
-    deadline = time.monotonic() + seconds
     writer: RecordingWriter | None = None
     try:
-        with live_frames(_INTERVAL_SECONDS) as source:
-            for frame in source.frames(deadline):
-                if "driver" in frame.problems:
-                    return []
-                writer = writer or RecordingWriter(path)
-                writer.write(anonymizer.apply(frame))
-    except CommandError:  # the collector is silent; what is known of the jobs is worth more than frames
-        return []
+        for frame in _host_frames(time.monotonic() + seconds):
+            if "driver" in frame.problems:
+                return []
+            writer = writer or _writer(folder)
+            writer.write(anonymizer.apply(frame))
     finally:
         if writer is not None:
             writer.close()
-    return [path.name] if writer is not None else []
+    return [FRAMES_FILE] if writer is not None else []
+
+
+def _host_frames(deadline: float) -> Iterator[Frame]:
+    """The frames of this host, until a time or until the collector is silent."""
+    with suppress(CommandError), live_frames(_INTERVAL_SECONDS) as source:  # the jobs are worth more than frames
+        yield from source.frames(deadline)
 
 
 def _redactor(sample: JobsSample) -> Redactor:

@@ -104,12 +104,9 @@ def result_lines(run: WorkloadRun, plot_width: int = 0, table_width: int = 0) ->
 
 
 def outcome_lines(run: WorkloadRun) -> list[str]:
-    """The verdict with its reason, and why the result was not saved."""
+    """The verdict with its reason."""
     result = run.state.result
-    if result is None:
-        return []
-    lines = [f"{run.request.workload.name}: {_VERDICTS[result.verdict]}. {result.why}"]
-    return lines if run.problem is None else [*lines, str(run.problem)]
+    return [] if result is None else [f"{run.request.workload.name}: {_VERDICTS[result.verdict]}. {result.why}"]
 
 
 def refusal_text(run: WorkloadRun, others: Sequence[OtherProcess]) -> str:

@@ -63,4 +63,20 @@ def make_folders(folder: str) -> None:
 
 def _make(folder: str) -> None:
     os.mkdir(folder, 0o700)
-    os.chmod(folder, 0o700)  # the program's umask may even deny access to the owner
+    set_mode(folder, 0o700)
+
+
+def set_mode(path: str, mode: int) -> None:
+    """Set the permissions of a folder or socket that this process created: its umask may even deny access to itself.
+
+    Raises:
+        OSError: Another user replaced it, by a link for example.
+    """
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.getuid() or not (stat.S_ISDIR(status.st_mode) or stat.S_ISSOCK(status.st_mode)):
+            raise PermissionError("another user replaced it")
+        os.chmod(f"/proc/self/fd/{descriptor}", mode)  # Linux has no fchmod for a descriptor without read access
+    finally:
+        os.close(descriptor)

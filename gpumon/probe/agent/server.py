@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import suppress
 
 from .debug import log_exception
-from .folders import make_private_folder, socket_folders
+from .folders import make_private_folder, set_mode, socket_folders
 from .messages import MAX_REQUEST_BYTES, RequestError, decode_requests
 from .owned_socket import OwnedSocket, ProbeEndedError
 
@@ -151,7 +151,7 @@ class SocketServer:
         try:
             listener.setblocking(False)
             listener.bind(temporary)
-            os.chmod(temporary, 0o600)
+            set_mode(temporary, 0o600)
             listener.listen(_MAX_CLIENTS)
             os.rename(temporary, path)
         except OSError:

@@ -65,7 +65,7 @@ def other_temporary_folder(target: Target, folder: Path) -> CommandError:
         ProblemCode.NOT_SUPPORTED,
         f"{target} does not see gpumon's temporary folder in {safe_text(str(folder), 200)}. It may be a service with a "
         "private /tmp.",
-        "Set TMPDIR to a folder that both processes see.",
+        "Set TMPDIR to a folder that both processes see, and in which no other user can replace files.",
     )
 
 

@@ -1,17 +1,13 @@
 """The temporary folder that passes a script to another process and its outcome back; the last of the two removes it."""
 
-import fcntl
 import json
-import os
 import re
-import shutil
-import stat
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gpumon.core.new_files import PrivateDir, temporary_folder
 from gpumon.core.text import safe_text
 from gpumon.probe.attach.target import Target
 
@@ -52,16 +48,12 @@ class ScriptDir:
 
     def __init__(self, target: Target) -> None:
         _remove_abandoned()
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{target.pid}-"))
-        self.script = self.folder / "script.py"
-        self._lock: int | None = None
+        self._dir = PrivateDir.create_temporary(f"{_PREFIX}{target.pid}-")
+        self.folder = self._dir.path
         self._is_left_to_script = False
         try:
-            self._lock = _lock(self.folder)
-            self.script.write_text(_script_text(self.folder), "utf-8")
-            if target.is_foreign:
-                for path in (self.script, self.folder):
-                    os.chown(path, target.uid, -1)
+            self.script = self._dir.write("script.py", _script_text(self.folder).encode(), target.uid)
+            self._dir.give(target.uid)
         except BaseException:
             self.close()
             raise
@@ -69,7 +61,7 @@ class ScriptDir:
     def outcome(self) -> AttachOutcome | None:
         """The outcome, or None while the script has not run."""
         try:
-            document = json.loads(_read(self.folder / "outcome"))
+            document = json.loads(self._dir.read("outcome", _MAX_BYTES))
             reason = document["reason"]
             return AttachOutcome(
                 reason=None if reason is None else safe_text(str(reason), 300),
@@ -81,20 +73,15 @@ class ScriptDir:
 
     def stop_waiting(self) -> None:
         """Leave the folder to the script, which removes it when it runs."""
-        self._unlock()
+        self._dir.unlock()
         if self.outcome() is None:
             self._is_left_to_script = True
 
     def close(self) -> None:
         """Remove the folder, unless it is left to the script."""
         if not self._is_left_to_script:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        self._unlock()
-
-    def _unlock(self) -> None:
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            os.close(lock)
+            self._dir.remove()
+        self._dir.close()
 
 
 def _script_text(folder: Path) -> str:
@@ -106,29 +93,10 @@ def _script_text(folder: Path) -> str:
 def _remove_abandoned() -> None:
     """Remove the folders of processes that ended before they ran their script."""
     with suppress(OSError):
-        for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        for folder in temporary_folder().glob(f"{_PREFIX}*"):
             match = _NAME.fullmatch(folder.name)
-            if match and folder.lstat().st_uid == os.geteuid() and not Path("/proc", match[1]).exists():
+            if match and not Path("/proc", match[1]).exists():
                 with suppress(OSError):
-                    os.close(_lock(folder))
-                    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _lock(folder: Path) -> int:
-    """Lock a folder; the returned descriptor holds the lock."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _read(path: Path) -> bytes:
-    """Read a small file that another user may have created, without following a link or blocking on a pipe."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        return os.read(descriptor, _MAX_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-    finally:
-        os.close(descriptor)
+                    abandoned = PrivateDir(folder)
+                    abandoned.remove()
+                    abandoned.close()

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from textual.events import Paste
 
+from gpumon.core.new_files import replace_file
 from gpumon.diagnosis.checks import FailedError
 from gpumon.jobs.interpreter import Interpreter
 from gpumon.present.explain import SAMPLE
@@ -66,7 +67,7 @@ def recording_step(path: Path) -> Step:
         picture = movie(scenes).encode()
         if len(picture) > MAX_BYTES:
             raise FailedError(f"{len(picture)} bytes are more than {MAX_BYTES}")
-        path.write_bytes(picture)
+        replace_file(path, picture, 0o666)
         return f"{len(scenes)} scenes, {len(picture) / 1000:.0f} kB"
 
     return record

@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from gpumon.core.model import Frame
+from gpumon.core.new_files import replace_file
 from gpumon.diagnosis.checks import Check, FailedError, SkippedError, Status
 from gpumon.streams.base import Stream
 from gpumon.ui.app import GpumonApp
@@ -114,7 +115,7 @@ class Walk:
         """Save a picture, if there is a folder for pictures."""
         await self.pilot.pause(0.2)
         if self._pictures is not None and (not self._pictures.names or name in self._pictures.names):
-            (self._pictures.folder / f"{name}.svg").write_text(self.app.export_screenshot(), encoding="utf-8")
+            replace_file(self._pictures.folder / f"{name}.svg", self.app.export_screenshot().encode(), 0o666)
 
 
 Step = Callable[[Walk], Awaitable[str]]
