@@ -370,6 +370,9 @@ class LogReader:
 
     def _progress(self, step: signs.Progress, walker: "_Walker", position: int) -> None:
         number, rank = walker.block.numbers[position], walker.block.ranks[position]
+        if any(_is_of_launcher(item.failure) for item in self._open):  # its ranks are gone, so others do this
+            self._restart(number)
+            return
         if step.number is not None:
             before = self._reached.get(step.key)
             if before is not None and step.number <= before:
@@ -480,6 +483,11 @@ def _max_ordinary(failure: Failure) -> int | None:
     if failure.raised is not None and failure.raised.frame is not None and not failure.raised.is_uncaught:
         return 1 if failure.raised.frame.file == _EXECUTED else None
     return _MAX_ORDINARY.get(failure.kind)
+
+
+def _is_of_launcher(failure: Failure) -> bool:
+    """Whether torchrun says that a rank failed, after which it ends all others."""
+    return failure.ended is not None and not failure.ended.is_reason and "local_rank" in failure.text
 
 
 def _ends_process(failure: Failure) -> bool:
