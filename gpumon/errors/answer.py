@@ -209,7 +209,12 @@ def own_words(message: str) -> str:
         text = " ".join(sentence.split())
         if text.endswith("?") and "mean" not in text:
             continue
-        if _INSTRUCTS.search(text) is not None and _BOILERPLATE.search(text) is None and not text.startswith("(") and len(text) <= _MAX_QUOTE:
+        if (
+            _INSTRUCTS.search(text) is not None
+            and _BOILERPLATE.search(text) is None
+            and not text.startswith("(")
+            and len(text) <= _MAX_QUOTE
+        ):
             chosen.append(text)
     return chosen[0] if chosen else ""
 

@@ -325,7 +325,9 @@ class LogReader:
             if first.rank == failure.rank and first.match is not None and failure.match is not None:
                 is_same = first.match.error.id == failure.match.error.id and first.kind is failure.kind
                 if is_same and failure.line - first.line <= _MAX_MESSAGE_LINES:
-                    item.failure = replace(first, matches=(_with_values(first.match, failure.match), *first.matches[1:]))
+                    item.failure = replace(
+                        first, matches=(_with_values(first.match, failure.match), *first.matches[1:])
+                    )
                     return True
         return False
 

@@ -21,6 +21,7 @@ _MAX_TEXT: Final = 400
 _MAX_TRACEBACK_LINES: Final = 400
 _MAX_MESSAGE_LINES: Final = 24
 _LINES_ABOVE: Final = 40
+_LINES_OF_PLACE: Final = 4
 _COMMON_HEADS: Final = frozenset({"", "The", "This", "If", "You", "Please", "To", "It", "For", "A", "In", "File"})
 _MAX_FOREIGN_LINES: Final = 6
 """Lines of other streams that may stand between two lines of a traceback."""
@@ -383,4 +384,14 @@ def _bare_exceptions(lines: _Lines, text: str, taken: Sequence[range]) -> Iterat
             message = _WHAT.sub("", message.lstrip())
         last_end = end_row
         is_end = bool(match["thrown"] or match["fatal"])
-        yield Raised(safe_text(name, _MAX_TEXT), message, row, row, end_row, is_uncaught=is_end)
+        frame = _frame_above(lines, row)
+        yield Raised(safe_text(name, _MAX_TEXT), message, row, row, end_row, frame, frame, is_uncaught=is_end)
+
+
+def _frame_above(lines: _Lines, row: int) -> Frame | None:
+    """The place of an error of syntax, which has no traceback."""
+    for other in range(row - 1, max(lines.rows.of_rank(row).start, row - _LINES_OF_PLACE) - 1, -1):
+        frame = _frame(lines.text(other), lines, other, 0)
+        if frame is not None:
+            return frame
+    return None
