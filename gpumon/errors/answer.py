@@ -18,16 +18,21 @@ from gpumon.errors.tracebacks import Frame
 
 _INSTRUCTS: Final = re.compile(
     r"\b(?:[Pp]lease|[Tt]ry|[Uu]se|[Ss]et|[Ii]nstall|[Rr]un|[Cc]onsider|[Ss]pecify|[Pp]ass|[Aa]dd|[Ii]ncrease|[Dd]ecrease"
-    r"|[Rr]educe|[Uu]pgrade|[Dd]owngrade|[Mm]ake sure|[Ee]nsure|[Dd]id you (?:mean|forget)|[Yy]ou (?:should|must|need|have to|can|may want)"
-    r"|must be (?:at (?:least|most)|one of|set|divisible|positive|between)|should be (?:at (?:least|most)|one of|set|divisible)"
+    r"|[Rr]educe|[Uu]pgrade|[Dd]owngrade|[Mm]ake sure|[Ee]nsure|[Dd]id you (?:mean|forget)"
+    r"|[Yy]ou (?:should|must|need|have to|can|may want)"
+    r"|must be (?:at (?:least|most)|one of|set|divisible|positive|between)"
+    r"|should be (?:at (?:least|most)|one of|set|divisible)"
     r"|[Rr]emove|[Dd]elete|[Cc]hange|[Cc]hoose|[Ee]nable|[Dd]isable|[Rr]eplace|[Ss]witch to|[Uu]pdate|[Cc]heck)\b"
 )
+"""Words of a sentence that says what to do."""
 _BOILERPLATE: Final = re.compile(
-    r"CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA|TORCH_LOGS|TORCHDYNAMO_VERBOSE|TORCH_SHOW_CPP|See documentation for Memory"
-    r"|expandable_segments|max_split_size_mb|NCCL_DEBUG|nccl_debug|report (?:this|a bug)|file an issue|open an issue|HF_DEBUG"
-    r"|might be asynchronously|To enable traceback|For more information|stacktrace below|suppress_errors|see the (?:full )?log"
-    r"|Search for `|Check the (?:log|output)|To find out|set_detect_anomaly|create an issue|bug report|For debugging|arbitrary code|own risk|unsafe|not recommended|if (?:needed|necessary)"
+    r"CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA|TORCH_LOGS|TORCHDYNAMO_VERBOSE|TORCH_SHOW_CPP|expandable_segments"
+    r"|See documentation for Memory|max_split_size_mb|NCCL_DEBUG|nccl_debug|HF_DEBUG|suppress_errors|stacktrace below"
+    r"|report (?:this|a bug)|(?:file|open|create) an issue|bug report|might be asynchronously|To enable traceback"
+    r"|For more information|For debugging|To find out|set_detect_anomaly|Search for `|Check the (?:log|output)"
+    r"|see the (?:full )?log|arbitrary code|own risk|unsafe|not recommended|if (?:needed|necessary)"
 )
+"""Parts of sentences that say how to debug or to report an error, or what is better not done."""
 _OF_VERSIONS: Final = frozenset(
     {"AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError", "UnboundLocalError"}
 )
@@ -119,8 +124,8 @@ def _healthy_answer(reading: LogReading, name: str) -> Answer:
     ignored = _ignored_text(reading.notices)
     if reading.hang is not None:
         text = f"{name}: No error ends this log. If the run goes no further: {reading.hang.error.title}."
-        fixes = [Step(fix.text, fix.code) for fix in reading.hang.fixes[:2]]
-        return Answer(text, "", *fixes, because=reading.hang.error.summary, ignored=ignored, is_failure=False)
+        first, second = _two(reading.hang)
+        return Answer(text, "", first, second, because=reading.hang.error.summary, ignored=ignored, is_failure=False)
     if reading.is_cut:
         step = Step(
             "If the run did not go on, look at what ended it: kernel log, scheduler, or a full disk.",
@@ -130,10 +135,16 @@ def _healthy_answer(reading: LogReading, name: str) -> Answer:
         return Answer(text, do=step, ignored=ignored, is_failure=False)
     pasted = [notice.match for notice in reading.notices if notice.match is not None]
     if reading.lines <= _MAX_PASTED_LINES and pasted:
-        fixes = [Step(fix.text, fix.code) for fix in pasted[0].fixes[:2]]
+        first, second = _two(pasted[0])
         text = f"{name}: No error, only a notice: {pasted[0].error.title}."
-        return Answer(text, "", *fixes, because=pasted[0].error.summary, is_failure=False)
+        return Answer(text, "", first, second, because=pasted[0].error.summary, is_failure=False)
     return Answer(f"{name}: No error ends this log{notices}.", ignored=ignored, is_failure=False)
+
+
+def _two(match: Match) -> tuple[Step | None, Step | None]:
+    """The two best fixes of an error."""
+    steps = [*(Step(fix.text, fix.code) for fix in match.fixes[:2]), None, None]
+    return steps[0], steps[1]
 
 
 def answer_to_report(match: Match, report: OomReport) -> Answer:

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from functools import partial
 from itertools import accumulate, chain
 from typing import Final
 
@@ -352,7 +353,7 @@ class LogReader:
             if signs.restarts(line) or (signs.starts(text) and self._has_ended()):
                 self._restart(block.numbers[position])
             elif signs.is_success(line):
-                self._survive(lambda item, rank=block.ranks[position]: _concerns(item.failure.rank, rank))
+                self._survive(partial(_is_of, block.ranks[position]))
             else:
                 step = signs.progress(line)
                 if step is not None:
@@ -502,6 +503,10 @@ _FILE_RANK: Final = re.compile(
     r"(?:rank|worker|proc|node|task|log|stderr|stdout|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)"
 )
 _NO_DIGITS: Final = str.maketrans("", "", "0123456789")
+
+
+def _is_of(rank: int | None, item: "_Open") -> bool:
+    return _concerns(item.failure.rank, rank)
 
 
 def _concerns(failed: int | None, rank: int | None) -> bool:

@@ -37,31 +37,32 @@ _SIGNALS: Final = {
     "OOMKilled": signal.SIGKILL,
 }
 _CRASH: Final = re.compile(
-    r"(?:\S+: line \d+: +)?(?:\[\d+\][+-]? +)?(?:\d+ +)?(Segmentation fault|Bus error|Killed|Aborted|Illegal instruction"
-    r"|Floating point exception|Terminated|Interrupt(?= {3})|Hangup)\b(?! process| worker|:? ?\w+ )"
+    r"(?:\S+: line \d+: +)?(?:\[\d+\][+-]? +)?(?:\d+ +)?(Segmentation fault|Bus error|Killed|Aborted"
+    r"|Illegal instruction|Floating point exception|Terminated|Interrupt(?= {3})|Hangup)\b(?! process| worker|:? ?\w+ )"
     r"|.{0,120}\b(OOMKilled)\b"
 )
 _EXIT: Final = re.compile(
-    r"(?i:\bexit(?:ed|s|ing)?\b[ \t]*(?:with[ \t]+)?(?:return[ \t]+|exit[ \t]+|non-zero[ \t]+)?(?:code|status)?[ \t]*[:=]{0,2}"
-    r"[ \t]*\(?(?P<code>-?\d{1,10})\b)"
+    r"(?i:\bexit(?:ed|s|ing)?\b[ \t]*(?:with[ \t]+)?(?:return[ \t]+|exit[ \t]+|non-zero[ \t]+)?(?:code|status)?[ \t]*"
+    r"[:=]{0,2}[ \t]*\(?(?P<code>-?\d{1,10})\b)"
     r"|(?i:\bexit[ _]?code[ \t]*[:=]?[ \t]*(?P<exitcode>-?\d{1,10})\b)"
     r"|(?i:return(?:ed|s)? (?:non-zero )?(?:exit )?(?:code|status)[ :=]+(?P<status>-?\d{1,4})\b)"
     r"|(?i:\bfailed with (?:return |exit |error )?(?:code|status)[ :=]+(?P<failed>-?\d{1,4})\b)"
     r"|died with <Signals\.SIG\w+: (?P<died>\d{1,2})>"
-    r"|\b[Ss]ignal (?P<signal>\d{1,2})\b(?: \(SIG\w+\)|[,.;:]| received)|killed by signal(?: |: ?)(?P<by>\d{1,2})|[Cc]aught signal (?P<caught>\d{1,2})"
+    r"|\b[Ss]ignal (?P<signal>\d{1,2})\b(?: \(SIG\w+\)|[,.;:]| received)"
+    r"|killed by signal(?: |: ?)(?P<by>\d{1,2})|[Cc]aught signal (?P<caught>\d{1,2})"
     r"|terminated with signal SIG(?P<name>[A-Z]{3,5})"
 )
 _PID: Final = re.compile(r"\bpid:? ?=?(\d{2,10})|\bPID (\d{2,10})|processes? \[?(\d{2,10})", re.IGNORECASE)
 _EXIT_SIGNS: Final = ("xit", "ignal", "eturned non-zero", "failed with ", "returned ")
 _LOCAL_RANK: Final = re.compile(r"^rank *: (\d+) \(local_rank: \d+\)")
 _LEVEL: Final = re.compile(
-    r"(?:^|[\s\[|(])(?:ERROR|CRITICAL|FATAL|E\d{4}|FAILED)(?=[\]: |]|$)|\[(?:error|fatal|critical)\]|level=(?:error|fatal)"
-    r"|^(?:error|fatal|Error|Fatal error): "
+    r"(?:^|[\s\[|(])(?:ERROR|CRITICAL|FATAL|E\d{4}|FAILED)(?=[\]: |]|$)|\[(?:error|fatal|critical)\]"
+    r"|level=(?:error|fatal)|^(?:error|fatal|Error|Fatal error): "
 )
 _REPORTED: Final = re.compile(
-    r"[\w./+-]+:\d+(?::\d+)?: (?:fatal )?error:|[\w./+-]+\(\d+\): error|(?:make|gmake)(?:\[\d+\])?: \*\*\*|ninja: (?:build stopped|error)"
-    r"|CMake Error|E: [A-Z]|(?:srun|slurmstepd|sbatch|salloc): (?:fatal|error):|[\w./+-]+(?: \w+)?: (?:fatal )?error: |ERROR: [A-Z]"
-    r"|error: subprocess-exited|Error: (?:No such|Invalid value|Missing|Got unexpected|Unable)|nvcc fatal"
+    r"[\w./+-]+:\d+(?::\d+)?: (?:fatal )?error:|[\w./+-]+\(\d+\): error|(?:make|gmake)(?:\[\d+\])?: \*\*\*"
+    r"|ninja: (?:build stopped|error)|CMake Error|E: [A-Z]|(?:srun|slurmstepd|sbatch|salloc): (?:fatal|error):"
+    r"|[\w./+-]+(?: \w+)?: (?:fatal )?error: |ERROR: [A-Z]|error: subprocess-exited|Error: (?:No such|Invalid value|Missing|Got unexpected|Unable)|nvcc fatal"
     r"|bash: |sh: \d+: |/bin/(?:ba)?sh: |[\w./-]+: line \d+: "
 )
 _FOUND_NOTHING: Final = (
@@ -94,7 +95,8 @@ _BAR: Final = re.compile(r"%\|[^|\n]{0,200}\| *(\d+)/\d+")
 _REQUEST: Final = re.compile(r"\"(?:get|post|put|head|delete|options|patch) \S+ http/[\d.]+\" [1-4]\d\d")
 _RATE: Final = re.compile(r"\d (?:tokens?|samples?|it|steps?|images?)/s")
 _UNIT: Final = re.compile(
-    r"(?<![a-z])(?:global[_ ]?)?(step|iter|epoch|batch|update|round)(?:ation|es|s)?\b[\"'\]]?[ \t]*[:=\[/ #(]{1,3}[ \t]*\[?(\d+)"
+    r"(?<![a-z])(?:global[_ ]?)?(step|iter|epoch|batch|update|round)(?:ation|es|s)?\b[\"'\]]?[ \t]*[:=\[/ #(]{1,3}[ \t]*"
+    r"\[?(\d+)"
 )
 _UNIT_SIGNS: Final = ("step", "iter", "epoch", "batch", "update", "round")
 _LOSS: Final = re.compile(r"loss[\"']?[ \t]*[:=][ \t]*-?\d")
@@ -104,8 +106,8 @@ _INFORMATION: Final = re.compile(r"\bINFO\b|(?:^|\[)I\d{4}[ :]|level=info")
 _MAX_LEVEL: Final = 120
 """Characters at the start of a line in which its level is searched."""
 _RESTART: Final = re.compile(
-    r"(?i:restarting worker group|restart_count[=:] ?[1-9]|\brestarting (?:the )?(?:training|job|run|from)|\brelaunching\b"
-    r"|\brequeue(?:d|ing)\b|\battempt [:#]?(?:[2-9]|\d\d)\b|\bretry(?:ing)? (?:the )?(?:training|job|run)\b"
+    r"(?i:restarting worker group|restart_count[=:] ?[1-9]|\brestarting (?:the )?(?:training|job|run|from)"
+    r"|\brelaunching\b|\brequeue(?:d|ing)\b|\battempt [:#]?(?:[2-9]|\d\d)\b|\bretry(?:ing)? (?:the )?(?:training|job|run)\b"
     r"|\brestart(?:ed)? (?:attempt|number|#)|remaining_restarts|attempts? left; will restart|resubmitt)"
 )
 _BANNER: Final = re.compile(

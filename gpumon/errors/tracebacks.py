@@ -13,8 +13,8 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from gpumon.core.text import safe_text
-from gpumon.errors.signs import progress
 from gpumon.errors.scan import LogBlock, RankLines
+from gpumon.errors.signs import progress
 
 TRACEBACK: Final = "Traceback (most recent call last)"
 _MAX_TEXT: Final = 400
@@ -141,8 +141,9 @@ _OUTERMOST: Final = re.compile(
     r"^(?:<module>|_run_module_as_main|_bootstrap|_bootstrap_inner|<frozen runpy>|main|<cell line: \d+>\(?\)?)$"
 )
 _NOT_MESSAGE: Final = re.compile(
-    r"(?:Sending process|Call stack:|Task exception was|--- Logging error|FAILED |Exception (?:in thread|ignored)|\d+\.\d+\.\d+\.\d+ - - |[EWI]\d{4} |failed \(exitcode|wandb:|srun:|slurmstepd:|make(?:\[\d+\])?:|={8,}|-{8,}$|NVRM:|\w+:\d+:\d+ \[\d+\] NCCL"
-    r"|(?:Segmentation fault|Killed|Aborted|Bus error|Terminated)\b|root@|\S+@\S+:\S*[$#])"
+    r"Sending process|Call stack:|Task exception was|--- Logging error|FAILED |Exception (?:in thread|ignored)"
+    r"|\d+\.\d+\.\d+\.\d+ - - |[EWI]\d{4} |failed \(exitcode|wandb:|srun:|slurmstepd:|make(?:\[\d+\])?:|={8,}|-{8,}$|NVRM:"
+    r"|\w+:\d+:\d+ \[\d+\] NCCL|(?:Segmentation fault|Killed|Aborted|Bus error|Terminated)\b|root@|\S+@\S+:\S*[$#]"
 )
 """What follows a message without being a part of it."""
 _REPORTED: Final = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL)\b")
@@ -236,12 +237,12 @@ def _below_traceback(lines: _Lines, header: int, previous: Raised | None) -> Rai
             if foreign > _MAX_FOREIGN_LINES:
                 return None
             continue
-        return _raised(lines, header, row, match, frames, previous)
+        return _raised(lines, header, row, match, frames=frames, previous=previous)
     return None
 
 
 def _raised(
-    lines: _Lines, header: int, row: int, match: re.Match[str], frames: Sequence[Frame], previous: Raised | None
+    lines: _Lines, header: int, row: int, match: re.Match[str], *, frames: Sequence[Frame], previous: Raised | None
 ) -> Raised:
     message, end_row = _message(lines, row, match.end(), header)
     own = next((frame for frame in reversed(frames) if frame.is_own), None)

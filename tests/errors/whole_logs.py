@@ -95,7 +95,7 @@ def _labels(folder: Path) -> Iterable[tuple[str, dict[str, Any]]]:
 
 
 def _failed(folder: Path, name: str, label: dict[str, Any]) -> FailedLog:
-    lines = (label["root_line"], *label.get("also", ()))
+    lines = (label["root_line"], *label.get("also", ()), *label.get("also_lines", ()))
     expect, wrong, do = label["expect"], label.get("wrong") or "", label["do"]
     return FailedLog(name, _path(folder, name), lines, label["cause"], expect, wrong, do)
 

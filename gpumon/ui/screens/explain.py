@@ -37,7 +37,9 @@ class ExplainScreen(ViewScreen[None]):
     TAB: ClassVar[str] = "Explain"
     IS_TEXT: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "More", id="explain.open", tooltip="Other fixes, code and sources; without a text, type one"),
+        Binding(
+            "enter", "open", "More", id="explain.open", tooltip="Other fixes and sources; without a text, type one"
+        ),
         Binding("escape", "leave", "Back", id="explain.back", tooltip="Leave the text; again: go back and discard it"),
         Binding("tab", "app.focus_next", "Switch", id="explain.next-field", tooltip="Between text and explanation"),
         Binding("ctrl+n", "clear", "New", id="explain.new", tooltip="Clear the text, to paste another one"),

@@ -7,9 +7,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gpumon.core.problems import CommandError
+from gpumon.diagnosis.source import log_pieces, open_log
 from gpumon.errors.explain import explain_source
 from gpumon.errors.explanation import Explanation
-from gpumon.diagnosis.source import log_pieces, open_log
 from gpumon.operations.evidence import DRIVER_FILES, with_evidence
 from gpumon.present.explain import explanation_lines, reading_lines
 from gpumon.present.paint.line import Line, Role, Span, line, wrapped
@@ -71,7 +71,8 @@ class OomScreen(ViewScreen[None]):
             return reading_lines(room)
         if isinstance(self.outcome, str):
             return [line(Span(text, Role.WARNING)) for text in wrapped(f"! {self.outcome}", room)]
-        return [*explanation_lines(self.outcome, room, is_long=True), (), line(Span(f"From {self._event.path}", Role.DIM))]
+        lines = explanation_lines(self.outcome, room, is_long=True)
+        return [*lines, (), line(Span(f"From {self._event.path}", Role.DIM))]
 
     def _show_outcome(self, outcome: Explanation | str) -> None:
         """Shows the explanation, and later the evidence of this host. The screen may have been closed meanwhile."""
