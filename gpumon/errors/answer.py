@@ -36,7 +36,7 @@ _BOILERPLATE: Final = re.compile(
 _OF_VERSIONS: Final = frozenset(
     {"AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError", "UnboundLocalError"}
 )
-"""Exceptions that a package raises in its own code if another version of it, or of a package that it uses, is needed."""
+"""Exceptions that a package raises in its own code if it, or a package that it uses, has another version."""
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
 _MAX_QUOTE: Final = 240
 _MAX_NOTICES: Final = 4

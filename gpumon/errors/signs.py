@@ -62,7 +62,8 @@ _LEVEL: Final = re.compile(
 _REPORTED: Final = re.compile(
     r"[\w./+-]+:\d+(?::\d+)?: (?:fatal )?error:|[\w./+-]+\(\d+\): error|(?:make|gmake)(?:\[\d+\])?: \*\*\*"
     r"|ninja: (?:build stopped|error)|CMake Error|E: [A-Z]|(?:srun|slurmstepd|sbatch|salloc): (?:fatal|error):"
-    r"|[\w./+-]+(?: \w+)?: (?:fatal )?error: |ERROR: [A-Z]|error: subprocess-exited|Error: (?:No such|Invalid value|Missing|Got unexpected|Unable)|nvcc fatal"
+    r"|[\w./+-]+(?: \w+)?: (?:fatal )?error: |ERROR: [A-Z]"
+    r"|error: subprocess-exited|Error: (?:No such|Invalid value|Missing|Got unexpected|Unable)|nvcc fatal"
     r"|bash: |sh: \d+: |/bin/(?:ba)?sh: |[\w./-]+: line \d+: "
 )
 _FOUND_NOTHING: Final = (
@@ -95,8 +96,8 @@ _BAR: Final = re.compile(r"%\|[^|\n]{0,200}\| *(\d+)/\d+")
 _REQUEST: Final = re.compile(r"\"(?:get|post|put|head|delete|options|patch) \S+ http/[\d.]+\" [1-4]\d\d")
 _RATE: Final = re.compile(r"\d (?:tokens?|samples?|it|steps?|images?)/s")
 _UNIT: Final = re.compile(
-    r"(?<![a-z])(?:global[_ ]?)?(step|iter|epoch|batch|update|round)(?:ation|es|s)?\b[\"'\]]?[ \t]*[:=\[/ #(]{1,3}[ \t]*"
-    r"\[?(\d+)"
+    r"(?<![a-z])(?:global[_ ]?)?(step|iter|epoch|batch|update|round)(?:ation|es|s)?\b[\"'\]]?"
+    r"[ \t]*[:=\[/ #(]{1,3}[ \t]*\[?(\d+)"
 )
 _UNIT_SIGNS: Final = ("step", "iter", "epoch", "batch", "update", "round")
 _LOSS: Final = re.compile(r"loss[\"']?[ \t]*[:=][ \t]*-?\d")
@@ -107,11 +108,13 @@ _MAX_LEVEL: Final = 120
 """Characters at the start of a line in which its level is searched."""
 _RESTART: Final = re.compile(
     r"(?i:restarting worker group|restart_count[=:] ?[1-9]|\brestarting (?:the )?(?:training|job|run|from)"
-    r"|\brelaunching\b|\brequeue(?:d|ing)\b|\battempt [:#]?(?:[2-9]|\d\d)\b|\bretry(?:ing)? (?:the )?(?:training|job|run)\b"
+    r"|\brelaunching\b|\brequeue(?:d|ing)\b|\battempt [:#]?(?:[2-9]|\d\d)\b"
+    r"|\bretry(?:ing)? (?:the )?(?:training|job|run)\b"
     r"|\brestart(?:ed)? (?:attempt|number|#)|remaining_restarts|attempts? left; will restart|resubmitt)"
 )
 _BANNER: Final = re.compile(
-    r"Setting OMP_NUM_THREADS environment variable for each process|^\+ (?:exec )?(?:srun |torchrun |accelerate |python)"
+    r"Setting OMP_NUM_THREADS environment variable for each process"
+    r"|^\+ (?:exec )?(?:srun |torchrun |accelerate |python)"
     r"|^\$ (?:python|torchrun|accelerate|srun|deepspeed)|^srun: job \d+ has been allocated"
 )
 _RESTART_SIGNS: Final = ("estart", "elaunch", "equeu", "ttempt", "etry", "esubmit")
