@@ -161,7 +161,7 @@ class Prometheus:
             headers["Authorization"] = f"Basic {credentials}"
         body = urllib.parse.urlencode(fields).encode()
         request = urllib.request.Request(url, body, headers)  # noqa: S310 - the scheme was checked
-        opener = urllib.request.build_opener(_NoRedirect(), _Handler(deadline, self._tls))
+        opener = urllib.request.build_opener(_NoRedirect(), _DeadlineHandler(deadline, self._tls))
         return opener.open(request)  # type: ignore[no-any-return]
 
     def _pieces(self, answer: "http.client.HTTPResponse") -> Iterator[bytes]:
@@ -201,7 +201,7 @@ class Prometheus:
         return _problem(f"{base} cannot be reached: {safe_text(text, 120)}.", "Check the URL, and the proxy variables.")
 
 
-class _Connection(http.client.HTTPConnection):
+class _HttpConnection(http.client.HTTPConnection):
     """A connection that is over, and all that arrives over it, at a deadline."""
 
     def __init__(self, deadline: Deadline, host: str, **options: Any) -> None:  # noqa: ANN401 - http.client's types
@@ -210,7 +210,7 @@ class _Connection(http.client.HTTPConnection):
         self.response_class = cast("type[http.client.HTTPResponse]", partial(_Response, deadline))
 
 
-class _TlsConnection(_Connection, http.client.HTTPSConnection):
+class _TlsConnection(_HttpConnection, http.client.HTTPSConnection):
     """The same with TLS."""
 
 
@@ -223,7 +223,7 @@ class _Response(http.client.HTTPResponse):
         unlimited.close()
 
 
-class _Handler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
+class _DeadlineHandler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
     """Opens such connections for urllib.
 
     Args:
@@ -238,7 +238,7 @@ class _Handler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Open a connection."""
-        return self.do_open(cast("type[http.client.HTTPConnection]", partial(_Connection, self._deadline)), req)
+        return self.do_open(cast("type[http.client.HTTPConnection]", partial(_HttpConnection, self._deadline)), req)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Open a connection with TLS."""
