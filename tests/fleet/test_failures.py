@@ -108,14 +108,14 @@ def test_an_answer_that_drips_ends(monkeypatch: pytest.MonkeyPatch, start: bytes
     def drip(handler: BaseHTTPRequestHandler, _: object) -> None:
         handler.close_connection = True
         handler.wfile.write(start)
-        for _ in range(40):
+        for _ in range(100):
             handler.wfile.write(piece)
             time.sleep(0.05)
 
     began = time.monotonic()
     text = refused(drip)
     assert "has not completed its answer within 0.5 s" in text or "HTTP 500" in text
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 3
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -130,14 +130,14 @@ def test_a_server_or_a_proxy_that_drips_before_its_answer(monkeypatch: pytest.Mo
             monkeypatch.setenv(f"{scheme}_proxy", url.replace("https", "http") if is_proxy else "")
             began = time.monotonic()
             text = failure("https://prometheus.invalid" if is_proxy and scheme == "https" else url)
-            assert time.monotonic() - began < 1.5
-            dripping.result(5)
+            assert time.monotonic() - began < 3
+            dripping.result(20)
         assert "has not completed its answer within 0.5 s" in text or "TLS with" in text
 
 
 def drip_to_one(server: socket.socket) -> None:
     with server.accept()[0] as connection, suppress(OSError):
-        for piece in b"HTTP/1.1 200 " + b"x" * 30:
+        for piece in b"HTTP/1.1 200 " + b"x" * 90:
             connection.send(bytes([piece]))
             time.sleep(0.05)
 
