@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpumon.session.host_monitor import HostMonitor
 
 _FIRST_FRAME_SECONDS: Final = 10.0
+_WAKE_SECONDS: Final = 0.5
 _MAX_PORT: Final = 65535
 _MAX_PASSWORD_BYTES: Final = 4096
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -94,9 +95,11 @@ def exporter(  # noqa: PLR0917 - click passes them by name
         raise click.UsageError("--tls-key and --tls-client-ca need --tls-certificate.")
     from gpumon.cli.group import thresholds
     from gpumon.cli.metrics_server import ServerSecurity
+    from gpumon.core.heap import limit_heap
     from gpumon.session.host_monitor import HostMonitor
     from gpumon.streams.live import LiveStream
 
+    limit_heap()  # each request has a thread, which would get a separate heap
     security = ServerSecurity(tls_certificate, tls_key, tls_client_ca, user, _password(password_file))
     monitor = HostMonitor(LiveStream(interval), thresholds())
     with _signals() as stop:
@@ -179,7 +182,8 @@ def _serve(address: tuple[str, int], registry: "Collector", security: "ServerSec
         if not _is_loopback(host) and not security.user and security.client_authority is None:
             text = "Everyone who reaches this address can read user names and jobs. See --user and --tls-client-ca."
             click.echo(f"gpumon: {text}", err=True)
-        stop.wait()
+        while not stop.wait(_WAKE_SECONDS):
+            pass  # Python handles a signal that another thread has received only when the main thread wakes up
         server.shutdown()
 
 

@@ -1,21 +1,47 @@
-"""The HTTP server of the exporter: a page of metrics, with optional TLS and basic authentication."""
+"""The HTTP server of the exporter: a page of metrics, with optional TLS and basic authentication.
+
+Clients are not trusted. Each has a thread, which the loop that accepts connections ends by shutting its socket down:
+when its time is over, or to make room for a new client. A scrape sends its request at once, so that it is never the
+oldest client that still has to send one, however many slow clients there are.
+"""
 
 import base64
+import errno
+import gzip
 import hmac
+import resource
 import socket
 import ssl
 import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from http.server import ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedReader
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
+from urllib.parse import parse_qs
 
-from prometheus_client import MetricsHandler
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-_REQUEST_SECONDS: Final = 10.0
-"""A client that is slower than this loses its connection."""
-_MAX_REQUESTS: Final = 16
+REQUEST_SECONDS: Final = 10.0
+"""From the connection to the last byte of the answer; a client that is slower loses its connection."""
+MAX_CONNECTIONS: Final = 64
+"""At most half of the descriptors that the process may open."""
+MAX_CONNECTIONS_PER_ADDRESS: Final = 32
+_REQUEST_BYTES: Final = 64 << 10
+_WAITING_CONNECTIONS: Final = 4096
+"""Connections that the kernel keeps until they are accepted; it uses net.core.somaxconn if that is lower."""
+_PAUSE_SECONDS: Final = 0.1
+_RESOURCE_ERRORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_PAGE_SECONDS: Final = 0.25
+"""How long a page is sent again to whoever asks for it."""
+_MAX_PAGES: Final = 16
+_NO_SERIES: Final = b"No series has the name that name[] selects. The page without name[] has all of them.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +63,106 @@ class ServerSecurity:
     password: str = ""
 
 
-class _Handler(MetricsHandler):
+@dataclass(slots=True)
+class _Client:
+    """A connection.
+
+    Attributes:
+        address: Where it comes from.
+        accepted: Monotonic seconds.
+        is_answered: Whether its request is complete and its answer is being made, so that it waits for this program.
+    """
+
+    address: str
+    accepted: float
+    is_answered: bool = False
+
+
+class _RequestReader:
+    """Reads lines of a request, up to a number of bytes.
+
+    Args:
+        file: What the client sends.
+    """
+
+    def __init__(self, file: BufferedReader) -> None:
+        self._file = file
+        self._left = _REQUEST_BYTES
+
+    def readline(self, size: int) -> bytes:
+        """The next line or a part of it; empty at the end.
+
+        Raises:
+            ConnectionAbortedError: The request is too long.
+        """
+        if self._left <= 0:
+            raise ConnectionAbortedError
+        line = self._file.readline(min(size, self._left))
+        self._left -= len(line)
+        return line
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class _Handler(BaseHTTPRequestHandler):
     """Answers one client."""
 
-    timeout = _REQUEST_SECONDS
+    def setup(self) -> None:
+        """Bound what is read."""
+        super().setup()
+        self.rfile = cast("BufferedReader", _RequestReader(cast("BufferedReader", self.rfile)))
 
-    def do_GET(self) -> None:  # noqa: N802 - http.server's name
-        """Send the metrics to a client that may read them, unless many are being served."""
+    def do_GET(self) -> None:
+        """Send the metrics, or those that ``name[]`` selects, to a client that may read them."""
         server = cast("MetricsServer", self.server)
         if not server.admits(self.headers.get("Authorization", "")):
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", 'Basic realm="gpumon"')
-            self.end_headers()
-        elif not server.slots.acquire(blocking=False):
-            self.send_error(503, "Too many requests at the same time")
+            self._send(401, b"", {"WWW-Authenticate": 'Basic realm="gpumon"'})
+            return
+        names = parse_qs(self.path.partition("?")[2]).get("name[]", [])
+        with server.answering(self.connection):
+            page, content_type = server.page(self.headers.get("Accept", ""), names)
+        if not page:
+            self._send(404, _NO_SERIES, {"Content-Type": "text/plain; charset=utf-8"})
+        elif "gzip" in self.headers.get("Accept-Encoding", ""):
+            self._send(200, gzip.compress(page), {"Content-Type": content_type, "Content-Encoding": "gzip"})
         else:
-            try:
-                super().do_GET()
-            finally:
-                server.slots.release()
+            self._send(200, page, {"Content-Type": content_type})
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+        """Log nothing."""
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class _Selection:
+    """Some metrics of a collector at one moment.
+
+    Args:
+        collector: All of them.
+        names: Names of series; without any, all of them.
+
+    Attributes:
+        families: Those that have such a series.
+    """
+
+    def __init__(self, collector: Collector, names: frozenset[str]) -> None:
+        self.families = list(collector.collect())
+        if names:
+            for family in self.families:
+                family.samples = [sample for sample in family.samples if sample.name in names]
+            self.families = [family for family in self.families if family.samples]
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics, for an encoder."""
+        return self.families
 
 
 class MetricsServer(ThreadingHTTPServer):
@@ -72,13 +179,21 @@ class MetricsServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = _WAITING_CONNECTIONS
 
     def __init__(self, host: str, port: int, collector: Collector, security: ServerSecurity) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self.slots = threading.BoundedSemaphore(_MAX_REQUESTS)
+        self._collector = collector
+        self._making_page = threading.Lock()
+        self._pages: dict[tuple[str, frozenset[str]], bytes] = {}
+        self._pages_end = 0.0
+        self._clients: dict[socket.socket, _Client] = {}
+        """The connections that are open, the oldest first; one that is being ended is no longer in here."""
+        self._lock = threading.Lock()
+        self._max_clients = min(MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         credentials = f"{security.user}:{security.password}".encode()
         self._authorization = f"Basic {base64.b64encode(credentials).decode()}" if security.user else ""
-        super().__init__((host, port), _Handler.factory(collector))
+        super().__init__((host, port), _Handler)
         if security.certificate is not None:
             try:
                 context = _tls_context(security)
@@ -98,6 +213,88 @@ class MetricsServer(ThreadingHTTPServer):
     def admits(self, authorization: str) -> bool:
         """Whether a client with this header may read the page."""
         return not self._authorization or hmac.compare_digest(authorization.encode(), self._authorization.encode())
+
+    @contextmanager
+    def answering(self, connection: socket.socket) -> Iterator[None]:
+        """Around what takes time for a client through no fault of its own; it keeps its connection meanwhile."""
+        client = self._clients.get(connection, _Client("", 0.0))
+        client.is_answered = True
+        try:
+            yield
+        finally:
+            client.is_answered = False
+
+    def page(self, accept: str, names: Iterable[str]) -> tuple[bytes, str]:
+        """The metrics as text, and the content type; the text is empty if there is none of the names.
+
+        Args:
+            accept: The header of the request.
+            names: Names of series; without any, all of them.
+        """
+        encode, content_type = choose_encoder(accept)
+        key = content_type, frozenset(names)
+        with self._making_page:  # one at a time: many clients at once must not need the memory of as many pages
+            now = time.monotonic()
+            if now >= self._pages_end or len(self._pages) >= _MAX_PAGES:
+                self._pages, self._pages_end = {}, now + _PAGE_SECONDS
+            if key not in self._pages:
+                selection = _Selection(self._collector, key[1])
+                self._pages[key] = encode(cast("CollectorRegistry", selection)) if selection.families else b""
+            return self._pages[key], content_type
+
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection; without a descriptor for it, end the oldest one and wait a moment.
+
+        Raises:
+            OSError: There is no connection now.
+        """
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in _RESOURCE_ERRORS:
+                with self._lock:
+                    if self._clients:
+                        self._end(next(iter(self._clients)))
+                time.sleep(_PAUSE_SECONDS)  # the connection still waits to be accepted: this would be a busy loop
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
+        """Answer in a thread, and end another connection if there are too many."""
+        with self._lock:
+            self._clients[request] = _Client(client_address[0], time.monotonic())
+            self._make_room(client_address[0])
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """End every connection whose time is over; called after each connection, and at least twice a second."""
+        too_old = time.monotonic() - REQUEST_SECONDS
+        with self._lock:
+            for connection, client in list(self._clients.items()):
+                if client.accepted < too_old and not client.is_answered:
+                    self._end(connection)
+
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - socketserver's type
+        """Close a connection."""
+        with self._lock:  # nothing ends a connection while its descriptor is closed and perhaps used again
+            self._clients.pop(request, None)
+        super().shutdown_request(request)
+
+    def _make_room(self, address: str) -> None:
+        """End a connection if there are too many: of the address with the most, the oldest one whose client is slow."""
+        counts = Counter(client.address for client in self._clients.values())
+        if len(self._clients) > self._max_clients:
+            waiting = [connection for connection, client in self._clients.items() if not client.is_answered]
+        elif counts[address] > MAX_CONNECTIONS_PER_ADDRESS:
+            waiting = [known for known, c in self._clients.items() if c.address == address and not c.is_answered]
+        else:
+            return
+        self._end(max(waiting, key=lambda connection: counts[self._clients[connection].address]))
+
+    def _end(self, connection: socket.socket) -> None:
+        """End a connection: its thread, wherever it waits, gets an error and closes it."""
+        del self._clients[connection]
+        with suppress(OSError):  # not that of SSLSocket, after which the thread would write without encryption
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore a client that has gone, or that has no valid certificate."""

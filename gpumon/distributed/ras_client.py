@@ -7,11 +7,11 @@ The first process of a job on a host that creates a communicator listens on ``lo
 import ipaddress
 import re
 import socket
-import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
+from gpumon.core.deadline import Deadline
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_bytes, safe_text
 from gpumon.distributed.ras_report import MAX_REPORT_BYTES, RasReport, parse_report
@@ -55,9 +55,9 @@ def read_report(address: str, seconds: float = READ_SECONDS) -> RasReport:
 
 def read_text(address: str, seconds: float = READ_SECONDS) -> bytes:
     """The report as the service sends it; for its arguments and errors see `read_report`."""
-    deadline = time.monotonic() + seconds
+    deadline = Deadline(seconds)
     try:
-        with socket.create_connection(socket_address(address), min(_CONNECT_SECONDS, seconds)) as connection:
+        with Deadline(min(_CONNECT_SECONDS, seconds)).connect(socket_address(address)) as connection:
             service = _Service(connection, deadline)
             greeting = service.ask(f"CLIENT PROTOCOL {_PROTOCOL}")
             if not greeting.upper().startswith("SERVER PROTOCOL "):
@@ -131,45 +131,26 @@ class _Service:
 
     Args:
         connection: The socket.
-        deadline: Monotonic seconds by which everything is over.
+        deadline: When everything is over.
     """
 
-    def __init__(self, connection: socket.socket, deadline: float) -> None:
+    def __init__(self, connection: socket.socket, deadline: Deadline) -> None:
         self._socket = connection
         self._deadline = deadline
+        self._answers = deadline.reader(connection)
 
     def ask(self, command: str) -> str:
         """Send a command; returns the line that answers it."""
-        self._send(command)
-        line = b""
-        while not line.endswith(b"\n"):
-            data = self._receive(1)
-            if not data or len(line) > _LINE_BYTES:
-                raise RasError(ProblemCode.DAMAGED, "it closed the connection, or sent no line.")
-            line += data
+        self._deadline.send(self._socket, f"{command}\n".encode())
+        line = self._answers.readline(_LINE_BYTES)
+        if not line.endswith(b"\n"):
+            raise RasError(ProblemCode.DAMAGED, "it closed the connection, or sent no line.")
         return safe_bytes(line.rstrip(b"\r\n"))
 
     def report(self, command: str) -> bytes:
         """Send a command; returns everything until the service closes the connection."""
-        self._send(command)
-        parts, size = [], 0
-        while data := self._receive(_READ_BYTES):
-            parts.append(data)
-            size += len(data)
-            if size > MAX_REPORT_BYTES:
-                raise RasError(ProblemCode.DAMAGED, "its report is too large.")
-        return b"".join(parts)
-
-    def _send(self, command: str) -> None:
-        self._socket.settimeout(self._left())
-        self._socket.sendall(f"{command}\n".encode())
-
-    def _receive(self, max_bytes: int) -> bytes:
-        self._socket.settimeout(self._left())
-        return self._socket.recv(max_bytes)
-
-    def _left(self) -> float:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return left
+        self._deadline.send(self._socket, f"{command}\n".encode())
+        data = self._answers.read(MAX_REPORT_BYTES + 1)
+        if len(data) > MAX_REPORT_BYTES:
+            raise RasError(ProblemCode.DAMAGED, "its report is too large.")
+        return data

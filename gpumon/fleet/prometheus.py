@@ -4,8 +4,8 @@ import base64
 import http.client
 import json
 import os
+import socket
 import ssl
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -13,16 +13,20 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.message import Message
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, cast
 
+from gpumon.core.deadline import Deadline
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.fleet.model import FleetError
 from gpumon.fleet.settings import PrometheusAddress
 
 ANSWER_SECONDS: Final = 60.0
-"""Longest time for one answer, however steadily it arrives."""
+"""Longest time from the name of the server to the last byte of its answer, however steadily that arrives."""
+MAX_SERIES: Final = 400_000
+"""Most results of an answer; the query of the screen has about ten of each GPU."""
 MAX_RESULT_BYTES: Final = 16 << 20
 """Largest single result; a complete answer may be as large if its JSON has spaces between results."""
 _PIECE_BYTES: Final = 1 << 18
@@ -57,10 +61,7 @@ class Prometheus:
         self.read_bytes = 0
         self._address = address
         self._base = address.url.rstrip("/")
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
-        if parts.scheme == "https":
-            handlers.append(urllib.request.HTTPSHandler(context=_tls_context(address)))
-        self._opener = urllib.request.build_opener(*handlers)
+        self._tls = _tls_context(address) if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def query(self, expression: str) -> Iterator[Sample]:
         """Run an instant query; yields the labels and the value of each result.
@@ -110,15 +111,16 @@ class Prometheus:
 
     def _results(self, path: str, fields: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         """Yield every result of an answer."""
-        self.read_bytes = 0
+        self.read_bytes = series = 0
         buffer = b""
         has_started = False
+        deadline = Deadline(ANSWER_SECONDS, self._address.timeout_seconds)
         try:
-            with self._open(f"{self._base}/api/v1/{path}", fields) as answer:
+            with self._open(f"{self._base}/api/v1/{path}", fields, deadline) as answer:
                 for piece in self._pieces(answer):
                     buffer += piece
                     if len(buffer) > MAX_RESULT_BYTES:
-                        raise FleetError(self._too_large(MAX_RESULT_BYTES, "in one result"))
+                        raise FleetError(self._too_large(f"{MAX_RESULT_BYTES >> 20} MiB in one result"))
                     if not has_started:
                         position = buffer.find(_START)
                         if position < 0:
@@ -127,13 +129,17 @@ class Prometheus:
                         buffer = buffer[position + len(_START) :]
                     last = buffer.rfind(_BETWEEN)
                     if last >= 0:
-                        yield from json.loads(b"[" + buffer[: last + 1] + b"]")
+                        results = json.loads(b"[" + buffer[: last + 1] + b"]")
+                        series += len(results)
+                        if series > MAX_SERIES:
+                            raise FleetError(self._too_large(f"{MAX_SERIES:,} series"))
+                        yield from results
                         buffer = buffer[last + 2 :]
             if not has_started:
                 raise FleetError(_not_prometheus(self._base))
             yield from self._last_results(buffer)
         except (OSError, http.client.HTTPException, zlib.error) as error:
-            raise FleetError(self._failure(error)) from error
+            raise FleetError(self._failure(error, deadline)) from error
         except (ValueError, RecursionError) as error:
             raise FleetError(_not_prometheus(self._base)) from error
 
@@ -145,7 +151,7 @@ class Prometheus:
             raise FleetError(_cut(self._base)) from None
         return results
 
-    def _open(self, url: str, fields: Mapping[str, str]) -> "http.client.HTTPResponse":
+    def _open(self, url: str, fields: Mapping[str, str], deadline: Deadline) -> "http.client.HTTPResponse":
         headers = {"Accept-Encoding": "gzip", "User-Agent": "gpumon"}
         address = self._address
         if address.token:
@@ -155,28 +161,25 @@ class Prometheus:
             headers["Authorization"] = f"Basic {credentials}"
         body = urllib.parse.urlencode(fields).encode()
         request = urllib.request.Request(url, body, headers)  # noqa: S310 - the scheme was checked
-        return self._opener.open(request, timeout=address.timeout_seconds)  # type: ignore[no-any-return]
+        opener = urllib.request.build_opener(_NoRedirect(), _DeadlineHandler(deadline, self._tls))
+        return opener.open(request)  # type: ignore[no-any-return]
 
     def _pieces(self, answer: "http.client.HTTPResponse") -> Iterator[bytes]:
         """Yield the body, decompressed and bounded."""
         inflate = zlib.decompressobj(31) if answer.headers.get("Content-Encoding") == "gzip" else None
-        deadline = time.monotonic() + ANSWER_SECONDS
         while piece := answer.read1(_PIECE_BYTES):
-            if time.monotonic() > deadline:
-                reason = f"{self._base} has not completed its answer within {ANSWER_SECONDS:g} s."
-                raise FleetError(_problem(reason, _FEWER, ProblemCode.UNRESPONSIVE))
             while piece:
                 plain = piece if inflate is None else inflate.decompress(piece, _PIECE_BYTES)
                 piece = b"" if inflate is None else inflate.unconsumed_tail
                 self.read_bytes += len(plain)
                 if self.read_bytes > self._address.max_bytes:
-                    raise FleetError(self._too_large(self._address.max_bytes))
+                    raise FleetError(self._too_large(f"{self._address.max_bytes >> 20} MiB"))
                 yield plain
 
-    def _too_large(self, limit: int, where: str = "") -> Problem:
-        return _problem(f"{self._base} sent more than {limit >> 20} MiB{where and ' '}{where}.", _FEWER)
+    def _too_large(self, limit: str) -> Problem:
+        return _problem(f"{self._base} sent more than {limit}, which is the limit of gpumon.", _FEWER)
 
-    def _failure(self, error: Exception) -> Problem:
+    def _failure(self, error: Exception, deadline: Deadline) -> Problem:
         """Why there is no answer."""
         base = self._base
         if isinstance(error, urllib.error.HTTPError):
@@ -189,11 +192,58 @@ class Prometheus:
             return _problem(f"TLS with {base} failed: {safe_text(str(reason.reason), 120)}.")
         if isinstance(reason, TimeoutError):
             text = f"{base} sent nothing for {self._address.timeout_seconds:g} s."
+            if deadline.has_passed:
+                text = f"{base} has not completed its answer within {deadline.seconds:g} s."
             return _problem(text, "It may be overloaded; --match selects fewer GPUs.", ProblemCode.UNRESPONSIVE)
         if isinstance(reason, http.client.IncompleteRead):
             return _cut(base)
         text = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
         return _problem(f"{base} cannot be reached: {safe_text(text, 120)}.", "Check the URL, and the proxy variables.")
+
+
+class _HttpConnection(http.client.HTTPConnection):
+    """A connection that is over, and all that arrives over it, at a deadline."""
+
+    def __init__(self, deadline: Deadline, host: str, **options: Any) -> None:  # noqa: ANN401 - http.client's types
+        super().__init__(host, **options)
+        self._create_connection = lambda address, *_: deadline.connect(address)
+        self.response_class = cast("type[http.client.HTTPResponse]", partial(_Response, deadline))
+
+
+class _TlsConnection(_HttpConnection, http.client.HTTPSConnection):
+    """The same with TLS."""
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer that is over at a deadline, its headers included."""
+
+    def __init__(self, deadline: Deadline, sock: socket.socket, **options: Any) -> None:  # noqa: ANN401 - http.client's types
+        super().__init__(sock, **options)
+        unlimited, self.fp = self.fp, deadline.reader(sock)
+        unlimited.close()
+
+
+class _DeadlineHandler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
+    """Opens such connections for urllib.
+
+    Args:
+        deadline: When they are over.
+        tls: How the server is verified.
+    """
+
+    def __init__(self, deadline: Deadline, tls: ssl.SSLContext) -> None:
+        super().__init__(context=tls)
+        self._deadline = deadline
+        self._tls = tls
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Open a connection."""
+        return self.do_open(cast("type[http.client.HTTPConnection]", partial(_HttpConnection, self._deadline)), req)
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Open a connection with TLS."""
+        connect = cast("type[http.client.HTTPConnection]", partial(_TlsConnection, self._deadline))
+        return self.do_open(connect, req, context=self._tls)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

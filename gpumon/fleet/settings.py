@@ -5,7 +5,7 @@ from typing import Final
 
 from gpumon.fleet.model import IDLE_SECONDS
 
-MAX_ANSWER_BYTES: Final = 128 << 20
+MAX_ANSWER_BYTES: Final = 64 << 20
 """Largest answer, decompressed."""
 TIMEOUT_SECONDS: Final = 20.0
 DEFAULT_INTERVAL_SECONDS: Final = 15.0

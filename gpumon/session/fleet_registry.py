@@ -63,6 +63,7 @@ class FleetRegistry:
         self._snapshot: FleetSnapshot | None = None
         self._problem: Problem | None = None
         self._usage: FleetUsage | None = None
+        self._queried_monotonic = 0.0
         self._usage_at = 0.0
         self._reading_seconds = 0.0
         self._slurm: SlurmJoin | None = None
@@ -109,11 +110,13 @@ class FleetRegistry:
         poller = self._poller
         if poller is not None:
             snapshot = poller.snapshot
+            if snapshot is not None and self._snapshot is not snapshot:
+                self._queried_monotonic = time.monotonic() - snapshot.seconds
             if snapshot is not None and (self._snapshot is not snapshot or self._is_other_queue):
                 self._snapshot, self._is_other_queue = snapshot, False
                 self._report = FleetReport(snapshot, self._slurm)
             self._problem = poller.problem
-        age = 0.0 if self._report is None else max(0.0, time.time() - self._report.snapshot.time_seconds)
+        age = 0.0 if self._report is None else time.monotonic() - self._queried_monotonic
         usage, is_reading = self._usage, bool(self._reading_seconds)
         return FleetState(self.settings, self._report, self._problem, age, usage, is_reading)
 

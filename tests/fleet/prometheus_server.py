@@ -24,12 +24,14 @@ scrape_configs:
     file_sd_configs:
       - files: ["{targets}"]
         refresh_interval: 1s
-"""
+{scrape}"""
 _START_SECONDS = 30.0
 
 
 @contextmanager
-def prometheus(folder: Path, targets: Path, interval: str = "1s", *, honor_labels: bool = False) -> Iterator[str]:
+def prometheus(
+    folder: Path, targets: Path, interval: str = "1s", *, honor_labels: bool = False, scrape: str = ""
+) -> Iterator[str]:
     """Run Prometheus; yields its URL.
 
     Args:
@@ -37,10 +39,12 @@ def prometheus(folder: Path, targets: Path, interval: str = "1s", *, honor_label
         targets: File of targets; see `tests.fleet.targets.write_targets`.
         interval: Scrape interval.
         honor_labels: Whether labels of a target win over those of the configuration.
+        scrape: Further lines of the scrape configuration.
     """
     assert PROMETHEUS is not None
     config = folder / "prometheus.yml"
-    config.write_text(_CONFIG.format(interval=interval, targets=targets, honor=str(honor_labels).lower()))
+    honor = str(honor_labels).lower()
+    config.write_text(_CONFIG.format(interval=interval, targets=targets, honor=honor, scrape=scrape))
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     command = [PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}"]

@@ -4,10 +4,12 @@ import gzip
 import json
 import os
 import shutil
+import socket
 import ssl
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -87,18 +89,65 @@ def test_slow() -> None:
     assert "sent nothing for 0.3 s" in refused(lambda *_: time.sleep(2), timeout_seconds=0.3)
 
 
-def test_an_answer_that_drips_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n", b" "),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+        (b"HTTP/1.1 200 ", b"x"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"", b"HTTP/1.1 100 Continue\r\nX: x\r\n\r\n"),
+        (b"HTTP/1.1 500 Error\r\n\r\n", b"x"),
+    ],
+    ids=["body", "size of a chunk", "header", "status", "100 Continue", "100 Continue with a header", "error"],
+)
+def test_an_answer_that_drips_ends(monkeypatch: pytest.MonkeyPatch, start: bytes, piece: bytes) -> None:
     monkeypatch.setattr(client, "ANSWER_SECONDS", 0.5)
 
     def drip(handler: BaseHTTPRequestHandler, _: object) -> None:
-        handler.send_response(200)
-        handler.end_headers()
+        handler.close_connection = True
+        handler.wfile.write(start)
         for _ in range(100):
-            handler.wfile.write(b" ")
-            handler.wfile.flush()
+            handler.wfile.write(piece)
             time.sleep(0.05)
 
-    assert "has not completed its answer" in refused(drip)
+    began = time.monotonic()
+    text = refused(drip)
+    assert "has not completed its answer within 0.5 s" in text or "HTTP 500" in text
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_server_or_a_proxy_that_drips_before_its_answer(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    """A proxy for plain HTTP sends the answer; one for TLS answers CONNECT, and TLS itself may never begin."""
+    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setenv("no_proxy", "")
+    for is_proxy in (True, False):
+        with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as pool:
+            dripping = pool.submit(drip_to_one, silent)
+            url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
+            monkeypatch.setenv(f"{scheme}_proxy", url.replace("https", "http") if is_proxy else "")
+            began = time.monotonic()
+            text = failure("https://prometheus.invalid" if is_proxy and scheme == "https" else url)
+            assert time.monotonic() - began < 3
+            dripping.result(20)
+        assert "has not completed its answer within 0.5 s" in text or "TLS with" in text
+
+
+def drip_to_one(server: socket.socket) -> None:
+    with server.accept()[0] as connection, suppress(OSError):
+        for piece in b"HTTP/1.1 200 " + b"x" * 90:
+            connection.send(bytes([piece]))
+            time.sleep(0.05)
+
+
+def test_a_name_server_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(2))
+    began = time.monotonic()
+    assert "has not completed its answer within 0.3 s" in failure("http://prometheus.invalid")
+    assert time.monotonic() - began < 1.0
 
 
 def test_refused_access() -> None:
@@ -152,8 +201,10 @@ def test_too_much() -> None:
             while True:
                 handler.wfile.write(piece)
 
-    assert "sent more than 4 MiB. Select fewer GPUs" in refused(endless, max_bytes=4 << 20)
-    assert PrometheusAddress("http://a").max_bytes == 128 << 20
+    limit = "which is the limit of gpumon. Select fewer GPUs with --match"
+    assert f"sent more than 4 MiB, {limit}" in refused(endless, max_bytes=4 << 20)
+    assert f"sent more than 400,000 series, {limit}" in refused(endless)
+    assert PrometheusAddress("http://a").max_bytes == 64 << 20
 
 
 def test_a_gzip_bomb() -> None:

@@ -5,7 +5,6 @@ the ranks of all of them, because each host alone knows only who waits.
 """
 
 import json
-import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,11 +26,11 @@ from gpumon.core.json_fields import (
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.stacks import StackFrame
-from gpumon.core.text import safe_bytes, safe_text
+from gpumon.core.text import safe_text
 from gpumon.diagnosis.hangs import judge_hang
 from gpumon.operations.jobs.document import SCHEMA
 from gpumon.operations.jobs.report import EXITED, RankGpu, RankReport, TrainingJobReport, TrainingJobState
-from gpumon.streams.remote.stream import SSH
+from gpumon.streams.remote.stream import SSH, SSH_FAILED, SshConnection, end_ssh, start_ssh
 
 READ_SECONDS: Final = 45.0
 """How long a host may take: ssh gives up after 10 s, and the command looks for up to 25 s."""
@@ -40,7 +39,6 @@ _MAX_BYTES: Final = 32 << 20
 _MAX_RANKS: Final = 1 << 14
 _SLOW: Final = (HangKind.SLOW, HangKind.STRAGGLER)
 _NOT_INSTALLED: Final = 127
-_SSH_FAILED: Final = 255
 _EXIT_CODES: Final = (0, 1, 3)
 """No job hangs, a job hangs, there is no job."""
 
@@ -67,7 +65,7 @@ def read_hosts(hosts: Sequence[str], seconds: float = READ_SECONDS, ssh: Sequenc
         seconds: How long a host may take.
         ssh: The program and its options; other ones in tests.
     """
-    results = {host: HostJobs(host, problem=_problem(host, f"sent nothing within {seconds:g} s.")) for host in hosts}
+    results = {host: HostJobs(host, problem=_problem(host, "could not be asked.")) for host in hosts}
 
     def read(host: str) -> None:
         results[host] = _read(host, seconds, ssh)
@@ -115,26 +113,38 @@ def parse_jobs(text: bytes, host: str) -> tuple[TrainingJobReport, ...]:
 
 def _read(host: str, seconds: float, ssh: Sequence[str]) -> HostJobs:
     try:
-        result = subprocess.run(
-            [*ssh, "--", host, _COMMAND], stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return HostJobs(host, problem=_problem(host, f"sent nothing within {seconds:g} s."))
+        process = start_ssh([*ssh, "--", host, _COMMAND])
     except OSError as error:
         return HostJobs(host, problem=_problem(host, f"cannot be reached: {error.strerror or error}."))
-    if result.returncode not in _EXIT_CODES:
-        last = safe_bytes(result.stderr.strip().rpartition(b"\n")[2], 200)
-        if result.returncode == _NOT_INSTALLED:
-            reason = "has no gpumon on the PATH of ssh."
-        elif result.returncode == _SSH_FAILED:
-            reason = f"cannot be reached: {last}"
-        else:
-            reason = f"failed with exit code {result.returncode}: {last}"
-        return HostJobs(host, problem=_problem(host, reason))
+    connection = SshConnection(process)
     try:
-        return HostJobs(host, parse_jobs(result.stdout[:_MAX_BYTES], host))
+        return _parse_output(host, connection, connection.read_all(_MAX_BYTES, seconds))
+    except TimeoutError:
+        return HostJobs(host, problem=_problem(host, f"sent no complete report within {seconds:g} s."))
     except ValueError as error:
         return HostJobs(host, problem=_problem(host, f"sent no report on jobs: {safe_text(str(error), 200)}."))
+    finally:
+        end_ssh(process)
+        connection.close()
+
+
+def _parse_output(host: str, connection: SshConnection, output: bytes) -> HostJobs:
+    """The jobs, or why ssh or the command failed.
+
+    Raises:
+        ValueError: The output is not a report.
+    """
+    code = connection.exit_code
+    if code in _EXIT_CODES:
+        return HostJobs(host, parse_jobs(output, host))
+    last = connection.error_text() or "no reason was given"
+    if code == _NOT_INSTALLED:
+        reason = "has no gpumon on the PATH of ssh."
+    elif code == SSH_FAILED:
+        reason = f"cannot be reached: {last}."
+    else:
+        reason = f"failed with exit code {code}: {last}."
+    return HostJobs(host, problem=_problem(host, reason))
 
 
 def _problem(host: str, reason: str) -> Problem:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
+from gpumon.core.deadline import Deadline
 from gpumon.probe.attach.target import Target
 from gpumon.probe.socket_dir import FolderError, candidates, connect, opened, peer_of, socket_names
 
@@ -38,15 +39,9 @@ def _belongs_to(target: Target, descriptor: int, name: str, hello_seconds: float
 
 def _sends_hello(connection: socket.socket, seconds: float) -> bool:
     """Whether the first line is the message ``hello``."""
-    connection.settimeout(seconds)
-    line = b""
-    while b"\n" not in line:
-        data = connection.recv(4096)
-        line += data
-        if not data or len(line) > _MAX_BYTES:
-            return False
+    line = Deadline(seconds).reader(connection).readline(_MAX_BYTES)
     try:
-        message = json.loads(line.partition(b"\n")[0])
+        message = json.loads(line)
     except (ValueError, RecursionError):
         return False
     return isinstance(message, dict) and message.get("event") == "hello"

@@ -4,6 +4,7 @@ Nothing is written to the other host. The connection is made again after growing
 nothing is closed.
 """
 
+import ctypes
 import json
 import os
 import select
@@ -33,7 +34,11 @@ _HEALTHY_SECONDS: Final = 60.0
 _END_SECONDS: Final = 0.3
 _ERROR_BYTES: Final = 4096
 _READ_BYTES: Final = 1 << 16
-_SSH_FAILED: Final = 255
+SSH_FAILED: Final = 255
+_PR_SET_PDEATHSIG: Final = 1
+"""From linux/prctl.h."""
+_PRCTL: Final = ctypes.CDLL(None).prctl
+"""Found here: between the fork and the start of ssh, nothing may be loaded."""
 _START: Final = Path(__file__).with_name("start.py")
 _REPLY: Final = b"gpumon: "
 """Start of a line of `start.py`; frames start with a brace."""
@@ -93,7 +98,7 @@ class RemoteStream:
         with self._lock:
             process = self._process
         if process is not None:
-            _end(process)
+            end_ssh(process)
 
     def connect_now(self) -> None:
         """Connect again at once if a connection has failed."""
@@ -123,38 +128,35 @@ class RemoteStream:
         with self._lock:  # `close` must not miss a process that starts
             if self._closing.is_set():
                 return _problem("The connection was closed.")
-            process = subprocess.Popen(
-                [*self._ssh, "--", self._host, remote_command(self._interval)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+            process = start_ssh([*self._ssh, "--", self._host, remote_command(self._interval)])
             self._process = process
-        connection = _Connection(process)
+        connection = SshConnection(process)
         try:
             is_silent = self._read_lines(connection)
         finally:
             with self._lock:
                 self._process = None
-            _end(process)
+            end_ssh(process)
             connection.close()
         return self._end_problem(connection, is_silent=is_silent)
 
-    def _read_lines(self, connection: "_Connection") -> bool:
+    def _read_lines(self, connection: "SshConnection") -> bool:
         """Read frames until the end; returns whether the connection was silent."""
         limit = SILENCE_SECONDS + self._interval
         has_own_collector = False
         requested: list[str] = []
-        while (line := connection.read_line(limit)) is not None:
+        end = time.monotonic() + limit  # moved by frames alone: a host may send anything else forever
+        while (line := connection.read_line(end - time.monotonic())) is not None:
             if not line:
                 return True
             if line.startswith(_REPLY):
                 if not line.startswith(_REPLY + b"ready"):
                     connection.reply = safe_bytes(line.removeprefix(_REPLY).rstrip())
                     return False
-                connection.send_bundle(collector_bundle(), limit)
-                has_own_collector = True
+                if not has_own_collector:
+                    has_own_collector = True
+                    connection.send_bundle(collector_bundle(), limit)
+                    end = time.monotonic() + limit
                 continue
             try:
                 frame = decode(line)
@@ -164,6 +166,7 @@ class RemoteStream:
                 continue
             self._problem = None
             self._pause = MIN_PAUSE_SECONDS
+            end = time.monotonic() + limit
             self.inbox.put(frame)
             keys = [device.key for device in frame.devices]
             if has_own_collector and keys != requested:  # `gpumon record` requests them itself
@@ -171,16 +174,16 @@ class RemoteStream:
                 connection.send(json.dumps({"look": keys}).encode() + b"\n", limit)
         return False
 
-    def _end_problem(self, connection: "_Connection", *, is_silent: bool) -> Problem:
+    def _end_problem(self, connection: "SshConnection", *, is_silent: bool) -> Problem:
         """Why a connection ended, in a sentence."""
         if is_silent:
-            return _problem("The host sends nothing.", "gpumon connects again.", ProblemCode.UNRESPONSIVE)
+            return _problem("The host sends no frames.", "gpumon connects again.", ProblemCode.UNRESPONSIVE)
         if connection.reply:
             remedy = "The collector needs Python 3.10 or later there, or gpumon."
             return _problem(f"The host has only {connection.reply}.", remedy, ProblemCode.NOT_SUPPORTED)
         text = connection.error_text()
         code = connection.exit_code
-        if code == _SSH_FAILED:
+        if code == SSH_FAILED:
             remedy = next((hint for start, hint in _HINTS if start in text), "")
             return _problem(f"ssh failed: {text or 'it gave no reason'}.", remedy)
         if code == 127:
@@ -200,7 +203,40 @@ def remote_command(interval: float) -> str:
     return f"exec sh -c {shlex.quote(script)}"
 
 
-class _Connection:
+def start_ssh(command: Sequence[str]) -> "subprocess.Popen[bytes]":
+    """Start ssh with pipes; the kernel ends it when the calling thread has ended, also if gpumon was killed.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    gpumon = os.getpid()
+
+    def end_with_gpumon() -> None:
+        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != gpumon:
+            os._exit(1)
+
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=end_with_gpumon,  # noqa: PLW1509 - it takes no lock and loads nothing
+    )
+
+
+def end_ssh(process: "subprocess.Popen[bytes]") -> None:
+    """End ssh; the shell on the other host ends with its connection."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
+            return
+
+
+class SshConnection:
     """The pipes of one ssh process.
 
     Attributes:
@@ -215,6 +251,8 @@ class _Connection:
         self._input = _descriptor(process.stdin)
         os.set_blocking(self._input, False)
         self._buffer = bytearray()
+        self._searched = 0
+        """So many bytes of the buffer have no line end: a long line must not be searched again with every read."""
         self._is_overlong = False
         self._error_tail = b""
 
@@ -227,7 +265,8 @@ class _Connection:
         """Read the next line; empty after the timeout, None at the end. A line that is too long is dropped."""
         deadline = time.monotonic() + timeout
         while True:
-            end = self._buffer.find(b"\n")
+            end = self._buffer.find(b"\n", self._searched)
+            self._searched = len(self._buffer) if end < 0 else 0
             if end >= 0:
                 line = bytes(self._buffer[: end + 1])
                 del self._buffer[: end + 1]
@@ -237,19 +276,45 @@ class _Connection:
                 continue
             if len(self._buffer) > MAX_LINE_BYTES:
                 self._buffer.clear()
+                self._searched = 0
                 self._is_overlong = True
+            has_more = self._receive(deadline)
+            if not has_more:
+                return None if has_more is None else b""
+
+    def read_all(self, max_bytes: int, timeout: float) -> bytes:
+        """Read everything until the end.
+
+        Raises:
+            TimeoutError: There is no end in time.
+            ValueError: There are more bytes.
+        """
+        deadline = time.monotonic() + timeout
+        while has_more := self._receive(deadline):
+            if len(self._buffer) > max_bytes:
+                raise ValueError(f"more than {max_bytes >> 20} MiB")
+        if has_more is None:
+            return bytes(self._buffer)
+        raise TimeoutError
+
+    def _receive(self, deadline: float) -> bool | None:
+        """Wait for output; False after the deadline, None at the end, when ssh had a moment to exit."""
+        while True:
             sources = [self._output] if self._errors is None else [self._output, self._errors]
             left = deadline - time.monotonic()
             ready = select.select(sources, [], [], max(0.0, left))[0]
-            if not ready and left <= 0:
-                return b""
             if self._errors in ready:
                 self._read_errors()
             if self._output in ready:
                 data = os.read(self._output, _READ_BYTES)
                 if not data:
+                    with suppress(subprocess.TimeoutExpired):
+                        self._process.wait(_END_SECONDS)
                     return None
                 self._buffer += data
+                return True
+            if left <= 0:
+                return False
 
     def send_bundle(self, bundle: bytes, timeout: float) -> None:
         """Send the collector; a host that does not read it is found to be silent later."""
@@ -287,16 +352,6 @@ class _Connection:
             self._error_tail = (self._error_tail + data)[-_ERROR_BYTES:]
         else:
             self._errors = None
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End ssh; the shell on the other host ends with its connection."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            process.send_signal(number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_END_SECONDS)
-            return
 
 
 def _descriptor(pipe: IO[bytes] | None) -> int:

@@ -119,6 +119,6 @@ def test_hosts_are_read_through_ssh(tmp_path: Path) -> None:
     assert {host: problem.code for host, problem in problems.items()} == dict.fromkeys(
         ("old", "bare", "down", "slow"), ProblemCode.NOT_READ
     )
-    assert problems["down"] == Problem(ProblemCode.NOT_READ, "down cannot be reached: ssh: connect: No route to host")
+    assert problems["down"] == Problem(ProblemCode.NOT_READ, "down cannot be reached: ssh: connect: No route to host.")
     assert "no gpumon on the PATH" in problems["bare"].reason
-    assert "nothing within 2 s" in problems["slow"].reason
+    assert "no complete report within 2 s" in problems["slow"].reason

@@ -1,0 +1,100 @@
+"""Hosts behind a real sshd that hang at some stage: each ends in time with a sentence, and no ssh stays behind."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from gpumon.operations.jobs.hosts import read_hosts
+from gpumon.streams.remote import stream as remote
+from gpumon.streams.remote.stream import RemoteStream
+from tests.cli.running import GPUMON
+from tests.processes import PROC, wait_gone
+from tests.streams.remote_host import needs_sshd, ssh_server
+
+pytestmark = needs_sshd
+HANGS = {
+    "never writes": "exec sleep 60",
+    "half a line": "printf '{\"schema\": 1, '; exec sleep 60",
+    "drips": "while printf x; do sleep 0.1; done",
+    "is ready again and again": "while echo 'gpumon: ready'; do sleep 0.1; done",
+    "sends other lines": "while echo hello; do sleep 0.1; done",
+    "sends errors": "while echo bad >&2; do sleep 0.01; done",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sshd")
+
+
+@pytest.fixture(scope="module")
+def ssh(folder: Path) -> Iterator[tuple[str, ...]]:
+    """A command for ssh to a host whose gpumon does what the test wants."""
+    (folder / "bin").mkdir()
+    with ssh_server(folder, {"PATH": f"{folder / 'bin'}:/usr/bin:/bin"}) as command:
+        yield command
+
+
+def install(folder: Path, script: str) -> None:
+    program = folder / "bin" / "gpumon"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+
+
+def clients(folder: Path) -> list[int]:
+    """The PIDs of ssh that use the key of this test."""
+    found = []
+    for process in PROC.glob("[0-9]*"):
+        with suppress(OSError):
+            command = (process / "cmdline").read_bytes().split(b"\0")
+            if command[0].endswith(b"ssh") and str(folder / "user").encode() in command:
+                found.append(int(process.name))
+    return found
+
+
+@pytest.mark.parametrize("script", HANGS.values(), ids=HANGS)
+def test_a_host_that_hangs(folder: Path, ssh: tuple[str, ...], script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(folder, script)
+    monkeypatch.setattr(remote, "SILENCE_SECONDS", 2.0)
+    stream = RemoteStream("127.0.0.1", 0.2, ssh)
+    began = time.monotonic()
+    stream.start()
+    try:
+        while "sends no frames" not in str(stream.problem):
+            assert time.monotonic() < began + 10, stream.problem
+            time.sleep(0.05)
+    finally:
+        stream.close()
+    (jobs,) = read_hosts(["127.0.0.1"], 2.0, ssh)
+    assert re.search("sent no complete report within 2 s", str(jobs.problem)), jobs.problem
+    assert not clients(folder)
+
+
+def test_output_without_end_is_bounded(folder: Path, ssh: tuple[str, ...]) -> None:
+    install(folder, "exec cat /dev/zero")
+    (jobs,) = read_hosts(["127.0.0.1"], 30.0, ssh)
+    assert "more than 32 MiB" in str(jobs.problem)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_ssh_ends_with_a_gpumon_that_is_killed(
+    folder: Path, ssh: tuple[str, ...], number: signal.Signals, tmp_path: Path
+) -> None:
+    install(folder, "exec sleep 60")
+    (tmp_path / "ssh").write_text(f'#!/bin/sh\nfor last; do :; done\nexec /usr/bin/{" ".join(ssh)} 127.0.0.1 "$last"\n')
+    (tmp_path / "ssh").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    with subprocess.Popen([GPUMON, "jobs", "--hosts", "box"], env=environment, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 20
+        while not (started := clients(folder)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(number)
+    assert all(wait_gone(pid, 5) for pid in started)
