@@ -42,8 +42,9 @@ class MessageWriter:
         line = json.dumps(message) + "\n"
         if len(line) > self._max_bytes:
             line = json.dumps({"event": "refused", "reason": "contains more than gpumon can show"}) + "\n"
-        sys.stdout.write(line)
-        sys.stdout.flush()
+        left = memoryview(line.encode())
+        while left:  # with PYTHONUNBUFFERED, sys.stdout loses what is left when a signal interrupts a write
+            left = left[os.write(sys.stdout.fileno(), left) :]
 
 
 def run_limited(read: Callable[[], dict[str, Any]], writer: MessageWriter, memory: int, seconds: int) -> None:

@@ -129,6 +129,20 @@ def test_the_reader_does_not_outlive_gpumon(*, is_reading: bool) -> None:
         assert reader.wait(PATIENCE_SECONDS) == 1
 
 
+def test_a_message_is_complete_although_signals_interrupt_its_write() -> None:
+    """The pipe is full while the timer of the reader fires; many containers set PYTHONUNBUFFERED."""
+    code = (
+        "from gpumon.core.limited_child import MessageWriter, run_limited\n"
+        "run_limited(lambda: {'text': 'x' * (1 << 20)}, MessageWriter(1 << 21), 1 << 30, 60)"
+    )
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment) as reader:
+        assert reader.stdout is not None
+        first = reader.stdout.read(1)
+        time.sleep(1.2)
+        assert len(json.loads(first + reader.stdout.read())["text"]) == 1 << 20
+
+
 def test_more_than_gpumon_can_show_is_refused(real: Path) -> None:
     code = "from gpumon.snapshots import __main__ as reader; reader.MAX_BYTES = 5000; reader.main()"
     command = [sys.executable, "-c", code, "--memory=1000000000", "--seconds=60"]
