@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ from typing import IO, Any, Final, Generic, NamedTuple, TypeVar
 
 from gpumon.core.inbox import Inbox
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.state_file import open_regular
 from gpumon.core.text import safe_bytes, safe_text
 
 ResultT = TypeVar("ResultT")
@@ -207,16 +207,12 @@ class FileReader(ABC, Generic[ResultT]):
 
     def _open(self, path: Path) -> int:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # does not block on a pipe
+            return open_regular(path, os.O_RDONLY)
         except FileNotFoundError:
             problem = Problem(ProblemCode.NOT_FOUND, f"File not found: {self.name}.", self._remedy)
             raise CommandError(problem, ExitCode.MISSING_PREREQUISITE) from None
         except (OSError, ValueError) as error:
             raise self._unreadable(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise self._unreadable("is not a regular file")
-        return descriptor
 
     def _unreadable(self, clause: str) -> CommandError:
         problem = Problem(ProblemCode.INVALID_VALUE, f"{self.name} {clause}.", self._remedy)

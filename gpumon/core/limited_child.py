@@ -4,16 +4,18 @@ import gc
 import json
 import os
 import resource
+import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from gpumon.core.source_file import UnreadableError
 
 _PROGRESS_SECONDS: Final = 0.1
-_PARENT_CHECK_SECONDS: Final = 0.5
+_PIPE_CHECK_SECONDS: Final = 0.5
 _RESERVE_BYTES: Final = 8 << 20
 
 
@@ -40,8 +42,9 @@ class MessageWriter:
         line = json.dumps(message) + "\n"
         if len(line) > self._max_bytes:
             line = json.dumps({"event": "refused", "reason": "contains more than gpumon can show"}) + "\n"
-        sys.stdout.write(line)
-        sys.stdout.flush()
+        left = memoryview(line.encode())
+        while left:  # with PYTHONUNBUFFERED, sys.stdout loses what is left when a signal interrupts a write
+            left = left[os.write(sys.stdout.fileno(), left) :]
 
 
 def run_limited(read: Callable[[], dict[str, Any]], writer: MessageWriter, memory: int, seconds: int) -> None:
@@ -56,15 +59,15 @@ def run_limited(read: Callable[[], dict[str, Any]], writer: MessageWriter, memor
     _limit(resource.RLIMIT_AS, memory)
     _limit(resource.RLIMIT_CPU, seconds)
     _limit(resource.RLIMIT_CORE, 0)
-    _end_with_gpumon()
     gc.disable()  # millions of objects live to the end; collecting them repeatedly doubles the time
     reserve = bytearray(_RESERVE_BYTES)
-    message = _outcome(read)
-    if message is None:
-        del reserve  # the memory of the file may not be freed yet, and the message needs some
-        reason = f"needs more memory to read than the limit of {memory >> 20} MiB"
-        message = {"event": "refused", "reason": reason}
-    writer.write(message)
+    with _ends_with_gpumon():
+        message = _outcome(read)
+        if message is None:
+            del reserve  # the memory of the file may not be freed yet, and the message needs some
+            reason = f"needs more memory to read than the limit of {memory >> 20} MiB"
+            message = {"event": "refused", "reason": reason}
+        writer.write(message)
 
 
 def end_with_pipe(main: Callable[[], None]) -> None:
@@ -73,8 +76,6 @@ def end_with_pipe(main: Callable[[], None]) -> None:
         main()
     except BrokenPipeError:
         os._exit(1)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)  # while Python finalizes, the signal would kill it
 
 
 def _outcome(read: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
@@ -87,16 +88,25 @@ def _outcome(read: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
         return None
 
 
-def _end_with_gpumon() -> None:
-    """End this process soon after gpumon was killed: for a long time it may write nothing that would fail."""
-    parent = os.getppid()
+@contextmanager
+def _ends_with_gpumon() -> Iterator[None]:
+    """End this process soon after gpumon has gone: for a long time it may write nothing that would fail.
 
-    def check_parent(*_: object) -> None:
-        if os.getppid() != parent:
+    Then the pipe has no reader, also if gpumon has ended before this process began to check.
+    """
+    pipe = select.poll()
+    pipe.register(sys.stdout.fileno(), 0)  # reports an error in any case
+
+    def check_pipe(*_: object) -> None:
+        if pipe.poll(0):
             os._exit(1)
 
-    signal.signal(signal.SIGALRM, check_parent)
-    signal.setitimer(signal.ITIMER_REAL, _PARENT_CHECK_SECONDS, _PARENT_CHECK_SECONDS)
+    signal.signal(signal.SIGALRM, check_pipe)
+    signal.setitimer(signal.ITIMER_REAL, _PIPE_CHECK_SECONDS, _PIPE_CHECK_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # while Python finalizes, the signal would kill it
 
 
 def _limit(kind: int, limit: int) -> None:

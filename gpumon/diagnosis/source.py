@@ -1,20 +1,22 @@
 """Reads a log in chunks from a file, a gzip file or a pipe."""
 
-import gzip
 import io
-import os
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.source_file import BoundedGzipFile, ExpansionError, open_input
 from gpumon.core.text import safe_text
 
 _CHUNK_BYTES: Final = 1 << 20
 _MAX_FILES: Final = 1024
 _HEAD_BYTES: Final = 1 << 13
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_MAX_EXPANSION: Final = 100
+"""Compressed logs expand to 5 to 20 times their size."""
+_EXPANSION_REMEDY: Final = "If it is a log of yours, decompress it first: zcat LOG.gz | gpumon explain"
 
 
 def log_files(paths: Sequence[Path]) -> list[Path]:
@@ -44,7 +46,7 @@ def open_log(path: Path) -> io.BufferedReader:
         CommandError: The file does not exist, is a directory or may not be read.
     """
     try:
-        return io.BufferedReader(io.FileIO(path))
+        return io.BufferedReader(open_input(path))
     except OSError as error:
         raise _unreadable(str(path), error) from None
 
@@ -61,7 +63,7 @@ def log_pieces(file: io.BufferedReader, name: str) -> Iterator[bytes]:
     """
     try:
         is_gzip = file.peek(2)[:2] == _GZIP_MAGIC
-        source: io.BufferedReader | gzip.GzipFile = gzip.GzipFile(fileobj=file) if is_gzip else file
+        source = BoundedGzipFile(file, _MAX_EXPANSION) if is_gzip else file
         chunk = source.read1(_CHUNK_BYTES)
         # A log that was truncated while a process wrote to it may start with zeros.
         if b"\0" in chunk[:_HEAD_BYTES].strip(b"\0"):
@@ -73,6 +75,9 @@ def log_pieces(file: io.BufferedReader, name: str) -> Iterator[bytes]:
         return
     except (OSError, zlib.error) as error:
         raise _unreadable(name, error) from None
+    except ExpansionError as error:
+        problem = Problem(ProblemCode.INVALID_VALUE, f"{safe_text(name)} {error}.", _EXPANSION_REMEDY)
+        raise CommandError(problem, ExitCode.USAGE) from None
 
 
 def _unreadable(name: str, error: Exception) -> CommandError:
@@ -80,7 +85,7 @@ def _unreadable(name: str, error: Exception) -> CommandError:
     why = "its compressed data is damaged"
     if isinstance(error, OSError) and error.errno is not None:
         code = ProblemCode.UNKNOWN
-        why = os.strerror(error.errno).lower()
+        why = (error.strerror or "unknown error").lower()
     if isinstance(error, FileNotFoundError):
         code = ProblemCode.NOT_FOUND
     elif isinstance(error, PermissionError):

@@ -14,6 +14,7 @@ from typing import Any, Final, TextIO
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import HOST_RATES, Device, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.source_file import STANDARD_INPUT
 from gpumon.core.text import safe_text
 from gpumon.core.units import StartTime, parse_start_time
 from gpumon.operations.csv_table import CsvRow, write_table
@@ -22,7 +23,6 @@ from gpumon.streams.lines import Record
 from gpumon.streams.recording import RecordingReader
 from gpumon.streams.replay import ReplayStream, open_replay
 
-STANDARD_INPUT: Final = Path("/dev/stdin")
 _SCHEMA: Final = 1
 _SCAN_ALL_BYTES: Final = 1 << 62
 _COLUMNS: Final = (*METRICS, *HOST_RATES)

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -51,6 +52,18 @@ class ProcessDetails(NamedTuple):
     variables: tuple[tuple[str, str], ...] | None = None
     environment: Mapping[str, str] | None = None
     problems: Mapping[str, Problem] = {}
+
+
+def stop_problem(pid: int, proc: Path = Path("/proc")) -> Problem | None:
+    """Why a process cannot respond until someone lets it continue; None if it is not stopped."""
+    with suppress(OSError, IndexError):
+        state = (proc / str(pid) / "stat").read_bytes().rsplit(b")", 1)[1].split()[0]
+        if state == b"T":
+            return Problem(ProblemCode.UNRESPONSIVE, f"Process {pid} is stopped.", f"Let it continue: kill -CONT {pid}")
+        if state == b"t":
+            remedy = f"Continue or detach in the debugger; if it is gone: kill -CONT {pid}"
+            return Problem(ProblemCode.UNRESPONSIVE, f"A debugger has stopped process {pid}.", remedy)
+    return None
 
 
 def read_details(pid: int, start_ticks: int, proc: Path = Path("/proc")) -> ProcessDetails:

@@ -14,6 +14,7 @@ from typing import Final
 from gpumon.core.new_files import new_file
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
+from gpumon.operations.process_details import stop_problem
 from gpumon.probe.client import ProbeWatcher
 from gpumon.probe.messages import Answer, RequestKind, WrittenFile
 
@@ -136,7 +137,7 @@ def _has_readings(watcher: ProbeWatcher, pids: Sequence[int]) -> bool:
 def _no_probe(pid: int) -> Problem:
     if not Path(f"/proc/{pid}").exists():
         return Problem(ProblemCode.NOT_FOUND, f"There is no process {pid} on this host.")
-    return Problem(
+    return stop_problem(pid) or Problem(
         ProblemCode.NOT_FOUND,
         f"Process {pid} has no probe, or its probe belongs to another user.",
         "Start it with gpumon watch; with Python 3.14 or later, gpumon attach loads the probe into it.",

@@ -12,7 +12,7 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 import argparse
-from typing import Any
+from typing import Any, Final
 
 from gpumon.core.limited_child import MessageWriter, end_with_pipe, run_limited
 from gpumon.core.source_file import SourceFile
@@ -21,6 +21,9 @@ from gpumon.snapshots.codec import MAX_BYTES, encode
 from gpumon.snapshots.loader import SnapshotLoader
 from gpumon.snapshots.model import Snapshot
 from gpumon.snapshots.oom_file import begins_as_json, oom_snapshot
+
+_MAX_EXPANSION: Final = 100
+"""Compressed snapshots expand to 10 to 20 times their size."""
 
 
 def main() -> None:
@@ -40,7 +43,7 @@ def main() -> None:
 
 
 def _read(writer: MessageWriter, name: str, largest: int) -> Snapshot:
-    file = SourceFile(0)
+    file = SourceFile(0, _MAX_EXPANSION)
     if begins_as_json(file.peek()):
         return oom_snapshot(file, name)
     loader = SnapshotLoader(file, lambda _: writer.progress(file.read_bytes))

@@ -120,6 +120,12 @@ class Child:
                 if self._exits_within(_SIGNAL_TIMEOUT_SECONDS):
                     return
 
+    def close(self) -> None:
+        """Close the pipes of a child that has been ended, in the thread that reads them."""
+        for pipe in (self._process.stdout, self._process.stderr):
+            assert pipe is not None
+            pipe.close()
+
     def end_text(self) -> str:
         """How the process ended, as text."""
         code = self._process.poll()

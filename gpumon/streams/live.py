@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -153,19 +153,20 @@ class LiveStream:
         child = self._current_child()
         if child is None:
             return 0
-        started = time.monotonic()
-        try:
-            was_silent = self._read(child)
-        finally:
-            child.end()
-            self._child = None
-        if self._closing.is_set() or child.exit_code == COLLECTOR_OUTDATED:
-            return 0
-        if time.monotonic() - started > HEALTHY_SECONDS:
-            self._next_pause = MIN_RESTART_SECONDS
-        pause = self._grow_pause()
-        self._report_end(child, was_silent, pause)
-        return pause
+        with closing(child):
+            started = time.monotonic()
+            try:
+                was_silent = self._read(child)
+            finally:
+                child.end()
+                self._child = None
+            if self._closing.is_set() or child.exit_code == COLLECTOR_OUTDATED:
+                return 0
+            if time.monotonic() - started > HEALTHY_SECONDS:
+                self._next_pause = MIN_RESTART_SECONDS
+            pause = self._grow_pause()
+            self._report_end(child, was_silent, pause)
+            return pause
 
     def _current_child(self) -> Child | None:
         """The collector that `start` started, or a new one; None after the stream was closed."""

@@ -19,6 +19,7 @@ from typing import BinaryIO, Final
 from gpumon.core.frames import MAX_LINE_BYTES, encode
 from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.source_file import open_input
 from gpumon.core.text import safe_text
 from gpumon.streams.lines import FrameLines, Line, Record
 
@@ -113,6 +114,9 @@ class RecordingWriter:
             with contextlib.suppress(OSError):  # a pipe or a device cannot be truncated
                 self._file.truncate(self._complete_bytes)
                 self._file.seek(self._complete_bytes)
+
+
+_READ_REMEDY: Final = "Check the name and the permissions. A pipe is read as standard input, with -."
 
 
 class RecordingReader:
@@ -266,11 +270,16 @@ def _create(path: Path, name: str, folder: int | None) -> io.FileIO:
 
 def _open(path: Path, name: str) -> io.BufferedReader:
     try:
-        file: io.BufferedReader = io.BufferedReader(io.FileIO(path), _BUFFER_BYTES)
+        file: io.BufferedReader = io.BufferedReader(open_input(path), _BUFFER_BYTES)
         file.peek(1)
     except OSError as error:
         raise CommandError(
-            _file_problem(error, f"{name} cannot be read", "Check the name and the permissions."), ExitCode.USAGE
+            _file_problem(
+                error,
+                f"{name} cannot be read",
+                "Check the name and the permissions. A pipe is read as standard input, with -.",
+            ),
+            ExitCode.USAGE,
         ) from None
     return file
 
@@ -290,4 +299,4 @@ def _file_problem(error: OSError, what: str, remedy: str) -> Problem:
         code = ProblemCode.NOT_FOUND
     elif isinstance(error, PermissionError):
         code = ProblemCode.NO_PERMISSION
-    return Problem(code, f"{what}: {os.strerror(error.errno or 0).lower()}.", remedy)
+    return Problem(code, f"{what}: {(error.strerror or 'unknown error').lower()}.", remedy)

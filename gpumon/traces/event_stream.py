@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from json.scanner import c_make_scanner, py_make_scanner  # type: ignore[attr-defined] # the scanner of json, without its type
 from typing import Any, Final, Protocol
 
-from gpumon.core.source_file import UnreadableError
+from gpumon.core.source_file import ExpansionError, UnreadableError
 
 _CHUNK_BYTES: Final = 1 << 22
 _MAX_VALUE_CHARACTERS: Final = 1 << 25
@@ -38,14 +38,12 @@ class EventStream:
 
     Attributes:
         header: The other keys of the document, as far as they were read.
-        characters: How much of the text was read.
         damage: Why the events end early, as a clause that follows the name of the file; empty if they are complete.
     """
 
     def __init__(self, source: TextSource, on_chunk: Callable[[], None] = lambda: None) -> None:
         self.header: dict[str, Any] = {}
         self.damage = ""
-        self.characters = 0
         self._source = source
         self._on_chunk = on_chunk
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
@@ -70,7 +68,7 @@ class EventStream:
         if first != "{":
             raise UnreadableError("is not a trace: it does not begin as JSON does")
         self._at += 1
-        has_events = False
+        has_events, unsupported = False, ""
         try:
             while key := self._key():
                 if key == _EVENTS and self._next(_SPACE) == "[":
@@ -82,16 +80,17 @@ class EventStream:
                 else:
                     self._next(_SPACE)
                     self.header[key] = self._value()
-        except (ValueError, StopIteration, RecursionError):
-            self._report_damage()
+        except (ValueError, StopIteration, RecursionError) as error:
+            unsupported = _unsupported(error)
+            self._report_damage(unsupported)
         if not has_events:
-            raise UnreadableError("is not a trace: it has no traceEvents")
+            raise UnreadableError(unsupported or "is not a trace: it has no traceEvents")
 
     def _list(self) -> Iterator[Any]:
         """The values up to the end of the list."""
         scan, separator = self._scan, _SEPARATOR.match
         while True:
-            text, at = self._text, self._at
+            text, at, unsupported = self._text, self._at, ""
             try:
                 while True:
                     at = separator(text, at).end()  # type: ignore[union-attr] # it matches everywhere
@@ -100,14 +99,14 @@ class EventStream:
                         break
                     at = end
                     yield value
-            except (ValueError, StopIteration, RecursionError):
-                pass
+            except (ValueError, StopIteration, RecursionError) as error:
+                unsupported = _unsupported(error)
             self._at = at
             if text[at : at + 1] == "]":
                 self._at += 1
                 return
-            if not self._read_more():
-                self._report_damage()
+            if unsupported or not self._read_more():
+                self._report_damage(unsupported)
                 return
 
     def _key(self) -> str:
@@ -125,8 +124,8 @@ class EventStream:
         while True:
             try:
                 value, end = self._scan(self._text, self._at)
-            except (ValueError, StopIteration, RecursionError):
-                if not self._read_more():
+            except (ValueError, StopIteration, RecursionError) as error:
+                if _unsupported(error) or not self._read_more():
                     raise
                 continue
             if end + _NUMBER_END < len(self._text) or self._is_at_end:
@@ -153,17 +152,25 @@ class EventStream:
         try:
             data = self._source.read(max(_CHUNK_BYTES, len(rest)))  # doubling keeps the cost of a long value linear
         except UnreadableError as error:
-            if not self._text:
+            if not self._text or isinstance(error, ExpansionError):
                 raise
             self.damage, data = str(error), b""
         self._is_at_end = not data
         more = self._decoder.decode(data, final=not data)
-        self.characters += len(more)
         self._text = rest + more
         self._at = 0
         self._on_chunk()
         return bool(data)
 
-    def _report_damage(self) -> None:
+    def _report_damage(self, unsupported: str) -> None:
         if not self.damage:
-            self.damage = "is truncated or damaged: its list of events has no end"
+            self.damage = unsupported or "is truncated or damaged: its list of events has no end"
+
+
+def _unsupported(error: Exception) -> str:
+    """What JSON may contain and gpumon does not read, as a clause; empty if the text is incomplete or damaged."""
+    if isinstance(error, RecursionError):
+        return "contains values that are nested too deeply: gpumon reads the events before them"
+    if isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError):  # Python converts 4,300 digits
+        return "contains a number with too many digits: gpumon reads the events before it"
+    return ""

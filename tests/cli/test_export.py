@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -184,3 +185,11 @@ def test_every_screen_has_the_history_option() -> None:
 
     assert {name for name, command in commands.commands.items() if has_history(command)} == {"demo", "fleet", "replay"}
     assert has_history(commands)
+
+
+@pytest.mark.parametrize("command", ["export", "explain"])
+def test_a_pipe_without_a_writer_ends_in_a_sentence(command: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = run(command, str(tmp_path / "pipe"), env=os.environ)
+    assert done.returncode == ExitCode.USAGE
+    assert "pipe cannot be read: no process writes to this pipe." in done.stderr

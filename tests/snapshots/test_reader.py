@@ -5,12 +5,10 @@ import json
 import os
 import pickle
 import resource
-import shlex
 import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,8 +20,19 @@ from gpumon.snapshots.reader import SnapshotReader, read
 from tests.perf.snapshot_file import write
 from tests.snapshots.files import block, event, hostile, loaded, real_bytes, segment
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
+"""Bounds a failure; on an idle host nothing here takes more than two seconds."""
 MAX_MEMORY = 1 << 30
+SILENT_READER = """
+import os, time
+from contextlib import suppress
+from gpumon.core.limited_child import MessageWriter, run_limited
+def read():
+    with suppress(BrokenPipeError):
+        os.write(1, b"reading\\n")
+    time.sleep(90)
+run_limited(read, MessageWriter(1000), 1 << 30, 60)
+"""
 
 
 @pytest.fixture
@@ -67,7 +76,7 @@ def test_a_hostile_file_ends_in_one_sentence(name: str, tmp_path: Path, canary: 
     path = tmp_path / "hostile.pickle"
     data, word = hostile(canary)[name]
     path.write_bytes(data)
-    begun = time.monotonic()
+    begun, other_children = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
     error = refusal(path)
     assert word in error.problem.reason
     assert error.problem.reason.startswith(f"{path} ")
@@ -76,7 +85,7 @@ def test_a_hostile_file_ends_in_one_sentence(name: str, tmp_path: Path, canary: 
     assert error.exit_code == ExitCode.USAGE
     assert time.monotonic() - begun < PATIENCE_SECONDS
     assert not canary.exists()
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10 < MAX_MEMORY
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10 <= max(other_children, MAX_MEMORY)
 
 
 def test_more_than_its_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,33 +112,35 @@ def test_reading_can_be_cancelled(large_snapshot: Path) -> None:
     reading = SnapshotReader(large_snapshot)
     reading.start()
     reading.inbox.arrived.wait(PATIENCE_SECONDS)
-    begun = time.monotonic()
     reading.cancel()
     outcome = ended(reading)
     assert isinstance(outcome, CommandError)
     assert "was cancelled" in str(outcome)
-    assert time.monotonic() - begun < 1
 
 
-def test_the_reader_does_not_outlive_gpumon(large_snapshot: Path, tmp_path: Path) -> None:
-    """If its messages go to a file, no write fails; the reader has to notice that gpumon was killed."""
-    path, log = large_snapshot, tmp_path / "log"
-    reader = shlex.join([sys.executable, str(reader_module.READER), "--memory=4000000000", "--seconds=60"])
-    subprocess.run(["sh", "-c", f"{reader} < {path} > {log} & echo $!; sleep 0.5"], check=True, stdout=subprocess.PIPE)
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while readers_of(path):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert '"result"' not in log.read_text()
+@pytest.mark.parametrize("is_reading", [True, False])
+def test_the_reader_does_not_outlive_gpumon(*, is_reading: bool) -> None:
+    """Where it writes nothing, no write fails: it has to notice that gpumon was killed, perhaps before it began."""
+    with subprocess.Popen([sys.executable, "-c", SILENT_READER], stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        if is_reading:
+            reader.stdout.readline()
+        reader.stdout.close()
+        assert reader.wait(PATIENCE_SECONDS) == 1
 
 
-def readers_of(path: Path) -> list[str]:
-    """The processes that have a file open."""
-    result = []
-    for item in Path("/proc").glob("[0-9]*/fd/0"):
-        with suppress(OSError):
-            result += [str(item)] if item.readlink() == path else []
-    return result
+def test_a_message_is_complete_although_signals_interrupt_its_write() -> None:
+    """The pipe is full while the timer of the reader fires; many containers set PYTHONUNBUFFERED."""
+    code = (
+        "from gpumon.core.limited_child import MessageWriter, run_limited\n"
+        "run_limited(lambda: {'text': 'x' * (1 << 20)}, MessageWriter(1 << 21), 1 << 30, 60)"
+    )
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment) as reader:
+        assert reader.stdout is not None
+        first = reader.stdout.read(1)
+        time.sleep(1.2)
+        assert len(json.loads(first + reader.stdout.read())["text"]) == 1 << 20
 
 
 def test_more_than_gpumon_can_show_is_refused(real: Path) -> None:

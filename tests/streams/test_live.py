@@ -1,10 +1,12 @@
 """The live stream goes on, whatever ends its collector and whatever keeps it from starting another."""
 
 import errno
+import gc
 import os
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -67,6 +69,15 @@ def test_a_collector_that_any_signal_ends_is_replaced(start: Start, number: int,
     assert eventually(lambda: stream.replaced >= 1)
     assert stream.problem is not None
     assert f"The collector ended: {name}." in stream.problem.reason
+
+
+def test_the_pipes_of_a_collector_are_closed(start: Start) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        stream = start("pass")
+        assert eventually(lambda: stream.replaced >= 2)
+        gc.collect()
+    assert not [warning for warning in caught if "unclosed file" in str(warning.message)]
 
 
 def test_a_restart_that_fails_is_told_and_tried_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,9 +188,12 @@ def test_an_endless_line_is_never_held(tmp_path: Path, monkeypatch: pytest.Monke
         RecordingReader(path)
 
 
-def test_the_search_for_a_first_frame_ends() -> None:
+def test_the_search_for_a_first_frame_ends(tmp_path: Path) -> None:
+    path = tmp_path / "zeros"
+    path.touch()
+    os.truncate(path, 1 << 40)
     with pytest.raises(CommandError, match="not a recording"):
-        RecordingReader(Path("/dev/zero"))
+        RecordingReader(path)
 
 
 @NAMES

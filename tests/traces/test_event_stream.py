@@ -57,6 +57,17 @@ def test_any_json(values: list[Any], most: int) -> None:
     assert events(json.dumps(values).encode(), most)[0] == values
 
 
+@pytest.mark.parametrize("most", [100, 1 << 20])
+@pytest.mark.parametrize(("value", "reason"), [("[" * 5000 + "]" * 5000, "nested too deeply"), ("9" * 5000, "digits")])
+def test_what_is_valid_and_not_read_is_named(value: str, reason: str, most: int) -> None:
+    data = f'{{"a": 1, "traceEvents": [{{"ph": "X"}}, {{"args": {value}}}, {{"ph": "X"}}]}}'
+    read, stream = events(data.encode(), most)
+    assert read == [{"ph": "X"}]
+    assert reason in stream.damage
+    with pytest.raises(UnreadableError, match=reason):
+        events(f'{{"a": {value}, "traceEvents": []}}'.encode(), most)
+
+
 def test_a_truncated_file_has_the_events_up_to_there() -> None:
     document = training(2).document
     data = json.dumps(document).encode()

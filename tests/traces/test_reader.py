@@ -67,9 +67,12 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "text": (lambda: b"garbage", "is not a trace"),
     "noise": (lambda: random.Random(1).randbytes(100_000), "is not a trace"),
     "no events": (lambda: b'{"traceEvents": []}', "contains no events"),
-    "deep": (lambda: b'{"traceEvents": [' + b"[" * 100_000, "truncated or damaged"),
+    "deep": (lambda: b'{"traceEvents": [' + b"[" * 100_000, "nested too deeply"),
     "truncated": (lambda: gzip.compress(b'{"traceEvents": [')[:-9], "truncated"),
-    "bomb of spaces": (lambda: gzip.compress(b'{"traceEvents": [' + b" " * (200 << 20)), "expands to much more"),
+    "bomb of spaces": (
+        lambda: gzip.compress(b'{"traceEvents": [' + b" " * (200 << 20)),
+        "expands to more than 300",
+    ),
     "bomb of text": (lambda: gzip.compress(b'{"a": "' + b"x" * (100 << 20)), "no traceEvents"),
 }
 

@@ -16,6 +16,7 @@ from gpumon.diagnosis.bottlenecks.evidence import GpuEvidence, HostEvidence, Slo
 from gpumon.diagnosis.bottlenecks.overlays import with_gpu, with_waits
 from gpumon.diagnosis.bottlenecks.places import line_text, program_frame
 from gpumon.diagnosis.bottlenecks.verdict import WhyVerdict, judge_run
+from gpumon.operations.process_details import stop_problem
 from gpumon.operations.why.device import DeviceObserver
 from gpumon.operations.why.host import HostObserver
 from gpumon.operations.why.source_lines import SourceLines
@@ -175,8 +176,9 @@ def find_probe(pid: int, watcher: ProbeSource) -> Probe:
         watcher: The connection to the probes; started.
 
     Raises:
-        CommandError: There is no such process, or it has no probe.
+        CommandError: There is no such process, it has no probe, or it is stopped.
     """
+    _refuse_stopped(pid)
     deadline = time.monotonic() + _SETTLE_SECONDS
     watcher.settle(_SETTLE_SECONDS)
     while (probe := watcher.probes.get(pid)) is not None and time.monotonic() < deadline:
@@ -193,6 +195,12 @@ def find_probe(pid: int, watcher: ProbeSource) -> Probe:
         Problem(ProblemCode.NOT_FOUND, f"Process {pid} has no probe.", _NO_PROBE.format(pid=pid)),
         ExitCode.MISSING_PREREQUISITE,
     )
+
+
+def _refuse_stopped(pid: int) -> None:
+    problem = stop_problem(pid)
+    if problem is not None:
+        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
 
 
 class _Observed(NamedTuple):
@@ -241,6 +249,7 @@ def _observe(
             next_stacks = now + _STACKS_SECONDS
             watcher.ask(pid, RequestKind.STACKS)
         watcher.inbox.arrived.wait(_POLL_SECONDS)
+    _refuse_stopped(pid)
     raise CommandError(
         Problem(ProblemCode.UNRESPONSIVE, f"The probe of process {pid} has not answered."),
         ExitCode.MISSING_PREREQUISITE,

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpumon.cli.watch import watched_environment
+from gpumon.operations.process_details import stop_problem
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 PROGRAM = """
@@ -92,6 +94,26 @@ def test_a_process_without_a_probe() -> None:
     assert done.returncode == 3
     assert "has no probe" in done.stderr
     assert "gpumon watch" in done.stderr
+
+
+def test_a_stopped_process() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        done = why(process.pid)
+        process.kill()
+
+    assert done.returncode == 3
+    assert f"Process {process.pid} is stopped. Let it continue: kill -CONT {process.pid}" in done.stderr
+
+
+def test_a_process_in_a_debugger(tmp_path: Path) -> None:
+    stat = tmp_path / "7" / "stat"
+    stat.parent.mkdir()
+    stat.write_text("7 (a (b) t) t 1 7 7")
+    assert "A debugger has stopped process 7." in str(stop_problem(7, tmp_path))
+    stat.write_text("7 (a (b) t) S 1 7 7")
+    assert stop_problem(7, tmp_path) is None
 
 
 @pytest.mark.long
