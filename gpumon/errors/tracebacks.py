@@ -142,8 +142,9 @@ _OUTERMOST: Final = re.compile(
 )
 _NOT_MESSAGE: Final = re.compile(
     r"Sending process|Call stack:|Task exception was|--- Logging error|FAILED |Exception (?:in thread|ignored)"
-    r"|\d+\.\d+\.\d+\.\d+ - - |[EWI]\d{4} |failed \(exitcode|wandb:|srun:|slurmstepd:|make(?:\[\d+\])?:|={8,}|-{8,}$|NVRM:"
-    r"|\w+:\d+:\d+ \[\d+\] NCCL|(?:Segmentation fault|Killed|Aborted|Bus error|Terminated)\b|root@|\S+@\S+:\S*[$#]"
+    r"|\d+\.\d+\.\d+\.\d+ - - |[EWI]\d{4} |failed \(exitcode|wandb:|srun:|slurmstepd:|make(?:\[\d+\])?:|={8,}|-{8,}$"
+    r"|NVRM:|\w+:\d+:\d+ \[\d+\] NCCL|(?:Segmentation fault|Killed|Aborted|Bus error|Terminated)\b|root@"
+    r"|\S+@\S+:\S*[$#]"
 )
 """What follows a message without being a part of it."""
 _REPORTED: Final = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL)\b")
