@@ -225,7 +225,7 @@ class LogReader:
         self._lasting: dict[tuple[str, int | None], Failure] = {}
         self._runs: list[Run] = []
         self._run_start = 1
-        self._reached: dict[str, int] = {}
+        self._reached: dict[tuple[int | None, str], int] = {}
         self._characters = 0
         self._lines = 0
         self._ranks: set[int] = set()
@@ -233,15 +233,16 @@ class LogReader:
         self._platform = ""
         self._last_lines: list[NumberedLine] = []
         self._at_end: Match | None = None
+        self._is_complete = True
         self._first_failed: int | None = None
         self._works: dict[int, RankWork] = {}
 
     def read(self, chunks: Iterable[bytes]) -> LogReading:
         """Reads a log in chunks of any size."""
         block: LogBlock | None = None
-        for block in blocks(chunks):
+        for block in blocks(self._watched(chunks)):
             self._add(block)
-        is_cut = block is not None and _is_cut(block.lines)
+        is_cut = block is not None and not self._is_complete and _is_cut(block.lines)
         last = self._open[-1].failure if self._open else None
         runs = (*self._runs, Run(self._run_start, self._lines, last))
         return LogReading(
@@ -259,6 +260,12 @@ class LogReader:
             is_cut,
             self._hang(),
         )
+
+    def _watched(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """The chunks; the last one shows whether the last line is complete."""
+        for chunk in chunks:
+            self._is_complete = chunk.endswith(b"\n")
+            yield chunk
 
     def _hang(self) -> Match | None:
         """The error at whose message the log stops, if it does."""
@@ -341,7 +348,7 @@ class LogReader:
         for index in range(max(0, position - _LINES_BACK), position + 1):
             step = signs.progress(walker.block.lines[index])
             if step is not None and step.number is not None:
-                self._reached[step.key] = step.number
+                self._reached[walker.block.ranks[index], step.key] = step.number
 
     def _walk(self, walker: "_Walker", start: int, end: int) -> None:
         """Reads the lines behind failures."""
@@ -377,12 +384,12 @@ class LogReader:
             self._restart(number)
             return
         if step.number is not None:
-            before = self._reached.get(step.key)
+            before = self._reached.get((rank, step.key))
             if before is not None and step.number <= before:
                 if step.number <= 1 < before and step.key != "bar" and self._has_ended():
                     self._restart(number)
                 return
-            self._reached[step.key] = step.number
+            self._reached[rank, step.key] = step.number
         offset = self._offset(walker, position)
         for item in self._open:
             if _concerns(item.failure.rank, rank):

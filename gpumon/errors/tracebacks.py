@@ -103,6 +103,7 @@ _CLASS: Final = (
     r"|NotFound|Unsupported|Violation)"
 )
 _EXCEPTION: Final = re.compile(rf"(?:E {{3,7}}|Error: )?({_CLASS})(?::\s|:?$)")
+_WARNING: Final = re.compile(r"\w*Warning: ")
 _ANY_EXCEPTION: Final = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$)")
 """Directly below a traceback, the class of an exception may have any name."""
 _BARE: Final = re.compile(
@@ -232,7 +233,8 @@ def _below_traceback(lines: _Lines, header: int, previous: Raised | None) -> Rai
             is_below_body = True
             continue
         match = _EXCEPTION.match(stripped) or (_ANY_EXCEPTION.match(stripped) if is_below_body and frames else None)
-        if match is None or (match[1].islower() and "." not in match[1]):
+        is_none = match is None or match[1].isupper() or (match[1].islower() and "." not in match[1])
+        if match is None or is_none or _goes_on(lines, row, end, base):
             foreign += 1
             is_below_body = False
             if foreign > _MAX_FOREIGN_LINES:
@@ -240,6 +242,20 @@ def _below_traceback(lines: _Lines, header: int, previous: Raised | None) -> Rai
             continue
         return _raised(lines, header, row, match, frames=frames, previous=previous)
     return None
+
+
+def _goes_on(lines: _Lines, row: int, end: int, base: int) -> bool:
+    """Whether a traceback goes on below a line, which then is one of another stream, whatever it looks like."""
+    is_warning = _WARNING.match(lines.line(row)[base:]) is not None
+    for other in range(row + 1, min(end, row + _LINES_OF_PLACE)):
+        rest = lines.line(other)[base:]
+        if TRACEBACK in rest:
+            return False
+        if rest[:1].isspace() and _FRAME.search(rest) is not None:
+            return True
+        if is_warning and _EXCEPTION.match(rest) is not None:
+            return True
+    return False
 
 
 def _raised(

@@ -5,6 +5,7 @@ It is separate from `present.explain`, which imports Rich, so that `gpumon expla
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -14,6 +15,9 @@ from gpumon.present.paint.line import wrapped
 _LABEL_WIDTH: Final = 9
 _MAX_TEXT_LINES: Final = 2
 _MAX_CODE_LINES: Final = 2
+_MAX_LINES: Final = 12
+_MORE: Final = "…"
+"""Stands for the rest of the code, which the long form shows."""
 _CLAUSE_END: Final = re.compile(r"[.;:](?= )")
 _PREPARES: Final = re.compile(r"(?:import |from \w[\w.]* import |#|$)")
 
@@ -43,8 +47,17 @@ class AnswerLine(NamedTuple):
 
 
 def answer_lines(answer: Answer, width: int) -> list[AnswerLine]:
-    """An answer in lines of at most ``width`` cells, apart from words and commands that cannot be broken."""
-    return list(_lines(answer, max(40, width)))
+    """An answer in lines of at most ``width`` cells, apart from words and commands that cannot be broken.
+
+    If they are too many, the second fix is shortened first.
+    """
+    width = max(40, width)
+    lines = list(_lines(answer, width))
+    if len(lines) > _MAX_LINES and answer.otherwise is not None:
+        lines = list(_lines(replace(answer, otherwise=replace(answer.otherwise, code="")), width))
+    if len(lines) > _MAX_LINES and answer.do is not None and len(answer.do.code.splitlines()) > 1:
+        lines = [line for line in lines if line.text != _MORE]
+    return lines
 
 
 def _lines(answer: Answer, width: int) -> Iterator[AnswerLine]:
@@ -104,7 +117,7 @@ def _code(code: str, width: int) -> list[str]:
     shown: list[str] = []
     for line in lines[:_MAX_CODE_LINES]:
         shown += _continued(line, width)
-    return [*shown[:_MAX_CODE_LINES], *(["…"] if len(lines) > _MAX_CODE_LINES else [])][: _MAX_CODE_LINES + 1]
+    return [*shown[:_MAX_CODE_LINES], *([_MORE] if len(lines) > _MAX_CODE_LINES else [])][: _MAX_CODE_LINES + 1]
 
 
 def _continued(line: str, width: int) -> list[str]:
