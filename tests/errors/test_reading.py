@@ -126,9 +126,9 @@ def test_a_signal_is_the_end_if_nothing_else_is() -> None:
 
 @pytest.mark.parametrize(("code", "meaning"), [(137, "SIGKILL"), (139, "SIGSEGV"), (134, "SIGABRT"), (143, "SIGTERM")])
 def test_an_exit_code_alone_is_explained(code: int, meaning: str) -> None:
-    answer = answer(f"{steps(1, 20)}Process finished with exit code {code}\n")
-    assert meaning in answer.headline
-    assert answer.do is not None
+    given = answer(f"{steps(1, 20)}Process finished with exit code {code}\n")
+    assert meaning in given.headline
+    assert given.do is not None
 
 
 def test_ranks_are_compared() -> None:
