@@ -23,9 +23,9 @@ from gpumon.diagnosis.alerts import (
 )
 from gpumon.diagnosis.alerts.errors import xid_severity
 from gpumon.diagnosis.alerts.rules import plural_clause
-from gpumon.diagnosis.catalogue import BY_ID
-from gpumon.errors.explain import explain_text
 from gpumon.errors.entry import ContextState
+from gpumon.errors.explain import explain_text
+from gpumon.errors.load import ERRORS
 from tests.builders import device, frame, process
 
 LOST = Problem(ProblemCode.GPU_LOST, "The GPU has fallen off the bus.")
@@ -184,7 +184,7 @@ def test_a_live_xid_and_its_line_in_a_log_are_explained_alike(number: int) -> No
 @pytest.mark.parametrize("number", sorted(set(XID_MEANINGS) - {149, 154}))
 def test_the_severity_of_an_xid_fits_its_entry(number: int) -> None:
     """An Xid is critical if the GPU needs a reset; the action of 149 and 154 is known only from the line."""
-    entry = BY_ID[f"xid-{number}"]
+    entry = ERRORS[f"xid-{number}"]
     assert (entry.context is ContextState.RESET) == (xid_severity(number) is Severity.CRITICAL)
     is_harmless = entry.context is ContextState.ALIVE or entry.is_echo
     assert is_harmless == (xid_severity(number) is Severity.INFO)

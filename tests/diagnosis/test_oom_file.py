@@ -13,11 +13,11 @@ import pytest
 from gpumon.core.oom_file import MAX_BYTES, is_oom_file
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.diagnosis.documents import explanation_document
-from gpumon.errors.explain import explain_source, explain_text
 from gpumon.diagnosis.explanation import Match, OomReport
 from gpumon.diagnosis.memory_cause import MemoryCause
 from gpumon.diagnosis.narrative import sections
 from gpumon.diagnosis.source import log_pieces, open_log
+from gpumon.errors.explain import explain_source, explain_text
 from tests.diagnosis.oom_documents import (
     ALLOCATED,
     CONTEXT,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpumon.errors.explain import explain_text
-from tests.diagnosis.texts import DATA, WORDINGS, samples_of
+from tests.errors.texts import DATA, WORDINGS, samples_of
 
 FILE: Final = Path(__file__).with_name("golden") / "answers.jsonl"
 """Fixes, by a hash of their texts, then one line per log: its text or the name of its sample, the answer."""

@@ -10,7 +10,7 @@ import pytest
 from gpumon.errors.cause import cause_of
 from gpumon.errors.load import ERRORS
 from gpumon.present.explain_answer import AnswerRole, answer_lines
-from tests.diagnosis.texts import samples_of
+from tests.errors.texts import samples_of
 from tests.errors.whole_logs import FailedLog, answer, answer_to, failed_logs, healthy_logs, judged, read_log
 
 _FAILED: Final = failed_logs()

@@ -9,9 +9,9 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from gpumon.diagnosis.catalogue import BY_ID
 from gpumon.errors.explain import explain_text
 from gpumon.errors.explanation import Explanation
+from gpumon.errors.load import ERRORS
 from gpumon.jobs.job import JobEnded, LogLine
 from gpumon.jobs.protocol import JobEventKind
 from gpumon.operations.evidence import LiveEvidence, with_evidence
@@ -134,9 +134,9 @@ def test_an_explanation_fits_its_width(text: str, width: int) -> None:
 
 def test_the_cause_is_first_and_the_other_errors_are_listed() -> None:
     shown = texts(explanation_lines(explain_text(f"{SHAPES}\n{ASSERT}\n"), 100))
-    assert shown[0].startswith(BY_ID["device-assert"].title) or shown[0].startswith(BY_ID["shape"].title)
-    assert BY_ID["shape"].title in "\n".join(shown)
-    assert BY_ID["device-assert"].title in "\n".join(shown)
+    assert shown[0].startswith(ERRORS["device-assert"].title) or shown[0].startswith(ERRORS["shape"].title)
+    assert ERRORS["shape"].title in "\n".join(shown)
+    assert ERRORS["device-assert"].title in "\n".join(shown)
 
 
 def test_sizes_and_code_are_shown() -> None:
@@ -185,7 +185,7 @@ async def test_indentation_is_kept_on_the_screen() -> None:
         shown = [line.rstrip() for line in screen_text(app).splitlines()]
         start = shown.index(" Traceback (most recent call last):")
         assert shown[start + 1 : start + 4] == ['   File "train.py", line 3', "     if x:", "         y = 1"]
-        codes = [fix.code for fix in BY_ID["oom"].fixes if "\n    " in fix.code]
+        codes = [fix.code for fix in ERRORS["oom"].fixes if "\n    " in fix.code]
         assert "optimizer.step()" in codes[0]
         start = shown.index("     loss = loss_function(model(batch), target) / accumulation_steps")
         copied = "\n".join(line.removeprefix("     ") for line in shown[start : start + 5])
@@ -202,7 +202,7 @@ async def test_a_paste_is_explained_and_another_one_replaces_it() -> None:
         assert "Paste a log or a traceback" in screen_text(app)
         await paste(pilot, SAMPLE)
         await explained(pilot, "oom")
-        assert BY_ID["oom"].title in screen_text(app)
+        assert ERRORS["oom"].title in screen_text(app)
         assert app.focused is app.screen.query_one("#meaning")
         await pilot.press("end")
         await paste(pilot, f"step 1\r\n\x1b[31m{SHAPES}\x1b[0m\r\n")
@@ -325,7 +325,7 @@ async def test_an_error_of_a_run_is_explained(key: str) -> None:
     runs.report_error(entry, "RuntimeError", SHAPES.removeprefix("RuntimeError: "), expected=True)
     async with app.run_test(size=(100, 50)) as pilot:
         open_run(app, entry)
-        await seen(pilot, f"{BY_ID['shape'].title}: ")
+        await seen(pilot, f"{ERRORS['shape'].title}: ")
         await seen(pilot, "e Explain")
         await pilot.press(key)
         await explained(pilot, "shape")
@@ -367,7 +367,7 @@ def test_a_known_error_shows_its_summary() -> None:
     runs.report_error(entry, "RuntimeError", SHAPES, expected=True)
     runs.report_error(entry, "KeyError", "'nothing of ours'")
     shown = texts(error_lines(entry.state.errors, 200))
-    known = BY_ID["shape"]
+    known = ERRORS["shape"]
     assert shown.count(f"   {known.title}: {known.summary}") == 1
     assert known_error_in("KeyError: 'nothing of ours'") is None
 

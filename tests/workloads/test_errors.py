@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpumon.diagnosis.catalogue import BY_ID
 from gpumon.errors.explain import explain_text
+from gpumon.errors.load import ERRORS
 from tests.cli.running import run
 from tests.workloads.conftest import Judge, RunWorkload, load_workload, needs_torch
 
@@ -83,7 +83,7 @@ def mistake(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401
 
 
 def test_what_can_be_shown(errors: ModuleType) -> None:
-    assert set(BY_ID) >= set(errors.MISTAKES) >= WANTED
+    assert set(ERRORS) >= set(errors.MISTAKES) >= WANTED
     assert errors._ON_CPU == ON_CPU
     assert [item.name for item in errors.MISTAKES.values() if item.kills] == ["device-assert"]
     (error, _) = errors.WORKLOAD.parameters

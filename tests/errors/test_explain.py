@@ -5,21 +5,21 @@ from dataclasses import replace
 import pytest
 
 from gpumon.diagnosis import explain as explain_module
-from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.documents import explanation_document
-from gpumon.errors.explain import explain, explain_text
 from gpumon.diagnosis.explanation import Match
-from gpumon.errors.explanation import Explanation
-from gpumon.errors.entry import ContextState, KnownError
-from gpumon.errors.find import ErrorFinder
 from gpumon.diagnosis.memory_cause import MemoryCause
 from gpumon.diagnosis.narrative import error_sections, sections
-from gpumon.errors.scan import LogBlock, blocks
 from gpumon.diagnosis.text_blocks import BlockKind
+from gpumon.errors.entry import ContextState, KnownError
+from gpumon.errors.explain import explain, explain_text
+from gpumon.errors.explanation import Explanation
+from gpumon.errors.find import ErrorFinder
+from gpumon.errors.load import ERRORS
+from gpumon.errors.scan import LogBlock, blocks
 from gpumon.errors.wrapped_search import PatternHit
-from tests.diagnosis.corpus import noise
-from tests.diagnosis.each_error import every_error
-from tests.diagnosis.texts import WORDINGS
+from tests.errors.corpus import noise
+from tests.errors.each_error import every_error
+from tests.errors.texts import WORDINGS
 
 TEXT = dict(reversed(WORDINGS))
 OOM = (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Final
 
-from tests.diagnosis.texts import DATA, named_texts
+from tests.errors.texts import DATA, named_texts
 
 _WORDS: Final = (
     *("loading", "shard", "epoch", "step", "loss", "tokens", "checkpoint", "saved", "resumed", "evaluating", "rate"),

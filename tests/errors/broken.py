@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.diagnosis.corpus import noise
+from tests.errors.corpus import noise
 
 Chance = random.Random
 

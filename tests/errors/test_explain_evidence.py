@@ -9,13 +9,13 @@ import pytest
 
 from gpumon.core.model import Frame, MigInstance
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.diagnosis.catalogue import BY_ID
 from gpumon.errors.explain import explain_source, explain_text
+from gpumon.errors.load import ERRORS
 from gpumon.operations.evidence import EVIDENCE_QUERIES, LiveEvidence, with_evidence
 from tests import builders
 from tests.cli.running import run
 from tests.diagnosis.oom_documents import FULL
-from tests.diagnosis.texts import WORDINGS
+from tests.errors.texts import WORDINGS
 from tests.nvml_mock import NvmlMock
 
 TEXT = dict(reversed(WORDINGS))
@@ -35,7 +35,7 @@ def evidence(error_id: str, live: LiveEvidence) -> Mapping[str, str]:
 
 
 def test_evidence_queries_name_existing_errors() -> None:
-    assert {error_id for ids, _ in EVIDENCE_QUERIES for error_id in ids} <= set(BY_ID)
+    assert {error_id for ids, _ in EVIDENCE_QUERIES for error_id in ids} <= set(ERRORS)
 
 
 def test_processes_that_hold_the_memory() -> None:

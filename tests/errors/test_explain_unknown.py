@@ -5,11 +5,11 @@ import json
 import pytest
 
 from gpumon.diagnosis.documents import explanation_document
-from gpumon.errors.explain import explain_text
 from gpumon.diagnosis.narrative import sections
 from gpumon.diagnosis.unknown import ErrorKind, UnknownError
-from tests.diagnosis.corpus import noise
-from tests.diagnosis.texts import samples_of
+from gpumon.errors.explain import explain_text
+from tests.errors.corpus import noise
+from tests.errors.texts import samples_of
 
 DESTROY = samples_of("nccl-destroy")[0]
 TRACEBACK = """\

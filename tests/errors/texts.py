@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Final
 
 DATA: Final = Path(__file__).resolve().parents[1] / "data"
-SAMPLES: Final = Path(__file__).resolve().parents[1] / "errors" / "samples"
-"""One file per module of the catalogue, with the texts of its errors in the wordings of old and new versions."""
+SAMPLES: Final = Path(__file__).with_name("samples")
+"""One file per file of entries, with the texts of its errors in the wordings of old and new versions."""
 _MARK: Final = "=== "
 
 

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpumon.diagnosis.catalogue import BY_ID
-from gpumon.errors.explain import explain_text
 from gpumon.errors.entry import KnownError
-from tests.diagnosis.broken import CHANGES, Change, embedded, interleaved
-from tests.diagnosis.corpus import logs
-from tests.diagnosis.each_error import every_error
-from tests.diagnosis.texts import WORDINGS, samples_of
+from gpumon.errors.explain import explain_text
+from gpumon.errors.load import ERRORS
+from tests.errors.broken import CHANGES, Change, embedded, interleaved
+from tests.errors.corpus import logs
+from tests.errors.each_error import every_error
+from tests.errors.texts import WORDINGS, samples_of
 
 ORDINARY = logs()
 
-wordings = st.sampled_from([wording for wording in WORDINGS if not BY_ID[wording[0]].is_last])
+wordings = st.sampled_from([wording for wording in WORDINGS if not ERRORS[wording[0]].is_last])
 """Texts that are errors anywhere in a log."""
 changes = st.sets(st.sampled_from(CHANGES), min_size=1).map(lambda chosen: sorted(chosen, key=CHANGES.index))
 rankless = wordings.filter(lambda wording: "ank" not in wording[1])
@@ -64,7 +64,7 @@ def test_a_changed_message_is_recognized(wording: tuple[str, str], chosen: list[
     for change in chosen:
         text = change(text, chance)
     log = embedded(text, chance, 40)
-    assert cause(log) == error_id or (BY_ID[error_id].is_echo and error_id in ids(log))
+    assert cause(log) == error_id or (ERRORS[error_id].is_echo and error_id in ids(log))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_message_is_found_in_ten_thousand_lines(
     for change in chosen:
         text = change(text, chance)
     log = embedded(text, chance, 10_000)
-    assert cause(log) == error_id or (BY_ID[error_id].is_echo and error_id in ids(log))
+    assert cause(log) == error_id or (ERRORS[error_id].is_echo and error_id in ids(log))
 
 
 @settings(max_examples=100)

@@ -1,18 +1,18 @@
 """Fixes and causes that a message leaves, and what a fix takes from the message."""
 
 import pytest
-
-from gpumon.errors.load import ERRORS
-from gpumon.diagnosis.documents import explanation_document
-from gpumon.errors.explain import explain_text
-from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.fitting_fixes import fitting_fixes
-from gpumon.errors.entry import ContextState, Fix
 from gpumon.diagnosis.message_causes import CAUSES, message_causes
+
+from gpumon.diagnosis.documents import explanation_document
+from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.narrative import sections
 from gpumon.diagnosis.platform_fixes import windows_fixes
 from gpumon.diagnosis.programs import SIGNS
-from tests.diagnosis.texts import samples_of
+from gpumon.errors.entry import ContextState, Fix
+from gpumon.errors.explain import explain_text
+from gpumon.errors.load import ERRORS
+from tests.errors.texts import samples_of
 
 NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
 

@@ -4,17 +4,17 @@ from itertools import takewhile
 
 import pytest
 
-from gpumon.errors import scan
 from gpumon.diagnosis.case_fixes import case_fixes
-from gpumon.diagnosis.catalogue import BY_ID, ERRORS
-from gpumon.errors.explain import explain_text
 from gpumon.diagnosis.explanation import Match
-from gpumon.errors.entry import Fix, KnownError
 from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence
 from gpumon.diagnosis.narrative import error_sections
 from gpumon.diagnosis.platform_fixes import WINDOWS, windows_fixes
 from gpumon.diagnosis.programs import SIGNS
-from tests.diagnosis.texts import samples_of
+from gpumon.errors import scan
+from gpumon.errors.entry import Fix, KnownError
+from gpumon.errors.explain import explain_text
+from gpumon.errors.load import ERRORS
+from tests.errors.texts import samples_of
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,8 @@ def test_memory_that_a_message_attributes_to_no_process_is_not_explained() -> No
 
 @pytest.mark.parametrize("error_id", ["device-assert", "launch-timeout", "busy", "fork", "sync-debug", "xid-31"])
 def test_the_cache_is_a_subject_only_where_memory_is(error_id: str) -> None:
-    assert not any("empty_cache" in section.heading for section in error_sections(BY_ID[error_id]))
-    assert any("empty_cache" in section.heading for section in error_sections(BY_ID["oom"]))
+    assert not any("empty_cache" in section.heading for section in error_sections(ERRORS[error_id]))
+    assert any("empty_cache" in section.heading for section in error_sections(ERRORS["oom"]))
 
 
 def test_the_address_that_cannot_be_reached_is_checked_first() -> None:

@@ -9,21 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.diagnosis import needles, wrapped_search
+from gpumon.errors import needles, wrapped_search
 from gpumon.errors.candidate import PreparedPattern
-from gpumon.errors.load import ERRORS
-from gpumon.errors.find import ErrorFinder
-from gpumon.diagnosis.needle_patterns import NeedlePatterns
+from gpumon.errors.find import ErrorFinder, NeedlePatterns
+from gpumon.errors.load import ERRORS, catalogue
 from gpumon.errors.needles import NeedleIndex
 from gpumon.errors.patterns import exact, ignores_digits, looks_back, squeezed
 from gpumon.errors.scan import LogBlock, RankLines, blocks
-from tests.diagnosis.hostile import PATTERNS
-from tests.diagnosis.texts import WORDINGS
+from tests.errors.hostile import PATTERNS, needle_of
+from tests.errors.texts import WORDINGS
 
-LETTERS: Final = list(dict.fromkeys(squeezed(pattern.needle) for _, pattern in PATTERNS))
+LETTERS: Final = list(dict.fromkeys(squeezed(needle_of(pattern)) for _, pattern in PATTERNS))
 INDEX: Final = NeedleIndex(LETTERS)
-COMPILED: Final = [(error.id, exact(pattern.regex)) for error in ERRORS.values() for pattern in error.patterns]
-FINDER: Final = ErrorFinder(ERRORS.values())
+COMPILED: Final = [(error.id, exact(pattern.regex)) for error in ERRORS.values() for pattern in error.wordings]
+FINDER: Final = ErrorFinder(catalogue())
 MAX_LINES: Final = 400
 BROKEN_SAMPLES: Final = 60
 BROKEN_LOGS: Final = 3
@@ -127,13 +126,13 @@ def test_patterns_that_examine_the_text_before_them_are_detected(regex: str, *, 
 )
 def test_the_patterns_of_a_needle_are_looked_up_by_their_text(text: str) -> None:
     entries = [
-        error for error in ERRORS.values() if any(squeezed(pattern.needle) == NVRM_XID for pattern in error.patterns)
+        error for error in ERRORS.values() if any(squeezed(needle_of(pattern)) == NVRM_XID for pattern in error.wordings)
     ]
     patterns = [
         PreparedPattern(order, error, pattern)
         for order, error in enumerate(entries)
-        for pattern in error.patterns
-        if squeezed(pattern.needle) == NVRM_XID
+        for pattern in error.wordings
+        if squeezed(needle_of(pattern)) == NVRM_XID
     ]
     possible = NeedlePatterns(patterns).possible(text)
     assert len(set(possible)) == len(possible)
@@ -182,6 +181,6 @@ def test_the_lines_around_needles_are_joined_a_bounded_number_of_times(monkeypat
         return joined(lines, rows)
 
     monkeypatch.setattr(wrapped_search, "_joined", counting)
-    text = "".join(f"{pattern.needle} {number}\n".replace(" ", "\n") for number in range(2) for _, pattern in PATTERNS)
+    text = "".join(f"{needle_of(pattern)} {number}\n".replace(" ", "\n") for number in range(2) for _, pattern in PATTERNS)
     assert FINDER.hits(block_of(text))
     assert len(LETTERS) / 8 < len(calls) <= 2 * len(LETTERS)
