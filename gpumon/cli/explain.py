@@ -100,7 +100,7 @@ def _explanation_of(paths: tuple[Path, ...]) -> "Explanation":
     if len(files) > 1:
         with ExitStack() as stack:
             logs = [(str(file), log_pieces(stack.enter_context(open_log(file)), str(file))) for file in files]
-            return explain_logs(logs, safe_text(" ".join(map(str, paths)), _MAX_PATH))
+            return explain_logs(logs, f"{len(files):,} logs")
     if files and str(files[0]) != "-":
         with open_log(files[0]) as opened:
             return explain_source(log_pieces(opened, str(files[0])), safe_text(files[0].name, _MAX_PATH))

@@ -95,6 +95,7 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> Answer:
     if cause is None:
         return _healthy_answer(reading, name)
     root = cause.root
+    name = _short(root.source) if root.source else name
     steps = _steps(root, cause.ignored)
     compared = comparison(reading.works, reading.ranks) if cause.is_echo else None
     if compared is not None:
@@ -170,7 +171,7 @@ def answer_to_report(match: Match, report: OomReport) -> Answer:
 def _headline(cause: Cause, reading: LogReading, name: str) -> str:
     root, end = cause.root, cause.end
     runs = f"run {len(reading.runs)} of {len(reading.runs)} " if len(reading.runs) > 1 else ""
-    return f"{name}: {runs}ended at line {end.line:,}: {_what(root, len(reading.ranks), reading.first_failed_rank)}"
+    return f"{name}: {runs}ended at line {(root if root.source else end).line:,}: {_what(root, len(reading.ranks), reading.first_failed_rank)}"
 
 
 def _compared_headline(cause: Cause, name: str, sentence: str) -> str:

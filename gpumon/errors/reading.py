@@ -103,6 +103,7 @@ class Failure:
         matches: The known errors in it, the best one first.
         count: How often it occurred.
         around: The lines around it, if no entry has it.
+        source: The file, if several were read as one log.
     """
 
     kind: FailureKind
@@ -116,6 +117,7 @@ class Failure:
     matches: tuple[Match, ...] = ()
     count: int = 1
     around: tuple[NumberedLine, ...] = ()
+    source: str = ""
 
     @property
     def match(self) -> Match | None:
@@ -722,7 +724,7 @@ def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
     Args:
         readings: The name of each log, and the log.
     """
-    named = [_of_rank(reading, _rank_in(name, number)) for number, (name, reading) in enumerate(readings)]
+    named = [_of_rank(reading, name, _rank_in(name, number)) for number, (name, reading) in enumerate(readings)]
     longest = max(named, key=lambda reading: reading.lines)
     failures = sorted(chain.from_iterable(reading.open for reading in named), key=_time_of)
     return replace(
@@ -744,12 +746,11 @@ def _rank_in(name: str, number: int) -> int:
     return int(digits[-1]) if digits else number
 
 
-def _of_rank(reading: LogReading, rank: int) -> LogReading:
-    failures = (
-        tuple(item if item.rank is not None else replace(item, rank=rank) for item in items)
+def _of_rank(reading: LogReading, source: str, rank: int) -> LogReading:
+    failing, lasting = (
+        tuple(replace(item, rank=rank if item.rank is None else item.rank, source=source) for item in items)
         for items in (reading.open, reading.lasting)
     )
-    failing, lasting = failures
     return replace(reading, open=failing, lasting=lasting, ranks=reading.ranks or (rank,))
 
 
