@@ -171,7 +171,8 @@ def answer_to_report(match: Match, report: OomReport) -> Answer:
 def _headline(cause: Cause, reading: LogReading, name: str) -> str:
     root, end = cause.root, cause.end
     runs = f"run {len(reading.runs)} of {len(reading.runs)} " if len(reading.runs) > 1 else ""
-    return f"{name}: {runs}ended at line {(root if root.source else end).line:,}: {_what(root, len(reading.ranks), reading.first_failed_rank)}"
+    line = root.line if root.source else end.line
+    return f"{name}: {runs}ended at line {line:,}: {_what(root, len(reading.ranks), reading.first_failed_rank)}"
 
 
 def _compared_headline(cause: Cause, name: str, sentence: str) -> str:

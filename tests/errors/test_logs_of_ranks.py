@@ -10,8 +10,9 @@ from click.testing import CliRunner
 from gpumon.cli.explain import explain
 
 _TIMEOUT: Final = (
-    "[E926 10:10:00.000000000 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL("
-    "SeqNum=5, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600013 milliseconds before timing out.\n"
+    "[E926 10:10:00.000000000 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout:"
+    " WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600013 milliseconds"
+    " before timing out.\n"
 )
 _RAISED: Final = (
     'Traceback (most recent call last):\n  File "/home/user/train.py", line 31, in <module>\n    y = batch["labels"]\n'

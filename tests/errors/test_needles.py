@@ -126,7 +126,9 @@ def test_patterns_that_examine_the_text_before_them_are_detected(regex: str, *, 
 )
 def test_the_patterns_of_a_needle_are_looked_up_by_their_text(text: str) -> None:
     entries = [
-        error for error in ERRORS.values() if any(squeezed(needle_of(pattern)) == NVRM_XID for pattern in error.wordings)
+        error
+        for error in ERRORS.values()
+        if any(squeezed(needle_of(pattern)) == NVRM_XID for pattern in error.wordings)
     ]
     patterns = [
         PreparedPattern(order, error, pattern)
@@ -181,6 +183,8 @@ def test_the_lines_around_needles_are_joined_a_bounded_number_of_times(monkeypat
         return joined(lines, rows)
 
     monkeypatch.setattr(wrapped_search, "_joined", counting)
-    text = "".join(f"{needle_of(pattern)} {number}\n".replace(" ", "\n") for number in range(2) for _, pattern in PATTERNS)
+    text = "".join(
+        f"{needle_of(pattern)} {number}\n".replace(" ", "\n") for number in range(2) for _, pattern in PATTERNS
+    )
     assert FINDER.hits(block_of(text))
     assert len(LETTERS) / 8 < len(calls) <= 2 * len(LETTERS)
