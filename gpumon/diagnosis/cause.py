@@ -33,9 +33,12 @@ def first_cause(matches: Sequence[Match]) -> Match:
 
 def _leads_to(match: Match, other: Match) -> bool:
     """Whether an error is a consequence of another one of the same rank, as its entry says."""
-    case = case_of(other.text, other.values)
-    follows = (when for error_id, when in other.error.follows if error_id == match.error.id)
-    return _share_rank(match, other) and any(not when or condition(when)(case) for when in follows)
+    conditions = [when for error_id, when in other.error.follows if error_id == match.error.id]
+    if not conditions or not _share_rank(match, other):
+        return False
+    return "" in conditions or any(
+        condition(when)(case_of(other.error, other.text, other.values)) for when in conditions
+    )
 
 
 def _grade(match: Match) -> tuple[bool, bool, bool]:

@@ -8,6 +8,7 @@ from gpumon.diagnosis.explanation import Explanation, Match
 from gpumon.diagnosis.unknown import ATTACHMENTS, NumberedLine, UnknownError, next_steps
 from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.prefixes import Timestamp
+from gpumon.errors.rank import case_of, fixes_of
 
 _SCHEMA: Final = 1
 
@@ -26,7 +27,7 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
 
 def catalogue_document(errors: Iterable[KnownError]) -> dict[str, Any]:
     """Entries of the catalogue."""
-    return {"schema": _SCHEMA, "errors": [_error_document(error, error.fixes) for error in errors]}
+    return {"schema": _SCHEMA, "errors": [_error_document(error, fixes_of(error, case_of(error))) for error in errors]}
 
 
 def _unknown_document(error: UnknownError, *, is_cause: bool) -> dict[str, Any]:

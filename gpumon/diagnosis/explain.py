@@ -17,14 +17,14 @@ from gpumon.diagnosis.last_error import IGNORED, TRACEBACK, LastError
 from gpumon.diagnosis.memory_cause import is_first_step
 from gpumon.diagnosis.memory_message import read_memory_message
 from gpumon.diagnosis.oom import explain_oom
-from gpumon.diagnosis.own_code import wrong_value
-from gpumon.diagnosis.platform_fixes import platform_of
-from gpumon.diagnosis.programs import is_relevant, program_of, program_of_errors, programs_in, signs_of
 from gpumon.diagnosis.unknown import ErrorForm
-from gpumon.diagnosis.version_skew import version_skew
+from gpumon.errors.facts.platforms import platform_of
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.load import catalogue
 from gpumon.errors.prefixes import Timestamp, timestamp_of
+from gpumon.errors.programs import is_relevant, program_of, program_of_errors, programs_in, signs_in
+from gpumon.errors.raised import raised_error
+from gpumon.errors.rank import names_of
 from gpumon.errors.scan import LogBlock, blocks
 from gpumon.errors.wrapped_search import PatternHit
 
@@ -86,9 +86,10 @@ def explain(chunks: Iterable[bytes]) -> Explanation:
     unsorted = (tally.match() for tally in _errors(tallies.values(), last))
     matches = sorted(unsorted, key=lambda match: match.line)
     if unknown is not None and _are_echoes(matches):
-        identified = version_skew(unknown) or wrong_value(unknown)
+        code = "" if unknown.frame is None else unknown.frame.code
+        identified = raised_error(unknown.text, unknown.package, code)
         if identified is not None:
-            matches, unknown = [*matches, identified], None
+            matches, unknown = [*matches, Match.of_unknown(unknown, *identified)], None
     program = program_of_errors(match.error for match in matches) or program_of(programs)
     if not matches or (unknown is not None and unknown.form <= ErrorForm.CRASH and _are_echoes(matches)):
         placed = tuple(_in_place(match, program, platform) for match in matches)
@@ -114,7 +115,7 @@ def _errors(tallies: Iterable["_Tally"], last: LastError) -> list["_Tally"]:
 
 def _in_place(match: Match, program: str, platform: str) -> Match:
     """An error in the log of a program on a platform, on which its fixes may depend; their names may be empty."""
-    place = {"program": program if is_relevant(program, match.error) else "", "platform": platform}
+    place = {"program": program if is_relevant(program, names_of(match.error)[1]) else "", "platform": platform}
     return replace(match, values={**match.values, **{name: text for name, text in place.items() if text}})
 
 
@@ -211,7 +212,7 @@ def _match(block: LogBlock, hit: PatternHit) -> Match:
     memory = read_memory_message(hit.text)
     texts = {**hit.line_match.groups, **dict(_last_error(hit))}
     values: dict[str, int | str] = {name: safe_text(text, _MAX_VALUE) for name, text in texts.items()}
-    if signs := signs_of(block.letters, hit.error):
+    if signs := signs_in(block.letters, names_of(hit.error)[0]):
         values["signs"] = signs
     return Match(
         hit.error,
@@ -251,7 +252,7 @@ def _is_mere_warning(block: LogBlock, hit: PatternHit) -> bool:
 
 def _last_error(hit: PatternHit) -> Iterator[tuple[str, str]]:
     """The reason that NCCL prints below its error, as a value."""
-    if not hit.error.id.startswith("nccl-") or "Last error:" not in hit.text:
+    if "Last error:" not in hit.text:
         return
     end = hit.lines.of_rank(hit.next_row - 1).stop
     texts = hit.lines.texts[hit.next_row - 1 : min(end, hit.next_row + _MAX_LINES_TO_REASON)]

@@ -7,7 +7,8 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from gpumon.core.text import safe_text
-from gpumon.diagnosis.unknown import MODEL_CODE, ErrorForm, NumberedLine, TracebackFrame, UnknownError, kind_of
+from gpumon.diagnosis.unknown import ErrorForm, NumberedLine, TracebackFrame, UnknownError, kind_of
+from gpumon.errors.facts.versions import MODEL_CODE
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.scan import LogBlock
 
