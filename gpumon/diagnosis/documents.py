@@ -10,6 +10,7 @@ from gpumon.errors.answer import Answer
 from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.prefixes import Timestamp
+from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.reading import Failure
 
 _SCHEMA: Final = 1
@@ -65,7 +66,7 @@ def _failure_document(failure: Failure) -> dict[str, Any]:
 
 def catalogue_document(errors: Iterable[KnownError]) -> dict[str, Any]:
     """Entries of the catalogue."""
-    return {"schema": _SCHEMA, "errors": [_error_document(error, error.fixes) for error in errors]}
+    return {"schema": _SCHEMA, "errors": [_error_document(error, fixes_of(error, case_of(error))) for error in errors]}
 
 
 def _unknown_document(error: UnknownError, *, is_cause: bool) -> dict[str, Any]:

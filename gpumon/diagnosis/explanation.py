@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gpumon.diagnosis.case_fixes import case_fixes
-from gpumon.diagnosis.memory_cause import MemoryCause, memory_cause, ranked_fixes
+from gpumon.diagnosis.memory_cause import MemoryCause, is_one_tensor, memory_cause
 from gpumon.diagnosis.memory_message import MemoryMessage
-from gpumon.diagnosis.platform_fixes import platform_fixes
-from gpumon.diagnosis.program_fixes import ends_itself, is_phase, is_server, program_causes
 from gpumon.diagnosis.unknown import UnknownError
+from gpumon.errors.conditions import Case
 from gpumon.errors.entry import ContextState, Fix, KnownError, Values
 from gpumon.errors.prefixes import Timestamp
-from gpumon.errors.rank import case_of, causes_of
+from gpumon.errors.programs import PROGRAMS
+from gpumon.errors.rank import case_of, causes_of, fixes_of
 
 _MAX_FIXES: Final = 8
 """More are a list to search in, not an answer."""
@@ -102,15 +101,13 @@ class Match:
     @property
     def causes(self) -> tuple[str, ...]:
         """The possible causes in this case, most frequent first."""
-        of_program = program_causes(self.error.id, self._program)
-        if of_program is not None:
-            return of_program
-        return causes_of(self.error, case_of(self.text, self.values))
+        return causes_of(self.error, self.case)
 
     @property
     def context(self) -> ContextState:
         """The state of the CUDA context after the error; a server ends itself."""
-        is_ended = self.error.context is ContextState.ALIVE and ends_itself(self._program)
+        program = PROGRAMS.get(str(self.values.get("program", "")))
+        is_ended = self.error.context is ContextState.ALIVE and program is not None and program.ends_itself
         return ContextState.NOT_APPLICABLE if is_ended else self.error.context
 
     @property
@@ -118,18 +115,18 @@ class Match:
         """How to fix the error in this case, best first."""
         if self.oom_report is not None:
             return self.oom_report.fixes
-        cause = self.memory_cause
-        if cause is MemoryCause.LEAK and is_server(self._program):
-            cause = MemoryCause.TOO_BIG  # a server has no training loop that could keep tensors
-        fixes = case_fixes(self.error, self.values, self.text)
-        if cause is not None:
-            fixes = ranked_fixes(cause, fixes, self.memory, is_known=is_phase(self._program))
-        return _best(platform_fixes(str(self.values.get("platform", "")), fixes))
+        return _best(fixes_of(self.error, self.case))
 
     @property
-    def _program(self) -> str:
-        """The program in whose log the error stands; empty if it is unknown."""
-        return str(self.values.get("program", ""))
+    def case(self) -> Case:
+        """The match as conditions see it."""
+        cause, program = self.memory_cause, PROGRAMS.get(str(self.values.get("program", "")))
+        if cause is MemoryCause.LEAK and program is not None and not program.trains and not program.is_phase:
+            cause = MemoryCause.TOO_BIG  # a server has no training loop that could keep tensors
+        is_known = program is not None and program.is_phase
+        is_one = cause is MemoryCause.TOO_BIG and not is_known and is_one_tensor(self.memory)
+        memory = {} if cause is None else {"memory": cause.value, **({"one_tensor": "yes"} if is_one else {})}
+        return case_of(self.error, self.text, self.values, memory)
 
 
 def _best(fixes: Sequence[Fix]) -> tuple[Fix, ...]:

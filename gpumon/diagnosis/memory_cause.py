@@ -1,13 +1,12 @@
-"""Decides why an allocation failed, from the sizes in its error message, and ranks the fixes accordingly."""
+"""Decides why an allocation failed, from the sizes in its error message."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final
 
 from gpumon.core.units import bytes_text
 from gpumon.diagnosis.memory_message import MemoryMessage
-from gpumon.errors.entry import Fix
 
 _LARGE_SHARE: Final = 0.02
 """A smaller share of the GPU is negligible: such a request is one of the many small ones that filled the GPU."""
@@ -178,54 +177,6 @@ def _others_text(message: MemoryMessage) -> str:
     return f"{bytes_text(message.foreign)} ({holders})" if holders else bytes_text(message.foreign)
 
 
-_OWN_FIXES: Final[Mapping[MemoryCause, tuple[Fix, ...]]] = {
-    MemoryCause.CAP: (
-        Fix(
-            "Raise the limit, or remove the line that sets it; check the environment for a memory fraction as well.",
-            """\
-torch.cuda.set_per_process_memory_fraction(0.95)
-print(os.environ.get("PYTORCH_ALLOC_CONF"), os.environ.get("PYTORCH_CUDA_ALLOC_CONF"))""",
-        ),
-    ),
-    MemoryCause.LEAK: (
-        Fix(
-            "Print the allocated memory once per step: if it grows from step to step, something keeps tensors alive.",
-            'print(f"{torch.cuda.memory_allocated() / 2**30:.2f} GiB in tensors at step {step}")',
-        ),
-        Fix("Keep numbers, not tensors: a stored loss keeps its complete graph alive.", "total_loss += loss.item()"),
-    ),
-}
-_ONE_TENSOR: Final = Fix(
-    "Avoid this one tensor, which is often the matrix of attention scores, or the logits of all tokens: compute "
-    "attention without storing them, or use a shorter sequence, a lower resolution or a smaller batch.",
-    "output = torch.nn.functional.scaled_dot_product_attention(query, key, value)",
-)
-_BEST_FIX: Final[Mapping[MemoryCause, str]] = {
-    MemoryCause.OTHER_PROCESSES: "nvidia-smi",
-    MemoryCause.FRAGMENTATION: "expandable_segments",
-    MemoryCause.TOO_BIG: "accumulation",
-}
-"""Text in the code of the fix that helps best against a cause."""
-
-
-def ranked_fixes(
-    cause: MemoryCause, fixes: Sequence[Fix], message: MemoryMessage | None = None, *, is_known: bool = False
-) -> tuple[Fix, ...]:
-    """The fixes of an out-of-memory error, the best one against this cause first.
-
-    A message alone does not say whether earlier steps succeeded, so that a smaller step comes before the search for a
-    leak.
-
-    Args:
-        cause: Why memory ran out.
-        fixes: The fixes for the program, the best one first.
-        message: The message, if there is one.
-        is_known: Whether the log shows what needed the memory, so that nothing has to be assumed about a large tensor.
-    """
-    marker = _BEST_FIX.get(cause)
-    if marker is not None:
-        fixes = sorted(fixes, key=lambda fix: marker not in fix.code)
-    is_one_tensor = message is not None and message.asked >= _HUGE_SHARE * (message.total or _UNKNOWN_TOTAL)
-    large = (_ONE_TENSOR,) if is_one_tensor and cause is MemoryCause.TOO_BIG and not is_known else ()
-    smaller = tuple(fixes[:1]) if message is not None and cause is MemoryCause.LEAK else ()
-    return (*large, *smaller, *_OWN_FIXES.get(cause, ()), *fixes[len(smaller) :])
+def is_one_tensor(message: MemoryMessage | None) -> bool:
+    """Whether the request is so large that it is one tensor, which may be avoided."""
+    return message is not None and message.asked >= _HUGE_SHARE * (message.total or _UNKNOWN_TOTAL)

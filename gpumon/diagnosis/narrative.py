@@ -10,6 +10,7 @@ from gpumon.diagnosis.unknown_narrative import other_error, position_text, unkno
 from gpumon.errors.entry import ContextState, Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import STANDARD_CACHE
+from gpumon.errors.rank import case_of, fixes_of
 
 _CONTEXTS: Final = {
     ContextState.ALIVE: "The process can continue if it catches the error: its CUDA context is intact.",
@@ -45,7 +46,7 @@ def sections(explanation: Explanation) -> list[Section]:
 def error_sections(error: KnownError) -> list[Section]:
     """An entry of the catalogue."""
     summary = Section(_heading(error), (paragraph(error.summary), *_causes(error.causes)))
-    return [summary, *_remedies(error, error.fixes, error.context), *_sources(error)]
+    return [summary, *_remedies(error, fixes_of(error, case_of(error)), error.context), *_sources(error)]
 
 
 def _summary(match: Match) -> Section:

@@ -10,7 +10,7 @@ from gpumon.core.oom_file import OomFile
 from gpumon.core.stacks import StackFrame
 from gpumon.core.units import bytes_text, times_text
 from gpumon.diagnosis.explanation import Match, OomReport
-from gpumon.diagnosis.memory_cause import MemoryCause, ranked_fixes
+from gpumon.diagnosis.memory_cause import MemoryCause
 from gpumon.diagnosis.memory_message import written_memory_message
 from gpumon.diagnosis.oom_cause import OomFindings
 from gpumon.diagnosis.oom_sentences import sentences
@@ -19,6 +19,7 @@ from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import ERRORS
 from gpumon.errors.prefixes import ClockKind, Timestamp
+from gpumon.errors.rank import case_of, fixes_of
 
 _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/torch/|^<frozen ")
 _MAX_CALLS: Final = 8
@@ -42,6 +43,12 @@ graph.capture_begin()""",
 _OPEN_SNAPSHOT: Final = Fix(
     "Open the saved snapshot to see which code held the memory.", "gpumon snapshot snapshot.pickle"
 )
+
+
+OUT_OF_MEMORY: Final = "oom"
+OF_ASYNC_BACKEND: Final = "oom-async-backend"
+IMPOSSIBLE_SIZE: Final = "oom-1eb"
+"""The entries of the errors that a report can be about."""
 
 
 def explain_oom(file: OomFile) -> Explanation:
@@ -79,7 +86,7 @@ def _error(findings: OomFindings) -> KnownError:
     note = ""
     if idle is not None and statistics is not None:
         note = f" Of the {bytes_text(statistics.reserved_bytes)} reserved here, it could free {bytes_text(idle)}."
-    snapshot, *others = error.see_more or ERRORS["oom"].see_more
+    snapshot, *others = error.see_more or ERRORS[OUT_OF_MEMORY].see_more
     return replace(error, empty_cache=error.empty_cache + note, see_more=(snapshot, _OPEN_SNAPSHOT, *others))
 
 
@@ -88,7 +95,7 @@ def _fixes(findings: OomFindings) -> Iterator[Fix]:
     idle, is_expandable = findings.idle, findings.file.is_expandable or False
     is_in_graphs = findings.is_misplaced and 2 * idle.private >= idle.elsewhere
     if findings.is_impossible:
-        yield from ERRORS["oom-1eb"].fixes
+        yield from fixes_of(ERRORS[IMPOSSIBLE_SIZE], case_of(ERRORS[IMPOSSIBLE_SIZE]))
     if findings.is_misplaced:
         yield from (_SHARED_GRAPHS,) if idle.private and idle.private >= idle.other_streams else ()
         yield from (_ONE_STREAM,) if idle.other_streams else ()
@@ -96,14 +103,15 @@ def _fixes(findings: OomFindings) -> Iterator[Fix]:
     elif is_expandable and findings.cause is MemoryCause.FRAGMENTATION:
         yield _EQUAL_SIZES
     # Expandable segments free only memory that is in no private pool, so they do not help against graphs.
-    ranked = ranked_fixes(MemoryCause.TOO_BIG if is_in_graphs else findings.cause, _entry(findings.file).fixes)
-    yield from (fix for fix in ranked if not (is_expandable and "expandable_segments" in fix.code))
-    if findings.cause is not MemoryCause.LEAK and (findings.grows or findings.may_leak):
-        yield from ranked_fixes(MemoryCause.LEAK, ())
+    cause = MemoryCause.TOO_BIG if is_in_graphs else findings.cause
+    may_leak = findings.cause is not MemoryCause.LEAK and (findings.grows or findings.may_leak)
+    facts = {"memory": cause.value, "expandable": is_expandable, "may_leak": may_leak}
+    entry = _entry(findings.file)
+    yield from fixes_of(entry, case_of(entry, more={name: value for name, value in facts.items() if value}))
 
 
 def _entry(file: OomFile) -> KnownError:
-    return ERRORS["oom-async-backend" if file.is_async else "oom"]
+    return ERRORS[OF_ASYNC_BACKEND if file.is_async else OUT_OF_MEMORY]
 
 
 def _rows(findings: OomFindings) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Final
 
 from gpumon.errors.entry import Fix
+from gpumon.errors.facts.versions import MODEL_CODE
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.tracebacks import Frame
 
@@ -77,8 +78,6 @@ class UnknownError:
     around: tuple[NumberedLine, ...]
 
 
-MODEL_CODE: Final = "transformers_modules"
-"""The package in which transformers keeps code that came with a model."""
 _KINDS: Final = (
     (ErrorKind.ROCM, re.compile(r"\b(?:hip|rocm|miopen|rccl|amdgpu|hsa_|roc(?:blas|solver|fft))", re.IGNORECASE)),
     (

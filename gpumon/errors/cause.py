@@ -7,15 +7,14 @@ from enum import Enum
 from typing import Final
 
 from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.own_code import wrong_value
-from gpumon.diagnosis.programs import is_relevant, program_of, program_of_errors
 from gpumon.diagnosis.unknown import ErrorForm, NumberedLine, UnknownError, kind_of
-from gpumon.diagnosis.version_skew import version_skew
 from gpumon.errors import signs
 from gpumon.errors.conditions import condition
 from gpumon.errors.entry import ContextState, Values
 from gpumon.errors.prefixes import ClockKind
-from gpumon.errors.rank import case_of
+from gpumon.errors.programs import is_relevant, program_of, program_of_errors
+from gpumon.errors.raised import raised_error
+from gpumon.errors.rank import case_of, names_of
 from gpumon.errors.reading import Failure, FailureKind, LogReading, Notice
 from gpumon.errors.tracebacks import Link
 
@@ -124,9 +123,10 @@ def _identified(failure: Failure) -> Iterator[Match]:
     """The known error that an exception is by the place where it was raised, whatever names its message has."""
     if failure.raised is not None:
         unknown = unknown_error(failure)
-        match = version_skew(unknown) or wrong_value(unknown)
-        if match is not None:
-            yield match
+        code = "" if unknown.frame is None else unknown.frame.code
+        identified = raised_error(unknown.text, unknown.package, code)
+        if identified is not None:
+            yield Match.of_unknown(unknown, *identified)
 
 
 def unknown_error(failure: Failure) -> UnknownError:
@@ -144,7 +144,7 @@ def unknown_error(failure: Failure) -> UnknownError:
 
 def _in_place(match: Match, program: str, platform: str, others: Mapping[str, Values]) -> Match:
     """An error with what its fixes may depend on: the program, the platform, and the values of other errors."""
-    place = {"program": program if is_relevant(program, match.error) else "", "platform": platform}
+    place = {"program": program if is_relevant(program, names_of(match.error)[1]) else "", "platform": platform}
     borrowed = ((name, others.get(error_id, {})) for name, error_id in match.error.borrowed)
     values = {name: values[name] for name, values in borrowed if name in values}
     return replace(
@@ -293,7 +293,7 @@ def follows(failure: Failure, earlier: Failure) -> bool:
         return _may_be_hardware(failure)
     if failure.match is None:
         return False
-    case = case_of(failure.match.text, failure.match.values)
+    case = case_of(failure.match.error, failure.match.text, failure.match.values)
     ids = (error_id for error_id, when in failure.match.error.follows if not when or condition(when)(case))
     return earlier.match.error.id in ids
 

@@ -7,7 +7,7 @@ A condition consists of atoms, joined by `and`, `or`, `not` and parentheses:
     program NAME, NAME        the log is of one of these programs
     platform NAME             where the program ran: Windows or notebook
     {slot} exists             the message has this value
-    {slot} is A               also: in A, B; > N; < N; has "A"
+    {slot} is A               also: in A, B; > N; < N; < {slot}; has "A", "B"
     NAME                      a named condition, see `NAMED`
 """
 
@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Final
 
 from gpumon.errors.entry import Values
+from gpumon.errors.programs import PROGRAMS
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,16 @@ class Case:
 
 Condition = Callable[[Case], bool]
 
-NAMED: Final[Mapping[str, Condition]] = {"only killed": lambda case: case.text.strip() == "Killed"}
+_WITHOUT_PYTORCH: Final = frozenset({"JAX", "llama.cpp", "LMDeploy"})
+"""Programs in whose processes fixes that call PyTorch cannot be applied."""
+NAMED: Final[Mapping[str, Condition]] = {
+    "only killed": lambda case: case.text.strip() == "Killed",
+    "a model server": lambda case: case.program in PROGRAMS and PROGRAMS[case.program].ends_itself,
+    "no command": lambda case: case.program not in PROGRAMS or not PROGRAMS[case.program].command,
+    "own kernels": lambda case: case.program not in PROGRAMS or not PROGRAMS[case.program].has_kernels,
+    "with PyTorch": lambda case: case.program not in _WITHOUT_PYTORCH,
+    "trains": lambda case: case.program not in PROGRAMS or PROGRAMS[case.program].trains,
+}
 """Conditions that need more than a comparison."""
 
 _TOKEN: Final = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([(),])|(\{\w+\})|([^\s(),"]+))')
@@ -62,11 +72,12 @@ def condition(text: str) -> Condition:
     return _Parser(text).parse()
 
 
-def signs_in(text: str) -> tuple[str, ...]:
-    """The signs of a log that a condition names."""
+@lru_cache(maxsize=1024)
+def names_in(text: str) -> tuple[Sequence[str], Sequence[str]]:
+    """The signs of a log and the programs that a condition names."""
     parser = _Parser(text)
     parser.parse()
-    return tuple(parser.signs)
+    return parser.signs, parser.programs
 
 
 class _Parser:
@@ -152,9 +163,15 @@ class _Parser:
             return lambda case: any(text in str(case.values.get(slot, "")) for text in wanted)
         if operator not in {"<", ">"}:
             raise ConditionError(f"no comparison: {operator!r} in {self._text!r}")
-        limit = float(wanted[0])
+        limit = wanted[0]
         sign = 1 if operator == ">" else -1
-        return lambda case: any(sign * number > sign * limit for number in _numbers(case.values.get(slot)))
+
+        def compares(case: Case) -> bool:
+            limits = _numbers(case.values.get(limit[1:-1]) if limit.startswith("{") else limit)
+            numbers = _numbers(case.values.get(slot))
+            return any(sign * number > sign * other for number in numbers for other in limits)
+
+        return compares
 
     def _list(self) -> list[str]:
         items = [self._take()]

@@ -8,6 +8,12 @@ Values = Mapping[str, int | str]
 """The values in a message, by the names of the slots that they fill."""
 
 
+class Code(str):
+    """A value of our own tables that may stand in code as it is; one of a log only if it has no special characters."""
+
+    __slots__ = ()
+
+
 class ContextState(str, Enum):
     """The state of the process's CUDA context after the error. The values are public names."""
 
@@ -29,13 +35,15 @@ class Fix:
     Attributes:
         text: What to do, in one imperative sentence.
         code: The shell command or the lines of Python to copy; empty if there is nothing to type.
-        when: The condition under which this fix is the best one, wherever it stands in the entry; empty for always.
-        is_hidden_otherwise: Whether the fix is shown only under this condition, because it is false for other logs.
+        when: A condition; empty for a fix that is always shown.
+        is_first: Whether the fix comes before others where its condition holds, wherever it stands in the entry.
+        is_hidden_otherwise: Whether the fix is shown only where its condition holds: it is false for other logs.
     """
 
     text: str
     code: str = ""
     when: str = ""
+    is_first: bool = False
     is_hidden_otherwise: bool = False
 
 
@@ -46,10 +54,13 @@ class Wording:
     Attributes:
         regex: The regular expression; its named groups are the values that the message contains.
         is_case_sensitive: Whether upper and lower case must be as written: in another case, the text is ordinary prose.
+        raised_in: Where an exception is raised that reads so: `package`, `model-code` or `own-code`; empty for a
+            wording that is an error anywhere.
     """
 
     regex: str
     is_case_sensitive: bool = False
+    raised_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +91,7 @@ class KnownError:
         program: The program that alone has this error; empty if several have it.
         borrowed: Names of values that another error of the log has, each with the id of that error.
         facts: Names of functions that add values.
+        host: Names of what this host can report about the error.
     """
 
     id: str
@@ -104,3 +116,4 @@ class KnownError:
     program: str = ""
     borrowed: tuple[tuple[str, str], ...] = ()
     facts: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()

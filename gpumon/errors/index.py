@@ -3,11 +3,15 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Final
 
 from gpumon.errors.entry import KnownError
 from gpumon.errors.load import INDEX, Catalogue, entry_files, entry_texts, parse
 from gpumon.errors.needles import rarest_pieces
 from gpumon.errors.patterns import literals, squeezed
+
+_RAISED_IN: Final = attrgetter("raised_in")
 
 
 def index_text() -> str:
@@ -27,7 +31,11 @@ def index_text() -> str:
     lines = [json.dumps([error_id, stem]) for _, _, error_id, stem in entries]
     rows = [f"{json.dumps(needle)}: {json.dumps(pairs)}" for needle, pairs in sorted(needles.items())]
     joint = ",\n"
-    return f'{{"entries": [\n{joint.join(lines)}\n],\n"needles": {{\n{joint.join(rows)}\n}}}}\n'
+    raised = [order for order, (_, error, _, _) in enumerate(entries) if any(map(_RAISED_IN, error.wordings))]
+    return (
+        f'{{"entries": [\n{joint.join(lines)}\n],\n"raised": {json.dumps(raised)},\n'
+        f'"needles": {{\n{joint.join(rows)}\n}}}}\n'
+    )
 
 
 def catalogue_of(errors: Sequence[KnownError]) -> "Catalogue":
@@ -49,7 +57,8 @@ def _needles(errors: Iterable[KnownError]) -> dict[str, list[int]]:
 def _places(errors: Iterable[KnownError]) -> Iterator[tuple[str, int, int]]:
     for order, error in enumerate(errors):
         for number, wording in enumerate(error.wordings):
-            yield squeezed(literals(wording.regex).needle).decode(), order, number
+            if not wording.raised_in:
+                yield squeezed(literals(wording.regex).needle).decode(), order, number
 
 
 if __name__ == "__main__":

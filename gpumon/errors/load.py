@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from gpumon.errors.entry import ContextState, Fix, KnownError, Wording
+from gpumon.errors.entry import Code, ContextState, Fix, KnownError, Values, Wording
 
 ENTRIES: Final = Path(__file__).with_name("entries")
 INDEX: Final = Path(__file__).with_name("index.json")
@@ -57,16 +57,24 @@ _FIXED_TYPES: Final = {
     "shape": r"\[[\d, -]{0,120}\]",
 }
 _SLOT: Final = re.compile(r"\{\{|\}\}|\{(?P<name>\w*):(?P<type>[^{}]*)\}|\{(?P<plain>\w+)\}")
-SLOT_MARK: Final = "\0"
+_MARK: Final = "\0"
 """Stands before and behind the name of a slot of a fix, and its default after a colon."""
+_DEFAULTS: Final = {"run": "python train.py"}
+_SAFE: Final = re.compile(r"[\w@%+=:,./-]{1,200}")
+"""A value of a log that may stand in code."""
+_MODES: Final = {"": (False, False), "when": (True, True), "prefer when": (True, False), "only when": (False, True)}
 _FIX_SLOT: Final = re.compile(r"\{(\{[a-z_]\w*(?::[^{}\n]*)?\})\}|\{([a-z_]\w*(?::[^{}\n]*)?)\}")
 """A slot in a fix, or text that would be one, in doubled braces."""
 _TYPE: Final = re.compile(r"(?P<name>[a-z]+)(?P<size>\d*)")
-_FLAGS: Final = {"says/": frozenset({"case", "at-end"}), "says": frozenset({"case", "at-end", "word", "start"})}
-"""Words before a wording: it is case-sensitive, counts only at the end of a log, consists of whole words, or stands at
-the start of a line."""
+_RAISED: Final = frozenset({"in-package", "in-model-code", "in-own-code"})
+_FLAGS: Final = {"says/": {"case", "at-end", *_RAISED}, "says": {"case", "at-end", "word", "start", *_RAISED}}
+"""Words before a wording: it is case-sensitive, counts only at the end of a log, consists of whole words, stands at the
+start of a line, or is an exception of a package, of code that came with a model, or of the user's own code."""
 _KINDS: Final = frozenset({"fatal", "notice", "echo"})
 _FIELD: Final = re.compile(r"(?P<keyword>[a-z]+/?)(?: +(?P<head>.*))?")
+_WHEN: Final = re.compile(r"(when|prefer when|only when) ")
+"""Before a condition: where it holds, the fix is first, and hidden otherwise; first, and in its place otherwise; or in
+its place, and hidden otherwise."""
 _OPEN_CONDITION: Final = re.compile(r"(?:,| and| or| not|\()$")
 """The end of a line after which a condition continues on the next one."""
 
@@ -93,16 +101,16 @@ class _Field:
     def fail(self, reason: str) -> EntryError:
         return EntryError(f"{self.where}: {reason}")
 
-    def with_condition(self) -> tuple[str, bool, str]:
-        """The condition at the start of the text, whether it only ranks, and the rest of the text."""
+    def with_condition(self) -> tuple[str, str, str]:
+        """The mode and the condition at the start of the text, which may be empty, and the rest of the text."""
         lines = [self.head, *self.texts]
-        is_ranking = lines[0].startswith("prefer when ")
-        if not is_ranking and not lines[0].startswith("when "):
-            return "", False, self.text
-        condition = lines.pop(0).partition("when ")[2]
+        match = _WHEN.match(lines[0])
+        if match is None:
+            return "", "", self.text
+        condition = lines.pop(0)[match.end() :]
         while _OPEN_CONDITION.search(condition) and lines:
             condition = f"{condition} {lines.pop(0)}"
-        return condition, is_ranking, " ".join(lines)
+        return match[1], condition, " ".join(lines)
 
 
 def _fields(text: str, where: str, first: int) -> Iterator[_Field]:
@@ -175,6 +183,7 @@ class _Builder:
         self._follows: list[tuple[str, str]] = []
         self._borrowed: list[tuple[str, str]] = []
         self._facts: list[str] = []
+        self._host: list[str] = []
         self._is_last = False
 
     def _set(self, some: _Field) -> None:
@@ -186,7 +195,7 @@ class _Builder:
     add_priority = _set
 
     def add_cause(self, some: _Field) -> None:
-        condition, _, text = some.with_condition()
+        _, condition, text = some.with_condition()
         if condition:
             self._causes_when.append((condition, text))
         else:
@@ -203,20 +212,17 @@ class _Builder:
         self._fixes.append(_fix(some))
 
     def add_more(self, some: _Field) -> None:
-        if some.head.startswith("use "):
-            self._more += _shared_fixes(some.head.removeprefix("use ").strip(), some)
-        else:
-            self._more.append(_fix(some))
+        is_shared = some.head.startswith("use ")
+        fixes = _shared_fixes(some.head.removeprefix("use ").strip(), some) if is_shared else [_fix(some)]
+        self._more += filter(None, (filled(fix, {}) for fix in fixes))
 
     def add_use(self, some: _Field) -> None:
         name, _, rest = some.head.partition(" ")
-        condition, is_ranking, _ = replace(some, head=rest.strip()).with_condition()
+        mode, condition, _ = replace(some, head=rest.strip()).with_condition()
         for fix in _shared_fixes(name, some):
-            if condition:
-                both = f"({fix.when}) and ({condition})" if fix.when else condition
-                self._fixes.append(replace(fix, when=both, is_hidden_otherwise=not is_ranking))
-            else:
-                self._fixes.append(fix)
+            both = f"({fix.when}) and ({condition})" if fix.when and condition else fix.when or condition
+            is_first, is_hidden = _MODES[mode] if mode else (fix.is_first, fix.is_hidden_otherwise)
+            self._fixes.append(replace(fix, when=both, is_first=is_first, is_hidden_otherwise=is_hidden))
 
     def add_source(self, some: _Field) -> None:
         self._sources.append(some.text)
@@ -227,6 +233,9 @@ class _Builder:
 
     def add_facts(self, some: _Field) -> None:
         self._facts += some.text.split()
+
+    def add_host(self, some: _Field) -> None:
+        self._host += some.text.split()
 
     def add_values(self, some: _Field) -> None:
         names, _, error_id = some.text.partition(" from ")
@@ -260,18 +269,41 @@ class _Builder:
             program=texts.get("program", ""),
             borrowed=tuple(self._borrowed),
             facts=tuple(self._facts),
+            host=tuple(self._host),
         )
 
 
 def _fix(some: _Field) -> Fix:
-    condition, is_ranking, text = some.with_condition()
-    code = "\n".join(some.codes)
-    return Fix(_with_slots(text), _with_slots(code), condition, bool(condition) and not is_ranking)
+    mode, condition, text = some.with_condition()
+    return Fix(_with_slots(text), _with_slots("\n".join(some.codes)), condition, *_MODES[mode])
 
 
 def _with_slots(text: str) -> str:
     """A text whose slots are marked, and whose doubled braces are single."""
-    return _FIX_SLOT.sub(lambda match: match[1] or f"{SLOT_MARK}{match[2]}{SLOT_MARK}", text) if "{" in text else text
+    return _FIX_SLOT.sub(lambda match: match[1] or f"{_MARK}{match[2]}{_MARK}", text) if "{" in text else text
+
+
+def filled(fix: Fix, values: Values) -> Fix | None:
+    """A fix with the values of its slots; None if one is missing, or must not be in code."""
+    if _MARK not in fix.text and _MARK not in fix.code:
+        return fix
+    text, code = _filled(fix.text, values, is_code=False), _filled(fix.code, values, is_code=True)
+    return None if text is None or code is None else replace(fix, text=text, code=code)
+
+
+def _filled(text: str, values: Values, *, is_code: bool) -> str | None:
+    parts = text.split(_MARK)
+    for index in range(1, len(parts), 2):
+        name, colon, default = parts[index].partition(":")
+        value = values.get(name)
+        if value is None:
+            if not colon and name not in _DEFAULTS:
+                return None
+            value = Code(default if colon else _DEFAULTS[name])
+        elif is_code and not isinstance(value, Code) and _SAFE.fullmatch(str(value)) is None:
+            return None
+        parts[index] = str(value)
+    return "".join(parts)
 
 
 def _wording(some: _Field) -> tuple[Wording, bool]:
@@ -285,7 +317,8 @@ def _wording(some: _Field) -> tuple[Wording, bool]:
         regex = rf"\b{regex}\b"
     if "start" in flags:
         regex = f"^{regex}"
-    return Wording(regex, "case" in flags), "at-end" in flags
+    raised_in = next((flag.removeprefix("in-") for flag in flags if flag in _RAISED), "")
+    return Wording(regex, "case" in flags, raised_in), "at-end" in flags
 
 
 def regex_of(text: str, some: _Field) -> str:
@@ -378,11 +411,15 @@ class Catalogue(Mapping[str, KnownError]):
         entries: The ids in order, each with its file.
         needles: The needles, each with the start of its rarest piece (see `ShortSearch`), then the index of each entry
             that has it and, behind that, the index of the wording.
+        raised: The indexes of entries with exceptions that mean something else where other code raises them.
     """
 
-    def __init__(self, entries: Sequence[tuple[str, str]], needles: Mapping[str, Sequence[int]]) -> None:
+    def __init__(
+        self, entries: Sequence[tuple[str, str]], needles: Mapping[str, Sequence[int]], raised: Sequence[int] = ()
+    ) -> None:
         self.ids: Final = [error_id for error_id, _ in entries]
         self.needles: Final = needles
+        self.raised: Final = raised
         self._files = dict(entries)
         self._errors: dict[str, KnownError] = {}
 
@@ -417,7 +454,7 @@ def _texts_of(name: str) -> Mapping[str, tuple[int, str]]:
 def catalogue() -> Catalogue:
     """The known errors of gpumon."""
     index = json.loads(INDEX.read_bytes())
-    return Catalogue([(error_id, name) for error_id, name in index["entries"]], index["needles"])
+    return Catalogue([(error_id, name) for error_id, name in index["entries"]], index["needles"], index["raised"])
 
 
 class _Lazy(Mapping[str, KnownError]):

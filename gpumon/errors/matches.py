@@ -10,8 +10,9 @@ from gpumon.core.text import safe_text
 from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.memory_cause import is_first_step
 from gpumon.diagnosis.memory_message import read_memory_message
-from gpumon.diagnosis.programs import signs_of
 from gpumon.errors.prefixes import Timestamp, timestamp_of
+from gpumon.errors.programs import signs_in
+from gpumon.errors.rank import names_of
 from gpumon.errors.scan import LogBlock
 from gpumon.errors.tracebacks import CAUGHT_ABOVE, TRACEBACK
 from gpumon.errors.wrapped_search import PatternHit
@@ -41,7 +42,7 @@ def match_of(block: LogBlock, hit: PatternHit) -> Match:
     memory = read_memory_message(hit.text)
     texts = {**hit.line_match.groups, **dict(_last_error(hit))}
     values: dict[str, int | str] = {name: safe_text(text, _MAX_VALUE) for name, text in texts.items()}
-    if signs := signs_of(block.letters, hit.error):
+    if signs := signs_in(block.letters, names_of(hit.error)[0]):
         values["signs"] = signs
     return Match(
         hit.error,
@@ -71,7 +72,7 @@ def is_mere_warning(block: LogBlock, hit: PatternHit) -> bool:
 
 def _last_error(hit: PatternHit) -> Iterator[tuple[str, str]]:
     """The reason that NCCL prints below its error, as a value."""
-    if not hit.error.id.startswith("nccl-") or "Last error:" not in hit.text:
+    if "Last error:" not in hit.text:
         return
     end = hit.lines.of_rank(hit.next_row - 1).stop
     texts = hit.lines.texts[hit.next_row - 1 : min(end, hit.next_row + _MAX_LINES_TO_REASON)]

@@ -1,45 +1,81 @@
-"""Which fixes and causes of an entry a log permits, and in which order."""
+"""Which fixes and causes of an entry a log permits, in which order, and in which form."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
+from types import MappingProxyType
 from typing import Final
 
-from gpumon.errors.conditions import Case, condition, signs_in
-from gpumon.errors.entry import Fix, KnownError, Values
+from gpumon.errors.conditions import Case, condition, names_in
+from gpumon.errors.entry import Code, Fix, KnownError, Values
+from gpumon.errors.facts import facts_of
+from gpumon.errors.facts.hosts import address
+from gpumon.errors.facts.platforms import NOTEBOOK, WINDOWS, for_notebook, for_windows, is_for_linux
+from gpumon.errors.load import filled
+from gpumon.errors.programs import PROGRAMS
 
 _PLACES: Final = ("signs", "program", "platform")
 """Values that say where the error stands, and are no part of its message."""
+_NO_VALUES: Final[Values] = MappingProxyType({})
 
 
-def case_of(text: str, values: Values) -> Case:
-    """A match as conditions see it.
+def case_of(error: KnownError, text: str = "", values: Values = _NO_VALUES, more: Values = _NO_VALUES) -> Case:
+    """A match as conditions and slots see it; without arguments, an entry that no log has.
 
     Args:
+        error: The entry.
         text: The line with the error.
         values: The values in the message, which may be from further lines of it, and where it stands.
+        more: What is known beyond the message, such as why memory ran out.
     """
     message = "\n".join((text, *(str(value) for name, value in values.items() if name not in _PLACES)))
     signs, program, platform = (str(values.get(name, "")) for name in _PLACES)
-    return Case(message, values, frozenset(filter(None, signs.split(", "))), program, platform)
+    command = PROGRAMS[program].command if program in PROGRAMS else ""
+    run = {"run": Code(command)} if command else {}
+    known = {**values, **address(values), **run, **facts_of(error, values, message), **more}
+    return Case(message, known, frozenset(filter(None, signs.split(", "))), program, platform)
 
 
-def signs_of(error: KnownError) -> tuple[str, ...]:
-    """The signs of a log on which the order of the fixes of an error, or its causes, depend."""
+def names_of(error: KnownError) -> tuple[frozenset[str], frozenset[str]]:
+    """The signs of a log and the programs on which the fixes of an error, or its causes, depend."""
     conditions = (*(fix.when for fix in error.fixes if fix.when), *(when for when, _ in error.causes_when))
-    return tuple(dict.fromkeys(sign for text in conditions for sign in signs_in(text)))
+    pairs = [names_in(text) for text in conditions]
+    return frozenset(chain.from_iterable(signs for signs, _ in pairs)), frozenset(
+        chain.from_iterable(programs for _, programs in pairs)
+    )
 
 
-def fixes_of(error: KnownError, case: Case) -> list[Fix]:
-    """The fixes of an error: those for this log, the general ones, and those that are better for another log.
+def fixes_of(error: KnownError, case: Case) -> tuple[Fix, ...]:
+    """The fixes of an error for its log: those for this log, then the others in the order of the entry.
 
     A fix that states what only another log shows would be false, and one for another reason does not help.
     """
-    holding = [fix for fix in error.fixes if fix.when and condition(fix.when)(case)]
-    general = [fix for fix in error.fixes if not fix.when]
-    if holding and error.has_one_reason:
-        return [*holding, *general]
-    others = [fix for fix in error.fixes if fix.when and not fix.is_hidden_otherwise and fix not in holding]
-    return [*holding, *general, *others]
+    holds = [not fix.when or condition(fix.when)(case) for fix in error.fixes]
+    pairs = list(zip(error.fixes, holds, strict=True))
+    first = [fix for fix, is_true in pairs if fix.is_first and is_true]
+    is_decided = bool(first) and error.has_one_reason
+    others = [
+        fix
+        for fix, is_true in pairs
+        if (is_true and not fix.is_first) or not (is_true or fix.is_hidden_otherwise or is_decided)
+    ]
+    shown: dict[tuple[str, str], Fix] = {}  # a fix may be general, and also the first one for this log
+    for fix in filter(None, (filled(fix, case.values) for fix in (*first, *others))):
+        shown.setdefault((fix.text, fix.code), fix)
+    return tuple(_for_platform(shown.values(), case.platform))
 
 
 def causes_of(error: KnownError, case: Case) -> tuple[str, ...]:
     """The causes that a log permits, most frequent first."""
     return tuple(cause for when, cause in error.causes_when if condition(when)(case)) or error.causes
+
+
+def _for_platform(fixes: Iterable[Fix], platform: str) -> list[Fix]:
+    """The fixes with the commands of a platform; on Windows, those for Linux last."""
+    if platform == NOTEBOOK:
+        cells = [(fix, *for_notebook(fix.code)) for fix in fixes]
+        return [replace(fix, text=f"{fix.text}{ending}", code=code) for fix, code, ending in cells]
+    if platform == WINDOWS:
+        ranked = sorted(fixes, key=lambda fix: is_for_linux(fix.code))
+        return [replace(fix, code=for_windows(fix.code)) for fix in ranked]
+    return list(fixes)

@@ -5,7 +5,7 @@ A log may come from another host, so the evidence never changes an explanation; 
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +16,9 @@ from gpumon.core.problems import CommandError
 from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text
 from gpumon.core.xids import xid_text
-from gpumon.diagnosis.case_fixes import wheel_index
 from gpumon.diagnosis.explanation import Match
 from gpumon.errors.explanation import Explanation
+from gpumon.errors.facts.wheels import wheel_index
 from gpumon.jobs.interpreter import find_interpreter, python_environment
 from gpumon.operations.doctor.files import host_limits, kernel_errors
 from gpumon.operations.one_shot import sample_frame
@@ -100,15 +100,13 @@ def with_evidence(explanation: Explanation, live: LiveEvidence | None = None) ->
 
 
 def _evidence(match: Match, live: LiveEvidence) -> Iterator[tuple[str, str]]:
-    error_id = match.error.id
     uuid = match.values.get("gpu_uuid")
     if uuid is not None and live.frame is not None:
         known = {bare_uuid(device.uuid): device.label for device in _devices(live) if device.uuid is not None}
         label = known.get(bare_uuid(str(uuid)))
         yield f"cuda:{match.values['gpu']}", "not a GPU of this host" if label is None else f"GPU {label}"
-    for ids, query in EVIDENCE_QUERIES:
-        if error_id in ids or (query is _xids and error_id.startswith("xid-")):
-            yield from query(live)
+    for name in match.error.host:
+        yield from EVIDENCE_QUERIES[name](live)
 
 
 def _memory(live: LiveEvidence) -> Iterator[tuple[str, str]]:
@@ -176,33 +174,12 @@ def _devices(live: LiveEvidence) -> tuple[Device, ...]:
 
 EvidenceQuery = Callable[[LiveEvidence], Iterator[tuple[str, str]]]
 
-EVIDENCE_QUERIES: Final[tuple[tuple[frozenset[str], EvidenceQuery], ...]] = (
-    (
-        frozenset(
-            {
-                *("oom", "oom-async-backend", "oom-preempted", "oom-raw", "expandable-map-oom", "busy"),
-                *("cublas-init", "cudnn-init", "nccl-cuda"),
-            }
-        ),
-        _memory,
-    ),
-    (frozenset({"no-kernel-image", "arch-warning", "ptx", "inductor-old-gpu", "sdpa"}), _capability),
-    (
-        frozenset(
-            {"driver-old", "no-driver", "ptx", "compat-803-804", "nvml-mismatch", "nvml-missing", "init-unknown"}
-        ),
-        _driver,
-    ),
-    (frozenset({"no-gpus", "bad-ordinal", "load-map", "nccl-no-gpu", "nccl-usage", "init-unknown"}), _visible),
-    (frozenset({"shm", "nccl-system"}), _shared),
-    (
-        frozenset(
-            {
-                *("illegal-address", "illegal-instruction", "launch-failure", "launch-timeout", "ecc", "nvlink"),
-                *("cuda-unknown", "gpu-lost", "nvml-unknown", "nvml-reset", "nccl-timeout", "nccl-remote"),
-            }
-        ),
-        _xids,
-    ),
-)
-"""The queries that provide evidence, with the ids of their errors; for an Xid, the kernel log always does."""
+EVIDENCE_QUERIES: Final[Mapping[str, EvidenceQuery]] = {
+    "memory": _memory,
+    "capability": _capability,
+    "driver": _driver,
+    "visible": _visible,
+    "shared": _shared,
+    "xids": _xids,
+}
+"""The queries that provide evidence, by the names that entries give to them."""

@@ -24,7 +24,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-
 from gpumon.errors import explain as explain_module
 from gpumon.errors.entry import KnownError
 from gpumon.errors.explain import explain, explain_text

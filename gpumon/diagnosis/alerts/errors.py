@@ -12,6 +12,7 @@ from gpumon.diagnosis.alerts.rule import AlertRule, Thresholds
 from gpumon.diagnosis.alerts.tracking import DeviceTracker
 from gpumon.errors.entry import KnownError
 from gpumon.errors.load import ERRORS
+from gpumon.errors.rank import case_of, fixes_of
 
 OTHER_XID: Final = "xid-other"
 """The entry of Xids that have none."""
@@ -139,7 +140,8 @@ def xid_plural(alert_id: str) -> str | None:
 
 def xid_action(number: int) -> str:
     """What to do about an Xid: the first fix of the catalogue."""
-    first = _known_xid(number).fixes[0]
+    error = _known_xid(number)
+    first = fixes_of(error, case_of(error))[0]
     return f"{first.text} {first.code}".rstrip()
 
 

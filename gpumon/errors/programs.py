@@ -1,85 +1,125 @@
-"""The program whose log it is, by what the log contains: its files, its messages, the errors that only it has."""
+"""The program whose log it is, and other signs of a log on which fixes depend."""
 
 import re
-from collections.abc import Container, Iterable, Mapping
-from typing import Final
+from collections.abc import Collection, Container, Iterable, Mapping
+from typing import Final, NamedTuple
 
-from gpumon.errors import rank
 from gpumon.errors.entry import KnownError
 
-PIP: Final = "pip"
-"""A package that pip builds."""
 _TRAINER: Final = "trainer"
 """A program that trains, and may use a server of models for a part of it."""
-CONTAINER: Final = "container"
-"""Docker, Podman or Kubernetes, in whose container the program runs."""
 _CONTAINER_START: Final = "container start"
 """The program that prepares a container: its errors are those of the host."""
-ATTENTION: Final = "attention"
-"""A program that calls PyTorch's attention in the line that failed."""
-INFERENCE: Final = "inference"
-"""A program that only computes results of a model."""
-LOADING: Final = "loading"
-"""A program that moves the weights of a model to the GPU."""
-OPTIMIZER: Final = "optimizer"
-"""A program that changes the weights, in the step of an optimizer."""
-AMD: Final = "AMD"
-"""PyTorch for GPUs of AMD, or DirectML, which a command for PyPI would replace."""
-GAUSSIANS: Final = "Gaussian splatting"
-"""A program that renders Gaussians with a rasterizer on the GPU."""
-KOHYA: Final = "kohya"
-"""The scripts of kohya-ss, which train Stable Diffusion and Flux with options only."""
-WEB_UI: Final = "Stable Diffusion WebUI"
-"""The web UI of AUTOMATIC1111, or Forge, which is based on it."""
-ISAAC_GYM: Final = "Isaac Gym"
-TGI: Final = "Text Generation Inference"
-LMDEPLOY: Final = "LMDeploy"
-JETSON: Final = "Jetson"
+_IN_TRAINING: Final = ("loading", "optimizer", "attention")
+"""What a program does whatever it is."""
+_PLACES: Final = frozenset({"container", "Jetson"})
+"""Where a program runs: that matters only for errors that name the place in a condition."""
 _CONTAINER_COMMANDS: Final = (b"dockerrun", b"dockerexec", b"dockercompose", b"podmanrun")
-_FILES: Final[Mapping[str, tuple[bytes, ...]]] = {
-    "vLLM": (
-        b"asyncllmengine",
-        b"vllmengine",
-        b"vllmvengine",
-        b"vllmworker",
-        b"vllmentrypoints",
-        b"vllmmodelexecutor",
+
+
+class Program(NamedTuple):
+    """A program, or what one does.
+
+    Attributes:
+        letters: The letters of files, lines and messages that only its logs and tracebacks contain.
+        command: What starts a server, in place of a training script.
+        ends_itself: Whether it serves models, and an error of CUDA ends its process.
+        has_kernels: Whether its own code calls the kernels, so that the user has none to examine.
+        trains: Whether it may run a training step of the user.
+        is_phase: Whether it is no program, but what one does.
+    """
+
+    letters: tuple[bytes, ...]
+    command: str = ""
+    ends_itself: bool = False
+    has_kernels: bool = False
+    trains: bool = True
+    is_phase: bool = False
+
+
+PROGRAMS: Final[Mapping[str, Program]] = {
+    "vLLM": Program(
+        (b"asyncllmengine", b"vllmengine", b"vllmvengine", b"vllmworker", b"vllmentrypoints", b"vllmmodelexecutor"),
+        command="vllm serve MODEL",
+        ends_itself=True,
+        has_kernels=True,
+        trains=False,
     ),
-    "SGLang": (b"sglangsrt", b"runschedulerprocess"),
-    TGI: (b"textgenerationserver", b"textgenerationlauncher"),
-    LMDEPLOY: (b"lmdeploysrcturbomind", b"turbomindcore", b"lmdeployturbomind"),
-    ISAAC_GYM: (b"usinggpuphysx", b"isaacgympythonisaacgymbindings"),
-    _TRAINER: (b"verltrainer", b"verlworkers", b"trltrainer", b"openrlhf", b"transformerstrainer"),
-    _CONTAINER_START: (b"nvidiacontainercli",),
-    "ComfyUI": (
-        b"comfyuiwindowsportable",
-        b"comfyuipython",
-        b"comfyuicomfy",
-        b"comfyuiexecution",
-        b"comfymodelmanagementpy",
-        b"exceptionduringprocessing",
-        b"erroroccurredwhenexecuting",
-        b"comfyuierrorreport",
-        b"comfyuicustomnodes",
-        b"errorexceptionmessage",
-        b"ksamplermatandmat",
-        b"modelweightdtypetorch",
+    "SGLang": Program(
+        (b"sglangsrt", b"runschedulerprocess"),
+        command="python -m sglang.launch_server --model-path MODEL",
+        ends_itself=True,
+        has_kernels=True,
+        trains=False,
     ),
-    KOHYA: (b"sdxltrainpy", b"sdxltrainnetworkpy", b"fluxtrainpy", b"fluxtrainnetworkpy", b"sdscripts", b"kohyass"),
-    WEB_UI: (b"stablediffusionwebui", b"webuiforge"),
-    GAUSSIANS: (b"diffgaussianrasterization", b"gaussianrenderer", b"gsplatrendering"),
-    "transformers": (b"transformersgenerationutils", b"infinityemb"),
-    "diffusers": (b"diffuserspipelines",),
-    LOADING: (b"paramappliedfnparam",),
-    OPTIMIZER: (b"multitensoradam", b"singletensoradam", b"expavgsqtorchzeroslike"),
-    ATTENTION: (b"functionalscaleddotproductattentionq",),
-    INFERENCE: (b"numinferencesteps", b"withtorchnograd", b"withtorchinferencemode"),
-    "JAX": (b"jaxsrc", b"jaxlib", b"jaxplugins", b"externalxlaxla"),
-    "llama.cpp": (b"ggmlcudacu", b"ggmlbackendcuda", b"ggmlcudacompute", b"namellamaserver", b"namellamacli"),
-    JETSON: (b"jetson", b"nvtegra", b"jetpack"),
-    CONTAINER: (*_CONTAINER_COMMANDS, b"kubectlexec", b"thecontainer"),
+    "Text Generation Inference": Program(
+        (b"textgenerationserver", b"textgenerationlauncher"),
+        command="text-generation-launcher --model-id MODEL",
+        ends_itself=True,
+        trains=False,
+    ),
+    "LMDeploy": Program(
+        (b"lmdeploysrcturbomind", b"turbomindcore", b"lmdeployturbomind"),
+        command="lmdeploy serve api_server MODEL",
+        ends_itself=True,
+        has_kernels=True,
+        trains=False,
+    ),
+    "Isaac Gym": Program((b"usinggpuphysx", b"isaacgympythonisaacgymbindings")),
+    "trainer": Program((b"verltrainer", b"verlworkers", b"trltrainer", b"openrlhf", b"transformerstrainer")),
+    "container start": Program((b"nvidiacontainercli",)),
+    "ComfyUI": Program(
+        (
+            b"comfyuiwindowsportable",
+            b"comfyuipython",
+            b"comfyuicomfy",
+            b"comfyuiexecution",
+            b"comfymodelmanagementpy",
+            b"exceptionduringprocessing",
+            b"erroroccurredwhenexecuting",
+            b"comfyuierrorreport",
+            b"comfyuicustomnodes",
+            b"errorexceptionmessage",
+            b"ksamplermatandmat",
+            b"modelweightdtypetorch",
+        ),
+        command="python main.py",
+        has_kernels=True,
+        trains=False,
+    ),
+    "kohya": Program(
+        (b"sdxltrainpy", b"sdxltrainnetworkpy", b"fluxtrainpy", b"fluxtrainnetworkpy", b"sdscripts", b"kohyass"),
+        trains=False,
+        is_phase=True,
+    ),
+    "Stable Diffusion WebUI": Program(
+        (b"stablediffusionwebui", b"webuiforge"), command="python launch.py", has_kernels=True, trains=False
+    ),
+    "Gaussian splatting": Program(
+        (b"diffgaussianrasterization", b"gaussianrenderer", b"gsplatrendering"), trains=False, is_phase=True
+    ),
+    "transformers": Program((b"transformersgenerationutils", b"infinityemb"), trains=False),
+    "diffusers": Program((b"diffuserspipelines",), trains=False),
+    "loading": Program((b"paramappliedfnparam",), trains=False, is_phase=True),
+    "optimizer": Program(
+        (b"multitensoradam", b"singletensoradam", b"expavgsqtorchzeroslike"), trains=False, is_phase=True
+    ),
+    "attention": Program((b"functionalscaleddotproductattentionq",), trains=False, is_phase=True),
+    "inference": Program(
+        (b"numinferencesteps", b"withtorchnograd", b"withtorchinferencemode"), trains=False, is_phase=True
+    ),
+    "JAX": Program((b"jaxsrc", b"jaxlib", b"jaxplugins", b"externalxlaxla")),
+    "llama.cpp": Program(
+        (b"ggmlcudacu", b"ggmlbackendcuda", b"ggmlcudacompute", b"namellamaserver", b"namellamacli"),
+        command="llama-server -m MODEL.gguf",
+        ends_itself=True,
+        has_kernels=True,
+        trains=False,
+    ),
+    "Jetson": Program((b"jetson", b"nvtegra", b"jetpack")),
+    "container": Program((*_CONTAINER_COMMANDS, b"kubectlexec", b"thecontainer")),
 }
-"""The letters of files, lines and messages of these programs, which their logs and tracebacks contain."""
+"""Programs by their names; of several in one log, the first one counts."""
 _VLLM_PREFIX: Final = re.compile(r"\((?:EngineCore|APIServer|Worker_|VllmWorker)\w{0,12} pid=\d")
 SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "torch.compile": (b"aotautogradruntimewrappers", b"torchdynamoevalframe", b"unslothcompiledcache"),
@@ -106,7 +146,7 @@ SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
         b"buildisolation",
     ),
     "transformers": (b"transformersmodels", b"transformersmodeling", b"diffusersmodels"),
-    AMD: (b"webuiamdgpu", b"zluda", b"directml"),
+    "AMD": (b"webuiamdgpu", b"zluda", b"directml"),
     "started process": (b"multiprocessingspawnpy", b"spawnmain"),
     "SGLang killed": (b"relevantlogsexitcode",),
     "xFormers on the CPU": (b"devicecpusupportedcuda",),
@@ -114,7 +154,7 @@ SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "xFormers too old": (b"capabilitytoonew", b"wasntbuildwithcuda"),
     "Windows build": (b"errorwinerror",),
     "CUDA rasterizer": (b"cudarasterizer",),
-    "JAX": (*_FILES["JAX"], b"importjax", b"jaxnumpy"),
+    "JAX": (*PROGRAMS["JAX"].letters, b"importjax", b"jaxnumpy"),
     "accelerate": (b"accelerateacceleratorpy",),
     "AITER": (b"znaiter", b"aiter"),
     "enroot": (b"enrootetchooksd", b"enroothooksd", b"hooksdnvidiash"),
@@ -123,9 +163,9 @@ SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "PyInstaller": (b"failedtoexecutescript",),
     "swift": (b"swiftllm", b"swiftsft", b"swiftrlhf", b"swiftpt", b"swiftcli"),
     "llama.cpp": (b"ggmlcuda",),
-    "ComfyUI": (*_FILES["ComfyUI"], b"comfyuigguf", b"loadergguf"),
+    "ComfyUI": (*PROGRAMS["ComfyUI"].letters, b"comfyuigguf", b"loadergguf"),
     "GPTQ": (b"autogptqquant", b"gptqmodelquant", b"quantizationgptq", b"optimumgptq", b"gptqfasterquant"),
-    "SGLang": (*_FILES["SGLang"], b"sglanglaunchserver"),
+    "SGLang": (*PROGRAMS["SGLang"].letters, b"sglanglaunchserver"),
     "ExLlama": (b"exllamavconversion", b"quantexllib"),
     "CUDA extension": (
         b"diffgaussianrast",
@@ -162,7 +202,7 @@ SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "llama.cpp pipeline": (b"pipelineparallelismenabledncopies",),
     "working NCCL": (b"finishedgpuexecutioninternal", b"workcleanuploop", b"ncclcommwatchdog"),
     "no GPU for Apptainer": (b"couldnotfindanynvfilesonthishost",),
-    "Jetson host": (b"isaacrosdevaarch", b"isaacrosaarch", *_FILES[JETSON]),
+    "Jetson host": (b"isaacrosdevaarch", b"isaacrosaarch", *PROGRAMS["Jetson"].letters),
     "network without EFA": (b"pluginselectedplatformdefault",),
     "cluster": (b"gpfs", b"lustre", b"slurmstepd", b"srunerror"),
     "NVIDIA installer": (b"welcometothenvidiasoftwareinstaller",),
@@ -178,14 +218,9 @@ SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
     ),
 }
 """The letters of a library, a command or another circumstance that decides which fix is the best one, by the names that
-they have in its `first_for`."""
-_OF_ERRORS: Final = ("vLLM", "SGLang", "ComfyUI", "llama.cpp", TGI, LMDEPLOY, PIP)
+they have in conditions."""
+_OF_ERRORS: Final = ("vLLM", "SGLang", "ComfyUI", "llama.cpp", "Text Generation Inference", "LMDeploy", "pip")
 """Programs that have errors of their own; the first one of which a log has an error is its program."""
-_ERRORS_IN: Final = {
-    CONTAINER: ("nvml-mismatch",),
-    JETSON: ("not-compiled", "cuda-unavailable", "gpu-not-found", "no-kernel-image"),
-}
-"""Errors that have other causes in a container, or on a device."""
 
 
 def programs_in(letters: bytes, lines: Iterable[str]) -> frozenset[str]:
@@ -195,7 +230,7 @@ def programs_in(letters: bytes, lines: Iterable[str]) -> frozenset[str]:
         letters: The letters of the part, in lower case, without the prefixes of lines.
         lines: Lines near an error, with their prefixes.
     """
-    names = frozenset(name for name, parts in _FILES.items() if any(part in letters for part in parts))
+    names = frozenset(name for name, program in PROGRAMS.items() if any(part in letters for part in program.letters))
     return names | {"vLLM"} if any(map(_VLLM_PREFIX.search, lines)) else names
 
 
@@ -205,20 +240,18 @@ def program_of(programs: Container[str]) -> str:
     A trainer may use a server for a part of its work, and what a program does is its own in every case.
     """
     is_other = _TRAINER in programs or _CONTAINER_START in programs
-    names = (LOADING, OPTIMIZER, ATTENTION) if is_other else _FILES
-    return next((name for name in names if name in programs), "")
+    return next((name for name in (_IN_TRAINING if is_other else PROGRAMS) if name in programs), "")
 
 
-def signs_of(letters: bytes, error: KnownError) -> str:
+def signs_in(letters: bytes, names: Collection[str]) -> str:
     """The signs in a log on which the order of the fixes of an error depends; empty if it depends on none of them.
 
     Args:
         letters: The letters of a part of the log, in lower case.
-        error: The error.
+        names: The signs that the conditions of the error name.
     """
-    parts = rank.signs_of(error)
-    names = (name for name, texts in SIGNS.items() if name in parts and any(text in letters for text in texts))
-    return ", ".join(names)
+    signs = (name for name, texts in SIGNS.items() if name in names and any(text in letters for text in texts))
+    return ", ".join(signs)
 
 
 def program_of_errors(errors: Iterable[KnownError]) -> str:
@@ -227,6 +260,6 @@ def program_of_errors(errors: Iterable[KnownError]) -> str:
     return next((name for name in _OF_ERRORS if name in programs), "")
 
 
-def is_relevant(program: str, error: KnownError) -> bool:
-    """Whether the program matters for the fixes of an error; a container or a device does for a few errors only."""
-    return bool(program) and error.id in _ERRORS_IN.get(program, (error.id,))
+def is_relevant(program: str, named: Collection[str]) -> bool:
+    """Whether the program matters for the fixes of an error, whose conditions name some programs."""
+    return bool(program) and (program not in _PLACES or program in named)

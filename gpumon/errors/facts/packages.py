@@ -1,10 +1,13 @@
-"""The names for pip of packages, by the modules that programs import.
+"""The names for pip of packages, by the modules that programs import, and packages of shared libraries.
 
 A command installs no package that only a log names.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
+
+from gpumon.errors.entry import Code, Values
 
 _OTHER_NAMES: Final[Mapping[str, str]] = {
     "absl": "absl-py",
@@ -216,15 +219,11 @@ _BUILT: Final = frozenset(
     }
 )
 """Packages that are built with the installed PyTorch, which an isolated environment lacks."""
-PYG_WHEELS: Final = "https://data.pyg.org/whl/torch-$(python -c 'import torch; print(torch.__version__)').html"
+_PYG_WHEELS: Final = "https://data.pyg.org/whl/torch-$(python -c 'import torch; print(torch.__version__)').html"
 """The page of the wheels for the installed PyTorch."""
-CUDA_12_PATHS: Final = """\
-export LD_LIBRARY_PATH="$(python -c 'import nvidia.cudnn as n; print(n.__path__[0])')/lib:$LD_LIBRARY_PATH"
-export LD_LIBRARY_PATH="$(python -c 'import nvidia.cublas as n; print(n.__path__[0])')/lib:$LD_LIBRARY_PATH\""""
-"""Commands that let a program without PyTorch find the libraries of NVIDIA's wheels."""
-PYG_PACKAGES: Final = frozenset({"torch-cluster", "torch-scatter", "torch-sparse", "torch-spline-conv"})
+_PYG_PACKAGES: Final = frozenset({"torch-cluster", "torch-scatter", "torch-sparse", "torch-spline-conv"})
 _COMMANDS: Final[Mapping[str, str]] = {
-    **{name: f'python -m pip install --no-build-isolation {name} -f "{PYG_WHEELS}"' for name in PYG_PACKAGES},
+    **{name: f'python -m pip install --no-build-isolation {name} -f "{_PYG_WHEELS}"' for name in _PYG_PACKAGES},
     "apex": "git clone https://github.com/NVIDIA/apex && cd apex && APEX_CPP_EXT=1 APEX_CUDA_EXT=1"
     " python -m pip install --no-build-isolation .",
     "cuequivariance-torch": "python -m pip install cuequivariance-torch cuequivariance-ops-torch-cu12",
@@ -254,3 +253,60 @@ def install_command(module: str) -> str:
     isolated = "--no-build-isolation " if package in _BUILT else ""
     command = f"python -m pip install {isolated}{requirement_of(package)}"
     return _COMMANDS.get(package, command) if package else ""
+
+
+_ONLY_FOR_PYTORCH: Final = ("libcusparseLt.", "libcufile.", "libnvshmem_host.", "libcupti.", "libnvJitLink.")
+"""Libraries in the wheels that pip installs with PyTorch, and for which the toolkit has no common folder."""
+_OF_EXTENSIONS: Final = {
+    "flash_attn": "flash-attn",
+    "causal_conv1d": "causal-conv1d",
+    "selective_scan": "mamba-ssm",
+    "transformer_engine": "transformer-engine",
+    "xformers": "xformers",
+    "torchvision": "torchvision",
+    "torchaudio": "torchaudio",
+    "apex": "apex",
+    "vllm": "vllm",
+    "mmcv": "mmcv",
+    "fbgemm_gpu": "fbgemm-gpu",
+    "torchtext": "torchtext",
+    "sgl_kernel": "sgl-kernel",
+    "pytorch3d": "pytorch3d",
+    "detectron2": "detectron2",
+    **{f"torch_{part}": f"torch-{part}" for part in ("scatter", "sparse", "cluster", "spline_conv")},
+}
+"""Packages by a part of the path of their extensions. A command installs no package that only a log names."""
+_CUDA_LIBRARY: Final = re.compile(
+    r"(?:lib)?(?P<name>cudart|cublas(?:Lt)?|nvrtc|cudnn)(?:_[a-z_]{1,40}?)?(?:\.so\.|64_|_)(?P<major>\d{1,2})"
+)
+_CUDNN_8: Final = "8"
+
+
+def install(values: Values, _: str) -> Mapping[str, str]:
+    """The command that installs the package of a missing module, as `install`; `interpreter` if that is torch."""
+    name = str(values.get("module", "")).split(",")[0].split(".")[0].strip()
+    if name == "torch":
+        return {"interpreter": "other"}
+    command = install_command(name)
+    return {"install": Code(command)} if command else {}
+
+
+def extension(values: Values, _: str) -> Mapping[str, str]:
+    """The package of an extension, as `package`; flash-attn if the message names none."""
+    library, folder = str(values.get("library", "")), str(values.get("package", ""))
+    known = next((name for part, name in _OF_EXTENSIONS.items() if part in f"{folder}/{library}"), "")
+    package = requirement_of(known) if known else "PACKAGE" if library or folder else "flash-attn"
+    return {"package": Code(package)}
+
+
+def library(values: Values, _: str) -> Mapping[str, str]:
+    """What a missing library belongs to, as `generation`: PyTorch alone, cuDNN 8, or CUDA of the version `major`."""
+    name = str(values.get("missing", ""))
+    if name.startswith(_ONLY_FOR_PYTORCH):
+        return {"generation": "PyTorch"}
+    match = _CUDA_LIBRARY.match(name or str(values.get("library", "")))
+    if match is None:
+        return {}
+    if match["name"] != "cudnn":
+        return {"generation": "CUDA", "major": match["major"]}
+    return {"generation": "cuDNN 8"} if match["major"] == _CUDNN_8 else {}

@@ -1,11 +1,8 @@
-"""Fixes for the place where the program ran: Windows has other commands than Linux, and a notebook has cells."""
+"""Code for the place where the program ran: Windows has other commands than Linux, and a notebook has cells."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Final
-
-from gpumon.errors.entry import Fix
 
 WINDOWS: Final = "Windows"
 NOTEBOOK: Final = "notebook"
@@ -53,43 +50,24 @@ def platform_of(lines: Iterable[str]) -> str:
     return NOTEBOOK if _NOTEBOOK_TEXT.search(text) is not None else ""
 
 
-def platform_fixes(platform: str, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """The fixes with the commands of a platform."""
-    if platform == WINDOWS:
-        return windows_fixes(fixes)
-    return tuple(map(_in_notebook, fixes)) if platform == NOTEBOOK else tuple(fixes)
-
-
-def _in_notebook(fix: Fix) -> Fix:
-    """A fix as cells of a notebook."""
-    match = _VARIABLES.fullmatch(fix.code)
+def for_notebook(code: str) -> tuple[str, str]:
+    """The code as cells of a notebook, and what else to do."""
+    match = _VARIABLES.fullmatch(code)
     if match is not None and "train.py" in match["command"]:
         settings = "\n".join(f"%env {variable}" for variable in match["variables"].split())
-        return Fix(f"{fix.text} Set it in the first cell, after a restart of the kernel.", settings, fix.when)
-    pip = fix.code.removeprefix("python -m ")
+        return settings, " Set it in the first cell, after a restart of the kernel."
+    pip = code.removeprefix("python -m ")
     if pip.startswith("pip install"):
-        ending = "" if "restart" in fix.text else " Then restart the kernel."
-        return Fix(f"{fix.text}{ending}", f"%{pip}", fix.when)
-    return Fix(fix.text, f"!{fix.code}", fix.when) if _SHELL.fullmatch(fix.code) else fix
+        return f"%{pip}", " Then restart the kernel."
+    return (f"!{code}" if _SHELL.fullmatch(code) else code), ""
 
 
-def windows_fixes(fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """The fixes as they are done on Windows, those for Linux last.
-
-    Variables are set as PowerShell does; a command that Windows does not have is left out. If the first fix is for
-    Linux, those for Windows take its place.
-    """
-    ranked = sorted(fixes, key=_is_for_linux)
-    if fixes and _is_for_linux(fixes[0]):
-        ranked.sort(key=lambda fix: "n Windows" not in fix.text)
-    return tuple(replace(fix, code=_translated(fix.code)) for fix in ranked)
+def is_for_linux(code: str) -> bool:
+    """Whether the code changes what exists only on Linux."""
+    return _CHANGES_LINUX.search(code) is not None
 
 
-def _is_for_linux(fix: Fix) -> bool:
-    return _CHANGES_LINUX.search(fix.code) is not None or ".so" in fix.text
-
-
-def _translated(code: str) -> str:
+def for_windows(code: str) -> str:
     """The code for Windows, or an empty text if it is only for Linux."""
     assignments = _ASSIGNMENTS.match(code)
     if assignments is not None:

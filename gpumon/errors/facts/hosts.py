@@ -1,0 +1,40 @@
+"""GPUs, ranks, hosts and shares of memory that a message names."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from gpumon.errors.entry import Values
+
+_BUS: Final = re.compile(r"[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}")
+_CONTAINER_NAME: Final = re.compile(r"[\da-f]{12}")
+
+
+def address(values: Values) -> Mapping[str, str]:
+    """The PCI address of the GPU of a message, as `pci` in the form that nvidia-smi takes."""
+    bus = str(values.get("bus", ""))
+    return {"pci": f"{bus}.0"} if _BUS.fullmatch(bus) else {}
+
+
+def ranks(values: Values, _: str) -> Mapping[str, int]:
+    """How many ranks are between the two of a message, as `distance`."""
+    numbers = [str(values.get(name, "")) for name in ("rank", "other_rank")]
+    return {"distance": abs(int(numbers[0]) - int(numbers[1]))} if all(map(str.isdigit, numbers)) else {}
+
+
+def name(values: Values, _: str) -> Mapping[str, str]:
+    """What is special about the name of a host, as `host_name`: it is a number, or that of a container."""
+    host = str(values.get("host", ""))
+    if host.isdigit():
+        return {"host_name": "number"}
+    return {"host_name": "container"} if _CONTAINER_NAME.fullmatch(host) else {}
+
+
+def free_share(values: Values, _: str) -> Mapping[str, str]:
+    """The share of a GPU that is free, as `share`, rounded down."""
+    try:
+        share = math.floor(100 * float(values["free"]) / float(values["total"])) / 100
+    except (KeyError, ValueError, ZeroDivisionError):
+        return {}
+    return {"share": f"{share:.2f}"}

@@ -1,0 +1,271 @@
+"""Which version of a package, driver, toolkit or compiler fits, from what a message names."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from gpumon.errors.entry import Code, Values
+from gpumon.errors.facts.packages import package_of
+
+Facts = Mapping[str, str]
+
+MODEL_CODE: Final = "transformers_modules"
+"""The package in which transformers keeps code that came with a model."""
+_ADDED_CLASS: Final = re.compile(
+    r"(?!TF|Flax|AutoModelForVision2Seq|AutoModelWithLMHead)[A-Z]\w*"
+    r"(?:Config|Processor(?:Fast)?|Model|For[A-Z]\w+|Pipeline)"
+    r"|(?:EncoderDecoder|Dynamic|Static)?Cache|ALL_ATTENTION_FUNCTIONS|FlashAttentionKwargs|TransformersKwargs"
+    r"|ROPE_INIT_FUNCTIONS|GradientCheckpointingLayer|dynamic_rope_update|use_kernel_forward_from_hub|auto_docstring"
+    r"|can_return_tuple|create_causal_mask|GenerationMixin|is_timm_config_dict|RopeParameters|VideoMetadata"
+    r"|[A-Z]\w*ModelOutputWithPast"
+)
+"""A name of transformers that is missing because it is newer than the installed version; other names were removed."""
+_VISION_QWEN: Final = r"transformers[\w.]*:(?:Vision|Qwen2_?(?:5_)?VL|QWEN2_)"
+_KEPT_UNTIL: Final = tuple(
+    (re.compile(pattern), requirements)
+    for pattern, requirements in (
+        (r"huggingface_hub[\w.]*:cached_download", '"huggingface_hub<0.26"'),
+        (r"huggingface_hub[\w.]*:(?:HfFolder|Repository|is_offline_mode)", '"huggingface_hub<1"'),
+        (r"trl[\w.]*:DataCollatorForCompletionOnlyLM", '"trl<0.20"'),
+        (r"trl[\w.]*:(?:setup_chat_format|PPO\w+|AutoModelForCausalLMWithValueHead)", '"trl<0.25"'),
+        (r"transformers\.deepspeed:.*", '"transformers<4.46"'),
+        (r"transformers[\w.]*:shard_checkpoint", '"transformers<4.47"'),
+        (rf"{_VISION_QWEN}\w*(?:FlashAttention2|SdpaAttention|_CLASSES)", '"transformers<4.52"'),
+        (r"transformers[\w.]*:\w+(?:FlashAttention2|SdpaAttention|ATTENTION_CLASSES)", '"transformers<4.48"'),
+        (r"transformers[\w.]*:is_torch_greater_or_equal_than_\w+", '"transformers<4.48"'),
+        (r"transformers[\w.]*:LogitsWarper", '"transformers<4.49"'),
+        (r"transformers[\w.]*:is_torch_tpu_available", '"transformers<4.50"'),
+        (r"transformers[\w.]*image_utils:VideoInput", '"transformers<4.52"'),
+        (r"transformers[\w.]*:(?:LossKwargs|_validate_images_text_input_order)", '"transformers<4.54"'),
+        (r"transformers\.modeling_utils:(?:apply_chunk|find_prune|prune_linear)\w+", '"transformers<4.56"'),
+        (r"transformers[\w.]*:(?:BeamSearchScorer|send_example_telemetry|cached_property)", '"transformers<4.57"'),
+        (r"transformers[\w.]*:(?:Hybrid|SlidingWindow)Cache", '"transformers>=4.45,<5"'),
+        (r"diffusers\.models\.cross_attention:.*", '"diffusers<0.20" "huggingface_hub<0.26"'),
+        (r"diffusers(?:\.pipeline_utils:.*|\.loaders:AttnProcsLayers)", '"diffusers<0.22" "huggingface_hub<0.26"'),
+        (
+            r"diffusers\.models\.(?:(?:unet_[23]d|transformer_2d|autoencoder_kl|vae)\w*:.*|embeddings:PositionNet)",
+            '"diffusers<0.26" "huggingface_hub<0.26"',
+        ),
+        (r"pytorch_lightning\.(?:lite|profiler|utilities\.(?:distributed|seed|cloud_io)):.*", '"pytorch_lightning<2"'),
+    )
+)
+"""The last versions that have a module and name, which were removed or moved afterwards."""
+_UPGRADED: Final = frozenset(
+    {
+        "accelerate",
+        "bitsandbytes",
+        "datasets",
+        "diffusers",
+        "exllamav2",
+        "exllamav3",
+        "huggingface_hub",
+        "optimum",
+        "peft",
+        "pydantic",
+        "trl",
+        "unsloth",
+    }
+)
+"""Packages of which programs mostly need a newer version. A command installs no package that only a log names."""
+_BASE_OF_TORCH: Final = frozenset(
+    {
+        *(
+            "Tensor",
+            "__version__",
+            "_C",
+            "bool",
+            "cuda",
+            "device",
+            "dtype",
+            "float",
+            "float16",
+            "float32",
+            "from_numpy",
+        ),
+        *(
+            "int32",
+            "int64",
+            "load",
+            "long",
+            "manual_seed",
+            "nn",
+            "no_grad",
+            "save",
+            "tensor",
+            "utils",
+            "version",
+            "zeros",
+        ),
+    }
+)
+"""What every PyTorch has."""
+_BASE_OF_DISTRIBUTED: Final = frozenset(
+    {
+        "Logger",
+        "ReduceOp",
+        "ProcessGroup",
+        "init_process_group",
+        "is_initialized",
+        "get_rank",
+        "get_world_size",
+        "group",
+    }
+)
+"""What every PyTorch has that was built with torch.distributed."""
+_REMOVED_FROM_TORCH: Final = {
+    "_six": "",
+    "OperatorExportTypes": "",
+    "eig": "torch.linalg.eig",
+    "gels": "torch.linalg.lstsq",
+    "irfft": "torch.fft.irfft",
+    "lstsq": "torch.linalg.lstsq",
+    "matrix_rank": "torch.linalg.matrix_rank",
+    "rfft": "torch.fft.rfft",
+    "solve": "torch.linalg.solve",
+    "symbolic_registry": "",
+    "symeig": "torch.linalg.eigh",
+}
+"""What PyTorch no longer has, and what stands for it."""
+_DIFFUSERS_CLASS: Final = re.compile(
+    r"Transformer[23]DModel|UNet\w*Model|AutoencoderKL|Scheduler$|ControlNetModel|Pipeline$"
+)
+_REQUIREMENT: Final = re.compile(r"(?P<name>[\w-]{1,60}?)(?P<limits>(?:[<>=!]=?[\d.]{1,20},?){1,4})")
+_VERSION: Final = re.compile(r"\d{1,2}\.\d{1,2}")
+_LEADING_NUMBER: Final = re.compile(r"\d+")
+_TORCHCODEC_MINOR: Final = 8
+_FIRST_TOOLKIT: Final = {
+    75: "10.0",
+    80: "11.0",
+    86: "11.1",
+    87: "11.4",
+    89: "11.8",
+    90: "11.8",
+    100: "12.8",
+    101: "12.8",
+    103: "12.9",
+    110: "13.0",
+    120: "12.8",
+    121: "12.9",
+}
+"""The first toolkit that compiles for an architecture."""
+_FIRST_CONDA_TOOLKIT: Final = (11, 3)
+"""The oldest toolkit in NVIDIA's channel of conda."""
+_PYTORCH_OF_TOOLKIT: Final = {
+    "10.1": "1.8.1+cu101",
+    "10.2": "1.12.1+cu102",
+    "11.0": "1.7.1+cu110",
+    "11.1": "1.10.2+cu111",
+    "11.3": "1.12.1+cu113",
+    "11.6": "1.13.1+cu116",
+    "11.7": "2.0.1+cu117",
+}
+"""The last PyTorch for an old toolkit."""
+_OLDEST_OF_CUDA_12: Final = 50
+_OLDEST_OF_CUDA_13: Final = 75
+"""Architectures for which these toolkits still compile."""
+
+
+def missing_name(values: Values, _: str) -> Facts:
+    """Which version has the module and name that the installed one lacks, as `advice`, with what to install."""
+    module, name, caller = (str(values.get(key, "")) for key in ("module", "name", "raised_by"))
+    place = f"{module}:{name}"
+    required = _required(str(values.get("required", "")), module)
+    kept = next((versions for pattern, versions in _KEPT_UNTIL if pattern.fullmatch(place)), "")
+    if required or kept:
+        return {"advice": "required" if required else "kept", "requirement": Code(required or kept), "place": place}
+    is_removed = module.rpartition(".")[2] in _REMOVED_FROM_TORCH
+    if module.startswith("torch.") and not name and not is_removed:
+        return {"advice": "newer torch", "place": place}
+    if module == "transformers.models" and name.islower():
+        return {"advice": "newer model", "place": place}
+    if module.startswith("transformers") and _ADDED_CLASS.fullmatch(name) is not None:
+        return {"advice": "newer", "package": "transformers", "place": place}
+    if caller:
+        return {"advice": "model code" if caller == MODEL_CODE else "caller", "place": place}
+    return {"place": place, **_newer_or_older(module, name)}
+
+
+def _required(required: str, module: str) -> str:
+    """The version that the message itself asks for."""
+    requirement = _REQUIREMENT.fullmatch(required if _REQUIREMENT.fullmatch(required) else f"{module}>={required}")
+    package = package_of(requirement["name"]) if requirement is not None else ""
+    return "" if requirement is None or not package else f'"{package}{requirement["limits"]}"'
+
+
+def _newer_or_older(module: str, name: str) -> Facts:
+    package = "diffusers" if _DIFFUSERS_CLASS.search(module) else module.split(".", maxsplit=1)[0]
+    if package in _UPGRADED or (package == "transformers" and not name):
+        return {"advice": "newer", "package": package}
+    if package == "transformers":
+        return {"advice": "older transformers"}
+    if package == "torch" and module.rpartition(".")[2] in _REMOVED_FROM_TORCH:
+        return {"advice": "removed from torch"}
+    if module == "megatron.bridge":
+        return {"advice": "megatron bridge"}
+    distribution = package_of(module)
+    return {"advice": "compare", "package": distribution} if distribution else {}
+
+
+def torch_part(values: Values, _: str) -> Facts:
+    """Why PyTorch lacks a part, as `part`: it is newer, was removed (`successor`), or every PyTorch has it."""
+    name, module = str(values.get("attribute", "")), values.get("module")
+    if module == "._C":
+        return {"part": "two versions"}
+    if name in _BASE_OF_TORCH and not module:
+        return {"part": "another torch"}
+    if module == ".distributed" and name in _BASE_OF_DISTRIBUTED:
+        return {"part": "not distributed"}
+    if name in _REMOVED_FROM_TORCH:
+        successor = _REMOVED_FROM_TORCH[name]
+        return {"part": "removed", "successor": f", or call {successor} in your code" if successor else ""}
+    return {"part": "newer"} if name and name != "xla" and module != ".mps" else {}
+
+
+def driver(values: Values, _: str) -> Facts:
+    """The CUDA version that a driver supports, as `cuda`: builds for CUDA 12 run with every 12.x."""
+    digits = str(values.get("found", ""))
+    return {"cuda": f"{int(digits) // 1000}.{int(digits) % 1000 // 10}"} if digits.isdigit() else {}
+
+
+def branch(values: Values, _: str) -> Facts:
+    """The branch of the driver that a message names, as `branch`."""
+    digits = str(values.get("legacy", ""))[:3]
+    return {"branch": digits} if digits.isdigit() else {}
+
+
+def compiler(values: Values, _: str) -> Facts:
+    """The newest version of gcc that a message permits, as `gcc`."""
+    newest, limit = str(values.get("newest", "")), str(values.get("limit", ""))
+    version = newest if newest.isdigit() else str(int(limit) - 1) if limit.isdigit() else ""
+    return {"gcc": version} if version else {}
+
+
+def toolkit(values: Values, _: str) -> Facts:
+    """The toolkit for an installed PyTorch, as `conda` or `archive`, or a PyTorch (`release`) for the toolkit."""
+    wanted = _VERSION.fullmatch(str(values.get("torch", "")))
+    if wanted is None:
+        package = package_of(str(values.get("extension", "")))
+        return {"package": package} if package else {}
+    if tuple(map(int, wanted[0].split("."))) >= _FIRST_CONDA_TOOLKIT:
+        return {"conda": wanted[0]}
+    release = _PYTORCH_OF_TOOLKIT.get(str(values.get("toolkit", "")))
+    return {"archive": wanted[0], **({} if release is None else {"release": release})}
+
+
+def architecture(values: Values, _: str) -> Facts:
+    """What compiles for an architecture: `first_toolkit`, or as `last_toolkit` the last one for an old architecture."""
+    number = _LEADING_NUMBER.search(str(values.get("capability", "")).replace(".", ""))
+    if number is None:
+        return {}
+    if int(number[0]) < _OLDEST_OF_CUDA_13:
+        return {"last_toolkit": "12" if int(number[0]) >= _OLDEST_OF_CUDA_12 else "11"}
+    first = _FIRST_TOOLKIT.get(int(number[0]), "")
+    return {"first_toolkit": first} if first else {}
+
+
+def codec(values: Values, _: str) -> Facts:
+    """Whether PyTorch does not fit a TorchCodec that was installed later, as `codec`: a nightly, or one before 2.8."""
+    version = str(values.get("torch", ""))
+    minor = _LEADING_NUMBER.match(version.removeprefix("2."))
+    is_other = "dev" in version or (minor is not None and int(minor[0]) < _TORCHCODEC_MINOR)
+    return {"codec": "other"} if is_other else {}
