@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpumon.diagnosis import explain as explain_module
+from gpumon.errors import matches as matches_module
 from gpumon.diagnosis.documents import explanation_document
 from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.memory_cause import MemoryCause
@@ -13,7 +13,7 @@ from gpumon.diagnosis.text_blocks import BlockKind
 from gpumon.errors.entry import ContextState, KnownError
 from gpumon.errors.explain import explain, explain_text
 from gpumon.errors.explanation import Explanation
-from gpumon.errors.find import ErrorFinder
+from gpumon.errors.explain import finder
 from gpumon.errors.load import ERRORS
 from gpumon.errors.scan import LogBlock, blocks
 from gpumon.errors.wrapped_search import PatternHit
@@ -177,7 +177,7 @@ def test_a_missing_space_within_a_line_is_not_a_wrapped_message() -> None:
 
 def test_the_text_of_an_error_continues_with_the_next_lines() -> None:
     (block,) = blocks([b"before\nRuntimeError: unspecified launch failure\n  after\nend\n"])
-    (hit,) = ErrorFinder(ERRORS.values()).hits(block)
+    (hit,) = finder().hits(block)
     assert hit.text == "unspecified launch failureafterend"
     assert hit.line_match.line == "RuntimeError: unspecified launch failure"
     assert hit.line_match.length == len("unspecified launch failure")

@@ -1,8 +1,6 @@
 """Fixes and causes that a message leaves, and what a fix takes from the message."""
 
 import pytest
-from gpumon.diagnosis.fitting_fixes import fitting_fixes
-from gpumon.diagnosis.message_causes import CAUSES, message_causes
 
 from gpumon.diagnosis.documents import explanation_document
 from gpumon.diagnosis.explanation import Match

@@ -125,17 +125,13 @@ def test_patterns_that_examine_the_text_before_them_are_detected(regex: str, *, 
     ["nvrm: xid (pci:0000:17:00): 13, pid=1", "): 13, ): 31, ): 13,", "): 13, " * 50, "): 999,", "", "): 13"],
 )
 def test_the_patterns_of_a_needle_are_looked_up_by_their_text(text: str) -> None:
-    entries = [
-        error
-        for error in ERRORS.values()
-        if any(squeezed(needle_of(pattern)) == NVRM_XID for pattern in error.wordings)
-    ]
     patterns = [
         PreparedPattern(order, error, pattern)
-        for order, error in enumerate(entries)
+        for order, error in enumerate(ERRORS.values())
         for pattern in error.wordings
         if squeezed(needle_of(pattern)) == NVRM_XID
     ]
+    assert len(patterns) > 1
     possible = NeedlePatterns(patterns).possible(text)
     assert len(set(possible)) == len(possible)
     assert set(possible) == {pattern for pattern in patterns if pattern.literals[0].lower() in text}
@@ -183,8 +179,7 @@ def test_the_lines_around_needles_are_joined_a_bounded_number_of_times(monkeypat
         return joined(lines, rows)
 
     monkeypatch.setattr(wrapped_search, "_joined", counting)
-    text = "".join(
-        f"{needle_of(pattern)} {number}\n".replace(" ", "\n") for number in range(2) for _, pattern in PATTERNS
-    )
+    needles_of_all = [needle_of(pattern) for _, pattern in PATTERNS]
+    text = "".join(f"{needle} {number}\n".replace(" ", "\n") for number in range(2) for needle in needles_of_all)
     assert FINDER.hits(block_of(text))
     assert len(LETTERS) / 8 < len(calls) <= 2 * len(LETTERS)
