@@ -88,7 +88,7 @@ def test_jobs_without_a_probe(torch_python: str, tmp_path: Path) -> None:
         for kind, what in (("not_entered", SLEEPS), ("stopped", STOPPED), ("dead", KILLED))
     }
     healthy = Job(torch_python, tmp_path / "healthy", "pass")
-    found: dict[str, dict[str, Any]] = {}
+    by_kind: dict[str, dict[str, Any]] = {}
     try:
         while any("hang" not in job.text for job in bad.values()):
             assert time.monotonic() - begun < _START_SECONDS, [job.text for job in bad.values()]
@@ -99,13 +99,13 @@ def test_jobs_without_a_probe(torch_python: str, tmp_path: Path) -> None:
             job.show_service()
         assert healthy.process.poll() is None, healthy.text
         asked = time.monotonic()
-        while len(found) < len(bad) and time.monotonic() - asked < _PATIENCE_SECONDS:
+        while len(by_kind) < len(bad) and time.monotonic() - asked < _PATIENCE_SECONDS:
             answer = document()
             good = healthy.reports(answer)
             hanging = {
                 kind: [one for one in job.reports(answer) if one["state"] == "hanging"] for kind, job in bad.items()
             }
-            found |= {kind: reports[0] for kind, reports in hanging.items() if reports and kind not in found}
+            by_kind |= {kind: reports[0] for kind, reports in hanging.items() if reports and kind not in by_kind}
             print(f"{time.monotonic() - asked:.1f} s after the first question:")
             jobs = [one for job in (*bad.values(), healthy) for one in job.reports(answer)]
             print(json.dumps([(job["state"], job["headline"], job["problems"]) for job in jobs], indent=1))
@@ -113,8 +113,8 @@ def test_jobs_without_a_probe(torch_python: str, tmp_path: Path) -> None:
     finally:
         for job in (*bad.values(), healthy):
             job.close()
-    print(json.dumps(found, indent=1)[: 8 * _SHOWN_CHARACTERS])
-    assert {kind: (job["verdict"]["kind"], job["verdict"]["rank"]) for kind, job in found.items()} == {
+    print(json.dumps(by_kind, indent=1)[: 8 * _SHOWN_CHARACTERS])
+    assert {kind: (job["verdict"]["kind"], job["verdict"]["rank"]) for kind, job in by_kind.items()} == {
         kind: (kind, 1) for kind in bad
     }
-    assert found["not_entered"]["headline"].startswith("Rank 1 has not entered all_reduce #"), found
+    assert by_kind["not_entered"]["headline"].startswith("Rank 1 has not entered all_reduce #"), by_kind
