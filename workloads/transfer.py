@@ -355,10 +355,46 @@ def _measure_peers(context: Context, results: TransferResults, largest: int) -> 
         context.result(name, rate, "GB/s", count, limit_source="nvlink" if direct else "")
         if not direct:
             indirect.append(f"{first} to {second}")
+        if first > second and not context.stopping:
+            _measure_both(context, results, buffers, (second, first), size)
     if indirect:
         results.remarks.append(
             f"No peer access between these GPUs, so copies go through the host: {', '.join(indirect)}."
         )
+
+
+def _measure_both(
+    context: Context, results: TransferResults, buffers: dict[int, tuple[Any, Any]], pair: tuple[int, int], size: int
+) -> None:
+    """Measures copies between two GPUs in both directions at once.
+
+    torch lets a peer copy wait for the current streams of both GPUs, so each direction has its own stream on each.
+    """
+    cuda = context.torch.cuda
+    count = max(4, min(_MAX_QUEUED, round(context.parameters.milliseconds / 1e3 * 40e9 / size)))
+    ways = [(source, target, cuda.Stream(source), cuda.Stream(target)) for source, target in (pair, pair[::-1])]
+
+    def copy() -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            for source, target, sending, receiving in ways:
+                with cuda.stream(receiving), cuda.stream(sending):
+                    buffers[target][1].copy_(buffers[source][0], non_blocking=True)
+        for ordinal in pair:
+            cuda.synchronize(ordinal)
+        return time.perf_counter() - start
+
+    for ordinal in pair:
+        buffers[ordinal][1].zero_()
+        cuda.synchronize(ordinal)
+    rate = 2 * size * count / median([copy() for _ in range(_SAMPLES)]) / 1e9
+    name = f"both_peers_{pair[0]}_{pair[1]}"
+    for source, target, *_ in ways:
+        with cuda.device(target):
+            text = f"cuda:{source} to cuda:{target}, both directions"
+            _check(context, results, text, buffers[target][1], seed=source)
+    context.metric(name, rate, "GB/s")
+    context.result(name, rate, "GB/s", _SAMPLES * count)
 
 
 def _largest(context: Context) -> int:

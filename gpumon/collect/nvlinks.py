@@ -24,8 +24,6 @@ _LINK_FIELDS: Final = (
     ("replay_count", nvml.FIELD_NVLINK_REPLAYS),
     ("recovery_count", nvml.FIELD_NVLINK_RECOVERIES),
     ("crc_count", nvml.FIELD_NVLINK_CRC_ERRORS),
-    ("transmitted_bytes", nvml.FIELD_NVLINK_TRANSMITTED),
-    ("received_bytes", nvml.FIELD_NVLINK_RECEIVED),
 )
 _COUNTERS: Final = (
     ("transmitted_bytes", "transmit_bytes_per_second", nvml.FIELD_NVLINK_TRANSMITTED),
@@ -40,7 +38,11 @@ _RATE_SLACK: Final = 1.25
 
 
 def read_links(api: Nvml, handle: Handle) -> tuple[NvLink, ...] | Problem:
-    """The NVLinks that a GPU has, with their counters, or why they are unknown."""
+    """The NVLinks that a GPU has, without their counters, or why they are unknown.
+
+    A driver (580.159 on H200) writes past the answers if the counters of all links are part of this call, and the
+    process aborts.
+    """
     fields = [Field(number, link) for link in range(nvml.MAX_NVLINK_LINKS) for _, number in _LINK_FIELDS]
     try:
         values = read_fields(api, handle, fields)
@@ -84,18 +86,22 @@ def _read_link(api: Nvml, handle: Handle, number: int, answers: Sequence[Value])
                 values["remote_bus_id"] = remote
     else:
         problems["remote_bus_id"] = _LINK_DOWN
-    for counter, _, _ in _COUNTERS:
-        values.pop(counter, None)
-    return _with_rates(NvLink(number, **values, problems=problems), answers[-len(_COUNTERS) :], 0.0)
+    for counter, rate, _ in _COUNTERS:
+        problems[counter] = problems[rate] = NEEDS_TWO_SAMPLES
+    return NvLink(number, **values, problems=problems)
 
 
 def read_counters(api: Nvml, handle: Handle, links: Sequence[NvLink]) -> list[Value]:
-    """The counters of NVLinks of a GPU, those of one link after those of the other.
+    """The counters of NVLinks of a GPU, those of one link after those of the other, from one call for each link.
 
     Raises:
         ReadingError: The driver does not return them.
     """
-    return read_fields(api, handle, [Field(number, link.number) for link in links for _, _, number in _COUNTERS])
+    return [
+        value
+        for link in links
+        for value in read_fields(api, handle, [Field(number, link.number) for _, _, number in _COUNTERS])
+    ]
 
 
 def with_counters(links: Sequence[NvLink], answers: Sequence[Value], seconds: float) -> tuple[NvLink, ...]:

@@ -210,7 +210,6 @@ class TopologyReader:
             if values.get(field) is None:
                 problems[field] = problem
         self._gpus[index] = LinkedGpu(index, **values, problems=problems)
-        self._counted_at[index] = self._in_flight.clock()
         links = read_links(self._api, handle)
         if isinstance(links, Problem):
             self._gpus[index] = replace(self._gpus[index], problems={**problems, "links": links})
@@ -229,7 +228,8 @@ class TopologyReader:
         """Read the counters of the NVLinks of a GPU again."""
         gpu, handle = self._gpus[index], self._handles[index]
         answers = read_counters(self._api, handle, gpu.links or ())
-        before, now = self._counted_at[index], self._in_flight.clock()
+        now = self._in_flight.clock()
+        before = self._counted_at.get(index, now)
         self._counted_at[index] = now
         self._gpus[index] = replace(gpu, links=with_counters(gpu.links or (), answers, now - before))
 
@@ -268,11 +268,14 @@ class TopologyReader:
 def topologies(reader: TopologyReader, control: int) -> Iterator[Topology]:
     """The connections at once, then again with the rates of the NVLinks, until a descriptor reaches its end.
 
+    The connections do not wait for the counters of the NVLinks, whose calls may end this process.
+
     Args:
         reader: Reads them.
         control: The descriptor; it is open as long as the connections are shown.
     """
     yield reader.read()
+    reader.read_rates()
     pause = FIRST_RATE_SECONDS
     while not select.select([control], [], [], pause)[0]:
         yield reader.read_rates()

@@ -3,7 +3,8 @@
 import json
 import sys
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
@@ -13,6 +14,13 @@ from gpumon.streams.live import COLLECTOR
 
 TIMEOUT_SECONDS: Final = 10.0
 """Longer than the collector takes with a driver that does not respond; more only if the host is overloaded."""
+_COUNTED: Final = (
+    "transmitted_bytes",
+    "received_bytes",
+    "transmit_bytes_per_second",
+    "receive_bytes_per_second",
+)
+"""What the counters of an NVLink give."""
 _COMMAND: Final = (sys.executable, str(COLLECTOR))
 
 
@@ -79,9 +87,27 @@ def read_topology_with_rates() -> Topology:
     feed = TopologyFeed()
     try:
         topology = feed.read()
-        return feed.read() if any(gpu.links for gpu in topology.gpus) else topology
+        if not any(gpu.links for gpu in topology.gpus):
+            return topology
+        try:
+            return feed.read()
+        except CommandError as error:
+            return without_rates(topology, error.problem)
     finally:
         feed.close()
+
+
+def without_rates(topology: Topology, problem: Problem) -> Topology:
+    """The connections without the counters and rates of the NVLinks, and why."""
+    values: dict[str, Any] = dict.fromkeys(_COUNTED)
+    problems = dict.fromkeys(_COUNTED, problem)
+    gpus = [
+        replace(gpu, links=tuple(replace(link, **values, problems={**link.problems, **problems}) for link in gpu.links))
+        if gpu.links
+        else gpu
+        for gpu in topology.gpus
+    ]
+    return replace(topology, gpus=tuple(gpus))
 
 
 def _failure(reason: str) -> CommandError:

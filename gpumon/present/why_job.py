@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from gpumon.core.step_classes import COMMUNICATION
 from gpumon.core.units import short_time_text
-from gpumon.operations.why.job import JobWhyReport, work_seconds
+from gpumon.operations.why.job import JobWhyReport, wait_seconds, work_seconds
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line
 from gpumon.present.why import why_lines
@@ -28,7 +27,7 @@ def job_lines(report: JobWhyReport, width: int) -> Iterator[Line]:
         account = rank.evidence.account
         is_straggler = straggler is not None and rank.rank == straggler.rank
         name = f"rank {rank.rank}" if rank.rank is not None else f"PID {rank.pid}"
-        work, waits = short_time_text(work_seconds(rank)), short_time_text(account.share_of(COMMUNICATION).seconds)
+        work, waits = short_time_text(work_seconds(rank)), short_time_text(wait_seconds(rank))
         head = f" {name:<10} {short_time_text(account.step_seconds):>8} "
         bar = fine_bar(work_seconds(rank) / longest, _BAR, Role.WARNING if is_straggler else Role.GPU_HISTORY)
         mark = "  slowest" if is_straggler else ""

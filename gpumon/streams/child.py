@@ -28,6 +28,7 @@ _READ_BYTES: Final = 1 << 16
 _ERROR_BYTES: Final = 4096
 _CLOSE_TIMEOUT_SECONDS: Final = 0.15
 _SIGNAL_TIMEOUT_SECONDS: Final = 0.05
+_EXIT_TIMEOUT_SECONDS: Final = 2.0
 
 
 class Child:
@@ -127,7 +128,11 @@ class Child:
             pipe.close()
 
     def end_text(self) -> str:
-        """How the process ended, as text."""
+        """How the process ended, as text.
+
+        The output of a process is closed before the kernel has closed its driver files, so its end is waited for.
+        """
+        self._exits_within(_EXIT_TIMEOUT_SECONDS)
         code = self._process.poll()
         if self._errors is not None:
             self._read_errors()

@@ -78,6 +78,13 @@ def test_traffic_that_the_driver_does_not_report_has_a_reason(nvml_mock: NvmlMoc
     assert "Not supported by this GPU or driver." in done.stdout.partition("NVLink traffic")[2]
 
 
+def test_a_driver_that_crashes_while_it_reads_the_counters_costs_only_the_traffic(nvml_mock: NvmlMock) -> None:
+    done = run("topology", env=nvml_mock.environment(gpus=2, fault="abort:fields@2c"))
+    assert done.returncode == 0, done.stderr
+    assert "GPU 1       NV18 X" in done.stdout
+    assert "The collector ended: SIGABRT in nvmlDeviceGetFieldValues" in done.stdout.partition("NVLink traffic")[2]
+
+
 def test_a_gpu_that_hangs_costs_only_its_row(nvml_mock: NvmlMock) -> None:
     began = time.monotonic()
     done = run("topology", env=nvml_mock.environment(gpus=3, fault="hang:1"))

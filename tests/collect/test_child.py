@@ -85,6 +85,12 @@ def test_a_signal_is_named(start: Start, number: signal.Signals) -> None:
     assert child.exit_code == -number
 
 
+def test_a_child_that_ends_after_its_output_is_waited_for(start: Start) -> None:
+    child = start("os.close(1); time.sleep(0.3); os._exit(7)")
+    assert child.read_line(10) is None
+    assert child.end_text() == "exit code 7"
+
+
 def test_the_running_call_outlives_the_child(start: Start) -> None:
     child = start("import mmap; input(); mmap.mmap(int(sys.argv[2]), 64)[:4] = b'call'; os.kill(os.getpid(), 9)")
     assert child.running_call() is None

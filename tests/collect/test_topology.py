@@ -12,6 +12,7 @@ from gpumon.collect import nvml
 from gpumon.collect.calls import TOPOLOGY_CALLS, CallsInFlight
 from gpumon.collect.nvml import Nvml
 from gpumon.collect.pci_paths import path_level, sysfs_bus_id
+from gpumon.collect.readers import Field
 from gpumon.collect.topology import TopologyReader
 from gpumon.core.problems import ProblemCode
 from gpumon.core.topology import NvLink, P2PStatus, PathLevel, Topology, from_document, to_document
@@ -254,7 +255,7 @@ class Counters:
         self.now = 100.0
         self.kibibytes = 1_000_000
         self.answer: object | None = None
-        fake = fake_driver(2, nvlink=True)
+        self.fake = fake = fake_driver(2, nvlink=True)
         fake.answer("nvmlDeviceGetFieldValues", self._fields)
         in_flight = CallsInFlight(lambda: self.now)
         self.reader = TopologyReader(Nvml(library=fake, in_flight=in_flight), in_flight, Path("/nowhere"))
@@ -265,7 +266,9 @@ class Counters:
         return fields(known)(handle, asked)
 
     def link(self, *, first: bool = False) -> NvLink:
-        topology = self.reader.read() if first else self.reader.read_rates()
+        if first:
+            self.reader.read()
+        topology = self.reader.read_rates()
         assert topology.gpus[1].links is not None
         assert len(topology.gpus[1].links) == 18
         return topology.gpus[1].links[17]
@@ -284,6 +287,25 @@ def test_the_rates_of_a_link_follow_from_two_readings_of_its_counters() -> None:
     assert (second.transmit_bytes_per_second, second.receive_bytes_per_second) == (1_024_000_000, 0)
     assert not second.problems.keys() & {"transmit_bytes_per_second", "transmitted_bytes"}
     assert second.bytes_per_second == 26_562_000_000, "the rest is as it was"
+
+
+def test_the_connections_are_read_without_the_counters_which_have_small_calls() -> None:
+    counters = Counters()
+    calls: list[list[int]] = []
+
+    def recorded(handle: int, asked: list[Field]) -> list[object]:
+        calls.append([item.id for item in asked])
+        return fields({nvml.FIELD_NVLINK_STATE: 1, nvml.FIELD_NVLINK_SPEED: 26_562})(handle, asked)
+
+    counters.fake.answer("nvmlDeviceGetFieldValues", recorded)
+    link = counters.reader.read().gpus[1].links
+    counted = {nvml.FIELD_NVLINK_TRANSMITTED, nvml.FIELD_NVLINK_RECEIVED}
+    assert link is not None
+    assert link[17].problems["transmitted_bytes"].code is ProblemCode.NOT_READ
+    assert not any(counted & set(call) for call in calls)
+    calls.clear()
+    counters.reader.read_rates()
+    assert [len(call) for call in calls] == [3] * 36
 
 
 @pytest.mark.parametrize("step", [-1, 80_000_000])

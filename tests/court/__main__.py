@@ -43,6 +43,7 @@ class Options:
         python: The interpreter that has torch.
         why: The command that is given a PID and `--json`.
         prepares: Whether the next process starts, and waits, while one is measured.
+        ranks: How many ranks a job has.
     """
 
     device: str
@@ -50,6 +51,7 @@ class Options:
     python: str = sys.executable
     why: Sequence[str] = WHY
     prepares: bool = False
+    ranks: int = 2
 
 
 class Prepared:
@@ -67,8 +69,9 @@ class Prepared:
         if is_cured not in self._processes:
             device = device_of(self.case, self._options.device) or self._options.device
             seconds = self._options.seconds / 2 if is_cured else _MAX_SECONDS
+            python, ranks = self._options.python, self._options.ranks
             self._processes[is_cured] = TrainingProcess(
-                self.case, device, is_cured=is_cured, seconds=seconds, python=self._options.python
+                self.case, device, is_cured=is_cured, seconds=seconds, python=python, ranks=ranks
             )
         return self._processes[is_cured]
 
@@ -86,6 +89,7 @@ def try_case(prepared: Prepared, options: Options) -> Outcome:
         pid = sick.first_steps()
         if options.prepares and not case.is_healthy:
             prepared.process(is_cured=True)
+        job = ask(pid, (*options.why, "--job")) if case.has_ranks else None  # before a trace slows launches down
         start = time.monotonic()
         answer = ask(pid, options.why)
         why_seconds = time.monotonic() - start
@@ -96,7 +100,7 @@ def try_case(prepared: Prepared, options: Options) -> Outcome:
             process = prepared.process(is_cured=True)
             process.first_steps()
             cured = process.result(options.seconds)
-        return replace(judged(case, answer, end, cured), why_seconds=why_seconds)
+        return replace(judged(case, answer, end, cured, job), why_seconds=why_seconds)
     except SkippedError as error:
         return Outcome(case, problem=f"skipped: {error}.")
     except (TrainingError, KeyError, TypeError, ValueError, subprocess.SubprocessError) as error:
@@ -169,12 +173,13 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--python", default=sys.executable, help="the interpreter that has torch")
+    parser.add_argument("--ranks", type=int, default=2, help="ranks of each job")
     parser.add_argument("--why", default="", help="another command instead of gpumon why")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the blocks that end processes are left
     why = chosen.why.split() or WHY
     prepares = len(os.sched_getaffinity(0)) >= _MIN_CORES_TO_PREPARE
-    options = Options(chosen.device, chosen.seconds, chosen.python, why, prepares)
+    options = Options(chosen.device, chosen.seconds, chosen.python, why, prepares, chosen.ranks)
     start = time.monotonic()
     cases = selected(chosen.cases, chosen.device)
     outcomes: list[Outcome] = []

@@ -47,6 +47,7 @@ class Case:
         is_cure_complete: Whether the cure removes the cause entirely, so that the predicted bound can be tested.
         environment: Variables of the slow run.
         is_cpu_only: Whether it runs on the CPU even on a host with GPUs.
+        straggler: The rank that the others wait for, which `gpumon why --job` must name; None if there is none.
     """
 
     name: str
@@ -58,6 +59,12 @@ class Case:
     is_cure_complete: bool = False
     environment: tuple[tuple[str, str], ...] = ()
     is_cpu_only: bool = False
+    straggler: int | None = None
+
+    @property
+    def has_ranks(self) -> bool:
+        """Whether it is a job of several ranks."""
+        return self.needs in {TWO_RANKS, TWO_GPUS}
 
     @property
     def is_healthy(self) -> bool:
@@ -168,8 +175,46 @@ CASES: Final = (
         (SYNC, HOST),
         ("allocator_retries",),
     ),
-    Case("more_data", RANKS, TWO_RANKS, "rank 1 has four times the data", (COMMUNICATION,), ("straggler",), True),
-    Case("slower_rank", RANKS, TWO_RANKS, "the GPU of rank 1 is slower", (COMMUNICATION,), ("straggler",), True),
+    Case(
+        "more_data",
+        RANKS,
+        TWO_RANKS,
+        "rank 1 has four times the data",
+        (COMMUNICATION,),
+        ("straggler",),
+        True,
+        straggler=1,
+    ),
+    Case(
+        "slower_rank",
+        RANKS,
+        TWO_RANKS,
+        "the GPU of rank 1 is slower",
+        (COMMUNICATION,),
+        ("straggler",),
+        True,
+        straggler=1,
+    ),
+    Case(
+        "slower_loader",
+        RANKS,
+        TWO_RANKS,
+        "the worker of rank 1 reads more slowly",
+        (COMMUNICATION,),
+        ("straggler",),
+        True,
+        straggler=1,
+    ),
+    Case(
+        "shared_rank",
+        RANKS,
+        TWO_GPUS,
+        "another process works on the GPU of rank 1",
+        (COMMUNICATION,),
+        ("straggler",),
+        True,
+        straggler=1,
+    ),
     Case("tiny_buckets", RANKS, TWO_RANKS, "a bucket for every parameter", (COMMUNICATION, *_HOST), ("small_buckets",)),
     Case(
         "unused_parameters",

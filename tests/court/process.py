@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from tests.court.cases import CUDA, TWO_GPUS, TWO_RANKS, Case
+from tests.court.cases import CUDA, TWO_GPUS, Case
 
 REPOSITORY: Final = Path(__file__).parents[2]
 SCRIPT: Final = Path(__file__).with_name("training") / "run.py"
@@ -42,12 +42,12 @@ class TrainingProcess:
     """A training run under `gpumon watch`, in its own process group, until `close`."""
 
     def __init__(
-        self, case: Case, device: str, *, is_cured: bool, seconds: float, python: str = sys.executable
+        self, case: Case, device: str, *, is_cured: bool, seconds: float, python: str = sys.executable, ranks: int = 2
     ) -> None:
         watch = [sys.executable, "-m", "gpumon", "watch", "--"]
         options = ["--device", device, "--seconds", str(seconds), "--wait"]
         options += ["--cured"] if is_cured else []
-        options += ["--ranks", "2"] if case.needs in {TWO_RANKS, TWO_GPUS} else []
+        options += ["--ranks", str(ranks)] if case.has_ranks else []
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [*watch, python, str(SCRIPT), case.module, case.name, *options],

@@ -34,6 +34,9 @@ class Outcome:
         account_ratio: The sum of the account as part of the step.
         why_seconds: How long `gpumon why` took.
         answer: Its complete answer.
+        straggler: The rank that `gpumon why --job` named; None if none.
+        rank_ratios: The sum of the account of each rank as part of its step.
+        job: The complete answer of `gpumon why --job`.
     """
 
     case: Case
@@ -53,6 +56,9 @@ class Outcome:
     account_ratio: float | None = None
     why_seconds: float | None = None
     answer: dict[str, Any] = field(default_factory=dict)
+    straggler: int | None = None
+    rank_ratios: tuple[float, ...] = ()
+    job: dict[str, Any] | None = None
 
     @property
     def is_bound_tested(self) -> bool:
@@ -72,7 +78,20 @@ class Outcome:
         return {**asdict(self), "is_bound_tested": self.is_bound_tested, "is_bound_right": self.is_bound_right}
 
 
-def judged(case: Case, answer: dict[str, Any], sick: dict[str, Any], cured: dict[str, Any] | None) -> Outcome:
+def account_ratio(answer: dict[str, Any]) -> float | None:
+    """The sum of the account as part of the step; None without one."""
+    step = answer.get("step_seconds")
+    total = sum(part["seconds"] for part in answer.get("account") or ())
+    return total / step if step and total else None
+
+
+def judged(
+    case: Case,
+    answer: dict[str, Any],
+    sick: dict[str, Any],
+    cured: dict[str, Any] | None,
+    job: dict[str, Any] | None = None,
+) -> Outcome:
     """Compare the answer of `gpumon why` with the case, and with what the training runs measured.
 
     Args:
@@ -80,19 +99,21 @@ def judged(case: Case, answer: dict[str, Any], sick: dict[str, Any], cured: dict
         answer: The JSON of `gpumon why`.
         sick: The end of the run that it was asked about.
         cured: The end of the cured run.
+        job: The JSON of `gpumon why --job`, of a job of several ranks.
     """
     verdict = answer["verdict"]
     first = (verdict["causes"] or [{}])[0]
     said = first.get("name") or (_NONE if verdict["is_decided"] else "undecided")
     kind = first.get("kind") or ""
-    step = answer.get("step_seconds")
-    total = sum(part["seconds"] for part in answer.get("account") or ())
     measured = sick["step_seconds"]
     ratio = None
     if cured is not None:
         ratio = measured / sick["samples_per_step"] / (cured["step_seconds"] / cured["samples_per_step"])
     causes = enumerate(verdict["causes"], 1)
     position = next((place for place, cause in causes if case.accepts(cause["name"], cause.get("kind") or "")), None)
+    straggler = ((job or {}).get("straggler") or {}).get("rank")
+    ratios = (account_ratio(rank) or 0.0 for rank in (job or {}).get("ranks", ()))
+    is_named = not verdict["causes"] if case.is_healthy else position == 1
     return Outcome(
         case,
         position=position,
@@ -100,15 +121,18 @@ def judged(case: Case, answer: dict[str, Any], sick: dict[str, Any], cured: dict
         kind=kind,
         line=first.get("line") or "",
         summary=verdict["summary"],
-        is_right=not verdict["causes"] if case.is_healthy else position == 1,
+        is_right=is_named and (job is None or straggler == case.straggler or not (case.is_healthy or case.straggler)),
         stages=tuple(answer.get("stages") or ()),
-        step_seconds=step,
+        step_seconds=answer.get("step_seconds"),
         measured_seconds=measured,
         bound_seconds=first.get("bound_seconds"),
         cured_seconds=cured["step_seconds"] if cured else None,
         cure_ratio=ratio,
-        account_ratio=total / step if step and total else None,
+        account_ratio=account_ratio(answer),
         answer=answer,
+        straggler=straggler,
+        rank_ratios=tuple(ratios),
+        job=job,
     )
 
 
@@ -130,6 +154,7 @@ def totals(outcomes: Sequence[Outcome]) -> list[str]:
     healthy = [outcome for outcome in results if outcome.case.is_healthy]
     bounds = [outcome for outcome in sick if outcome.is_bound_tested]
     accounts = [outcome.account_ratio for outcome in results if outcome.account_ratio is not None]
+    accounts += [ratio for outcome in results for ratio in outcome.rank_ratios]
     sums = sum(abs(ratio - 1) <= MAX_ACCOUNT_ERROR for ratio in accounts)
     right_bounds = sum(outcome.is_bound_right for outcome in bounds)
     lines = [
@@ -146,7 +171,8 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
     expected = _NONE if case.is_healthy else "/".join(dict.fromkeys((*case.causes[:1], *case.kinds[:1])))
     if outcome.problem:
         return (case.name, expected, "no result", *[""] * 8)
-    said = "/".join(filter(None, (outcome.said, outcome.kind)))
+    rank = "" if outcome.straggler is None else f"rank {outcome.straggler}"
+    said = "/".join(filter(None, (outcome.said, outcome.kind, rank)))
     mark = "~" if outcome.is_bound_right else "!" if outcome.is_bound_tested else " "
     return (
         case.name,

@@ -40,7 +40,7 @@ class Field(NamedTuple):
     """A field of ``nvidia-smi -q -x`` and the metric of gpumon.
 
     Attributes:
-        path: Path of the field below ``gpu``.
+        path: Path of the field below ``gpu``, or paths with + between them for a sum.
         metric: Name of the metric in gpumon.
         scale: Factor from nvidia-smi's unit to gpumon's.
         tolerance: Maximum difference of two samples at the same time.
@@ -73,7 +73,9 @@ FIELDS = (
     Field("pci/pci_gpu_link_info/link_widths/max_link_width", "pcie_width_max"),
     Field("pci/replay_counter", "pcie_replay_count"),
     Field("ecc_errors/volatile/dram_uncorrectable", "ecc_uncorrected_volatile_count"),
-    Field("ecc_errors/aggregate/dram_correctable", "ecc_corrected_aggregate_count"),
+    Field(
+        "ecc_errors/aggregate/sram_correctable+ecc_errors/aggregate/dram_correctable", "ecc_corrected_aggregate_count"
+    ),
     Field("remapped_rows/remapped_row_corr", "remapped_rows_correctable_count"),
     Field("remapped_rows/remapped_row_unc", "remapped_rows_uncorrectable_count"),
 )
@@ -193,8 +195,8 @@ def words(text: str | None) -> str:
 
 def number_of(gpu: ET.Element, path: str) -> float | None:
     """The number in a text such as ``143771 MiB``; None for a text without a number, such as ``N/A``."""
-    match = re.match(r"P?(-?[\d.]+)", gpu.findtext(path) or "")
-    return None if match is None else float(match[1])
+    matches = [re.match(r"P?(-?[\d.]+)", gpu.findtext(part) or "") for part in path.split("+")]
+    return sum(float(match[1]) for match in matches if match) if all(matches) else None
 
 
 class Dmon:

@@ -1,4 +1,4 @@
-"""On two real GPUs: hangs with NCCL, found with the probe."""
+"""On all real GPUs of a host, two or more: hangs with NCCL, found with the probe."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -18,6 +19,7 @@ from gpumon.distributed.grouping import JobScanner
 from gpumon.operations.hangs import HangWatch
 from gpumon.probe.client import ProbeWatcher
 from gpumon.probe.messages import Answer
+from tests.gpu.test_live import smi
 from tests.hangs.runner import free_port
 from tests.processes import tree
 
@@ -49,6 +51,7 @@ GIL = "__import__('ctypes').PyDLL(None).sleep(600)"
 OTHER = "dist.broadcast(gradient, 0)"
 SHAPE = "gradient = torch.ones(1 << 22, device='cuda')"
 STOPPED = "os.kill(os.getpid(), 19)"
+KILLED = "os.kill(os.getpid(), 9)"
 
 
 @pytest.fixture
@@ -59,21 +62,21 @@ def folder(short_path: Path) -> Path:
 
 
 class NcclJob:
-    """Two ranks under ``gpumon watch``, and a watch over them."""
+    """A rank on each GPU under ``gpumon watch``, and a watch over them; torchrun ends them with the first that dies."""
 
-    def __init__(self, python: str, folder: Path, what: str, steps: int = 4000) -> None:
+    def __init__(self, python: str, folder: Path, what: str, steps: int = 4000, *, has_torchrun: bool = True) -> None:
         self.script = folder.parent / "train.py"
         self.script.write_text(PROGRAM.format(what=what, steps=steps))
         self.line = f"train.py:{1 + self.script.read_text().splitlines().index(f'            {what}')}"
         self.output = (folder.parent / "output").open("w+b")
-        command = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gpumon", "watch", "--", python, *command, str(self.script)],
-            env={**os.environ, "GPUMON_PROBE_DIR": str(folder), "OMP_NUM_THREADS": "1"},
-            stdout=self.output,
-            stderr=subprocess.STDOUT,
-            cwd=Path(__file__).parents[2],
+        self.processes = start_ranks(
+            [sys.executable, "-m", "gpumon", "watch", "--", python],
+            self.script,
+            {"GPUMON_PROBE_DIR": str(folder), "OMP_NUM_THREADS": "1"},
+            self.output,
+            has_torchrun=has_torchrun,
         )
+        self.process = self.processes[0]
         self.probes = ProbeWatcher([folder])
         self.probes.start()
 
@@ -102,12 +105,41 @@ class NcclJob:
 
     def close(self) -> None:
         """End the job."""
-        for pid in tree(self.process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait(20)
+        kill(self.processes)
         self.probes.close()
         self.output.close()
+
+
+def start_ranks(
+    python: list[str], script: Path, environment: dict[str, str], output: IO[bytes], *, has_torchrun: bool
+) -> "list[subprocess.Popen[bytes]]":
+    """Start a script with one rank on each GPU: torchrun, or a process for each rank."""
+    port, count = str(free_port()), len(smi("gpu", "uuid"))
+    launchers = [["-m", "torch.distributed.run", f"--nproc-per-node={count}", f"--master-port={port}"]]
+    variables: list[dict[str, str]] = [{}]
+    if not has_torchrun:
+        launchers = [[]] * count
+        common = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        variables = [{**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
+    return [
+        subprocess.Popen(
+            [*python, *launcher, str(script)],
+            env={**os.environ, "NCCL_NVLS_ENABLE": "0", **environment, **own},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=Path(__file__).parents[2],
+        )
+        for launcher, own in zip(launchers, variables, strict=True)
+    ]
+
+
+def kill(processes: "list[subprocess.Popen[bytes]]") -> None:
+    """End processes and what they have started."""
+    for pid in {pid for process in processes for pid in tree(process.pid)}:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for process in processes:
+        process.wait(20)
 
 
 @pytest.mark.parametrize(
@@ -117,12 +149,13 @@ class NcclJob:
         (PIPE, HangKind.BLOCKED, True),
         (GIL, HangKind.GIL_HELD, True),
         (STOPPED, HangKind.STOPPED, False),
+        (KILLED, HangKind.DEAD, False),
     ],
 )
 def test_a_hang_with_nccl_is_explained(
     torch_python: str, folder: Path, what: str, kind: HangKind, has_line: bool
 ) -> None:
-    job = NcclJob(torch_python, folder, what)
+    job = NcclJob(torch_python, folder, what, has_torchrun=what != KILLED)
     try:
         verdict = next((verdict for verdict in job.verdicts() if verdict.is_hang), None)
         text = job.text()
@@ -133,7 +166,7 @@ def test_a_hang_with_nccl_is_explained(
     assert verdict.kind is kind, (verdict, text)
     assert verdict.rank == 1, verdict
     assert verdict.collective.startswith("all_reduce #"), verdict
-    assert verdict.waiting_ranks == (0,), verdict
+    assert verdict.waiting_ranks == tuple(rank for rank in range(len(smi("gpu", "uuid"))) if rank != 1), verdict
     if has_line:
         assert verdict.line == job.line, verdict
 
@@ -151,6 +184,7 @@ def test_different_shapes_with_nccl(torch_python: str, folder: Path) -> None:
     assert verdict.kind is HangKind.MISMATCHED, (verdict, text)
     assert "[4194304]" in verdict.summary, verdict
     assert "[1048576]" in verdict.summary, verdict
+    assert verdict.rank == 1 or len(verdict.waiting_ranks) < 3, verdict
 
 
 def test_different_collectives_with_nccl(torch_python: str, folder: Path) -> None:

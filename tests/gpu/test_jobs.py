@@ -1,16 +1,13 @@
-"""On two real GPUs: `gpumon jobs` about jobs without a probe, from NCCL's RAS service alone.
+"""On all real GPUs of a host, two or more: `gpumon jobs` about jobs without a probe, from NCCL's RAS service alone.
 
-A job that hangs and a healthy one run at the same time, each with its own port, because gpumon asks NCCL only when the
+Jobs that hang and a healthy one run at the same time, each with its own port, because gpumon asks NCCL only when the
 youngest rank of a job is two minutes old. What NCCL answers is printed, so that one run explains a failure.
 """
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,7 @@ import pytest
 
 from gpumon.distributed.nccl_version import nccl_version
 from gpumon.distributed.ras_client import RasError, read_text
-from tests.gpu.test_hangs import PROGRAM, SLEEPS
+from tests.gpu.test_hangs import KILLED, PROGRAM, SLEEPS, STOPPED, kill, start_ranks
 from tests.hangs.runner import free_port
 from tests.processes import tree
 
@@ -32,7 +29,7 @@ _SHOWN_CHARACTERS = 2000
 
 
 class Job:
-    """Two ranks without a probe.
+    """A rank on each GPU, without a probe.
 
     Args:
         python: The interpreter with torch.
@@ -46,14 +43,10 @@ class Job:
         self.script.write_text(PROGRAM.format(what=what, steps=20_000))
         self.address = f"127.0.0.1:{free_port()}"
         self.output = folder / "output"
-        command = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
+        environment = {"GPUMON_PROBE": "0", "NCCL_RAS_ADDR": self.address}
         with self.output.open("wb") as output:
-            self.process = subprocess.Popen(
-                [python, *command, str(self.script)],
-                env={**os.environ, "GPUMON_PROBE": "0", "NCCL_RAS_ADDR": self.address},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+            self.processes = start_ranks([python], self.script, environment, output, has_torchrun=what != KILLED)
+        self.process = self.processes[0]
 
     @property
     def text(self) -> str:
@@ -62,7 +55,7 @@ class Job:
 
     def reports(self, document: dict[str, Any]) -> list[dict[str, Any]]:
         """Its entries in a document of ``gpumon jobs --json``."""
-        pids = set(tree(self.process.pid))
+        pids = {pid for process in self.processes for pid in tree(process.pid)}
         return [job for job in document["jobs"] if any(rank["pid"] in pids for rank in job["ranks"])]
 
     def show_service(self) -> None:
@@ -76,10 +69,7 @@ class Job:
 
     def close(self) -> None:
         """End it."""
-        for pid in tree(self.process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait(20)
+        kill(self.processes)
 
 
 def document() -> dict[str, Any]:
@@ -93,33 +83,38 @@ def document() -> dict[str, Any]:
 
 def test_jobs_without_a_probe(torch_python: str, tmp_path: Path) -> None:
     begun = time.monotonic()
-    hanging = Job(torch_python, tmp_path / "hanging", SLEEPS)
+    bad = {
+        kind: Job(torch_python, tmp_path / kind, what)
+        for kind, what in (("not_entered", SLEEPS), ("stopped", STOPPED), ("dead", KILLED))
+    }
     healthy = Job(torch_python, tmp_path / "healthy", "pass")
+    by_kind: dict[str, dict[str, Any]] = {}
     try:
-        while "hang" not in hanging.text and time.monotonic() - begun < _START_SECONDS:
-            assert hanging.process.poll() is None, hanging.text
+        while any("hang" not in job.text for job in bad.values()):
+            assert time.monotonic() - begun < _START_SECONDS, [job.text for job in bad.values()]
             time.sleep(0.5)
         hung = time.monotonic()
-        assert "hang" in hanging.text, hanging.text
         time.sleep(max(0.0, hung + _AGE_SECONDS - time.monotonic()))
-        hanging.show_service()
-        healthy.show_service()
+        for job in (*bad.values(), healthy):
+            job.show_service()
         assert healthy.process.poll() is None, healthy.text
         asked = time.monotonic()
-        while True:
+        while len(by_kind) < len(bad) and time.monotonic() - asked < _PATIENCE_SECONDS:
             answer = document()
-            bad, good = hanging.reports(answer), healthy.reports(answer)
-            now = time.monotonic()
-            print(f"{now - asked:.1f} s after the first question, {now - hung:.1f} s after the hang:")
-            print(json.dumps([(job["state"], job["headline"], job["problems"]) for job in bad + good], indent=1))
-            assert all(job["state"] != "hanging" for job in good), good
-            if any(job["state"] == "hanging" for job in bad) or now - asked > _PATIENCE_SECONDS:
-                break
+            good = healthy.reports(answer)
+            hanging = {
+                kind: [one for one in job.reports(answer) if one["state"] == "hanging"] for kind, job in bad.items()
+            }
+            by_kind |= {kind: reports[0] for kind, reports in hanging.items() if reports and kind not in by_kind}
+            print(f"{time.monotonic() - asked:.1f} s after the first question:")
+            jobs = [one for job in (*bad.values(), healthy) for one in job.reports(answer)]
+            print(json.dumps([(job["state"], job["headline"], job["problems"]) for job in jobs], indent=1))
+            assert [job["state"] for job in good] in (["running"], ["slow"]), good  # they share the GPUs
     finally:
-        hanging.close()
-        healthy.close()
-    print(json.dumps(bad, indent=1)[: 2 * _SHOWN_CHARACTERS])
-    assert [job["state"] for job in bad] == ["hanging"], (bad, answer["problems"])
-    assert bad[0]["headline"].startswith("Rank 1 has not entered all_reduce #"), bad
-    assert bad[0]["verdict"]["rank"] == 1, bad
-    assert [job["state"] for job in good] in (["running"], ["slow"]), good  # they share the GPUs
+        for job in (*bad.values(), healthy):
+            job.close()
+    print(json.dumps(by_kind, indent=1)[: 8 * _SHOWN_CHARACTERS])
+    assert {kind: (job["verdict"]["kind"], job["verdict"]["rank"]) for kind, job in by_kind.items()} == {
+        kind: (kind, 1) for kind in bad
+    }
+    assert by_kind["not_entered"]["headline"].startswith("Rank 1 has not entered all_reduce #"), by_kind

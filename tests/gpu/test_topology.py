@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import pytest
 
@@ -118,3 +119,17 @@ def test_a_gpu_in_use_is_not_picked(tmp_path: os.PathLike[str]) -> None:
         done = gpumon("pick")
     assert uuids[0] not in done.stdout
     assert (done.returncode == 0) is (len(uuids) > 1)
+
+
+def test_all_gpus_without_a_job_are_picked(tmp_path: os.PathLike[str]) -> None:
+    pytest.importorskip("torch")
+    os.environ["XDG_STATE_HOME"] = str(tmp_path)
+    uuids = [row["uuid"] for row in smi("gpu", "uuid")]
+    used, free = uuids[: len(uuids) // 2], uuids[len(uuids) // 2 :]
+    with ExitStack() as loads:
+        for index in range(len(used)):
+            loads.enter_context(load("matmul", index))
+        done, more = gpumon("pick", "--count", str(len(free))), gpumon("pick", "--count", str(len(free) + 1))
+    print(done.stdout, more.stderr)
+    assert sorted(done.stdout.strip().split(",")) == sorted(free)
+    assert more.returncode == 1

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gpumon.core.inbox import Inbox
 from gpumon.core.problems import CommandError, Problem
-from gpumon.core.step_classes import COMMUNICATION, CORE_WAIT, IDLE, LABELS
+from gpumon.core.step_classes import COMMUNICATION, CORE_WAIT, GPU_WORK, IDLE, LABELS
 from gpumon.core.units import short_time_text
 from gpumon.diagnosis.bottlenecks.evidence import Straggler
 from gpumon.diagnosis.bottlenecks.verdict import judge_run
@@ -70,6 +70,8 @@ class _Branch:
 def ranks_of(pid: int, watcher: ProbeWatcher) -> tuple[int, ...]:
     """The processes with a probe on this host that belong to the job of a process, by rank.
 
+    A process that a rank has started has the environment of the rank, and is none.
+
     Args:
         pid: One of its ranks.
         watcher: The connection to the probes; started.
@@ -85,7 +87,9 @@ def ranks_of(pid: int, watcher: ProbeWatcher) -> tuple[int, ...]:
         if probe.pid == pid
         or (name and probe.process.world_size == own.process.world_size and _job_name(probe.pid) == name)
     ]
-    return tuple(probe.pid for probe in sorted(members, key=lambda probe: probe.process.rank or 0))[:_MAX_RANKS]
+    pids = {probe.pid for probe in members}
+    ranks = [probe for probe in members if probe.pid == pid or _parent(probe.pid) not in pids]
+    return tuple(probe.pid for probe in sorted(ranks, key=lambda probe: probe.process.rank or 0))[:_MAX_RANKS]
 
 
 def examine_job(
@@ -158,7 +162,20 @@ def job_document(report: JobWhyReport) -> dict[str, Any]:
 def work_seconds(report: WhyReport) -> float:
     """The part of the median step in which a rank does not wait for others."""
     account = report.evidence.account
-    return account.step_seconds - account.share_of(COMMUNICATION).seconds - account.share_of(IDLE).seconds
+    return account.step_seconds - wait_seconds(report) - account.share_of(IDLE).seconds
+
+
+def wait_seconds(report: WhyReport) -> float:
+    """The part of the median step in which a rank waits for others, also in kernels."""
+    return report.evidence.account.share_of(COMMUNICATION).seconds + _spinning_seconds(report)
+
+
+def _spinning_seconds(report: WhyReport) -> float:
+    """The time of kernels without work: those of NCCL run while they wait, on few of the multiprocessors."""
+    account, gpu = report.evidence.account, report.evidence.gpu
+    if gpu is None or gpu.sm_share is None:
+        return 0.0
+    return max(0.0, account.share_of(GPU_WORK).seconds - gpu.sm_share * account.step_seconds)
 
 
 def _straggler(reports: tuple[WhyReport, ...]) -> Straggler | None:
@@ -176,8 +193,7 @@ def _straggler(reports: tuple[WhyReport, ...]) -> Straggler | None:
         CORE_WAIT,
     }
     more = {
-        name: slowest.evidence.account.share_of(name).median_seconds
-        - median(report.evidence.account.share_of(name).median_seconds for report in others)
+        name: _class_seconds(slowest, name) - median(_class_seconds(report, name) for report in others)
         for name in names
     }
     largest = sorted(more, key=lambda name: -more[name])[:2]
@@ -185,9 +201,21 @@ def _straggler(reports: tuple[WhyReport, ...]) -> Straggler | None:
     return Straggler(slowest.rank, excess, f"its work takes {short_time_text(excess)} longer per step: {parts}")
 
 
+def _class_seconds(report: WhyReport, name: str) -> float:
+    seconds = report.evidence.account.share_of(name).median_seconds
+    return seconds - _spinning_seconds(report) if name == GPU_WORK else seconds
+
+
 def _with_straggler(report: WhyReport, straggler: Straggler) -> WhyReport:
     evidence = replace(report.evidence, straggler=straggler)
     return replace(report, evidence=evidence, verdict=judge_run(evidence))
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _job_name(pid: int) -> tuple[str, ...]:

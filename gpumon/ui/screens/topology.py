@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.topology import Topology
 from gpumon.diagnosis.topology import topology_findings
-from gpumon.operations.topology import TopologyFeed
+from gpumon.operations.topology import TopologyFeed, without_rates
 from gpumon.present.paint.line import Role, Span, line
 from gpumon.present.paint.table import TableRow
 from gpumon.present.top_line import title_line
@@ -103,7 +103,10 @@ class TopologyScreen(ViewScreen[None]):
 
     def _take(self, feed: TopologyFeed, result: Topology | Problem) -> None:
         if feed is self._feed:
-            self.result = result
+            if isinstance(self.result, Topology) and isinstance(result, Problem):
+                self.result = without_rates(self.result, result)
+            else:
+                self.result = result
             self.post_message(ViewStateRequested())
             if isinstance(result, Problem):
                 self._stop()

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from host_loop import word_errors
@@ -56,15 +56,19 @@ def busy_shells(count: int) -> Iterator[None]:
 
 
 def shared_gpu(run: Run) -> None:
-    if run.is_cured:
+    with nullcontext() if run.is_cured else busy_gpu(run.device):
         _train(run)
-        return
-    command = [sys.executable, "-c", BUSY_GPU, str(run.device.index or 0)]
+
+
+@contextmanager
+def busy_gpu(device: torch.device) -> Iterator[None]:
+    """A process that computes on this GPU until the end of the block, or of this process."""
+    command = [sys.executable, "-c", BUSY_GPU, str(device.index or 0)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
         try:
-            _train(run)
+            yield
         finally:
             other.kill()
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from contention import busy_gpu
+from loading import BATCH, Recordings
 from model import FEATURES, frames, mlp, sgd, train
 from run import Run
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
 
 
 def join(run: Run) -> None:
@@ -45,6 +50,36 @@ def slower_rank(run: Run) -> None:
             for _ in range(run.choose(40, 16)):
                 torch.mm(other, other)
         train(model, optimizer, batch)
+
+
+def ignore_termination(_: int) -> None:
+    """Let a worker end with its rank: torchrun sends the signal that ends a run to the workers too."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def slower_loader(run: Run) -> None:
+    join(run)
+    seconds = 0.004 if run.rank == 1 and not run.is_cured else 0.0
+    loader = DataLoader(
+        Recordings(run, read_seconds=seconds),
+        BATCH,
+        num_workers=1,
+        persistent_workers=True,
+        worker_init_fn=ignore_termination,
+    )
+    model = replicated(run, mlp(run))
+    optimizer = sgd(model)
+    for batch in run.steps(loader):
+        train(model, optimizer, batch.to(run.device, non_blocking=True))
+
+
+def shared_rank(run: Run) -> None:
+    join(run)
+    with busy_gpu(run.device) if run.rank == 1 and not run.is_cured else nullcontext():
+        model, batch = replicated(run, mlp(run)), frames(run)
+        optimizer = sgd(model)
+        for _ in run.steps():
+            train(model, optimizer, batch)
 
 
 def tiny_buckets(run: Run) -> None:

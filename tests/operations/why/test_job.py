@@ -1,12 +1,19 @@
 """The ranks of a job are compared, and the one that the others wait for is named."""
 
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
 
 from gpumon.core.step_classes import BACKWARD, COMMUNICATION, DATA
-from gpumon.diagnosis.bottlenecks.evidence import StepShare
+from gpumon.diagnosis.bottlenecks.evidence import GpuEvidence, StepShare
 from gpumon.diagnosis.bottlenecks.verdict import judge_run
 from gpumon.operations.why.examination import WhyReport
-from gpumon.operations.why.job import compared, job_document
+from gpumon.operations.why.job import compared, job_document, ranks_of, work_seconds
 from gpumon.present.paint.line import plain
 from gpumon.present.why_job import job_lines
 from tests.diagnosis.bottlenecks.makers import evidence
@@ -42,3 +49,44 @@ def test_ranks_that_are_alike_have_no_straggler() -> None:
 
 def test_one_rank_has_nothing_to_compare() -> None:
     assert compared((replace(rank(0, 0.05)),), {}).straggler is None
+
+
+def test_a_rank_whose_kernels_only_wait_does_not_work() -> None:
+    """Measured on four H200: rank 1 has four times the data, and kernels run on every GPU during the entire step."""
+    reports = []
+    for number, sm_share in enumerate((0.337, 0.964, 0.337, 0.337)):
+        gpu = GpuEvidence(utilization_share=1.0, sm_share=sm_share)
+        run = evidence({"gpu_work": 1.0}, gpu=gpu, step=0.024, rank=number, world_size=4)
+        reports.append(replace(rank(number, 0.05), evidence=run, verdict=judge_run(run)))
+    report = compared(tuple(reports), {})
+
+    assert report.straggler is not None
+    assert report.straggler.rank == 1
+    assert "work on the GPU" in report.straggler.reason
+    assert [work_seconds(item) for item in report.ranks] == pytest.approx([0.0081, 0.0231, 0.0081, 0.0081], abs=1e-4)
+
+
+def test_a_process_that_a_rank_has_started_is_no_rank() -> None:
+    code = "import subprocess, sys; print(subprocess.Popen(['sleep', '60']).pid, flush=True); sys.stdin.read()"
+    environment = {**os.environ, "TORCHELASTIC_RUN_ID": "run", "MASTER_PORT": "29500"}
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    children = []
+    try:
+        for process in ranks:
+            assert process.stdout is not None
+            children.append(int(process.stdout.readline()))
+        pids = [process.pid for process in ranks]
+        probes = {
+            pid: SimpleNamespace(pid=pid, reading=object(), process=SimpleNamespace(rank=number % 2, world_size=2))
+            for number, pid in enumerate((*pids, *children))
+        }
+        watcher = SimpleNamespace(probes=probes, settle=lambda _: True)
+        assert ranks_of(pids[0], watcher) == tuple(pids)  # type: ignore[arg-type]
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+        for process in ranks:
+            process.communicate(timeout=10)
