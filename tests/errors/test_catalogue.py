@@ -274,9 +274,7 @@ def test_a_pattern_has_a_sample_or_is_a_name(error: KnownError) -> None:
     for pattern in error.wordings:
         needle = needle_of(pattern)
         is_name = pattern.regex == rf"\b{needle}\b"
-        assert is_name or any(
-            needle in text and re.search(pattern.regex, text, re.MULTILINE) for _, text in WORDINGS
-        )
+        assert is_name or any(needle in text and re.search(pattern.regex, text, re.MULTILINE) for _, text in WORDINGS)
 
 
 @every_error
