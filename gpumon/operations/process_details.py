@@ -55,7 +55,7 @@ class ProcessDetails(NamedTuple):
 
 
 def stop_problem(pid: int, proc: Path = Path("/proc")) -> Problem | None:
-    """Why a process cannot respond until someone lets it continue; None if it is not stopped."""
+    """Why a process cannot respond until it is continued; None if it is not stopped."""
     with suppress(OSError, IndexError):
         state = (proc / str(pid) / "stat").read_bytes().rsplit(b")", 1)[1].split()[0]
         if state == b"T":
