@@ -106,7 +106,7 @@ def cause_of(reading: LogReading) -> Cause | None:
     errors = (match.error for failure in failures for match in failure.matches)
     program = program_of_errors(errors) or program_of(reading.programs)
     others = {match.error.id: match.values for failure in (*failures, *reading.lasting) for match in failure.matches}
-    matches = (_in_place(match, program, reading.platform, others) for match in root.matches or _identified(root))
+    matches = (_in_place(match, program, reading, others) for match in root.matches or _identified(root))
     root = replace(root, matches=tuple(matches))
     return Cause(root, failures[-1], chain, confidence, reason, len(failures) - 1, ignored, grade >= _ECHO)
 
@@ -142,9 +142,9 @@ def unknown_error(failure: Failure) -> UnknownError:
     )
 
 
-def _in_place(match: Match, program: str, platform: str, others: Mapping[str, Values]) -> Match:
+def _in_place(match: Match, program: str, reading: LogReading, others: Mapping[str, Values]) -> Match:
     """An error with what its fixes may depend on: the program, the platform, and the values of other errors."""
-    place = {"program": program if is_relevant(program, names_of(match.error)[1]) else "", "platform": platform}
+    place = {"program": program if is_relevant(program, names_of(match.error)[1]) else "", "platform": reading.platform}
     borrowed = ((name, others.get(error_id, {})) for name, error_id in match.error.borrowed)
     values = {name: values[name] for name, values in borrowed if name in values}
     return replace(
@@ -199,6 +199,11 @@ def _is_earlier(failure: Failure, other: Failure) -> bool:
 def _root(first: Failure, failures: Sequence[Failure], reading: LogReading) -> tuple[Failure, bool]:
     """What the first failure goes back to, and whether that was decided by the kind of an error."""
     root = _root_of_chain(first, failures)
+    named = next(
+        (item for item in failures if item is not root and _are_of_one_rank(item, root) and follows(root, item)), None
+    )
+    if named is not None:
+        return named, True
     earlier = [failure for failure in failures if failure.line < root.first_line and failure is not first]
     for other in earlier:
         if other.kind in {FailureKind.KNOWN, FailureKind.RAISED} and not other.is_echo and _explains(other, root):
@@ -263,15 +268,17 @@ def _is_linked(failure: Failure) -> bool:
     return failure.raised is not None and failure.raised.link is not Link.NONE
 
 
+def _are_of_one_rank(one: Failure, other: Failure) -> bool:
+    return one.rank is None or other.rank is None or one.rank == other.rank
+
+
 def _explains(earlier: Failure, root: Failure) -> bool:
     """Whether there is evidence that an earlier failure, which ended no process by itself, is the cause of another one.
 
     It is the same error, or its entry says so.
     """
-    if earlier.rank is not None and root.rank is not None and earlier.rank != root.rank:
+    if not _are_of_one_rank(earlier, root):
         return False
-    if follows(root, earlier):
-        return True
     if earlier.raised is not None:
         return root.raised is not None and earlier.raised.message[:120] == root.raised.message[:120] != ""
     return not {match.error.id for match in root.matches}.isdisjoint(match.error.id for match in earlier.matches)

@@ -71,12 +71,11 @@ def _matches(reading: LogReading, cause: Cause | None) -> Iterable[Match]:
             found.setdefault(notice.match.error.id, []).append(notice.match)
     root = None if cause is None else cause.root.match
     if root is not None:
-        yield _counted(root, found.pop(root.error.id, [root]))
-    rest = (_counted(matches[0], matches) for matches in found.values())
+        yield _counted(root, found.pop(root.error.id, [root]), reading)
+    rest = (_counted(matches[0], matches, reading) for matches in found.values())
     yield from sorted(rest, key=lambda match: match.line)
 
 
-def _counted(first: Match, matches: Iterable[Match]) -> Match:
-    lines = {match.line: match for match in matches}
-    ranks = sorted({match.rank for match in lines.values() if match.rank is not None})
-    return replace(first, count=max(1, len(lines)), ranks=tuple(ranks))
+def _counted(first: Match, matches: Iterable[Match], reading: LogReading) -> Match:
+    ranks = sorted({match.rank for match in matches if match.rank is not None})
+    return replace(first, count=max(1, reading.counts.get(first.error.id, 1)), ranks=tuple(ranks))

@@ -5,13 +5,16 @@ launcher starts the program again, or the log says that the run ended well. What
 its last run ended.
 """
 
+import os
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 from itertools import accumulate, chain
+from pathlib import Path
 from typing import Final
 
 from gpumon.core.text import safe_text
@@ -34,6 +37,7 @@ _MAX_OPEN: Final = 4096
 """Open failures that are kept: those of thousands of ranks, each with its own."""
 _MAX_SURVIVED: Final = 256
 _MAX_RUNS: Final = 256
+_MAX_PROCESSES: Final = 64
 _MAX_LINES_PER_SIGN: Final = 512
 """Lines per block and sign that are examined, from the end."""
 _MAX_ECHOED: Final = 64
@@ -191,6 +195,8 @@ class LogReading:
         programs: The programs that the log names.
         last_lines: Its last lines that are not blank.
         first_failed_rank: The rank that the launcher calls the first one that failed.
+        counts: The number of lines with each known error.
+        processes: The number of processes for which a GPU has an error, by the error and the bus.
         hang: A known error whose message ends the log: the program waits there.
         is_cut: Whether it stops in the middle of a line.
         works: What NCCL's watchdog says about the collectives of ranks.
@@ -209,6 +215,8 @@ class LogReading:
     works: Mapping[int, RankWork] = field(default_factory=dict)
     is_cut: bool = False
     hang: Match | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    processes: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 class LogReader:
@@ -236,6 +244,8 @@ class LogReader:
         self._last_lines: list[NumberedLine] = []
         self._at_end: Match | None = None
         self._is_complete = True
+        self._line_counts: Counter[str] = Counter()
+        self._processes: dict[tuple[str, str], set[str]] = {}
         self._first_failed: int | None = None
         self._works: dict[int, RankWork] = {}
 
@@ -261,6 +271,8 @@ class LogReader:
             self._works,
             is_cut,
             self._hang(),
+            self._line_counts,
+            {key: len(processes) for key, processes in self._processes.items()},
         )
 
     def _watched(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -271,12 +283,10 @@ class LogReader:
 
     def _hang(self) -> Match | None:
         """The error at whose message the log stops, if it does."""
-        is_near = (
-            self._at_end is not None
-            and self._last_lines
-            and self._at_end.line >= self._last_lines[-_END_LINES:][0].number
-        )
-        return self._at_end if is_near else None
+        leading = [item.match for item in self._lasting.values() if item.match is not None and not item.is_echo]
+        last = max(leading, key=lambda match: match.line, default=None)
+        end = self._last_lines[-_END_LINES:][0].number if self._last_lines else 0
+        return next((match for match in (self._at_end, last) if match is not None and match.line >= end), None)
 
     def _add(self, block: LogBlock) -> None:
         self._keep_last_lines(block)
@@ -466,6 +476,15 @@ class LogReader:
                 last.append(_numbered(block, position))
         self._last_lines = [*self._last_lines, *reversed(last)][-_LAST_LINES:]
 
+    def count(self, hit: PatternHit) -> None:
+        """Counts the lines with each error, and the processes for which one GPU has an Xid."""
+        self._line_counts[hit.error.id] += 1
+        bus, process = (hit.line_match.groups.get(name) for name in ("bus", "pid"))
+        if bus and process:
+            processes = self._processes.setdefault((hit.error.id, bus), set())
+            if len(processes) < _MAX_PROCESSES:
+                processes.add(process)
+
     def note(self, match: Match) -> None:
         """Keeps a warning."""
         self._notices.setdefault(match.error.id, Notice(match.error.title, match.line, match))
@@ -509,7 +528,7 @@ def _ends_process(failure: Failure) -> bool:
 
 
 _FILE_RANK: Final = re.compile(
-    r"(?:rank|worker|proc|node|task|log|stderr|stdout|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)"
+    r"(?:rank|worker|proc|node|task|log|stderr|stdout|^|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)"
 )
 _NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 
@@ -555,6 +574,7 @@ def _failures(block: LogBlock, hits: Sequence[PatternHit], reader: LogReader) ->
     events: list[_Event] = []
     taken: set[int] = set()
     for hit in hits:
+        reader.count(hit)
         row = rows.rows[hit.position]
         index = next((i for i, (first, end) in enumerate(spans) if first <= row < end), None)
         if index is not None:
@@ -562,9 +582,9 @@ def _failures(block: LogBlock, hits: Sequence[PatternHit], reader: LogReader) ->
                 by_raised.setdefault(index, []).append(hit)
             continue
         event = _known(block, hit, reader)
+        taken.add(hit.position)
         if event is not None:
             events.append(event)
-            taken.add(hit.position)
     events += [_raised_event(block, item, by_raised.get(index, ()), reader) for index, item in enumerate(raised)]
     covered = {rows.positions[row] for first, end in spans for row in range(first, end)} | taken
     events += _other_failures(block, covered, reader)
@@ -724,7 +744,9 @@ def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
     Args:
         readings: The name of each log, and the log.
     """
-    named = [_of_rank(reading, name, _rank_in(name, number)) for number, (name, reading) in enumerate(readings)]
+    folder = Path(os.path.commonpath([str(Path(name).parent) for name, _ in readings]))
+    ranks = [_rank_in(str(Path(name).relative_to(folder)), number) for number, (name, _) in enumerate(readings)]
+    named = [_of_rank(reading, name, rank) for (name, reading), rank in zip(readings, ranks, strict=True)]
     longest = max(named, key=lambda reading: reading.lines)
     failures = sorted(chain.from_iterable(reading.open for reading in named), key=_time_of)
     return replace(

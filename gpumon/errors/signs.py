@@ -57,7 +57,7 @@ _EXIT_SIGNS: Final = ("xit", "ignal", "eturned non-zero", "failed with ", "retur
 _LOCAL_RANK: Final = re.compile(r"^rank *: (\d+) \(local_rank: \d+\)")
 _LEVEL: Final = re.compile(
     r"(?:^|[\s\[|(])(?:ERROR|CRITICAL|FATAL|E\d{4}|FAILED)(?=[\]: |]|$)|\[(?:error|fatal|critical)\]"
-    r"|level=(?:error|fatal)|^(?:error|fatal|Error|Fatal error): "
+    r"|level=(?i:error|fatal|critical)\b|^(?:error|fatal|Error|Fatal error): "
 )
 _REPORTED: Final = re.compile(
     r"[\w./+-]+:\d+(?::\d+)?: (?:fatal )?error:|[\w./+-]+\(\d+\): error|(?:make|gmake)(?:\[\d+\])?: \*\*\*"

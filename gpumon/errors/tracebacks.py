@@ -22,6 +22,7 @@ _MAX_TRACEBACK_LINES: Final = 400
 _MAX_MESSAGE_LINES: Final = 24
 _LINES_ABOVE: Final = 40
 _LINES_OF_PLACE: Final = 4
+_MAX_STACK_LINES: Final = 100
 _COMMON_HEADS: Final = frozenset({"", "The", "This", "If", "You", "Please", "To", "It", "For", "A", "In", "File"})
 _MAX_FOREIGN_LINES: Final = 6
 """Lines of other streams that may stand between two lines of a traceback."""
@@ -241,7 +242,15 @@ def _below_traceback(lines: _Lines, header: int, previous: Raised | None) -> Rai
                 return None
             continue
         return _raised(lines, header, row, match, frames=frames, previous=previous)
-    return None
+    is_cut = bool(frames) and foreign == 0 and end == lines.rows.of_rank(header).stop
+    return _cut(header, end, frames) if is_cut else None
+
+
+def _cut(header: int, end: int, frames: Sequence[Frame]) -> Raised:
+    """A traceback without its last line."""
+    own = next((frame for frame in reversed(frames) if frame.is_own), None)
+    name, package = "Traceback without its last line", _raising_package(frames)
+    return Raised(name, "", end - 1, header, end, own, frames[-1], package, has_traceback=True)
 
 
 def _goes_on(lines: _Lines, row: int, end: int, base: int) -> bool:
@@ -402,8 +411,15 @@ def _bare_exceptions(lines: _Lines, text: str, taken: Sequence[range]) -> Iterat
             message = _WHAT.sub("", message.lstrip())
         last_end = end_row
         is_end = bool(match["thrown"] or match["fatal"])
-        frame = _frame_above(lines, row)
+        frame = _frame_below(lines, end_row) if match["fatal"] else _frame_above(lines, row)
         yield Raised(safe_text(name, _MAX_TEXT), message, row, row, end_row, frame, frame, is_uncaught=is_end)
+
+
+def _frame_below(lines: _Lines, row: int) -> Frame | None:
+    """The innermost own frame of the stack below a fatal error, whose innermost frame is the first one."""
+    rows = range(row, min(lines.rows.of_rank(row - 1).stop, row + _MAX_STACK_LINES))
+    frames = [frame for other in rows if (frame := _frame(lines.text(other), lines, other, 0)) is not None]
+    return next((frame for frame in frames if frame.is_own), frames[0] if frames else None)
 
 
 def _frame_above(lines: _Lines, row: int) -> Frame | None:
