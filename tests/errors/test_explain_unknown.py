@@ -112,8 +112,7 @@ def test_the_report_of_a_launcher_is_not_the_error() -> None:
 
 
 def test_a_crash_below_an_exception_is_not_the_error() -> None:
-    assert unknown(f"{TRACEBACK}Aborted (core dumped)
-").name == "KeyError"
+    assert unknown(f"{TRACEBACK}Aborted (core dumped)\n").name == "KeyError"
 
 
 @pytest.mark.xfail(strict=True, reason="the message of an exception of C++ is not the cause")
@@ -139,10 +138,8 @@ def test_an_echo_is_not_the_cause_of_a_log_with_another_exception(order: tuple[s
 
 def test_an_exception_after_another_line_is_not_unknown() -> None:
     oom = samples_of("oom")[0]
-    assert headings(f"{oom}
-{TRACEBACK}")[0] == "CUDA out of memory [oom]"
-    assert explain_text(f"{TRACEBACK}{oom}
-").unknown is None
+    assert headings(f"{oom}\n{TRACEBACK}")[0] == "CUDA out of memory [oom]"
+    assert explain_text(f"{TRACEBACK}{oom}\n").unknown is None
 
 
 def test_a_known_exception_is_not_unknown() -> None:
