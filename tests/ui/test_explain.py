@@ -85,11 +85,11 @@ async def test_evidence_is_collected_if_the_driver_is_loaded(
     live.__dict__["frame"] = machine()
     monkeypatch.setattr(explain_module, "with_evidence", lambda explanation: with_evidence(explanation, live))
     app = app_on(FakeLive())
-    async with app.run_test(size=(120, 60)) as pilot:
+    async with app.run_test(size=(120, 150)) as pilot:
         await pilot.press("7")
         await paste(pilot, SAMPLE)
         await explained(pilot, "oom")
-        await pilot.press("enter", "end")
+        await pilot.press("enter")
         await until(pilot, lambda: "GPU 0 memory" in screen_text(app), "the host's memory is shown")
         assert "of 140 GiB used; by process: 4000" in screen_text(app)
 
@@ -296,11 +296,11 @@ async def test_a_long_text_does_not_block_the_screen(slow: Slow) -> None:
         await seen(pilot, "Reading ...")
         assert slow.threads[0] is not threading.main_thread()
         app.screen.query_one(PasteArea).focus()
-        await pilot.press("ctrl+end", *" then")
-        assert app.screen.query_one(PasteArea).text.endswith(f"{SHAPES} then"), "keys work during reading"
+        await pilot.press(*"then ")
+        assert app.screen.query_one(PasteArea).text.startswith("then a line"), "keys work during reading"
         slow.go_on.set()
         await explained(pilot, "shape")
-        await until(pilot, lambda: slow.texts[-1].endswith(" then"), "text typed during reading is explained")
+        await until(pilot, lambda: slow.texts[-1].startswith("then a line"), "text typed during reading is explained")
         assert len(slow.texts) <= 3, "one reading at a time"
 
 
