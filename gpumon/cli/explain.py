@@ -20,7 +20,7 @@ from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
     from gpumon.diagnosis.text_blocks import Section
-    from gpumon.errors.answer import Answer
+    from gpumon.errors.answer import LogAnswer
     from gpumon.errors.explanation import Explanation
 
 _MAX_WIDTH: Final = 100
@@ -156,7 +156,7 @@ def _print_explanation(
     return ExitCode.BAD_VERDICT if is_unknown else ExitCode.OK
 
 
-def _print_answer(answer: "Answer") -> None:
+def _print_answer(answer: "LogAnswer") -> None:
     from gpumon.present.explain_answer import AnswerRole, answer_lines
 
     for line in answer_lines(answer, _width()):

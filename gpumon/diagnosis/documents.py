@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.unknown import ATTACHMENTS, NumberedLine, UnknownError, next_steps
-from gpumon.errors.answer import Answer
+from gpumon.errors.answer import LogAnswer
 from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.rank import case_of, fixes_of
-from gpumon.errors.reading import Failure
+from gpumon.errors.reading import LogFailure
 
 _SCHEMA: Final = 1
 
@@ -30,7 +30,7 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _answer_document(answer: Answer) -> dict[str, Any]:
+def _answer_document(answer: LogAnswer) -> dict[str, Any]:
     return asdict(answer)
 
 
@@ -54,7 +54,7 @@ def _reading_document(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _failure_document(failure: Failure) -> dict[str, Any]:
+def _failure_document(failure: LogFailure) -> dict[str, Any]:
     return {
         "kind": failure.kind.name.lower(),
         "line": failure.line,

@@ -8,7 +8,7 @@ from typing import Final
 from gpumon.errors.entry import Fix
 from gpumon.errors.facts.versions import MODEL_CODE
 from gpumon.errors.prefixes import Timestamp
-from gpumon.errors.tracebacks import Frame
+from gpumon.errors.tracebacks import TracebackFrame
 
 
 class ErrorKind(str, Enum):
@@ -73,7 +73,7 @@ class UnknownError:
     line: int
     rank: int | None
     timestamp: Timestamp | None
-    frame: Frame | None
+    frame: TracebackFrame | None
     package: str
     around: tuple[NumberedLine, ...]
 

@@ -9,7 +9,7 @@ from gpumon.diagnosis.unknown import ATTACHMENTS, KIND_SENTENCES, NumberedLine, 
 from gpumon.errors.entry import Fix
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.prefixes import Timestamp
-from gpumon.errors.tracebacks import Frame
+from gpumon.errors.tracebacks import TracebackFrame
 
 _WITHOUT_ERROR: Final = (
     Fix("If the program failed, also keep what it writes to its error output.", "python train.py 2>&1 | tee train.log"),
@@ -57,14 +57,14 @@ def _no_error(explanation: Explanation) -> Iterator[Section]:
     yield _report("If the log contains an error that gpumon does not recognize, open an issue, and attach:")
 
 
-def _place(frame: Frame | None) -> Iterator[TextBlock]:
+def _place(frame: TracebackFrame | None) -> Iterator[TextBlock]:
     if frame is not None:
         yield paragraph(_frame_text(frame))
         if frame.code:
             yield TextBlock(BlockKind.CODE, frame.code)
 
 
-def _frame_text(frame: Frame) -> str:
+def _frame_text(frame: TracebackFrame) -> str:
     function = f", in {frame.function}" if frame.function else ""
     code = "Your code" if frame.is_own else "No frame is in your code; the innermost frame"
     return f"{code}: {frame.file}, line {frame.line}{function}."

@@ -13,8 +13,8 @@ from gpumon.diagnosis.memory_cause import MemoryCause
 from gpumon.errors.cause import Cause
 from gpumon.errors.entry import Fix
 from gpumon.errors.ranks import comparison
-from gpumon.errors.reading import Failure, FailureKind, LogReading, Notice
-from gpumon.errors.tracebacks import Frame
+from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
+from gpumon.errors.tracebacks import TracebackFrame
 
 _INSTRUCTS: Final = re.compile(
     r"\b(?:[Pp]lease|[Tt]ry|[Uu]se|[Ss]et|[Ii]nstall|[Rr]un|[Cc]onsider|[Ss]pecify|[Pp]ass|[Aa]dd|[Ii]ncrease|[Dd]ecrease"
@@ -41,11 +41,11 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
 _MAX_QUOTE: Final = 240
 _MAX_NOTICES: Final = 4
 _MAX_PASTED_LINES: Final = 12
-"""Lines of a text that somebody pasted to have a notice explained, rather than the log of a run."""
+"""Lines of a text that was pasted to have a notice explained, rather than the log of a run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Advice:
     """Something to do.
 
     Attributes:
@@ -58,7 +58,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LogAnswer:
     """The short answer to a log.
 
     Attributes:
@@ -75,8 +75,8 @@ class Answer:
 
     headline: str
     place: str = ""
-    do: Step | None = None
-    otherwise: Step | None = None
+    do: Advice | None = None
+    otherwise: Advice | None = None
     because: str = ""
     cache: str = ""
     ignored: str = ""
@@ -84,7 +84,7 @@ class Answer:
     is_failure: bool = True
 
 
-def answer_of(reading: LogReading, cause: Cause | None, name: str) -> Answer:
+def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
     """The short answer to a log.
 
     Args:
@@ -101,12 +101,12 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> Answer:
     if compared is not None:
         steps.insert(
             0,
-            Step(
+            Advice(
                 f"Find what {compared.ranks} did instead: read its lines, or its stack while it hangs.",
                 "py-spy dump --pid PID",
             ),
         )
-    return Answer(
+    return LogAnswer(
         _headline(cause, reading, name) if compared is None else _compared_headline(cause, name, compared.sentence),
         _place(root),
         steps[0] if steps else None,
@@ -118,7 +118,7 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> Answer:
     )
 
 
-def _healthy_answer(reading: LogReading, name: str) -> Answer:
+def _healthy_answer(reading: LogReading, name: str) -> LogAnswer:
     """The answer to a log that does not end in a failure."""
     count = len({notice.match.error.id if notice.match else notice.title for notice in reading.notices})
     notices = f"; {count} notice{'s' if count != 1 else ''}" if count else ""
@@ -126,38 +126,38 @@ def _healthy_answer(reading: LogReading, name: str) -> Answer:
     if reading.hang is not None:
         text = f"{name}: No error ends this log. If the run goes no further: {reading.hang.error.title}."
         first, second = _two(reading.hang)
-        return Answer(text, "", first, second, because=reading.hang.error.summary, ignored=ignored, is_failure=False)
+        return LogAnswer(text, "", first, second, because=reading.hang.error.summary, ignored=ignored, is_failure=False)
     if reading.is_cut:
-        step = Step(
+        step = Advice(
             "If the run did not go on, look at what ended it: kernel log, scheduler, or a full disk.",
             "sudo dmesg -T | tail -n 50",
         )
         text = f"{name}: No error ends this log; it stops in the middle of line {reading.lines:,}{notices}."
-        return Answer(text, do=step, ignored=ignored, is_failure=False)
+        return LogAnswer(text, do=step, ignored=ignored, is_failure=False)
     pasted = [notice.match for notice in reading.notices if notice.match is not None]
     if reading.lines <= _MAX_PASTED_LINES and pasted:
         first, second = _two(pasted[0])
         text = f"{name}: No error, only a notice: {pasted[0].error.title}."
-        return Answer(text, "", first, second, because=pasted[0].error.summary, is_failure=False)
-    return Answer(f"{name}: No error ends this log{notices}.", ignored=ignored, is_failure=False)
+        return LogAnswer(text, "", first, second, because=pasted[0].error.summary, is_failure=False)
+    return LogAnswer(f"{name}: No error ends this log{notices}.", ignored=ignored, is_failure=False)
 
 
-def _two(match: Match) -> tuple[Step | None, Step | None]:
+def _two(match: Match) -> tuple[Advice | None, Advice | None]:
     """The two best fixes of an error."""
-    steps = [*(Step(fix.text, fix.code) for fix in match.fixes[:2]), None, None]
+    steps = [*(Advice(fix.text, fix.code) for fix in match.fixes[:2]), None, None]
     return steps[0], steps[1]
 
 
-def answer_to_report(match: Match, report: OomReport) -> Answer:
+def answer_to_report(match: Match, report: OomReport) -> LogAnswer:
     """The short answer to the report of a probe whose process ran out of memory.
 
     Args:
         match: The error.
         report: What the probe measured.
     """
-    steps = [Step(fix.text, fix.code) for fix in report.fixes]
+    steps = [Advice(fix.text, fix.code) for fix in report.fixes]
     place = report.stack[0].strip() if report.stack else ""
-    return Answer(
+    return LogAnswer(
         f"{report.place}: {match.error.title}",
         place,
         steps[0] if steps else None,
@@ -180,7 +180,7 @@ def _compared_headline(cause: Cause, name: str, sentence: str) -> str:
     return f"{name}: ended at line {cause.end.line:,}: {title}: {sentence}"
 
 
-def _what(failure: Failure, ranks: int, first_failed: int | None) -> str:
+def _what(failure: LogFailure, ranks: int, first_failed: int | None) -> str:
     """What happened, in a clause."""
     rank = first_failed if failure.rank is None and failure.kind is FailureKind.ENDED else failure.rank
     of_ranks = f" of {ranks}" if ranks > 1 else ""
@@ -197,7 +197,7 @@ def _what(failure: Failure, ranks: int, first_failed: int | None) -> str:
     return f"{who}{title}" if not who else f"{who.strip()}: {title}"
 
 
-def _place(failure: Failure) -> str:
+def _place(failure: LogFailure) -> str:
     frame = _frame(failure)
     if frame is None:
         return ""
@@ -205,7 +205,7 @@ def _place(failure: Failure) -> str:
     return f"{_short(frame.file)}:{frame.line}{function}" + (f"     {frame.code}" if frame.code else "")
 
 
-def _frame(failure: Failure) -> Frame | None:
+def _frame(failure: LogFailure) -> TracebackFrame | None:
     return None if failure.raised is None else failure.raised.frame or failure.raised.raising
 
 
@@ -232,26 +232,26 @@ def own_words(message: str) -> str:
     return chosen[0] if chosen else ""
 
 
-def _steps(root: Failure, ignored: Sequence[Notice]) -> list[Step]:
+def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     """What to do, best first."""
     match = root.match
     message = root.raised.message if root.raised is not None else root.text
     quote = own_words(message)
-    quoted = [Step(f"The log says: {quote}")] if quote else []
+    quoted = [Advice(f"The log says: {quote}")] if quote else []
     if match is None:
         return quoted + _unknown_steps(root) + _hints(ignored)
-    fixes = [Step(fix.text, fix.code) for fix in match.fixes]
+    fixes = [Advice(fix.text, fix.code) for fix in match.fixes]
     if quoted and match.memory is None and not _is_chosen(match):
         return quoted + fixes
     return fixes[:1] + quoted + fixes[1:] if match.memory is None else fixes
 
 
-def _hints(ignored: Sequence[Notice]) -> list[Step]:
+def _hints(ignored: Sequence[Notice]) -> list[Advice]:
     """The last warning that an entry has, in case it is the reason of an error that has none."""
     for notice in reversed(ignored):
         if notice.match is not None and notice.match.fixes:
             fix = notice.match.fixes[0]
-            return [Step(f"Line {notice.line:,} may be the reason ({notice.title}): {fix.text}", fix.code)]
+            return [Advice(f"Line {notice.line:,} may be the reason ({notice.title}): {fix.text}", fix.code)]
     return []
 
 
@@ -261,41 +261,41 @@ def _is_chosen(match: Match) -> bool:
     return first is not None and (bool(first.when) or first not in match.error.fixes)
 
 
-def _unknown_steps(root: Failure) -> list[Step]:
+def _unknown_steps(root: LogFailure) -> list[Advice]:
     frame = _frame(root)
     place = f"{_short(frame.file)}:{frame.line}" if frame is not None else "that place"
     if root.kind is FailureKind.ENDED:
         assert root.ended is not None
         text = _exit_meaning(root.ended.code)[1]
         advice, _, code = text.partition(" | ")
-        return [Step(advice, code)]
+        return [Advice(advice, code)]
     if root.raised is None:
         for line in _data("reports.txt"):
             part, _, advice = line.partition(" => ")
             if part in root.text:
                 text, _, code = advice.partition(" | ")
-                return [Step(text, code)]
+                return [Advice(text, code)]
         return [
-            Step(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")
+            Advice(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")
         ]
     raised = root.raised
-    steps: list[Step] = []
+    steps: list[Advice] = []
     if raised.frame is None and raised.package and raised.name in _OF_VERSIONS:
         text = (
             f"No line of your code is in the traceback: {raised.package} is broken, or does not fit the other packages."
         )
-        steps.append(Step(text, f"pip show {raised.package}"))
+        steps.append(Advice(text, f"pip show {raised.package}"))
     code = frame.code if frame is not None else ""
     message = raised.message.split("\n")[0]
     if code.startswith(("raise ", "assert ")) and frame is not None and frame.is_own:
-        steps.append(Step(f"Your own check at {place} ended the run: {message or code}"))
+        steps.append(Advice(f"Your own check at {place} ended the run: {message or code}"))
     raising = "" if raised.raising is None else raised.raising.file
     for name, place_part, part, advice in _advice_by_class():
         is_class = name == "*" or raised.name.rpartition(".")[2].endswith(name)
         if is_class and part in raised.message and place_part in raising:
             text, _, command = advice.partition(" | ")
             text = text.replace("{place}", place).replace("{code}", code).replace("{message}", message)
-            steps.append(Step(text, command))
+            steps.append(Advice(text, command))
             break
     return steps
 
@@ -329,7 +329,7 @@ def _advice_by_class() -> Sequence[tuple[str, str, str, str]]:
     return rows
 
 
-def _because(root: Failure) -> str:
+def _because(root: LogFailure) -> str:
     match = root.match
     if match is None:
         return ""
@@ -346,7 +346,7 @@ def _because(root: Failure) -> str:
     return ", ".join(parts)
 
 
-def _cache(root: Failure) -> str:
+def _cache(root: LogFailure) -> str:
     match = root.match
     if match is None or match.memory is None:
         return match.error.empty_cache if match is not None and match.error.section == "Memory" else ""

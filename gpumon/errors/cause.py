@@ -15,7 +15,7 @@ from gpumon.errors.prefixes import ClockKind
 from gpumon.errors.programs import is_relevant, program_of, program_of_errors
 from gpumon.errors.raised import raised_error
 from gpumon.errors.rank import case_of, names_of
-from gpumon.errors.reading import Failure, FailureKind, LogReading, Notice
+from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.tracebacks import Link
 
 _FORMS: Final = {
@@ -80,9 +80,9 @@ class Cause:
         ignored: Failures before the end that did not cause it, and warnings.
     """
 
-    root: Failure
-    end: Failure
-    chain: tuple[Failure, ...]
+    root: LogFailure
+    end: LogFailure
+    chain: tuple[LogFailure, ...]
     confidence: Confidence
     reason: str
     echoes: int
@@ -111,7 +111,7 @@ def cause_of(reading: LogReading) -> Cause | None:
     return Cause(root, failures[-1], chain, confidence, reason, len(failures) - 1, ignored, grade >= _ECHO)
 
 
-def _is_late(ended: Failure, failures: Sequence[Failure]) -> bool:
+def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
     """Whether an exception of the same rank stands above the end of a process, as what a shell says comes last."""
     return ended.kind is FailureKind.ENDED and any(
         failure.raised is not None and failure.line < ended.line and failure.rank in {None, ended.rank}
@@ -119,7 +119,7 @@ def _is_late(ended: Failure, failures: Sequence[Failure]) -> bool:
     )
 
 
-def _identified(failure: Failure) -> Iterator[Match]:
+def _identified(failure: LogFailure) -> Iterator[Match]:
     """The known error that an exception is by the place where it was raised, whatever names its message has."""
     if failure.raised is not None:
         unknown = unknown_error(failure)
@@ -129,7 +129,7 @@ def _identified(failure: Failure) -> Iterator[Match]:
             yield Match.of_unknown(unknown, *identified)
 
 
-def unknown_error(failure: Failure) -> UnknownError:
+def unknown_error(failure: LogFailure) -> UnknownError:
     """A failure as an error that no entry has."""
     raised, form = failure.raised, _FORMS[failure.kind]
     name = raised.name if raised is not None else "Error in the log"
@@ -152,7 +152,7 @@ def _in_place(match: Match, program: str, reading: LogReading, others: Mapping[s
     )
 
 
-def _grade(failure: Failure) -> int:
+def _grade(failure: LogFailure) -> int:
     """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it."""
     if failure.kind is FailureKind.RAISED:
         raised = failure.raised
@@ -171,11 +171,11 @@ def _grade(failure: Failure) -> int:
     return 2 if failure.kind is FailureKind.REPORTED else 4
 
 
-def _is_fatal(failure: Failure) -> bool:
+def _is_fatal(failure: LogFailure) -> bool:
     return failure.match is not None and not failure.match.error.is_echo and not failure.match.error.is_warning
 
 
-def _first(candidates: Sequence[Failure], failed_first: int | None) -> Failure:
+def _first(candidates: Sequence[LogFailure], failed_first: int | None) -> LogFailure:
     """The earliest failure: by time where that is known, else by the launcher's word, else by line."""
     own = [failure for failure in candidates if failure.rank is not None and failure.rank == failed_first]
     ordered = own or list(candidates)
@@ -187,7 +187,7 @@ def _first(candidates: Sequence[Failure], failed_first: int | None) -> Failure:
     return first
 
 
-def _is_earlier(failure: Failure, other: Failure) -> bool:
+def _is_earlier(failure: LogFailure, other: LogFailure) -> bool:
     """Whether the timestamps prove it."""
     if failure.timestamp is None or other.timestamp is None or failure.timestamp.clock is not other.timestamp.clock:
         return False
@@ -196,7 +196,7 @@ def _is_earlier(failure: Failure, other: Failure) -> bool:
     return seconds > 0 if period is None else 0 < seconds % period < period / 2
 
 
-def _root(first: Failure, failures: Sequence[Failure], reading: LogReading) -> tuple[Failure, bool]:
+def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading) -> tuple[LogFailure, bool]:
     """What the first failure goes back to, and whether that was decided by the kind of an error."""
     root = _root_of_chain(first, failures)
     named = next(
@@ -214,7 +214,7 @@ def _root(first: Failure, failures: Sequence[Failure], reading: LogReading) -> t
     return root, False
 
 
-def _root_of_chain(failure: Failure, failures: Sequence[Failure]) -> Failure:
+def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:
     """The link of a chain of exceptions that says what went wrong."""
     links = _links(failure, failures)
     root = links[0]
@@ -231,7 +231,7 @@ def _root_of_chain(failure: Failure, failures: Sequence[Failure]) -> Failure:
     return root
 
 
-def _says_more(later: Failure, earlier: Failure) -> bool:
+def _says_more(later: LogFailure, earlier: LogFailure) -> bool:
     """Whether an exception that was raised while another one was handled says more than that one."""
     assert later.raised is not None
     assert earlier.raised is not None
@@ -242,14 +242,14 @@ def _says_more(later: Failure, earlier: Failure) -> bool:
     return _is_probe(earlier) and (_is_fatal(later) or not _is_fatal(earlier))
 
 
-def _is_probe(failure: Failure) -> bool:
+def _is_probe(failure: LogFailure) -> bool:
     """Whether an exception is of a kind that libraries handle, and none of the user's own lines is next to it."""
     raised = failure.raised
     assert raised is not None
     return raised.name.rpartition(".")[2] in _PROBES or raised.raising is None or not raised.raising.is_own
 
 
-def _links(failure: Failure, failures: Sequence[Failure]) -> list[Failure]:
+def _links(failure: LogFailure, failures: Sequence[LogFailure]) -> list[LogFailure]:
     """The chain of exceptions that a failure belongs to, the first one first."""
     if failure.raised is None:
         return [failure]
@@ -264,15 +264,15 @@ def _links(failure: Failure, failures: Sequence[Failure]) -> list[Failure]:
     return of_rank[start:end]
 
 
-def _is_linked(failure: Failure) -> bool:
+def _is_linked(failure: LogFailure) -> bool:
     return failure.raised is not None and failure.raised.link is not Link.NONE
 
 
-def _are_of_one_rank(one: Failure, other: Failure) -> bool:
+def _are_of_one_rank(one: LogFailure, other: LogFailure) -> bool:
     return one.rank is None or other.rank is None or one.rank == other.rank
 
 
-def _explains(earlier: Failure, root: Failure) -> bool:
+def _explains(earlier: LogFailure, root: LogFailure) -> bool:
     """Whether there is evidence that an earlier failure, which ended no process by itself, is the cause of another one.
 
     It is the same error, or its entry says so.
@@ -284,7 +284,7 @@ def _explains(earlier: Failure, root: Failure) -> bool:
     return not {match.error.id for match in root.matches}.isdisjoint(match.error.id for match in earlier.matches)
 
 
-def _is_led_by(root: Failure, lasting: Failure) -> bool:
+def _is_led_by(root: LogFailure, lasting: LogFailure) -> bool:
     """Whether an error of a kind that ends programs later is the cause of a failure."""
     if follows(root, lasting) or _is_about_the_same(root, lasting):
         return True
@@ -292,7 +292,7 @@ def _is_led_by(root: Failure, lasting: Failure) -> bool:
     return root.is_echo and not lasting.is_echo and is_before
 
 
-def follows(failure: Failure, earlier: Failure) -> bool:
+def follows(failure: LogFailure, earlier: LogFailure) -> bool:
     """Whether an error is one that follows from another one, as its entry or the state of the GPU says."""
     if earlier.match is None:
         return False
@@ -305,7 +305,7 @@ def follows(failure: Failure, earlier: Failure) -> bool:
     return earlier.match.error.id in ids
 
 
-def _is_about_the_same(failure: Failure, earlier: Failure) -> bool:
+def _is_about_the_same(failure: LogFailure, earlier: LogFailure) -> bool:
     """Whether both name the same address, port, file or GPU, or both say that a value is not a number."""
     if failure.match is not None:
         return False
@@ -316,20 +316,20 @@ def _is_about_the_same(failure: Failure, earlier: Failure) -> bool:
     return bool(both[0] & both[1])
 
 
-def _may_be_hardware(failure: Failure) -> bool:
+def _may_be_hardware(failure: LogFailure) -> bool:
     """Whether a failure can follow from one of the GPU: not if it is about the values or the memory of the program."""
     if failure.match is not None:
         return failure.match.error.context not in {ContextState.ALIVE, ContextState.RESET}
     return failure.raised is None or failure.raised.name.rpartition(".")[2] not in _PROBES
 
 
-def _chain(root: Failure, failures: Sequence[Failure]) -> tuple[Failure, ...]:
+def _chain(root: LogFailure, failures: Sequence[LogFailure]) -> tuple[LogFailure, ...]:
     links = [failure for failure in reversed(_links(root, failures)) if failure is not root] if root in failures else []
     end = [] if failures[-1] is root or failures[-1] in links else [failures[-1]]
     return (*end, *links, root)
 
 
-def _ignored(root: Failure, reading: LogReading) -> tuple[Notice, ...]:
+def _ignored(root: LogFailure, reading: LogReading) -> tuple[Notice, ...]:
     """Warnings and survived errors, each kind once."""
     shown: dict[str, Notice] = {}
     for notice in reading.notices:
@@ -339,7 +339,7 @@ def _ignored(root: Failure, reading: LogReading) -> tuple[Notice, ...]:
     return tuple(shown.values())
 
 
-def _confidence(root: Failure, failures: Sequence[Failure], *, is_by_kind: bool) -> tuple[Confidence, str]:
+def _confidence(root: LogFailure, failures: Sequence[LogFailure], *, is_by_kind: bool) -> tuple[Confidence, str]:
     if root.match is None:
         return Confidence.UNKNOWN, "no entry has this error"
     if is_by_kind:

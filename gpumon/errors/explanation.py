@@ -6,7 +6,7 @@ from typing import Final
 
 from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.unknown import NumberedLine, UnknownError
-from gpumon.errors.answer import Answer, answer_of
+from gpumon.errors.answer import LogAnswer, answer_of
 from gpumon.errors.cause import Cause, unknown_error
 from gpumon.errors.reading import LogReading
 
@@ -28,7 +28,7 @@ class Explanation:
     """
 
     matches: tuple[Match, ...]
-    answer: Answer
+    answer: LogAnswer
     lines: int
     unknown: UnknownError | None = None
     last_lines: tuple[NumberedLine, ...] = ()
@@ -62,17 +62,17 @@ def explanation_of(reading: LogReading, cause: Cause | None, name: str) -> Expla
 
 def _matches(reading: LogReading, cause: Cause | None) -> Iterable[Match]:
     """The known errors, each once: the cause first."""
-    found: dict[str, list[Match]] = {}
+    by_id: dict[str, list[Match]] = {}
     for failure in (*reading.open, *reading.lasting):
         for match in failure.matches:
-            found.setdefault(match.error.id, []).append(match)
+            by_id.setdefault(match.error.id, []).append(match)
     for notice in reading.notices:
         if notice.match is not None:
-            found.setdefault(notice.match.error.id, []).append(notice.match)
+            by_id.setdefault(notice.match.error.id, []).append(notice.match)
     root = None if cause is None else cause.root.match
     if root is not None:
-        yield _counted(root, found.pop(root.error.id, [root]), reading)
-    rest = (_counted(matches[0], matches, reading) for matches in found.values())
+        yield _counted(root, by_id.pop(root.error.id, [root]), reading)
+    rest = (_counted(matches[0], matches, reading) for matches in by_id.values())
     yield from sorted(rest, key=lambda match: match.line)
 
 

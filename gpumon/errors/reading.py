@@ -92,7 +92,7 @@ class FailureKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class LogFailure:
     """A failure in a log.
 
     Attributes:
@@ -138,7 +138,7 @@ class Failure:
 class _Open:
     """A failure that the run has not survived so far."""
 
-    failure: Failure
+    failure: LogFailure
     offset: int
     ordinary: int = 0
     progress: int = 0
@@ -178,7 +178,7 @@ class Run:
 
     first_line: int
     last_line: int
-    failure: Failure | None = None
+    failure: LogFailure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +204,8 @@ class LogReading:
 
     lines: int
     runs: tuple[Run, ...]
-    open: tuple[Failure, ...]
-    lasting: tuple[Failure, ...]
+    open: tuple[LogFailure, ...]
+    lasting: tuple[LogFailure, ...]
     notices: tuple[Notice, ...]
     ranks: tuple[int, ...]
     programs: frozenset[str]
@@ -232,7 +232,7 @@ class LogReader:
         self._counts: dict[tuple[object, ...], int] = {}
         self._survived: list[Notice] = []
         self._notices: dict[str, Notice] = {}
-        self._lasting: dict[tuple[str, int | None], Failure] = {}
+        self._lasting: dict[tuple[str, int | None], LogFailure] = {}
         self._runs: list[Run] = []
         self._run_start = 1
         self._reached: dict[tuple[int | None, str], int] = {}
@@ -314,7 +314,7 @@ class LogReader:
             self._walk(walker, position, block.end)
         self._characters += walker.size(block.first, block.end)
 
-    def _fail(self, failure: Failure, walker: "_Walker", position: int) -> None:
+    def _fail(self, failure: LogFailure, walker: "_Walker", position: int) -> None:
         """Adds a failure to those that are open."""
         name = failure.raised.name if failure.raised else ""
         known = failure.match.error.id if failure.match else failure.text[:80].translate(_NO_DIGITS)
@@ -338,7 +338,7 @@ class LogReader:
         lines = walker.block.lines[max(0, position - _MAX_LINES_PER_SIGN) : position]
         return any(signs.progress(line) is not None for line in lines)
 
-    def _continues(self, failure: Failure) -> bool:
+    def _continues(self, failure: LogFailure) -> bool:
         """Whether a line continues the message of an open failure, to which its values then belong."""
         for item in reversed(self._open):
             first = item.failure
@@ -390,7 +390,7 @@ class LogReader:
             for item in self._open
         )
 
-    def _progress(self, step: signs.Progress, walker: "_Walker", position: int) -> None:
+    def _progress(self, step: signs.WorkLine, walker: "_Walker", position: int) -> None:
         number, rank = walker.block.numbers[position], walker.block.ranks[position]
         if any(_is_of_launcher(item.failure) for item in self._open):  # its ranks are gone, so others do this
             self._restart(number)
@@ -410,7 +410,7 @@ class LogReader:
             lambda item: _concerns(item.failure.rank, rank) and self._goes_on(item, step, walker, position, offset)
         )
 
-    def _goes_on(self, item: _Open, step: signs.Progress, walker: "_Walker", position: int, offset: int) -> bool:
+    def _goes_on(self, item: _Open, step: signs.WorkLine, walker: "_Walker", position: int, offset: int) -> bool:
         """Whether progress shows that a failure did not end its process."""
         failure = item.failure
         if step.key == signs.DONE and _ends_process(failure):
@@ -449,7 +449,7 @@ class LogReader:
                 kept.append(item)
         self._open = kept
 
-    def _keep_survived(self, failure: Failure) -> None:
+    def _keep_survived(self, failure: LogFailure) -> None:
         if len(self._survived) < _MAX_SURVIVED:
             title = failure.match.error.title if failure.match else failure.text
             self._survived.append(Notice(title, failure.line, failure.match))
@@ -493,7 +493,7 @@ class LogReader:
         """Keeps an error whose message is a sign of it only if the log ends with it."""
         self._at_end = match
 
-    def keep_lasting(self, failure: Failure) -> None:
+    def keep_lasting(self, failure: LogFailure) -> None:
         """Keeps a known error that may end the program later."""
         assert failure.match is not None
         self._lasting.setdefault((failure.match.error.id, failure.rank), failure)
@@ -509,19 +509,19 @@ class LogReader:
         self._first_failed = rank
 
 
-def _max_ordinary(failure: Failure) -> int | None:
+def _max_ordinary(failure: LogFailure) -> int | None:
     """Ordinary lines after which a failure was not the end; None if they prove nothing."""
     if failure.raised is not None and failure.raised.frame is not None and not failure.raised.is_uncaught:
         return 1 if failure.raised.frame.file == _EXECUTED else None
     return _MAX_ORDINARY.get(failure.kind)
 
 
-def _is_of_launcher(failure: Failure) -> bool:
+def _is_of_launcher(failure: LogFailure) -> bool:
     """Whether torchrun says that a rank failed, after which it ends all others."""
     return failure.ended is not None and not failure.ended.is_reason and "local_rank" in failure.text
 
 
-def _ends_process(failure: Failure) -> bool:
+def _ends_process(failure: LogFailure) -> bool:
     """Whether a process hardly goes on after a failure: it was killed, or its CUDA context is dead."""
     is_dead = any(_is_lasting(match) or match.error.context is ContextState.DEAD for match in failure.matches)
     return is_dead or (failure.ended is not None and failure.ended.is_reason)
@@ -562,7 +562,7 @@ class _Event:
 
     start: int
     stop: int
-    failure: Failure | None
+    failure: LogFailure | None
 
 
 def _failures(block: LogBlock, hits: Sequence[PatternHit], reader: LogReader) -> list[_Event]:
@@ -596,7 +596,7 @@ def _raised_event(block: LogBlock, raised: Raised, hits: Sequence[PatternHit], r
     position = positions[raised.row]
     matches = _matches(block, hits)
     text = f"{raised.name}: {raised.message}" if raised.message else raised.name
-    failure = Failure(
+    failure = LogFailure(
         FailureKind.RAISED,
         block.numbers[position],
         block.numbers[positions[raised.first_row]],
@@ -639,7 +639,7 @@ def _known(block: LogBlock, hit: PatternHit, reader: LogReader) -> _Event | None
     """A known error outside an exception; warnings are kept apart."""
     match = match_of(block, hit)
     is_warning = match.is_warning
-    failure = Failure(
+    failure = LogFailure(
         FailureKind.KNOWN,
         match.line,
         match.line,
@@ -691,7 +691,7 @@ def _other_failures(block: LogBlock, covered: set[int], reader: LogReader) -> It
         shown = safe_text(text.strip(), _MAX_TEXT)
         rank = block.ranks[position]
         timestamp, around = timestamp_at(block, position), _around(block, position)
-        failure = Failure(kind, number, number, shown, rank, timestamp, ended=ended, around=around)
+        failure = LogFailure(kind, number, number, shown, rank, timestamp, ended=ended, around=around)
         yield _Event(position, position + 1, failure)
 
 
@@ -776,5 +776,5 @@ def _of_rank(reading: LogReading, source: str, rank: int) -> LogReading:
     return replace(reading, open=failing, lasting=lasting, ranks=reading.ranks or (rank,))
 
 
-def _time_of(failure: Failure) -> tuple[float, int]:
+def _time_of(failure: LogFailure) -> tuple[float, int]:
     return (failure.timestamp.seconds if failure.timestamp is not None else float("inf"), failure.line)

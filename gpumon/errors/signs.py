@@ -130,7 +130,7 @@ ANSWERED: Final = "answered"
 """The key of an answered request: a server does not print it from a buffer when it ends."""
 
 
-class Progress(NamedTuple):
+class WorkLine(NamedTuple):
     """A line that a program writes while it works.
 
     Attributes:
@@ -225,32 +225,32 @@ def starts(text: str) -> bool:
     return text[:1] in "+$Ss" and _BANNER.search(text, 0, _MAX_LINE) is not None
 
 
-def progress(line: str) -> Progress | None:
+def progress(line: str) -> WorkLine | None:
     """What a program writes while it works, or None."""
     if line.startswith(_SUMMARY):
         return None
     lower = line[:_MAX_LINE].lower()
     if "http/" in lower and _REQUEST.search(lower) is not None:
-        return Progress(ANSWERED, None)
+        return WorkLine(ANSWERED, None)
     step = _counted(lower)
     if step is None and _has_any(_DONE_SIGNS, lower) and _DONE.search(lower) is not None:
-        step = Progress(DONE, None)
+        step = WorkLine(DONE, None)
     return None if step is None or _has_any(_NEGATIONS, lower) else step
 
 
-def _counted(lower: str) -> Progress | None:
+def _counted(lower: str) -> WorkLine | None:
     """What a line in lower case counts."""
     if "%|" in lower:
         match = _BAR.search(lower)
         if match is not None:
-            return Progress("bar", int(match[1]))
+            return WorkLine("bar", int(match[1]))
     if _has_any(_UNIT_SIGNS, lower):
         match = _UNIT.search(lower)
         if match is not None:
-            return Progress(match[1], int(match[2]))
+            return WorkLine(match[1], int(match[2]))
     is_rate = "/s" in lower and _RATE.search(lower) is not None
     is_rate = is_rate or " throughput: " in lower or "token usage: " in lower
-    return Progress("", None) if is_rate or ("loss" in lower and _LOSS.search(lower) is not None) else None
+    return WorkLine("", None) if is_rate or ("loss" in lower and _LOSS.search(lower) is not None) else None
 
 
 def _has_any(signs: tuple[str, ...], text: str) -> bool:

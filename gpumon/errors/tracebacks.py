@@ -43,7 +43,7 @@ class Link(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class TracebackFrame:
     """A frame of a traceback.
 
     Attributes:
@@ -85,8 +85,8 @@ class Raised:
     row: int
     first_row: int
     end_row: int
-    frame: Frame | None = None
-    raising: Frame | None = None
+    frame: TracebackFrame | None = None
+    raising: TracebackFrame | None = None
     package: str = ""
     link: Link = Link.NONE
     is_uncaught: bool = False
@@ -100,7 +100,7 @@ _LETTERS: Final = (
 )
 """Letters without which a block has no exception."""
 _CLASS: Final = (
-    r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|SystemExit|Timeout|TimeoutExpired|Failure|OutOfMemory"
+    r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|SystemExit|Timeout|TimeoutExpired|LogFailure|OutOfMemory"
     r"|NotFound|Unsupported|Violation)"
 )
 _EXCEPTION: Final = re.compile(rf"(?:E {{3,7}}|Error: )?({_CLASS})(?::\s|:?$)")
@@ -108,7 +108,7 @@ _WARNING: Final = re.compile(r"\w*Warning: ")
 _ANY_EXCEPTION: Final = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$)")
 """Directly below a traceback, the class of an exception may have any name."""
 _BARE: Final = re.compile(
-    rf"^(?:(?:E {{3,7}}|[`*> ]{{1,4}})?(?P<name>(?!(?:Error|Exception|Failure|Timeout|NotFound)\b){_CLASS})(?::\s|:?$)"
+    rf"^(?:(?:E {{3,7}}|[`*> ]{{1,4}})?(?P<name>(?!(?:Error|Exception|LogFailure|Timeout|NotFound)\b){_CLASS})(?::\s|:?$)"
     r"|terminate called (?P<thrown>after throwing an instance of '[^'\n]{1,200}'|without an active exception)"
     r"|(?P<fatal>Fatal Python error|fatal runtime error|panic): "
     r"|(?:\*\* ?|- )?(?:\*\*)?Exception Message:(?:\*\*)? |!!! Exception during processing !!! )",
@@ -173,14 +173,13 @@ def exceptions(block: LogBlock) -> list[Raised]:
         return []
     text = "\n".join(lines.rows.texts)
     headers = _rows_with(TRACEBACK, text)
-    found: list[Raised] = []
+    below: list[Raised] = []
     for header in headers:
-        raised = _below_traceback(lines, header, found[-1] if found else None)
-        if raised is not None:
-            found.append(raised)
-    taken = [range(raised.first_row, raised.end_row) for raised in found]
-    found += _bare_exceptions(lines, text, taken)
-    return sorted(found, key=lambda raised: raised.row)
+        item = _below_traceback(lines, header, below[-1] if below else None)
+        if item is not None:
+            below.append(item)
+    taken = [range(item.first_row, item.end_row) for item in below]
+    return sorted((*below, *_bare_exceptions(lines, text, taken)), key=lambda item: item.row)
 
 
 def _rows_with(sign: str, text: str) -> list[int]:
@@ -216,7 +215,7 @@ def _below_traceback(lines: _Lines, header: int, previous: Raised | None) -> Rai
     prefix = line[: len(line) - len(text)]
     base = len(prefix) if text.startswith(TRACEBACK) else len(prefix.rstrip()) + bool(prefix.strip())
     end = min(lines.rows.of_rank(header).stop, header + _MAX_TRACEBACK_LINES)
-    frames: list[Frame] = []
+    frames: list[TracebackFrame] = []
     foreign = 0
     is_below_body = True
     for row in range(header + 1, end):
@@ -246,7 +245,7 @@ def _below_traceback(lines: _Lines, header: int, previous: Raised | None) -> Rai
     return _cut(header, end, frames) if is_cut else None
 
 
-def _cut(header: int, end: int, frames: Sequence[Frame]) -> Raised:
+def _cut(header: int, end: int, frames: Sequence[TracebackFrame]) -> Raised:
     """A traceback without its last line."""
     own = next((frame for frame in reversed(frames) if frame.is_own), None)
     name, package = "Traceback without its last line", _raising_package(frames)
@@ -268,7 +267,13 @@ def _goes_on(lines: _Lines, row: int, end: int, base: int) -> bool:
 
 
 def _raised(
-    lines: _Lines, header: int, row: int, match: re.Match[str], *, frames: Sequence[Frame], previous: Raised | None
+    lines: _Lines,
+    header: int,
+    row: int,
+    match: re.Match[str],
+    *,
+    frames: Sequence[TracebackFrame],
+    previous: Raised | None,
 ) -> Raised:
     message, end_row = _message(lines, row, match.end(), header)
     own = next((frame for frame in reversed(frames) if frame.is_own), None)
@@ -352,7 +357,7 @@ def _continues(lines: _Lines, row: int, stop: int) -> bool:
     return text.startswith(("Compile with", "For debugging", "If you", "Please", "Did you", "To fix", "what():"))
 
 
-def _frame(stripped: str, lines: _Lines, row: int, base: int) -> Frame | None:
+def _frame(stripped: str, lines: _Lines, row: int, base: int) -> TracebackFrame | None:
     match = _FRAME.search(stripped)
     if match is not None:
         file, line, function = match[1], match[2], match[3] or ""
@@ -370,7 +375,7 @@ def _frame(stripped: str, lines: _Lines, row: int, base: int) -> Frame | None:
     code = lines.line(row + 1)[base:].strip() if row + 1 < lines.rows.of_rank(row).stop else ""
     is_code = code and _FRAME.search(code) is None and _EXCEPTION.match(code) is None and code[0] not in "^~│╭╰"
     is_own = _LIBRARY.search(file) is None
-    return Frame(
+    return TracebackFrame(
         safe_text(file, _MAX_TEXT),
         int(line),
         safe_text(function.rstrip(","), _MAX_TEXT),
@@ -379,7 +384,7 @@ def _frame(stripped: str, lines: _Lines, row: int, base: int) -> Frame | None:
     )
 
 
-def _raising_package(frames: Sequence[Frame]) -> str:
+def _raising_package(frames: Sequence[TracebackFrame]) -> str:
     """The package of the innermost frame outside PyTorch and Python."""
     for frame in reversed(frames):
         match = _PACKAGE.search(frame.file)
@@ -415,14 +420,14 @@ def _bare_exceptions(lines: _Lines, text: str, taken: Sequence[range]) -> Iterat
         yield Raised(safe_text(name, _MAX_TEXT), message, row, row, end_row, frame, frame, is_uncaught=is_end)
 
 
-def _frame_below(lines: _Lines, row: int) -> Frame | None:
+def _frame_below(lines: _Lines, row: int) -> TracebackFrame | None:
     """The innermost own frame of the stack below a fatal error, whose innermost frame is the first one."""
     rows = range(row, min(lines.rows.of_rank(row - 1).stop, row + _MAX_STACK_LINES))
     frames = [frame for other in rows if (frame := _frame(lines.text(other), lines, other, 0)) is not None]
     return next((frame for frame in frames if frame.is_own), frames[0] if frames else None)
 
 
-def _frame_above(lines: _Lines, row: int) -> Frame | None:
+def _frame_above(lines: _Lines, row: int) -> TracebackFrame | None:
     """The place of an error of syntax, which has no traceback."""
     for other in range(row - 1, max(lines.rows.of_rank(row).start, row - _LINES_OF_PLACE) - 1, -1):
         frame = _frame(lines.text(other), lines, other, 0)

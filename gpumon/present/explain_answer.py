@@ -9,7 +9,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
 
-from gpumon.errors.answer import Answer, Step
+from gpumon.errors.answer import Advice, LogAnswer
 from gpumon.present.paint.line import wrapped
 
 _LABEL_WIDTH: Final = 9
@@ -46,7 +46,7 @@ class AnswerLine(NamedTuple):
     role: AnswerRole
 
 
-def answer_lines(answer: Answer, width: int) -> list[AnswerLine]:
+def answer_lines(answer: LogAnswer, width: int) -> list[AnswerLine]:
     """An answer in lines of at most ``width`` cells, apart from words and commands that cannot be broken.
 
     If they are too many, the second fix is shortened first.
@@ -60,7 +60,7 @@ def answer_lines(answer: Answer, width: int) -> list[AnswerLine]:
     return lines
 
 
-def _lines(answer: Answer, width: int) -> Iterator[AnswerLine]:
+def _lines(answer: LogAnswer, width: int) -> Iterator[AnswerLine]:
     for text in _filled(answer.headline, width, 1 if answer.place else _MAX_TEXT_LINES):
         yield AnswerLine("", text, AnswerRole.HEADLINE)
     if answer.place:
@@ -74,7 +74,7 @@ def _lines(answer: Answer, width: int) -> Iterator[AnswerLine]:
         yield AnswerLine("", _clipped(f"confidence: {answer.confidence}", width), AnswerRole.NOTE)
 
 
-def _step(label: str, step: Step | None, width: int) -> Iterator[AnswerLine]:
+def _step(label: str, step: Advice | None, width: int) -> Iterator[AnswerLine]:
     if step is None:
         return
     yield from _labeled(label, step.text, width, _MAX_TEXT_LINES)

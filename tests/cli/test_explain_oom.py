@@ -27,9 +27,9 @@ def state(tmp_path: Path) -> Path:
 
 def test_a_file_is_explained_by_its_name(tmp_path: Path, environment: dict[str, str]) -> None:
     path = write(tmp_path, FRAGMENTED, "whatever it is called")
-    done = run("explain", str(path), "--no-live", env=environment)
+    done = run("explain", "--more", str(path), "--no-live", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("CUDA out of memory [oom]\n")
+    assert "\nCUDA out of memory [oom]\n" in done.stdout
     assert "\n  Fragmentation: PyTorch reserves 5.86 GiB" in done.stdout
     assert '\n      File "/home/ada/train/train.py", line 41, in step\n' in done.stdout
 
@@ -49,9 +49,10 @@ def test_the_newest_file_of_all_folders(tmp_path: Path, environment: dict[str, s
     newest = write(tmp_path / "probe" / "oom", FULL, "oom-1795000007-1-2.json.gz")
     write(tmp_path / "probe" / "oom", FRAGMENTED, "oom-1795000007-1-1.json.gz")
     write(tmp_path / "run" / "gpumon" / "oom", FRAGMENTED, "oom-1795000009-1-1.json.gz")  # another folder was named
-    done = run("explain", "--oom", "--no-live", env=environment)
+    done = run("explain", "--oom", "--more", "--no-live", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"The newest of 4 files: {newest}\n\nCUDA out of memory [oom]\n")
+    assert done.stdout.startswith(f"The newest of 4 files: {newest}\n\n")
+    assert "\nCUDA out of memory [oom]\n" in done.stdout
     assert "\n  Too big: the process requested 4.00 GiB" in done.stdout
     raw = json.loads(run("explain", "--oom", "--json", "--no-live", env=environment).stdout)
     assert (raw["file"], raw["files"], raw["matches"][0]["memory_cause"]) == (str(newest), 4, "too_big")
@@ -107,7 +108,7 @@ def test_who_holds_the_memory_now_stands_beside_it(
 ) -> None:
     path = write(state, CROWDED)
     seen = nvml_mock.environment(gpus=2, pids=[os.getpid()], PATH=os.environ["PATH"])
-    done = run("explain", str(path), "--live", env={**environment, **seen})
+    done = run("explain", "--more", str(path), "--live", env={**environment, **seen})
     assert (done.returncode, done.stderr) == (0, "")
     assert "\n  Other processes: 60.5 GiB are in use outside of this process's PyTorch" in done.stdout
     assert "\nThis host now\n  cuda:0                    not a GPU of this host\n" in done.stdout
@@ -115,5 +116,6 @@ def test_who_holds_the_memory_now_stands_beside_it(
     raw = json.loads(run("status", "--json", env={**environment, **seen}).stdout)
     here = write(state, {**CROWDED, "device": {**CROWDED["device"], "uuid": raw["devices"][1]["uuid"]}})
     assert (
-        "  cuda:0                    GPU 1\n" in run("explain", str(here), "--live", env={**environment, **seen}).stdout
+        "  cuda:0                    GPU 1\n"
+        in run("explain", "--more", str(here), "--live", env={**environment, **seen}).stdout
     )

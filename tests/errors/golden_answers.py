@@ -29,19 +29,20 @@ def logs() -> Iterator[tuple[str, str]]:
 
 
 def answer(text: str, fixes: dict[str, tuple[str, str]]) -> list[Any]:
-    """The id of the cause, the hash of its first fix, and its values.
+    """The id of the cause, or else of the first notice, the hash of its first fix, and its values.
 
     Args:
         text: The log.
         fixes: Gets the fix, by its hash.
     """
-    cause = explain_text(text).cause
-    if cause is None:
+    explanation = explain_text(text)
+    match = explanation.cause or next(iter(explanation.matches), None)
+    if match is None:
         return [None]
-    fix = cause.fixes[0].text, cause.fixes[0].code
+    fix = match.fixes[0].text, match.fixes[0].code
     key = hashlib.sha256("\n".join(fix).encode()).hexdigest()[:8]
     fixes[key] = fix
-    return [cause.error.id, key, dict(cause.values)]
+    return [match.error.id, key, dict(match.values)]
 
 
 def main() -> None:

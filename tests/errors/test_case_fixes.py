@@ -1,13 +1,11 @@
 """Fixes that name the values in the message."""
 
-import re
-
 import pytest
+from gpumon.diagnosis.platform_fixes import windows_fixes
 
 from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence
 from gpumon.diagnosis.narrative import error_sections
-from gpumon.diagnosis.platform_fixes import windows_fixes
 from gpumon.errors import scan
 from gpumon.errors.entry import Fix
 from gpumon.errors.explain import explain_text
@@ -248,18 +246,6 @@ def test_an_operation_that_cudnn_refuses_needs_no_memory() -> None:
     refused = cause_of("RuntimeError: cuDNN Error: [cudnn_frontend] Error: No execution plans support the graph.")
     assert "enable_cudnn_sdp(False)" in refused.fixes[0].code
     assert "nvidia-smi" in cause_of("GET was unable to find an engine to execute this computation").fixes[0].code
-
-
-def test_every_condition_holds_for_a_sample() -> None:
-    """Those that ask only what the message contains."""
-    for error in ERRORS.values():
-        conditions = [fix.when for fix in error.fixes if fix.when] + [when for when, _ in error.causes_when]
-        for when in conditions:
-            if re.fullmatch(r'text has "[^"]*"', when):
-                part = when.split('"')[1].lower()
-                assert any(part in text.lower() for text in samples_of(error.id)), (
-                    f"add a sample of {error.id} with {part!r}"
-                )
 
 
 def test_a_part_of_the_message_decides_which_fix_comes_first() -> None:

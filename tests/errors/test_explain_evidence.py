@@ -126,8 +126,8 @@ def test_this_host_can_be_queried(nvml_mock: NvmlMock, tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text(TEXT["oom"])
     environment = {**nvml_mock.environment(gpus=2), "PATH": os.environ["PATH"]}
-    live = run("explain", str(log), "--live", env=environment)
+    live = run("explain", "--more", str(log), "--live", env=environment)
     assert (live.returncode, live.stderr) == (0, "")
     assert "This host now\n  GPU 0 memory" in live.stdout
-    log_only = run("explain", str(log), "--no-live", env=environment)
+    log_only = run("explain", "--more", str(log), "--no-live", env=environment)
     assert "This host now" not in log_only.stdout

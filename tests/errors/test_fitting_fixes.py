@@ -1,11 +1,11 @@
 """Fixes and causes that a message leaves, and what a fix takes from the message."""
 
 import pytest
+from gpumon.diagnosis.platform_fixes import windows_fixes
 
 from gpumon.diagnosis.documents import explanation_document
 from gpumon.diagnosis.explanation import Match
 from gpumon.diagnosis.narrative import sections
-from gpumon.diagnosis.platform_fixes import windows_fixes
 from gpumon.errors.entry import ContextState, Fix, KnownError
 from gpumon.errors.explain import explain_text
 from gpumon.errors.load import ERRORS

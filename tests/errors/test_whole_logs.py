@@ -125,7 +125,7 @@ def _rank_log(rank: int, *, is_failing: bool) -> Iterator[str]:
             yield f"[rank{rank}]: {line}\n"
     else:
         yield (
-            f"[rank{rank}]:[E926 10:00:00.000000000 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation timeout:"
-            " WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600013 milliseconds"
-            " before timing out.\n"
+            f"[rank{rank}]:[E926 10:00:00.000000000 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught"
+            " collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=4, NumelOut=4,"
+            " Timeout(ms)=600000) ran for 600013 milliseconds before timing out.\n"
         )

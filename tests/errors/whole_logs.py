@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from gpumon.errors.answer import Answer, answer_of
+from gpumon.errors.answer import LogAnswer, answer_of
 from gpumon.errors.cause import cause_of
 from gpumon.errors.explain import finder
 from gpumon.errors.reading import LogReader, LogReading
@@ -43,7 +43,7 @@ class Judgment(NamedTuple):
     is_right: bool
     is_wrong: bool
     is_useful: bool
-    answer: Answer
+    answer: LogAnswer
 
 
 def failed_logs(folder: Path = LOGS) -> list[FailedLog]:
@@ -62,14 +62,14 @@ def read_log(text: str | bytes) -> LogReading:
     return LogReader(finder()).read([data])
 
 
-def answer(text: str | bytes, name: str = "job.log") -> Answer:
+def answer(text: str | bytes, name: str = "job.log") -> LogAnswer:
     """The answer to a log."""
     reading = read_log(text)
     return answer_of(reading, cause_of(reading), name)
 
 
 @cache
-def answer_to(path: Path) -> Answer:
+def answer_to(path: Path) -> LogAnswer:
     """The answer to the log in a file."""
     return answer(path.read_bytes(), path.name)
 

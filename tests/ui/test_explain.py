@@ -85,9 +85,11 @@ async def test_evidence_is_collected_if_the_driver_is_loaded(
     live.__dict__["frame"] = machine()
     monkeypatch.setattr(explain_module, "with_evidence", lambda explanation: with_evidence(explanation, live))
     app = app_on(FakeLive())
-    async with app.run_test(size=(120, 60)) as pilot:
+    async with app.run_test(size=(120, 150)) as pilot:
         await pilot.press("7")
         await paste(pilot, SAMPLE)
+        await explained(pilot, "oom")
+        await pilot.press("enter")
         await until(pilot, lambda: "GPU 0 memory" in screen_text(app), "the host's memory is shown")
         assert "of 140 GiB used; by process: 4000" in screen_text(app)
 
@@ -129,18 +131,21 @@ async def test_evidence_is_collected_for_one_text_at_a_time(
 def test_an_explanation_fits_its_width(text: str, width: int) -> None:
     lines = explanation_lines(explain_text(text), width)
     assert lines[0][0].role is Role.HEADING
-    assert max(width_of(text) for text in texts(lines)) <= width
+    too_wide = [line for line in lines if width_of(plain(line)) > width]
+    assert all(line[-1].role is Role.ACCENT for line in too_wide), "only code is not broken"
 
 
 def test_the_cause_is_first_and_the_other_errors_are_listed() -> None:
-    shown = texts(explanation_lines(explain_text(f"{SHAPES}\n{ASSERT}\n"), 100))
-    assert shown[0].startswith(ERRORS["device-assert"].title) or shown[0].startswith(ERRORS["shape"].title)
+    explanation = explain_text(f"{SHAPES}\n{ASSERT}\n")
+    short, shown = (texts(explanation_lines(explanation, 100, is_long=is_long)) for is_long in (False, True))
+    assert "mat1 and mat2" in short[0]
+    assert shown[: len(short)] == short
     assert ERRORS["shape"].title in "\n".join(shown)
     assert ERRORS["device-assert"].title in "\n".join(shown)
 
 
 def test_sizes_and_code_are_shown() -> None:
-    lines = explanation_lines(explain_text(SAMPLE), 100)
+    lines = explanation_lines(explain_text(SAMPLE), 100, is_long=True)
     shown = "\n".join(texts(lines))
     assert "20.0 GiB" in shown
     assert "4242" in shown
@@ -150,8 +155,8 @@ def test_sizes_and_code_are_shown() -> None:
 
 @pytest.mark.parametrize(("text", "heading"), [("well", "in 1 line"), ("a\n" * 1500, "in 1,500 lines")])
 def test_an_unknown_error_can_be_reported(text: str, heading: str) -> None:
-    lines = texts(explanation_lines(explain_text(text), 100))
-    assert lines[0].rstrip().endswith(heading)
+    lines = texts(explanation_lines(explain_text(text), 100, is_long=True))
+    assert any(line.rstrip().endswith(heading) for line in lines)
     assert "open an issue" in " ".join(lines)
 
 
@@ -182,6 +187,8 @@ async def test_indentation_is_kept_on_the_screen() -> None:
         await pilot.press("7")
         await paste(pilot, traceback)
         await explained(pilot, "oom")
+        await pilot.press("enter")
+        await pilot.pause()
         shown = [line.rstrip() for line in screen_text(app).splitlines()]
         start = shown.index(" Traceback (most recent call last):")
         assert shown[start + 1 : start + 4] == ['   File "train.py", line 3', "     if x:", "         y = 1"]
@@ -223,7 +230,7 @@ async def test_a_paste_is_explained_and_another_one_replaces_it() -> None:
 async def test_typed_text_is_explained_and_triggers_no_binding() -> None:
     app = app_on(FakeLive())
     async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("7", *"quit: ", "space", *"CUDA out of ")
+        await pilot.press("7", "enter", *"quit: ", "space", *"CUDA out of ")
         area = app.screen.query_one(PasteArea)
         assert area.text == "quit:  CUDA out of "
         area.text = SAMPLE
@@ -288,11 +295,12 @@ async def test_a_long_text_does_not_block_the_screen(slow: Slow) -> None:
         await until(pilot, lambda: bool(slow.texts))
         await seen(pilot, "Reading ...")
         assert slow.threads[0] is not threading.main_thread()
-        await pilot.press("tab", "end", *" then")
-        assert app.screen.query_one(PasteArea).text.endswith(f"{SHAPES} then"), "keys work during reading"
+        app.screen.query_one(PasteArea).focus()
+        await pilot.press(*"then ")
+        assert app.screen.query_one(PasteArea).text.startswith("then a line"), "keys work during reading"
         slow.go_on.set()
         await explained(pilot, "shape")
-        await until(pilot, lambda: slow.texts[-1].endswith(" then"), "text typed during reading is explained")
+        await until(pilot, lambda: slow.texts[-1].startswith("then a line"), "text typed during reading is explained")
         assert len(slow.texts) <= 3, "one reading at a time"
 
 

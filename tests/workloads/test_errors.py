@@ -243,7 +243,15 @@ def test_only_the_right_error_and_the_right_result_are_fine(
 
 
 @needs_torch
-@pytest.mark.parametrize("name", ON_CPU)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason="the text of the run has no cause"))
+        if name in {"load-map", "nan-loss", "weights-only"}
+        else name
+        for name in ON_CPU
+    ],
+)
 def test_on_the_cpu_it_fails_is_mended_and_runs(run_workload: RunWorkload, errors: ModuleType, name: str) -> None:
     done = run_workload("errors", error=name)
     assert done.result["verdict"] == "ok", done.result["why"]
