@@ -100,7 +100,7 @@ _LETTERS: Final = (
 )
 """Letters without which a block has no exception."""
 _CLASS: Final = (
-    r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|SystemExit|Timeout|TimeoutExpired|LogFailure|OutOfMemory"
+    r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|SystemExit|Timeout|TimeoutExpired|Failure|OutOfMemory"
     r"|NotFound|Unsupported|Violation)"
 )
 _EXCEPTION: Final = re.compile(rf"(?:E {{3,7}}|Error: )?({_CLASS})(?::\s|:?$)")
@@ -108,7 +108,7 @@ _WARNING: Final = re.compile(r"\w*Warning: ")
 _ANY_EXCEPTION: Final = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$)")
 """Directly below a traceback, the class of an exception may have any name."""
 _BARE: Final = re.compile(
-    rf"^(?:(?:E {{3,7}}|[`*> ]{{1,4}})?(?P<name>(?!(?:Error|Exception|LogFailure|Timeout|NotFound)\b){_CLASS})(?::\s|:?$)"
+    rf"^(?:(?:E {{3,7}}|[`*> ]{{1,4}})?(?P<name>(?!(?:Error|Exception|Failure|Timeout|NotFound)\b){_CLASS})(?::\s|:?$)"
     r"|terminate called (?P<thrown>after throwing an instance of '[^'\n]{1,200}'|without an active exception)"
     r"|(?P<fatal>Fatal Python error|fatal runtime error|panic): "
     r"|(?:\*\* ?|- )?(?:\*\*)?Exception Message:(?:\*\*)? |!!! Exception during processing !!! )",

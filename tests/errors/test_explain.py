@@ -117,7 +117,7 @@ def test_an_error_of_several_ranks_is_shown_where_it_was_first() -> None:
         "cublas-init",
         "illegal-address",
         "launch-failure",
-        pytest.param("cudnn-init", marks=pytest.mark.xfail(strict=True, reason="the first exception is preferred")),
+        "cudnn-init",
     ],
 )
 def test_a_device_assert_is_the_cause_of_errors_of_the_dead_context(other: str) -> None:
@@ -183,7 +183,6 @@ def test_the_text_of_an_error_continues_with_the_next_lines() -> None:
     assert hit.line_match.length == len("unspecified launch failure")
 
 
-@pytest.mark.xfail(strict=True, reason="only the lines that are kept are counted")
 def test_repeated_errors_are_counted() -> None:
     (match,) = explain_text(f"{TEXT['shape']}\n" * 5000).matches
     assert (match.line, match.count, match.ranks) == (1, 5000, ())

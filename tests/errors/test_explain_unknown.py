@@ -83,7 +83,6 @@ def test_without_own_code_the_innermost_frame_is_shown() -> None:
             'time=2026-11-20T12:00:01Z level=ERROR msg="the step has failed"',
             "Error in the log",
             ErrorKind.PROGRAM,
-            marks=pytest.mark.xfail(strict=True, reason="level=ERROR is not read as a level"),
         ),
     ],
 )  # fmt: skip
@@ -98,7 +97,6 @@ def test_what_kind_of_thing_an_error_is(text: str, name: str, kind: str) -> None
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="the stack of a fatal error is not read")
 def test_the_stack_of_a_fatal_error_is_below_it() -> None:
     text = (
         "Fatal Python error: Illegal instruction\n\nThread 0x1:\n"
