@@ -24,9 +24,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-
 from gpumon.errors import explain as explain_module
-from gpumon.errors.entry import KnownError
+from gpumon.errors.entry import KnownError, Wording
 from gpumon.errors.explain import explain, explain_text
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.index import catalogue_of
