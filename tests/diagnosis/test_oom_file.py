@@ -583,7 +583,7 @@ def test_a_file_that_unpacks_without_end_is_given_up(tmp_path: Path) -> None:
 )
 def test_other_documents_are_logs(text: str) -> None:
     assert not is_oom_file(text.encode())
-    assert explain_source(iter([text.encode()] if text else []), "log") == explain_text(text)
+    assert explain_source(iter([text.encode()] if text else []), "the text") == explain_text(text)
 
 
 def test_a_document_that_somebody_has_laid_out_anew() -> None:
