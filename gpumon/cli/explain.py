@@ -19,9 +19,9 @@ from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
-    from gpumon.diagnosis.text_blocks import Section
     from gpumon.errors.answer import LogAnswer
     from gpumon.errors.explanation import Explanation
+    from gpumon.errors.text_blocks import Section
 
 _MAX_WIDTH: Final = 100
 _MAX_PATH: Final = 4096
@@ -93,8 +93,8 @@ def explain(  # noqa: PLR0917 - click passes them by name
 
 
 def _explanation_of(paths: tuple[Path, ...]) -> "Explanation":
-    from gpumon.diagnosis.source import log_files, log_pieces, open_log
     from gpumon.errors.explain import explain_logs, explain_source
+    from gpumon.errors.source import log_files, log_pieces, open_log
 
     files = log_files(paths)
     if len(files) > 1:
@@ -113,8 +113,8 @@ def _explanation_of(paths: tuple[Path, ...]) -> "Explanation":
 def _print_newest_report(is_live: bool | None, *, as_json: bool, is_long: bool) -> int:
     """Prints the newest out-of-memory report, with its file name and the number of reports."""
     from gpumon.core.oom_file import read_oom_file
-    from gpumon.diagnosis.oom import explain_oom
-    from gpumon.diagnosis.source import log_pieces, open_log
+    from gpumon.errors.oom import explain_oom
+    from gpumon.errors.source import log_pieces, open_log
     from gpumon.operations.oom_files import oom_files
 
     files = oom_files()
@@ -142,8 +142,8 @@ def _with_evidence(explanation: "Explanation", is_live: bool | None) -> "Explana
 def _print_explanation(
     explanation: "Explanation", *, as_json: bool, is_long: bool, more: Mapping[str, object] = MappingProxyType({})
 ) -> int:
-    from gpumon.diagnosis.documents import explanation_document
-    from gpumon.diagnosis.narrative import sections
+    from gpumon.errors.documents import explanation_document
+    from gpumon.errors.narrative import sections
 
     if as_json:
         _print_json({**explanation_document(explanation), **more})
@@ -172,7 +172,7 @@ def _print_list(*, as_json: bool) -> None:
     from gpumon.errors.load import ERRORS
 
     if as_json:
-        from gpumon.diagnosis.documents import catalogue_document
+        from gpumon.errors.documents import catalogue_document
 
         _print_json(catalogue_document(ERRORS.values()))
         return
@@ -185,9 +185,9 @@ def _print_list(*, as_json: bool) -> None:
 
 
 def _print_entry(error_id: str, *, as_json: bool) -> None:
-    from gpumon.diagnosis.documents import catalogue_document
-    from gpumon.diagnosis.narrative import error_sections
+    from gpumon.errors.documents import catalogue_document
     from gpumon.errors.load import ERRORS
+    from gpumon.errors.narrative import error_sections
 
     error = ERRORS.get(error_id)
     if error is None:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from gpumon.core.model import Device
 from gpumon.core.throttle_reasons import POWER_CAP, THROTTLE_REASONS
 from gpumon.core.units import megahertz_text
-from gpumon.diagnosis.memory_errors import COUNTERS, TESTS_MEMORY, memory_errors
+from gpumon.errors.memory_errors import COUNTERS, TESTS_MEMORY, memory_errors
 
 _BUSY_PERCENT: Final = 50
 """Utilization from which a sample belongs to the measured work rather than to its preparation."""

@@ -8,10 +8,10 @@ from importlib.resources import files
 from typing import Final
 
 from gpumon.core.units import bytes_text
-from gpumon.diagnosis.explanation import Match, OomReport
-from gpumon.diagnosis.memory_cause import MemoryCause
 from gpumon.errors.cause import Cause
 from gpumon.errors.entry import Fix
+from gpumon.errors.match import Match, OomReport
+from gpumon.errors.memory_cause import MemoryCause
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.tracebacks import TracebackFrame

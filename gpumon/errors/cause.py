@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.unknown import ErrorForm, NumberedLine, UnknownError, kind_of
 from gpumon.errors import signs
 from gpumon.errors.conditions import condition
 from gpumon.errors.entry import ContextState, Values
+from gpumon.errors.match import Match
 from gpumon.errors.prefixes import ClockKind
 from gpumon.errors.programs import is_relevant, program_of, program_of_errors
 from gpumon.errors.raised import raised_error
 from gpumon.errors.rank import case_of, names_of
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.tracebacks import Link
+from gpumon.errors.unknown import ErrorForm, NumberedLine, UnknownError, kind_of
 
 _FORMS: Final = {
     FailureKind.RAISED: ErrorForm.EXCEPTION,

@@ -6,11 +6,11 @@ from itertools import chain
 from typing import Final
 
 from gpumon.core.oom_file import is_oom_file, read_oom_file
-from gpumon.diagnosis.oom import explain_oom
 from gpumon.errors.cause import cause_of
 from gpumon.errors.explanation import Explanation, explanation_of
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.load import catalogue
+from gpumon.errors.oom import explain_oom
 from gpumon.errors.reading import LogReader, LogReading, merged
 
 _CHUNK_BYTES: Final = 1 << 20

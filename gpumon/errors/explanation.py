@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.unknown import NumberedLine, UnknownError
 from gpumon.errors.answer import LogAnswer, answer_of
 from gpumon.errors.cause import Cause, unknown_error
+from gpumon.errors.match import Match
 from gpumon.errors.reading import LogReading
+from gpumon.errors.unknown import NumberedLine, UnknownError
 
 _MAX_MATCHES: Final = 64
 

@@ -7,9 +7,9 @@ from itertools import zip_longest
 from typing import Final
 
 from gpumon.core.text import safe_text
-from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.memory_cause import is_first_step
-from gpumon.diagnosis.memory_message import read_memory_message
+from gpumon.errors.match import Match
+from gpumon.errors.memory_cause import is_first_step
+from gpumon.errors.memory_message import read_memory_message
 from gpumon.errors.prefixes import Timestamp, timestamp_of
 from gpumon.errors.programs import signs_in
 from gpumon.errors.rank import names_of

@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.text import safe_text
-from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.unknown import NumberedLine
 from gpumon.errors import signs
 from gpumon.errors.entry import ContextState
 from gpumon.errors.facts.platforms import platform_of
 from gpumon.errors.find import ErrorFinder
+from gpumon.errors.match import Match
 from gpumon.errors.matches import lines_near, match_of, timestamp_at
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.programs import programs_in
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
 from gpumon.errors.scan import LogBlock, blocks
 from gpumon.errors.tracebacks import CAUGHT_ABOVE, Raised, exceptions
+from gpumon.errors.unknown import NumberedLine
 from gpumon.errors.wrapped_search import PatternHit
 
 _MAX_TEXT: Final = 400

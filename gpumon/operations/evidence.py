@@ -16,9 +16,9 @@ from gpumon.core.problems import CommandError
 from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text
 from gpumon.core.xids import xid_text
-from gpumon.diagnosis.explanation import Match
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.facts.wheels import wheel_index
+from gpumon.errors.match import Match
 from gpumon.jobs.interpreter import find_interpreter, python_environment
 from gpumon.operations.doctor.files import host_limits, kernel_errors
 from gpumon.operations.one_shot import sample_frame

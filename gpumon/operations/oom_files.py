@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from gpumon.core.json_fields import as_count, as_object, as_text, required
 from gpumon.core.oom_file import OomFileName, parse_oom_name
 from gpumon.core.problems import CommandError
-from gpumon.diagnosis.source import log_pieces, open_log
+from gpumon.errors.source import log_pieces, open_log
 from gpumon.jobs.results import results_file
 from gpumon.probe.socket_dir import candidates
 

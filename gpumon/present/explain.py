@@ -3,11 +3,11 @@
 from functools import lru_cache
 from typing import Final
 
-from gpumon.diagnosis.narrative import sections
-from gpumon.diagnosis.text_blocks import BlockKind
 from gpumon.errors.entry import KnownError
 from gpumon.errors.explain import explain_text
 from gpumon.errors.explanation import Explanation
+from gpumon.errors.narrative import sections
+from gpumon.errors.text_blocks import BlockKind
 from gpumon.present.explain_answer import AnswerLine, AnswerRole, answer_lines
 from gpumon.present.explain_layout import LayoutLine, layout
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped

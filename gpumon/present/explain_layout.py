@@ -6,7 +6,7 @@ It is separate from `present.explain`, which imports Rich, so that `gpumon expla
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from gpumon.diagnosis.text_blocks import BlockKind, Section, TextBlock
+from gpumon.errors.text_blocks import BlockKind, Section, TextBlock
 from gpumon.present.paint.line import wrapped
 
 _NAME_WIDTH: Final = 25

@@ -10,7 +10,7 @@ import pytest
 from gpumon.core import source_file
 from gpumon.core.problems import CommandError
 from gpumon.core.source_file import BoundedGzipFile, ExpansionError, open_input
-from gpumon.diagnosis.source import log_pieces, open_log
+from gpumon.errors.source import log_pieces, open_log
 
 
 @pytest.fixture(autouse=True)

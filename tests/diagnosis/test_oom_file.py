@@ -12,12 +12,12 @@ import pytest
 
 from gpumon.core.oom_file import MAX_BYTES, is_oom_file
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
-from gpumon.diagnosis.documents import explanation_document
-from gpumon.diagnosis.explanation import Match, OomReport
-from gpumon.diagnosis.memory_cause import MemoryCause
-from gpumon.diagnosis.narrative import sections
-from gpumon.diagnosis.source import log_pieces, open_log
+from gpumon.errors.documents import explanation_document
 from gpumon.errors.explain import explain_source, explain_text
+from gpumon.errors.match import Match, OomReport
+from gpumon.errors.memory_cause import MemoryCause
+from gpumon.errors.narrative import sections
+from gpumon.errors.source import log_pieces, open_log
 from tests.diagnosis.oom_documents import (
     ALLOCATED,
     CONTEXT,

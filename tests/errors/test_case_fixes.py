@@ -3,13 +3,13 @@
 import pytest
 from gpumon.diagnosis.platform_fixes import windows_fixes
 
-from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence
-from gpumon.diagnosis.narrative import error_sections
 from gpumon.errors import scan
 from gpumon.errors.entry import Fix
 from gpumon.errors.explain import explain_text
 from gpumon.errors.load import ERRORS
+from gpumon.errors.match import Match
+from gpumon.errors.memory_cause import MemoryCause, cause_sentence
+from gpumon.errors.narrative import error_sections
 from tests.errors.texts import samples_of
 
 

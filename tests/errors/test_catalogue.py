@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import pytest
 
-from gpumon.diagnosis.narrative import error_sections
 from gpumon.errors.entry import ContextState, Fix, KnownError
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.index import catalogue_of, index_text
 from gpumon.errors.load import ENTRIES, ERRORS, INDEX, entry_files, entry_texts
+from gpumon.errors.narrative import error_sections
 from gpumon.errors.patterns import exact, squeezed
 from gpumon.errors.scan import blocks
 from tests.errors.each_error import every_error, found_in

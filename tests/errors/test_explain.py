@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from gpumon.diagnosis.documents import explanation_document
-from gpumon.diagnosis.memory_cause import MemoryCause
-from gpumon.diagnosis.narrative import error_sections, sections
-from gpumon.diagnosis.text_blocks import BlockKind
+from gpumon.errors.documents import explanation_document
 from gpumon.errors.entry import ContextState, KnownError
 from gpumon.errors.explain import explain, explain_text, finder
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import ERRORS
+from gpumon.errors.memory_cause import MemoryCause
+from gpumon.errors.narrative import error_sections, sections
 from gpumon.errors.scan import blocks
+from gpumon.errors.text_blocks import BlockKind
 from tests.errors.corpus import noise
 from tests.errors.each_error import every_error
 from tests.errors.texts import WORDINGS

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from gpumon.diagnosis.documents import explanation_document
-from gpumon.diagnosis.narrative import sections
-from gpumon.diagnosis.unknown import ErrorKind, UnknownError
+from gpumon.errors.documents import explanation_document
 from gpumon.errors.explain import explain_text
+from gpumon.errors.narrative import sections
+from gpumon.errors.unknown import ErrorKind, UnknownError
 from tests.errors.corpus import noise
 from tests.errors.texts import samples_of
 

@@ -3,12 +3,12 @@
 import pytest
 from gpumon.diagnosis.platform_fixes import windows_fixes
 
-from gpumon.diagnosis.documents import explanation_document
-from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.narrative import sections
+from gpumon.errors.documents import explanation_document
 from gpumon.errors.entry import ContextState, Fix, KnownError
 from gpumon.errors.explain import explain_text
 from gpumon.errors.load import ERRORS
+from gpumon.errors.match import Match
+from gpumon.errors.narrative import sections
 from gpumon.errors.rank import case_of, causes_of, fixes_of
 from tests.errors.texts import samples_of
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence, memory_cause, ranked_fixes, value_rows
-from gpumon.diagnosis.memory_message import MemoryMessage, read_memory_message
 from gpumon.errors.load import ERRORS
+from gpumon.errors.memory_cause import MemoryCause, cause_sentence, memory_cause, ranked_fixes, value_rows
+from gpumon.errors.memory_message import MemoryMessage, read_memory_message
 
 GIB = 1 << 30
 MIB = 1 << 20

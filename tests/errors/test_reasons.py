@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.narrative import sections
 from gpumon.errors.entry import ContextState
 from gpumon.errors.explain import explain_text
+from gpumon.errors.match import Match
+from gpumon.errors.narrative import sections
 
 _TIMEOUT = (
     "[rank0]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=BROADCAST, NumelIn=131072) ran"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.memory_cause import MemoryCause
 from gpumon.errors.explain import explain_text
+from gpumon.errors.match import Match
+from gpumon.errors.memory_cause import MemoryCause
 from gpumon.jobs.interpreter import find_interpreter
 from gpumon.operations.evidence import with_evidence
 from tests.gpu.test_workloads import WorkloadProcess, metrics

@@ -7,9 +7,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gpumon.core.problems import CommandError
-from gpumon.diagnosis.source import log_pieces, open_log
 from gpumon.errors.explain import explain_source
 from gpumon.errors.explanation import Explanation
+from gpumon.errors.source import log_pieces, open_log
 from gpumon.operations.evidence import DRIVER_FILES, with_evidence
 from gpumon.present.explain import explanation_lines, reading_lines
 from gpumon.present.paint.line import Line, Role, Span, line, wrapped

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Final
 
 from gpumon.core.oom_file import OomFile
-from gpumon.diagnosis.memory_cause import MemoryCause, memory_cause
-from gpumon.diagnosis.memory_message import MemoryMessage
-from gpumon.diagnosis.oom_idle import IdleMemory, idle_memory
-from gpumon.diagnosis.oom_trend import OomTrend, trend_of
+from gpumon.errors.memory_cause import MemoryCause, memory_cause
+from gpumon.errors.memory_message import MemoryMessage
+from gpumon.errors.oom_idle import IdleMemory, idle_memory
+from gpumon.errors.oom_trend import OomTrend, trend_of
 
 _MIN_RELEVANT_SHARE: Final = 0.02
 """Less than this share of the GPU's memory is not relevant."""

@@ -9,15 +9,15 @@ from typing import Final
 from gpumon.core.oom_file import OomFile
 from gpumon.core.stacks import StackFrame
 from gpumon.core.units import bytes_text, times_text
-from gpumon.diagnosis.explanation import Match, OomReport
-from gpumon.diagnosis.memory_cause import MemoryCause
-from gpumon.diagnosis.memory_message import written_memory_message
-from gpumon.diagnosis.oom_cause import OomFindings
-from gpumon.diagnosis.oom_sentences import sentences
 from gpumon.errors.answer import answer_to_report
 from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import ERRORS
+from gpumon.errors.match import Match, OomReport
+from gpumon.errors.memory_cause import MemoryCause
+from gpumon.errors.memory_message import written_memory_message
+from gpumon.errors.oom_cause import OomFindings
+from gpumon.errors.oom_sentences import sentences
 from gpumon.errors.prefixes import ClockKind, Timestamp
 from gpumon.errors.rank import case_of, fixes_of
 

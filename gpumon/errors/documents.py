@@ -4,14 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.unknown import ATTACHMENTS, NumberedLine, UnknownError, next_steps
 from gpumon.errors.answer import LogAnswer
 from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
+from gpumon.errors.match import Match
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.reading import LogFailure
+from gpumon.errors.unknown import ATTACHMENTS, NumberedLine, UnknownError, next_steps
 
 _SCHEMA: Final = 1
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from gpumon.core.units import counted
-from gpumon.diagnosis.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
-from gpumon.diagnosis.unknown import ATTACHMENTS, KIND_SENTENCES, NumberedLine, UnknownError, next_steps
 from gpumon.errors.entry import Fix
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.prefixes import Timestamp
+from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
 from gpumon.errors.tracebacks import TracebackFrame
+from gpumon.errors.unknown import ATTACHMENTS, KIND_SENTENCES, NumberedLine, UnknownError, next_steps
 
 _WITHOUT_ERROR: Final = (
     Fix("If the program failed, also keep what it writes to its error output.", "python train.py 2>&1 | tee train.log"),

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gpumon.diagnosis.memory_cause import MemoryCause, is_one_tensor, memory_cause
-from gpumon.diagnosis.memory_message import MemoryMessage
-from gpumon.diagnosis.unknown import UnknownError
 from gpumon.errors.conditions import Case
 from gpumon.errors.entry import ContextState, Fix, KnownError, Values
+from gpumon.errors.memory_cause import MemoryCause, is_one_tensor, memory_cause
+from gpumon.errors.memory_message import MemoryMessage
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.programs import PROGRAMS
 from gpumon.errors.rank import case_of, causes_of, fixes_of
+from gpumon.errors.unknown import UnknownError
 
 _MAX_FIXES: Final = 8
 """More are a list to search in, not an answer."""

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gpumon.diagnosis.explanation import Match, OomReport
-from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence, value_rows
-from gpumon.diagnosis.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
-from gpumon.diagnosis.unknown_narrative import other_error, position_text, unknown_sections
 from gpumon.errors.entry import ContextState, Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import STANDARD_CACHE
+from gpumon.errors.match import Match, OomReport
+from gpumon.errors.memory_cause import MemoryCause, cause_sentence, value_rows
 from gpumon.errors.rank import case_of, fixes_of
+from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
+from gpumon.errors.unknown_narrative import other_error, position_text, unknown_sections
 
 _CONTEXTS: Final = {
     ContextState.ALIVE: "The process can continue if it catches the error: its CUDA context is intact.",

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from gpumon.core.units import bytes_text
-from gpumon.diagnosis.memory_message import MemoryMessage
+from gpumon.errors.memory_message import MemoryMessage
 
 _LARGE_SHARE: Final = 0.02
 """A smaller share of the GPU is negligible: such a request is one of the many small ones that filled the GPU."""

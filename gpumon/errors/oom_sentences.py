@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from gpumon.core.units import bytes_text, times_text
-from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence
-from gpumon.diagnosis.oom_cause import OomFindings
-from gpumon.diagnosis.oom_idle import IdleMemory
+from gpumon.errors.memory_cause import MemoryCause, cause_sentence
+from gpumon.errors.oom_cause import OomFindings
+from gpumon.errors.oom_idle import IdleMemory
 
 _MIN_EXCESS_BYTES: Final = 1 << 30
 """Less memory than this outside of PyTorch, in addition to a context, may be a library of the same process."""
