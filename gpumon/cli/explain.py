@@ -6,6 +6,8 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -142,17 +144,18 @@ def _print_explanation(
 def _print_list(*, as_json: bool) -> None:
     from gpumon.errors.load import ERRORS
 
+    sections = list(dict.fromkeys(error.section for error in ERRORS.values()))
+    errors = sorted(ERRORS.values(), key=lambda error: sections.index(error.section))
     if as_json:
         from gpumon.diagnosis.documents import catalogue_document
 
-        _print_json(catalogue_document(ERRORS.values()))
+        _print_json(catalogue_document(errors))
         return
     width = max(map(len, ERRORS))
-    for section in dict.fromkeys(error.section for error in ERRORS.values()):
+    for section, some in groupby(errors, key=attrgetter("section")):
         click.secho(section, bold=True)
-        for error in ERRORS.values():
-            if error.section == section:
-                click.echo(f"  {error.id:<{width}}  {error.title}")
+        for error in some:
+            click.echo(f"  {error.id:<{width}}  {error.title}")
 
 
 def _print_entry(error_id: str, *, as_json: bool) -> None:

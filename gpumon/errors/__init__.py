@@ -1,1 +1,1 @@
-"""What a log means: the known errors, as text files that anybody can edit, and what finds them in a log."""
+"""What a log means: the known errors, as text files, and the code that finds them in a log."""

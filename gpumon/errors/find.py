@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from gpumon.errors.candidate import CasedText, LineMatch, PreparedPattern, cased, distinct, matches_in_line
-from gpumon.errors.load import Catalogue
+from gpumon.errors.load import ErrorCatalogue
 from gpumon.errors.needles import NeedleIndex, NeedleSearch, ShortSearch
 from gpumon.errors.patterns import dense, folded, ignores_digits, letter_counts
 from gpumon.errors.scan import LogBlock, RankLines
@@ -135,7 +135,7 @@ class ErrorFinder:
         catalogue: The known errors; of two that match a text equally well, the earlier one wins.
     """
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: ErrorCatalogue) -> None:
         self._catalogue = catalogue
         self._places = {needle.encode(): places for needle, places in catalogue.needles.items()}
         self._short = ShortSearch({needle: start for needle, (start, *_) in self._places.items()})

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Final
 
 from gpumon.errors.entry import KnownError
-from gpumon.errors.load import INDEX, Catalogue, entry_files, entry_texts, parse
+from gpumon.errors.load import INDEX, ErrorCatalogue, entry_files, entry_texts, parse
 from gpumon.errors.needles import rarest_pieces
 from gpumon.errors.patterns import literals, squeezed
 
@@ -38,9 +38,9 @@ def index_text() -> str:
     )
 
 
-def catalogue_of(errors: Sequence[KnownError]) -> "Catalogue":
+def catalogue_of(errors: Sequence[KnownError]) -> "ErrorCatalogue":
     """A catalogue of some errors, which stand in no file."""
-    catalogue = Catalogue([(error.id, "") for error in errors], _needles(errors))
+    catalogue = ErrorCatalogue([(error.id, "") for error in errors], _needles(errors))
     catalogue.add(errors)
     return catalogue
 

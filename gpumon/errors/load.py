@@ -40,11 +40,11 @@ _TYPES: Final = {
     "int": (r"\d", 20, ""),
     "signed": (r"-?\d", 20, ""),
     "decimal": (r"[\d.]", 20, ""),
-    "word": (r"\w", 160, ""),
-    "dotted": (r"[\w.]", 160, ""),
-    "slug": (r"[\w-]", 80, ""),
-    "name": (r"[\w.-]", 160, ""),
-    "path": (r"\S", 200, ""),
+    "word": (r"\w", 60, ""),
+    "dotted": (r"[\w.]", 100, ""),
+    "slug": (r"[\w-]", 60, ""),
+    "name": (r"[\w.-]", 100, ""),
+    "path": (r"\S", 160, ""),
     "quoted": (r"[^'\n]", 200, ""),
     "rest": (r"[^\n]", 200, ""),
     "text": (r"[^\n]", 200, "?"),
@@ -404,7 +404,7 @@ def entry_texts(path: Path) -> Iterator[tuple[str, int, str]]:
         yield lines[start].split()[1], start + 1, "\n".join(lines[start:end])
 
 
-class Catalogue(Mapping[str, KnownError]):
+class ErrorCatalogue(Mapping[str, KnownError]):
     """The known errors by their ids; an entry is read when it is asked for.
 
     Args:
@@ -451,10 +451,10 @@ def _texts_of(name: str) -> Mapping[str, tuple[int, str]]:
 
 
 @cache
-def catalogue() -> Catalogue:
+def catalogue() -> ErrorCatalogue:
     """The known errors of gpumon."""
     index = json.loads(INDEX.read_bytes())
-    return Catalogue([(error_id, name) for error_id, name in index["entries"]], index["needles"], index["raised"])
+    return ErrorCatalogue([(error_id, name) for error_id, name in index["entries"]], index["needles"], index["raised"])
 
 
 class _Lazy(Mapping[str, KnownError]):

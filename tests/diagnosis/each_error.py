@@ -7,11 +7,12 @@ from typing import Final
 
 import pytest
 
-from gpumon.errors.load import ERRORS
 from gpumon.errors.entry import KnownError
+from gpumon.errors.load import ERRORS
 
 _GROUP: Final = 15
-_GROUPS: Final = [ERRORS[start : start + _GROUP] for start in range(0, len(ERRORS.values()), _GROUP)]
+_ALL: Final = list(ERRORS.values())
+_GROUPS: Final = [_ALL[start : start + _GROUP] for start in range(0, len(_ALL), _GROUP)]
 
 
 def every_error(test: Callable[..., None]) -> Callable[..., None]:

@@ -23,9 +23,10 @@ from gpumon.diagnosis.alerts import (
 )
 from gpumon.diagnosis.alerts.errors import xid_severity
 from gpumon.diagnosis.alerts.rules import plural_clause
-from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.explain import explain_text
 from gpumon.errors.entry import ContextState
+from gpumon.errors.load import ERRORS
+from gpumon.errors.rank import case_of, fixes_of
 from tests.builders import device, frame, process
 
 LOST = Problem(ProblemCode.GPU_LOST, "The GPU has fallen off the bus.")
@@ -178,7 +179,8 @@ def test_a_live_xid_and_its_line_in_a_log_are_explained_alike(number: int) -> No
     (alert,) = check(frame(events=(DeviceEvent(device(1).key, number, 0.0, 100.0),)))
     (match,) = explain_text(f"kernel: NVRM: Xid (PCI:0000:41:00): {number}, pid=77, name=python3, Ch 8").matches
     assert match.error.summary in alert.detail
-    assert alert.action == f"{match.error.fixes[0].text} {match.error.fixes[0].code}".rstrip()
+    first = fixes_of(match.error, case_of(match.error))[0]
+    assert alert.action == f"{first.text} {first.code}".rstrip()
 
 
 @pytest.mark.parametrize("number", sorted(set(XID_MEANINGS) - {149, 154}))

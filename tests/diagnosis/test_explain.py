@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from gpumon.diagnosis import explain as explain_module
-from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.documents import explanation_document
 from gpumon.diagnosis.explain import explain, explain_text
 from gpumon.diagnosis.explanation import Explanation, Match
-from gpumon.errors.entry import ContextState, KnownError
-from gpumon.errors.find import ErrorFinder
 from gpumon.diagnosis.memory_cause import MemoryCause
 from gpumon.diagnosis.narrative import error_sections, sections
-from gpumon.errors.scan import LogBlock, blocks
 from gpumon.diagnosis.text_blocks import BlockKind
+from gpumon.errors.entry import ContextState, KnownError
+from gpumon.errors.find import ErrorFinder
+from gpumon.errors.load import ERRORS, catalogue
+from gpumon.errors.scan import LogBlock, blocks
 from gpumon.errors.wrapped_search import PatternHit
 from tests.diagnosis.corpus import noise
 from tests.diagnosis.each_error import every_error
@@ -176,7 +176,7 @@ def test_a_missing_space_within_a_line_is_not_a_wrapped_message() -> None:
 
 def test_the_text_of_an_error_continues_with_the_next_lines() -> None:
     (block,) = blocks([b"before\nRuntimeError: unspecified launch failure\n  after\nend\n"])
-    (hit,) = ErrorFinder(ERRORS.values()).hits(block)
+    (hit,) = ErrorFinder(catalogue()).hits(block)
     assert hit.text == "unspecified launch failureafterend"
     assert hit.line_match.line == "RuntimeError: unspecified launch failure"
     assert hit.line_match.length == len("unspecified launch failure")

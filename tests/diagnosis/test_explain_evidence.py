@@ -9,8 +9,8 @@ import pytest
 
 from gpumon.core.model import Frame, MigInstance
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.explain import explain_source, explain_text
+from gpumon.errors.load import ERRORS
 from gpumon.operations.evidence import EVIDENCE_QUERIES, LiveEvidence, with_evidence
 from tests import builders
 from tests.cli.running import run
@@ -35,7 +35,7 @@ def evidence(error_id: str, live: LiveEvidence) -> Mapping[str, str]:
 
 
 def test_evidence_queries_name_existing_errors() -> None:
-    assert {error_id for ids, _ in EVIDENCE_QUERIES for error_id in ids} <= set(ERRORS)
+    assert {name for error in ERRORS.values() for name in error.host} == set(EVIDENCE_QUERIES)
 
 
 def test_processes_that_hold_the_memory() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.explain import explain_text
 from gpumon.errors.entry import KnownError
+from gpumon.errors.load import ERRORS
 from tests.diagnosis.broken import CHANGES, Change, embedded, interleaved
 from tests.diagnosis.corpus import logs
 from tests.diagnosis.each_error import every_error

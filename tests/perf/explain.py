@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpumon.diagnosis import explain as explain_module
-from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.explain import explain, explain_text
 from gpumon.errors.entry import KnownError, Pattern
 from gpumon.errors.find import ErrorFinder
+from gpumon.errors.load import ERRORS
 from tests.diagnosis.corpus import noise
 from tests.diagnosis.hostile import ALL_NEEDLES, PATTERNS, almost, repeated
 from tests.diagnosis.texts import DATA, WORDINGS

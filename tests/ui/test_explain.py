@@ -9,9 +9,10 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Explanation
+from gpumon.errors.load import ERRORS
+from gpumon.errors.rank import case_of, fixes_of
 from gpumon.jobs.job import JobEnded, LogLine
 from gpumon.jobs.protocol import JobEventKind
 from gpumon.operations.evidence import LiveEvidence, with_evidence
@@ -185,7 +186,8 @@ async def test_indentation_is_kept_on_the_screen() -> None:
         shown = [line.rstrip() for line in screen_text(app).splitlines()]
         start = shown.index(" Traceback (most recent call last):")
         assert shown[start + 1 : start + 4] == ['   File "train.py", line 3', "     if x:", "         y = 1"]
-        codes = [fix.code for fix in ERRORS["oom"].fixes if "\n    " in fix.code]
+        fixes = fixes_of(ERRORS["oom"], case_of(ERRORS["oom"]))
+        codes = [fix.code for fix in fixes if "\n    " in fix.code]
         assert "optimizer.step()" in codes[0]
         start = shown.index("     loss = loss_function(model(batch), target) / accumulation_steps")
         copied = "\n".join(line.removeprefix("     ") for line in shown[start : start + 5])

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.explain import explain_text
+from gpumon.errors.load import ERRORS
 from tests.cli.running import run
 from tests.workloads.conftest import Judge, RunWorkload, load_workload, needs_torch
 

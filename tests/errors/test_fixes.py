@@ -1,19 +1,18 @@
 """Fixes that name the values in the message."""
 
-from itertools import takewhile
+from dataclasses import replace
 
 import pytest
 
-from gpumon.errors import scan
-from gpumon.diagnosis.case_fixes import case_fixes
-from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Match
-from gpumon.errors.entry import Fix, KnownError
 from gpumon.diagnosis.memory_cause import MemoryCause, cause_sentence
 from gpumon.diagnosis.narrative import error_sections
-from gpumon.diagnosis.platform_fixes import WINDOWS, windows_fixes
-from gpumon.diagnosis.programs import SIGNS
+from gpumon.errors import scan
+from gpumon.errors.entry import Fix
+from gpumon.errors.facts.platforms import WINDOWS, for_windows
+from gpumon.errors.load import ERRORS
+from gpumon.errors.rank import case_of, fixes_of
 from tests.diagnosis.texts import samples_of
 
 
@@ -246,19 +245,7 @@ def test_an_operation_that_cudnn_refuses_needs_no_memory() -> None:
     assert "nvidia-smi" in cause_of("GET was unable to find an engine to execute this computation").fixes[0].code
 
 
-def first_fixes(error: KnownError, part: str, line: str) -> list[Fix]:
-    """The fixes for a part of a line, which come before all others."""
-    return list(takewhile(lambda fix: part in fix.first_for, case_fixes(error.id, {}, error.fixes, line)))
-
-
-def test_a_part_of_the_message_decides_which_fix_comes_first() -> None:
-    for error in ERRORS.values():
-        lines = [line for text in samples_of(error.id) for line in text.splitlines()]
-        for fix in error.fixes:
-            for part in fix.first_for:
-                decided = [part] if part in {*SIGNS, WINDOWS} else [line for line in lines if part in line]
-                assert decided, f"add a sample of {error.id} with {part!r}"
-                assert any(fix in first_fixes(error, part, line) for line in decided), (error.id, part)
+def test_a_sign_in_the_log_decides_which_fix_comes_first() -> None:
     freed = "RuntimeError: Trying to backward through the graph a second time"
     assert (
         "torch.compile" in cause_of(f'File "torch/_functorch/_aot_autograd/runtime_wrappers.py"\n{freed}').fixes[0].text
@@ -448,12 +435,13 @@ def test_the_types_of_a_message_decide_what_to_do(message: str, part: str) -> No
     ],
 )
 def test_a_command_is_that_of_powershell(code: str, translated: str) -> None:
-    assert windows_fixes([Fix("Check it.", code)]) == (Fix("Check it.", translated),)
+    assert for_windows(code) == translated
 
 
-def test_fixes_for_windows_replace_those_for_linux() -> None:
-    fixes = (Fix("Install it.", "sudo apt-get install it"), Fix("Wait."), Fix("On Windows, download it."))
-    assert windows_fixes(fixes) == (fixes[2], fixes[1], fixes[0])
+def test_on_windows_fixes_for_linux_are_last() -> None:
+    fixes = (Fix("Install it.", "sudo apt-get install it"), Fix("Wait."))
+    error = replace(ERRORS["oom"], fixes=fixes)
+    assert fixes_of(error, case_of(error, values={"platform": WINDOWS})) == fixes[::-1]
 
 
 def test_a_path_shows_that_a_log_is_from_windows() -> None:
@@ -570,11 +558,8 @@ def test_before_the_first_step_is_complete_nothing_has_leaked(line: str, is_firs
 
 
 def test_old_powershell_has_no_conjunction() -> None:
-    fixes = (Fix("A", "pip install ninja && python setup.py install"), Fix("B", "sudo a && sudo b"))
-    assert [fix.code for fix in windows_fixes(fixes)] == [
-        "pip install ninja; python setup.py install",
-        "sudo a && sudo b",
-    ]
+    assert for_windows("pip install ninja && python setup.py install") == "pip install ninja; python setup.py install"
+    assert for_windows("sudo a && sudo b") == "sudo a && sudo b"
 
 
 @pytest.mark.parametrize("error", ["CUDA error: the provided PTX was compiled with an unsupported toolchain.", "x"])

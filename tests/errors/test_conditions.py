@@ -1,17 +1,16 @@
-"""Fixes and causes that a message leaves, and what a fix takes from the message."""
+"""The format of entries, and what a message decides: which fixes and causes are shown, with which values."""
 
 import pytest
 
-from gpumon.errors.load import ERRORS
 from gpumon.diagnosis.documents import explanation_document
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Match
-from gpumon.diagnosis.fitting_fixes import fitting_fixes
-from gpumon.errors.entry import ContextState, Fix
-from gpumon.diagnosis.message_causes import CAUSES, message_causes
 from gpumon.diagnosis.narrative import sections
-from gpumon.diagnosis.platform_fixes import windows_fixes
-from gpumon.diagnosis.programs import SIGNS
+from gpumon.errors.conditions import ConditionError, condition
+from gpumon.errors.entry import ContextState, KnownError, Wording
+from gpumon.errors.facts.platforms import for_windows
+from gpumon.errors.load import EntryError, parse
+from gpumon.errors.rank import case_of, causes_of, fixes_of
 from tests.diagnosis.texts import samples_of
 
 NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
@@ -23,29 +22,88 @@ def cause_of(text: str) -> Match:
     return match
 
 
-def test_a_fix_that_states_what_another_log_shows_is_not_shown() -> None:
-    general, condition = Fix("Do this."), Fix("If the owner ended, do that.", first_for=("owner",))
-    statement = Fix("The owner ended: do that.", first_for=("owner",), hidden_otherwise=True)
-    assert fitting_fixes("oom", (statement, condition, general), ()) == [general, condition]
-    assert fitting_fixes("oom", (statement, condition, general), (statement,)) == [general, condition]
+def entry(fixes: str) -> KnownError:
+    """An entry with some fixes."""
+    return parse(
+        "error x fatal context n/a\nsection  X\ntitle    X\nmeans    X.\nsays     {number:int} of X\n" + fixes, "x.txt"
+    )
 
 
-def test_fixes_for_another_reason_of_the_same_name_are_not_shown() -> None:
-    general, other, chosen = Fix("Do this."), Fix("For B, do that.", first_for=("B",)), Fix("Do it.", first_for=("A",))
-    assert fitting_fixes("container-cli", (chosen, other, general), (chosen,)) == [general]
-    assert fitting_fixes("container-cli", (chosen, other, general), ()) == [general, chosen, other]
+FIXES = """\
+fix prefer when text has "A", "B" and not log has "C"
+         First for A.
+fix      General.
+         | python -c 'print({{n:d}})' {number:7}; {run}
+fix when {number} > 5 or ({number} in 1, 2 and platform Windows)
+         Number {number}.
+fix only when not program vLLM
+         | x {number}
+"""
 
 
-def test_every_message_leaves_a_fix() -> None:
-    assert all(fitting_fixes(error.id, error.fixes, ()) for error in ERRORS.values())
+@pytest.mark.parametrize(
+    ("text", "values", "texts"),
+    [
+        ("A", {}, ["First for A.", "General.", ""]),
+        ("a", {}, ["First for A.", "General.", ""]),
+        ("x", {"number": "6"}, ["Number 6.", "First for A.", "General.", ""]),
+        ("x", {"number": "2"}, ["First for A.", "General.", ""]),
+        ("x", {"number": "2", "platform": "Windows"}, ["Number 2.", "First for A.", "General.", ""]),
+        ("B", {"number": "9", "program": "vLLM"}, ["First for A.", "Number 9.", "General."]),
+    ],
+)
+def test_conditions_decide_which_fixes_are_shown_in_which_order(
+    text: str, values: dict[str, str], texts: list[str]
+) -> None:
+    error = entry(FIXES)
+    assert [fix.text for fix in fixes_of(error, case_of(error, text, {"number": "3", **values}))] == texts
 
 
-def test_the_causes_of_a_wording_have_a_sample_or_a_sign_of_the_fixes() -> None:
-    for error_id, parts in CAUSES.items():
-        signs = {part for fix in ERRORS[error_id].fixes for part in fix.first_for} & set(SIGNS)
-        texts = samples_of(error_id)
-        for part in parts:
-            assert part in signs or any(part in text for text in texts), (error_id, part)
+def test_a_value_stands_in_code_only_if_it_is_safe() -> None:
+    error = entry(FIXES)
+    codes = [fix.code for fix in fixes_of(error, case_of(error, "x", {"number": "$(reboot)"}))]
+    assert codes == [""]
+    codes = [fix.code for fix in fixes_of(error, case_of(error, "x", {"program": "vLLM"}))]
+    assert codes == ["", "python -c 'print({n:d})' 7; vllm serve MODEL"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("fixes    X", "x.txt:6: no field is called 'fixes'"),
+        ("says     {a:number}", "x.txt:6: no type of slots is called 'number'"),
+        ("use      no-such", "x.txt:6: fixes.txt has no group 'no-such'"),
+        ("title    Y", "x.txt:6: a second 'title'"),
+        ("fix      X.\n         | y\n         Z.", "x.txt:8: text below code: 'Z.'"),
+        ("Fix it.", "x.txt:6: no field: 'Fix it.'"),
+    ],
+)
+def test_an_error_in_an_entry_names_its_line(lines: str, message: str) -> None:
+    with pytest.raises(EntryError) as failure:
+        entry(lines)
+    assert str(failure.value) == message
+
+
+@pytest.mark.parametrize(
+    "text", ["text has", "a or", "(trains", "{a} about 3", "trains so", "no such name", "log has x)"]
+)
+def test_an_error_in_a_condition_is_reported(text: str) -> None:
+    with pytest.raises(ConditionError):
+        condition(text)
+
+
+@pytest.mark.parametrize(
+    ("says", "regex"),
+    [
+        ("a.b {n:int}", r"a\.b\ (?P<n>\d{1,20})"),
+        ("{:a|b.c} {{x}} {:s|}", r"(?:a|b\.c)\ \{x\}\ (?:s)?"),
+        ("word cudaError", r"\bcudaError\b"),
+        ("start {rest:rest9}", r"^(?P<rest>[^\n]{1,9})"),
+        ("case {name} {:size}", r"(?P<name>\w{1,60})\ [\d.]{1,16} (?:bytes|[KMGT]i?B)"),
+    ],
+)
+def test_a_wording_with_slots_is_a_regular_expression(says: str, regex: str) -> None:
+    assert entry(f"says     {says}").wordings[-1] == Wording(regex, is_case_sensitive=says.startswith("case"))
 
 
 def test_causes_that_the_message_contradicts_are_not_listed() -> None:
@@ -54,7 +112,7 @@ def test_causes_that_the_message_contradicts_are_not_listed() -> None:
     assert len(match.causes) == 2
     assert "Docker Desktop" in match.causes[0]
     assert explanation_document(explain_text(text))["matches"][0]["causes"] == list(match.causes)
-    assert message_causes("container-cli", "something else", match.error.causes) == match.error.causes
+    assert causes_of(match.error, case_of(match.error)) == match.error.causes
 
 
 def test_the_number_of_a_signal_is_the_reason_why_a_shard_ended() -> None:
@@ -104,8 +162,8 @@ def test_llama_cpp_ends_itself_and_has_no_pytorch() -> None:
 
 
 def test_a_quoted_variable_is_set_on_windows() -> None:
-    (fix,) = windows_fixes([Fix("Build it.", 'CMAKE_ARGS="-DA=on -DB=native" X=1 pip install a')])
-    assert fix.code == "$env:CMAKE_ARGS = \"-DA=on -DB=native\"; $env:X = '1'; pip install a"
+    code = for_windows('CMAKE_ARGS="-DA=on -DB=native" X=1 pip install a')
+    assert code == "$env:CMAKE_ARGS = \"-DA=on -DB=native\"; $env:X = '1'; pip install a"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 
 from gpumon.diagnosis.explain import explain_text
 from gpumon.diagnosis.explanation import Match
-from gpumon.errors.entry import ContextState
 from gpumon.diagnosis.narrative import sections
+from gpumon.errors.entry import ContextState
 
 _TIMEOUT = (
     "[rank0]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=BROADCAST, NumelIn=131072) ran"
