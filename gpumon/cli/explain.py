@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from difflib import get_close_matches
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -171,17 +173,18 @@ def _width() -> int:
 def _print_list(*, as_json: bool) -> None:
     from gpumon.errors.load import ERRORS
 
+    sections = list(dict.fromkeys(error.section for error in ERRORS.values()))
+    errors = sorted(ERRORS.values(), key=lambda error: sections.index(error.section))
     if as_json:
         from gpumon.errors.documents import catalogue_document
 
-        _print_json(catalogue_document(ERRORS.values()))
+        _print_json(catalogue_document(errors))
         return
     width = max(map(len, ERRORS))
-    for section in dict.fromkeys(error.section for error in ERRORS.values()):
+    for section, some in groupby(errors, key=attrgetter("section")):
         click.secho(section, bold=True)
-        for error in ERRORS.values():
-            if error.section == section:
-                click.echo(f"  {error.id:<{width}}  {error.title}")
+        for error in some:
+            click.echo(f"  {error.id:<{width}}  {error.title}")
 
 
 def _print_entry(error_id: str, *, as_json: bool) -> None:

@@ -105,7 +105,7 @@ def _fixes(findings: OomFindings) -> Iterator[Fix]:
     # Expandable segments free only memory that is in no private pool, so they do not help against graphs.
     cause = MemoryCause.TOO_BIG if is_in_graphs else findings.cause
     may_leak = findings.cause is not MemoryCause.LEAK and (findings.grows or findings.may_leak)
-    facts = {"memory": cause.value, "expandable": is_expandable, "may_leak": may_leak}
+    facts = {"measured": "yes", "memory": cause.value, "expandable": is_expandable, "may_leak": may_leak}
     entry = _entry(findings.file)
     yield from fixes_of(entry, case_of(entry, more={name: value for name, value in facts.items() if value}))
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
+from gpumon.errors.prefixes import without_prefix
+
 _ESCAPED_SPACE: Final = frozenset({r"\s", r"\ "})
 _BOUNDARIES: Final = frozenset({r"\b", r"\A", r"\Z"})
 _NON_LETTERS: Final = bytes(set(range(128)) - set(string.ascii_letters.encode()))
@@ -121,7 +123,7 @@ def ignores_digits(regex: str) -> bool:
 def literals(regex: str) -> Literals:
     """The texts that every match of a regular expression contains. A search for them is much faster than a match."""
     runs, _ = _runs(iter(_tokens(regex)))
-    needle = max(runs, key=lambda run: len(squeezed(run)))
+    needle = max(map(without_prefix, runs), key=lambda run: len(squeezed(run)))  # a log is searched without prefixes
     return Literals(runs[0], (*dict.fromkeys(run for run in runs if run not in needle), needle), needle)
 
 

@@ -220,7 +220,7 @@ SIGNS: Final[Mapping[str, tuple[bytes, ...]]] = {
 """The letters of a library, a command or another circumstance that decides which fix is the best one, by the names that
 they have in conditions."""
 _OF_ERRORS: Final = ("vLLM", "SGLang", "ComfyUI", "llama.cpp", "Text Generation Inference", "LMDeploy", "pip")
-"""Programs that have errors of their own; the first one of which a log has an error is its program."""
+"""Programs that alone have certain errors; the first one of which a log has an error is its program."""
 
 
 def programs_in(letters: bytes, lines: Iterable[str]) -> frozenset[str]:

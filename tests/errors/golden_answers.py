@@ -14,7 +14,7 @@ from tests.errors.texts import DATA, WORDINGS, samples_of
 
 FILE: Final = Path(__file__).with_name("golden") / "answers.jsonl"
 """Fixes, by a hash of their texts, then one line per log: its text or the name of its sample, the answer."""
-LOGS: Final = FILE.with_name("logs.json")
+LOGS: Final = FILE.with_name("logs.jsonl")
 """Logs that are no samples: several errors, programs, platforms, ranks."""
 
 
@@ -24,7 +24,7 @@ def logs() -> Iterator[tuple[str, str]]:
         yield from ((f"{error_id} {number}", text) for number, text in enumerate(samples_of(error_id)))
     for name, texts in json.loads((DATA / "error_samples.json").read_text()).items():
         yield from ((f"error_samples {name} {number}", text) for number, text in enumerate(texts))
-    for number, text in enumerate(json.loads(LOGS.read_text())):
+    for number, text in enumerate(map(json.loads, LOGS.read_text().splitlines())):
         yield f"logs {number}", text
 
 

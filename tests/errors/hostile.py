@@ -10,25 +10,26 @@ from gpumon.errors.load import ERRORS
 from gpumon.errors.patterns import literals, squeezed
 from tests.errors.texts import WORDINGS
 
-PATTERNS: Final[tuple[tuple[str, Wording], ...]] = tuple(
-    (f"{error.id} {number}", pattern) for error in ERRORS.values() for number, pattern in enumerate(error.wordings)
-)
-"""Every pattern of the catalogue, by the id of its error and its number."""
-
 
 def needle_of(pattern: Wording) -> str:
-    """The text by which a pattern is found."""
+    """The text that every match contains."""
     return literals(pattern.regex).needle
 
 
+PATTERNS: Final[tuple[tuple[str, Wording], ...]] = tuple(
+    (f"{error.id} {number}", pattern)
+    for error in ERRORS.values()
+    for number, pattern in enumerate(error.wordings)
+    if not pattern.raised_in
+)
+"""Every pattern of the catalogue, by the id of its error and its number."""
 ALL_NEEDLES: Final = " ".join(dict.fromkeys(needle_of(pattern) for _, pattern in PATTERNS))
 _LINE_CHARACTERS: Final = 4000
 
 
 def repeated(pattern: Wording) -> str:
     """A line full of the needle."""
-    needle = needle_of(pattern)
-    return f"{needle} " * (_LINE_CHARACTERS // len(needle))
+    return (needle_of(pattern) + " ") * (_LINE_CHARACTERS // len(needle_of(pattern)))
 
 
 @cache
@@ -41,10 +42,9 @@ def almost(pattern: Wording) -> str:
 
 def _matched(pattern: Wording) -> str:
     """A text that the pattern matches: of a sample, or the needle, for the name of an error."""
-    needle = needle_of(pattern)
-    texts = (text for _, text in WORDINGS if needle in text)
+    texts = (text for _, text in WORDINGS if needle_of(pattern) in text)
     matches = (re.search(pattern.regex, text, re.MULTILINE) for text in texts)
-    return next((match[0] for match in matches if match is not None), needle)
+    return next((match[0] for match in matches if match is not None), needle_of(pattern))
 
 
 def _changed(text: str) -> Iterator[str]:

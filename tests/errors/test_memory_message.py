@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from gpumon.errors.load import ERRORS
-from gpumon.errors.memory_cause import MemoryCause, cause_sentence, memory_cause, ranked_fixes, value_rows
+from gpumon.errors.memory_cause import MemoryCause, cause_sentence, memory_cause, value_rows
 from gpumon.errors.memory_message import MemoryMessage, read_memory_message
+from gpumon.errors.load import ERRORS
+from gpumon.errors.rank import case_of, fixes_of
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -165,10 +166,10 @@ def test_a_context_is_not_another_process() -> None:
     ],
 )
 def test_the_best_fix_against_the_cause_is_first(cause: MemoryCause, code: str) -> None:
-    ranked = ranked_fixes(cause, ERRORS["oom"].fixes)
+    entry = ERRORS["oom"]
+    ranked = fixes_of(entry, case_of(entry, more={"memory": cause.value, "measured": "yes"}))
     assert code in ranked[0].code
-    assert set(ranked) >= set(ERRORS["oom"].fixes)
-    assert len(ranked) == len(set(ranked))
+    assert len(ranked) >= len(fixes_of(entry, case_of(entry)))
 
 
 def test_rows_of_the_known_sizes() -> None:

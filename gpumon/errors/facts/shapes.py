@@ -27,7 +27,12 @@ _MIN_ROWS: Final = 8
 
 
 def shapes(_: Values, text: str) -> Facts:
-    """The kind of the message, as `shapes`, and its sizes; nothing if they decide nothing."""
+    """The kind of the message, as `shapes`, and its sizes; nothing if they decide nothing.
+
+    The sizes are `given` and `expected`; `output` and `target`; `smaller` and `larger`, and a `model` with that many
+    positions; `elements` and the `known` ones, or the `factor` between two sizes; `layers` and `features` of a hidden
+    state; and an `order` of dimensions.
+    """
     matches = ((pattern.search(text), read) for pattern, read in _FORMS)
     return next((read(match) for match, read in matches if match is not None), {})
 

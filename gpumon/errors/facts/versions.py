@@ -166,7 +166,10 @@ _OLDEST_OF_CUDA_13: Final = 75
 
 
 def missing_name(values: Values, _: str) -> Facts:
-    """Which version has the module and name that the installed one lacks, as `advice`, with what to install."""
+    """Which version has the module and name that the installed one lacks, as `advice`; both together, as `place`.
+
+    With it, what to install: `package` or `requirement`.
+    """
     module, name, caller = (str(values.get(key, "")) for key in ("module", "name", "raised_by"))
     place = f"{module}:{name}"
     required = _required(str(values.get("required", "")), module)
@@ -241,7 +244,10 @@ def compiler(values: Values, _: str) -> Facts:
 
 
 def toolkit(values: Values, _: str) -> Facts:
-    """The toolkit for an installed PyTorch, as `conda` or `archive`, or a PyTorch (`release`) for the toolkit."""
+    """The toolkit for an installed PyTorch, as `conda` or `archive`, or a PyTorch for the toolkit, as `release`.
+
+    Without versions, the `package` that is built.
+    """
     wanted = _VERSION.fullmatch(str(values.get("torch", "")))
     if wanted is None:
         package = package_of(str(values.get("extension", "")))

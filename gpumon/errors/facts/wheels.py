@@ -38,7 +38,11 @@ def fitting(values: Values, _: str) -> Mapping[str, str]:
 
 
 def listed(values: Values, _: str) -> Mapping[str, str]:
-    """Why pip does not find a version, as `listed`, from those that it lists; which `python` or `build` has it."""
+    """Why pip does not find a version, as `listed`, from those that it lists.
+
+    With it, what has the version: `python`, `build`, `requirement` and `other`; `requested`, `first` and `last` of the
+    listed versions.
+    """
     package, version, oldest, newest = (
         str(values.get(name, "")).lstrip("=<>!~") for name in ("package", "version", "oldest", "newest")
     )

@@ -1,8 +1,14 @@
 """Fixes that name the values in the message."""
 
+<<<<<<<< HEAD:tests/errors/test_case_fixes.py
+========
+from dataclasses import replace
+
+>>>>>>>> errors:tests/errors/test_fixes.py
 import pytest
 from gpumon.diagnosis.platform_fixes import windows_fixes
 
+<<<<<<<< HEAD:tests/errors/test_case_fixes.py
 from gpumon.errors import scan
 from gpumon.errors.entry import Fix
 from gpumon.errors.explain import explain_text
@@ -11,6 +17,18 @@ from gpumon.errors.match import Match
 from gpumon.errors.memory_cause import MemoryCause, cause_sentence
 from gpumon.errors.narrative import error_sections
 from tests.errors.texts import samples_of
+========
+from gpumon.errors.explain import explain_text
+from gpumon.errors.match import Match
+from gpumon.errors.memory_cause import MemoryCause, cause_sentence
+from gpumon.errors.narrative import error_sections
+from gpumon.errors import scan
+from gpumon.errors.entry import Fix
+from gpumon.errors.facts.platforms import WINDOWS, for_windows
+from gpumon.errors.load import ERRORS
+from gpumon.errors.rank import case_of, fixes_of
+from tests.errors.texts import samples_of
+>>>>>>>> errors:tests/errors/test_fixes.py
 
 
 @pytest.mark.parametrize(
@@ -248,7 +266,11 @@ def test_an_operation_that_cudnn_refuses_needs_no_memory() -> None:
     assert "nvidia-smi" in cause_of("GET was unable to find an engine to execute this computation").fixes[0].code
 
 
+<<<<<<<< HEAD:tests/errors/test_case_fixes.py
 def test_a_part_of_the_message_decides_which_fix_comes_first() -> None:
+========
+def test_a_sign_in_the_log_decides_which_fix_comes_first() -> None:
+>>>>>>>> errors:tests/errors/test_fixes.py
     freed = "RuntimeError: Trying to backward through the graph a second time"
     assert (
         "torch.compile" in cause_of(f'File "torch/_functorch/_aot_autograd/runtime_wrappers.py"\n{freed}').fixes[0].text
@@ -438,12 +460,13 @@ def test_the_types_of_a_message_decide_what_to_do(message: str, part: str) -> No
     ],
 )
 def test_a_command_is_that_of_powershell(code: str, translated: str) -> None:
-    assert windows_fixes([Fix("Check it.", code)]) == (Fix("Check it.", translated),)
+    assert for_windows(code) == translated
 
 
-def test_fixes_for_windows_replace_those_for_linux() -> None:
-    fixes = (Fix("Install it.", "sudo apt-get install it"), Fix("Wait."), Fix("On Windows, download it."))
-    assert windows_fixes(fixes) == (fixes[2], fixes[1], fixes[0])
+def test_on_windows_fixes_for_linux_are_last() -> None:
+    fixes = (Fix("Install it.", "sudo apt-get install it"), Fix("Wait."))
+    error = replace(ERRORS["oom"], fixes=fixes)
+    assert fixes_of(error, case_of(error, values={"platform": WINDOWS})) == fixes[::-1]
 
 
 def test_a_path_shows_that_a_log_is_from_windows() -> None:
@@ -560,11 +583,8 @@ def test_before_the_first_step_is_complete_nothing_has_leaked(line: str, is_firs
 
 
 def test_old_powershell_has_no_conjunction() -> None:
-    fixes = (Fix("A", "pip install ninja && python setup.py install"), Fix("B", "sudo a && sudo b"))
-    assert [fix.code for fix in windows_fixes(fixes)] == [
-        "pip install ninja; python setup.py install",
-        "sudo a && sudo b",
-    ]
+    assert for_windows("pip install ninja && python setup.py install") == "pip install ninja; python setup.py install"
+    assert for_windows("sudo a && sudo b") == "sudo a && sudo b"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
-"""Fixes and causes that a message leaves, and what a fix takes from the message."""
+"""The format of entries, and what a message decides: which fixes and causes are shown, with which values."""
 
 import pytest
+<<<<<<<< HEAD:tests/errors/test_fitting_fixes.py
 from gpumon.diagnosis.platform_fixes import windows_fixes
 
 from gpumon.errors.documents import explanation_document
@@ -11,6 +12,19 @@ from gpumon.errors.match import Match
 from gpumon.errors.narrative import sections
 from gpumon.errors.rank import case_of, causes_of, fixes_of
 from tests.errors.texts import samples_of
+========
+
+from gpumon.errors.documents import explanation_document
+from gpumon.errors.explain import explain_text
+from gpumon.errors.match import Match
+from gpumon.errors.narrative import sections
+from gpumon.errors.conditions import ConditionError, condition
+from gpumon.errors.entry import ContextState, KnownError, Wording
+from gpumon.errors.facts.platforms import for_windows
+from gpumon.errors.load import EntryError, parse
+from gpumon.errors.rank import case_of, causes_of, fixes_of
+from tests.errors.texts import samples_of
+>>>>>>>> errors:tests/errors/test_conditions.py
 
 NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
 
@@ -21,6 +35,7 @@ def cause_of(text: str) -> Match:
     return match
 
 
+<<<<<<<< HEAD:tests/errors/test_fitting_fixes.py
 def entry(*fixes: Fix, has_one_reason: bool = False) -> KnownError:
     none = ContextState.UNKNOWN
     return KnownError("x", "x", "x", "x", none, (), (), fixes, "", has_one_reason=has_one_reason)
@@ -43,6 +58,90 @@ def test_fixes_for_another_reason_of_the_same_name_are_not_shown() -> None:
 
 def test_every_message_leaves_a_fix() -> None:
     assert all(fixes_of(error, case_of("", {})) for error in ERRORS.values())
+========
+def entry(fixes: str) -> KnownError:
+    """An entry with some fixes."""
+    return parse(
+        "error x fatal context n/a\nsection  X\ntitle    X\nmeans    X.\nsays     {number:int} of X\n" + fixes, "x.txt"
+    )
+
+
+FIXES = """\
+fix prefer when text has "A", "B" and not log has "C"
+         First for A.
+fix      General.
+         | python -c 'print({{n:d}})' {number:7}; {run}
+fix when {number} > 5 or ({number} in 1, 2 and platform Windows)
+         Number {number}.
+fix only when not program vLLM
+         | x {number}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "texts"),
+    [
+        ("A", {}, ["First for A.", "General.", ""]),
+        ("a", {}, ["First for A.", "General.", ""]),
+        ("x", {"number": "6"}, ["Number 6.", "First for A.", "General.", ""]),
+        ("x", {"number": "2"}, ["First for A.", "General.", ""]),
+        ("x", {"number": "2", "platform": "Windows"}, ["Number 2.", "First for A.", "General.", ""]),
+        ("B", {"number": "9", "program": "vLLM"}, ["First for A.", "Number 9.", "General."]),
+    ],
+)
+def test_conditions_decide_which_fixes_are_shown_in_which_order(
+    text: str, values: dict[str, str], texts: list[str]
+) -> None:
+    error = entry(FIXES)
+    assert [fix.text for fix in fixes_of(error, case_of(error, text, {"number": "3", **values}))] == texts
+
+
+def test_a_value_stands_in_code_only_if_it_is_safe() -> None:
+    error = entry(FIXES)
+    codes = [fix.code for fix in fixes_of(error, case_of(error, "x", {"number": "$(reboot)"}))]
+    assert codes == [""]
+    codes = [fix.code for fix in fixes_of(error, case_of(error, "x", {"program": "vLLM"}))]
+    assert codes == ["", "python -c 'print({n:d})' 7; vllm serve MODEL"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("fixes    X", "x.txt:6: no field is called 'fixes'"),
+        ("says     {a:number}", "x.txt:6: no type of slots is called 'number'"),
+        ("use      no-such", "x.txt:6: fixes.txt has no group 'no-such'"),
+        ("title    Y", "x.txt:6: a second 'title'"),
+        ("fix      X.\n         | y\n         Z.", "x.txt:8: text below code: 'Z.'"),
+        ("Fix it.", "x.txt:6: no field: 'Fix it.'"),
+    ],
+)
+def test_an_error_in_an_entry_names_its_line(lines: str, message: str) -> None:
+    with pytest.raises(EntryError) as failure:
+        entry(lines)
+    assert str(failure.value) == message
+
+
+@pytest.mark.parametrize(
+    "text", ["text has", "a or", "(trains", "{a} about 3", "trains so", "no such name", "log has x)"]
+)
+def test_an_error_in_a_condition_is_reported(text: str) -> None:
+    with pytest.raises(ConditionError):
+        condition(text)
+
+
+@pytest.mark.parametrize(
+    ("says", "regex"),
+    [
+        ("a.b {n:int}", r"a\.b\ (?P<n>\d{1,20})"),
+        ("{:a|b.c} {{x}} {:s|}", r"(?:a|b\.c)\ \{x\}\ (?:s)?"),
+        ("word cudaError", r"\bcudaError\b"),
+        ("start {rest:rest9}", r"^(?P<rest>[^\n]{1,9})"),
+        ("case {name} {:size}", r"(?P<name>\w{1,60})\ [\d.]{1,16} (?:bytes|[KMGT]i?B)"),
+    ],
+)
+def test_a_wording_with_slots_is_a_regular_expression(says: str, regex: str) -> None:
+    assert entry(f"says     {says}").wordings[-1] == Wording(regex, is_case_sensitive=says.startswith("case"))
+>>>>>>>> errors:tests/errors/test_conditions.py
 
 
 def test_causes_that_the_message_contradicts_are_not_listed() -> None:
@@ -51,7 +150,11 @@ def test_causes_that_the_message_contradicts_are_not_listed() -> None:
     assert len(match.causes) == 2
     assert "Docker Desktop" in match.causes[0]
     assert explanation_document(explain_text(text))["matches"][0]["causes"] == list(match.causes)
+<<<<<<<< HEAD:tests/errors/test_fitting_fixes.py
     assert causes_of(match.error, case_of("something else", {})) == match.error.causes
+========
+    assert causes_of(match.error, case_of(match.error)) == match.error.causes
+>>>>>>>> errors:tests/errors/test_conditions.py
 
 
 @pytest.mark.xfail(strict=True, reason="the general error of another line is preferred")
@@ -104,8 +207,8 @@ def test_llama_cpp_ends_itself_and_has_no_pytorch() -> None:
 
 
 def test_a_quoted_variable_is_set_on_windows() -> None:
-    (fix,) = windows_fixes([Fix("Build it.", 'CMAKE_ARGS="-DA=on -DB=native" X=1 pip install a')])
-    assert fix.code == "$env:CMAKE_ARGS = \"-DA=on -DB=native\"; $env:X = '1'; pip install a"
+    code = for_windows('CMAKE_ARGS="-DA=on -DB=native" X=1 pip install a')
+    assert code == "$env:CMAKE_ARGS = \"-DA=on -DB=native\"; $env:X = '1'; pip install a"
 
 
 @pytest.mark.parametrize(
