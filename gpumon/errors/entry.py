@@ -9,7 +9,7 @@ Values = Mapping[str, int | str]
 
 
 class Code(str):
-    """A value of a table in `facts` that may stand in code as it is; one of a log only if it has no special characters."""
+    """A value of a table in `facts`, which may stand in code as it is; one of a log is quoted if it must be."""
 
     __slots__ = ()
 

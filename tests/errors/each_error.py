@@ -8,11 +8,18 @@ from typing import Final
 import pytest
 
 from gpumon.errors.entry import KnownError
+from gpumon.errors.explain import finder
 from gpumon.errors.load import ERRORS
+from gpumon.errors.scan import blocks
 
 _GROUP: Final = 15
-_ALL: Final = list(ERRORS.values())
-_GROUPS: Final = [_ALL[start : start + _GROUP] for start in range(0, len(_ALL), _GROUP)]
+_ERRORS: Final = list(ERRORS.values())
+_GROUPS: Final = [_ERRORS[start : start + _GROUP] for start in range(0, len(_ERRORS), _GROUP)]
+
+
+def found_in(text: str) -> set[str]:
+    """The ids of the errors whose wordings a text has, whatever they mean for the run."""
+    return {hit.error.id for block in blocks([text.encode("utf-8", "replace")]) for hit in finder().hits(block)}
 
 
 def every_error(test: Callable[..., None]) -> Callable[..., None]:

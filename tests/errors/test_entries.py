@@ -7,35 +7,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-========
 from inspect import getdoc
 from pathlib import Path
->>>>>>>> errors:tests/errors/test_entries.py
 from typing import Any, Final
 
 import pytest
 
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-from gpumon.errors.entry import ContextState, Fix, KnownError
-from gpumon.errors.find import ErrorFinder
-from gpumon.errors.index import catalogue_of, index_text
-from gpumon.errors.load import ENTRIES, ERRORS, INDEX, entry_files, entry_texts
-from gpumon.errors.narrative import error_sections
-from gpumon.errors.patterns import exact, squeezed
-from gpumon.errors.scan import blocks
-from tests.errors.each_error import every_error, found_in
-from tests.errors.hostile import needle_of
-from tests.errors.texts import DATA, SAMPLES, SOURCED_WORDINGS, WORDINGS, named_texts, samples_of
-========
 from gpumon import errors
-from gpumon.errors.explain import explain_text
-from gpumon.errors.narrative import error_sections
 from gpumon.errors.conditions import condition, names_in
 from gpumon.errors.entry import ContextState, Fix, KnownError, Wording
+from gpumon.errors.explain import explain_text
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.index import catalogue_of, index_text
 from gpumon.errors.load import ENTRIES, ERRORS, INDEX, SHARED, entry_files, entry_texts, filled
+from gpumon.errors.narrative import error_sections
 from gpumon.errors.patterns import exact, literals, squeezed
 from gpumon.errors.programs import PROGRAMS, SIGNS
 from gpumon.errors.rank import case_of, fixes_of
@@ -44,7 +29,6 @@ from gpumon.operations.evidence import EVIDENCE_QUERIES
 from tests.errors.each_error import every_error
 from tests.errors.hostile import needle_of
 from tests.errors.texts import DATA, SAMPLES, SOURCED_WORDINGS, WORDINGS, named_texts, samples_of
->>>>>>>> errors:tests/errors/test_entries.py
 
 PUBLIC_IDS: Final = frozenset((DATA / "error_ids.txt").read_text().split())
 """Ids of released versions. Scripts and links rely on them: none may disappear or change its meaning."""
@@ -87,10 +71,6 @@ PROSE: Final = (
     "Failed to receive the file, got 12 bytes",
 )
 
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-FILES: Final = {path.stem: [name for name, _, _ in entry_texts(path)] for path in entry_files()}
-"""The ids in each file of entries."""
-========
 FILES: Final = {path.stem: [error_id for error_id, _, _ in entry_texts(path)] for path in entry_files()}
 """The ids of the entries of each file."""
 
@@ -98,7 +78,6 @@ GIVEN: Final = frozenset(
     {"run", "pci", "memory", "one_tensor", "measured", "expandable", "may_leak", "raised_by", "processes"}
 )
 """Slots that have a value without a wording or a function that provides it; the last error of NCCL is below it."""
->>>>>>>> errors:tests/errors/test_entries.py
 
 MIN_NEEDLE_LETTERS: Final = 6
 MAX_REPEAT: Final = 300
@@ -107,18 +86,12 @@ ADVERSARIAL_BYTES: Final = 40_000
 
 
 COMPILED: Final = [
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-    (error.id, needle_of(pattern), exact(pattern.regex)) for error in ERRORS.values() for pattern in error.wordings
-]
-"""Every pattern with its needle, which is in all that it matches; the cache of `re` is smaller than the catalogue."""
-========
     (error.id, needle_of(wording), exact(wording.regex))
     for error in ERRORS.values()
     for wording in error.wordings
     if not wording.raised_in
 ]
 """Every wording with its needle, which is in all that it matches; the cache of `re` is smaller than the entries."""
->>>>>>>> errors:tests/errors/test_entries.py
 
 
 def matching(text: str) -> set[str]:
@@ -126,14 +99,6 @@ def matching(text: str) -> set[str]:
     return {error_id for error_id, needle, pattern in COMPILED if needle in text and pattern.search(text)}
 
 
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-def all_fixes(error: KnownError) -> tuple[Fix, ...]:
-    """The fixes of an entry, and what it shows of other information."""
-    return *error.fixes, *error.see_more
-
-
-CODES: Final = {fix.code: error.id for error in reversed(list(ERRORS.values())) for fix in all_fixes(error) if fix.code}
-========
 def shown_fixes(error: KnownError) -> list[Fix]:
     """All fixes of an entry, with a value in each slot that has none."""
     values = dict.fromkeys(slots_of(error) - {"run"}, "VALUE")
@@ -164,7 +129,6 @@ CODES: Final = {
     for fix in (*shown_fixes(error), *error.see_more)
     if fix.code
 }
->>>>>>>> errors:tests/errors/test_entries.py
 """Every piece of code in a fix, with the first error that has it."""
 
 
@@ -237,15 +201,6 @@ def sentences(error: KnownError) -> Iterator[str]:
 
 
 def test_ids_are_unique_and_no_public_id_disappears() -> None:
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-    ids = [error_id for ids in FILES.values() for error_id in ids]
-    assert len(ids) == len(set(ids))
-    assert set(ERRORS) == set(ids) >= PUBLIC_IDS
-
-
-def test_the_index_is_that_of_the_entries() -> None:
-    assert index_text() == INDEX.read_text("utf-8"), "python -m gpumon.errors.index"
-========
     ids = [error_id for some in FILES.values() for error_id in some]
     assert len(ids) == len(set(ids)) == len(ERRORS)
     assert set(ERRORS) >= PUBLIC_IDS
@@ -253,7 +208,6 @@ def test_the_index_is_that_of_the_entries() -> None:
 
 def test_the_index_is_that_of_the_entries() -> None:
     assert INDEX.read_text() == index_text(), "run: python -m gpumon.errors.index"
->>>>>>>> errors:tests/errors/test_entries.py
 
 
 def test_echoes_follow_another_error() -> None:
@@ -268,9 +222,6 @@ def test_an_entry_is_complete(error: KnownError) -> None:
     assert fixes_of(error, case_of(error)), "a log without any of the conditions needs a fix as well"
     assert len(set(error.fixes)) == len(error.fixes)
     assert error.title == error.title.strip().rstrip(".")
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-    assert error.title
-========
     assert set(error.host) <= set(EVIDENCE_QUERIES)
     assert {error_id for error_id, _ in error.follows} | {error_id for _, error_id in error.borrowed} <= set(ERRORS)
 
@@ -335,7 +286,6 @@ def test_no_code_knows_an_id_or_the_words_of_a_fix(path: Path) -> None:
             searched = node.comparators[0]
             is_fix = isinstance(searched, ast.Attribute) and ast.unparse(searched.value).startswith(("fix", "first"))
             assert not is_fix, ast.unparse(node)
->>>>>>>> errors:tests/errors/test_entries.py
 
 
 @every_error
@@ -367,21 +317,8 @@ def test_versions_are_a_list_of_programs(error: KnownError) -> None:
 
 
 def test_most_errors_name_their_versions() -> None:
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-    errors = [error for error in ERRORS.values() if not error.id.startswith("xid-")]
-    assert sum(bool(error.said_by) for error in errors) >= 0.7 * len(errors)
-
-
-def test_shared_texts_are_used() -> None:
-    entries = "\n".join(path.read_text("utf-8") for path in entry_files())
-    for name in re.findall(r"^group (\S+)", (ENTRIES / "fixes.txt").read_text("utf-8"), re.MULTILINE):
-        assert re.search(rf"^(?:use|more +use) +{name}\b", entries, re.MULTILINE), name
-    for name in re.findall(r"^piece (\S+)", (ENTRIES / "wordings.txt").read_text("utf-8"), re.MULTILINE):
-        assert re.search(rf"\{{\w*:{name}\}}", entries), name
-========
     named = [bool(error.said_by) for error in ERRORS.values() if not error.id.startswith("xid-")]
     assert sum(named) >= 0.7 * len(named)
->>>>>>>> errors:tests/errors/test_entries.py
 
 
 @every_error
@@ -405,24 +342,11 @@ def test_an_error_in_code_is_detected() -> None:
         compile("phyton train.py", "snippet", "exec")
 
 
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-@every_error
-def test_an_entry_has_a_sample_in_the_file_of_the_same_name(error: KnownError) -> None:
-    (file,) = (name for name, ids in FILES.items() if error.id in ids)
-    names = {name.split(" ")[0] for name, _ in named_texts(SAMPLES / f"{file}.txt")}
-    assert error.id in names, f"add a sample to {file}.txt"
-
-
-def test_a_sample_belongs_to_an_entry() -> None:
-    assert {name for name, _ in WORDINGS} <= set(ERRORS)
-    assert {path.stem for path in SAMPLES.iterdir()} == set(FILES)
-========
 def test_an_entry_has_a_sample_in_the_file_of_its_name() -> None:
     assert {path.stem for path in SAMPLES.iterdir()} == set(FILES)
     for file, ids in FILES.items():
         names = {name.split(" ")[0] for name, _ in named_texts(SAMPLES / f"{file}.txt")}
         assert names == set(ids), f"a sample of each entry belongs to {file}.txt, and no other"
->>>>>>>> errors:tests/errors/test_entries.py
 
 
 def test_a_source_is_an_address_and_a_version() -> None:
@@ -445,13 +369,6 @@ def wordings_of(error: KnownError) -> list[Wording]:
 
 
 @every_error
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-def test_a_pattern_has_a_sample_or_is_a_name(error: KnownError) -> None:
-    for pattern in error.wordings:
-        needle = needle_of(pattern)
-        is_name = pattern.regex == rf"\b{needle}\b"
-        assert is_name or any(needle in text and re.search(pattern.regex, text, re.MULTILINE) for _, text in WORDINGS)
-========
 def test_a_wording_has_a_sample_or_is_a_name(error: KnownError) -> None:
     for wording in wordings_of(error):
         needle = needle_of(wording)
@@ -459,22 +376,11 @@ def test_a_wording_has_a_sample_or_is_a_name(error: KnownError) -> None:
         assert is_name or any(
             needle in text and re.search(wording.regex, text, re.MULTILINE) for _, text in WORDINGS
         ), wording.regex
->>>>>>>> errors:tests/errors/test_entries.py
 
 
 @every_error
 def test_every_generated_sample_is_recognized(error: KnownError) -> None:
     """The needle, the literals and the regular expression agree, as printed and in lower case."""
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-    for pattern in error.wordings:
-        entry = KnownError("x", "x", "x", "x", ContextState.UNKNOWN, (pattern,), (), (), "")
-        finder = ErrorFinder(catalogue_of([entry]))
-        samples = map(str.strip, example_strings(pattern.regex))
-        for sample in (sample for sample in samples if re.search(pattern.regex, sample, re.MULTILINE)):
-            for text in (sample,) if pattern.is_case_sensitive else (sample, sample.lower()):
-                (block,) = blocks([f"step 1\n{text}\nstep 2\n".encode()])
-                assert finder.hits(block), text
-========
     for wording in wordings_of(error):
         assert len(squeezed(needle_of(wording))) >= MIN_NEEDLE_LETTERS, f"add text to {wording.regex}, or divide it"
         finder = ErrorFinder(catalogue_of([error_with(wording)]))
@@ -490,23 +396,11 @@ def test_every_generated_sample_is_recognized(error: KnownError) -> None:
 
 def error_with(wording: Wording) -> KnownError:
     return KnownError("x", "x", "x", "x", ContextState.UNKNOWN, (wording,), (), (), "")
->>>>>>>> errors:tests/errors/test_entries.py
 
 
 @every_error
 def test_a_sample_in_lower_case_is_recognized(error: KnownError) -> None:
     for text in samples_of(error.id):
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-        ids = found_in(text.lower())
-        case_sensitive = any(pattern.is_case_sensitive for pattern in error.wordings)
-        assert ids == {error.id} or (case_sensitive and not ids)
-
-
-@every_error
-def test_a_needle_has_enough_letters_to_be_rare(error: KnownError) -> None:
-    for pattern in error.wordings:
-        assert len(squeezed(needle_of(pattern))) >= MIN_NEEDLE_LETTERS
-========
         ids = {match.error.id for match in explain_text(text.lower()).matches}
         case_sensitive = any(wording.is_case_sensitive for wording in error.wordings)
         assert ids == {error.id} or (case_sensitive and not ids)
@@ -526,7 +420,6 @@ def test_the_needle_is_the_longest_text_that_every_match_has(regex: str, needle:
     assert literals(regex).needle == needle
     assert all(needle in text for text in example_strings(regex))
     assert example_strings("[Ff]ailed(?: now)?|x{2}") == ["Failed now", "failed now", "Failed", "xx"]
->>>>>>>> errors:tests/errors/test_entries.py
 
 
 @pytest.mark.parametrize("line", PROSE)
@@ -551,14 +444,8 @@ def test_prose_is_no_error(line: str) -> None:
 )
 def test_values_are_read_from_the_message(text: str, values: dict[str, str | None]) -> None:
     (error_id,) = matching(text)
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-    matches = [re.search(pattern.regex, text) for pattern in ERRORS[error_id].wordings]
-    groups = [match.groupdict() for match in matches if match is not None]
-    assert values in groups
-========
     matches = [re.search(wording.regex, text) for wording in ERRORS[error_id].wordings]
     assert values in [match.groupdict() for match in matches if match is not None]
->>>>>>>> errors:tests/errors/test_entries.py
 
 
 def steps(regex: str) -> int:
@@ -595,13 +482,8 @@ def _steps(tree: Any) -> int:  # noqa: ANN401  the parser has no types
 
 @every_error
 def test_a_pattern_matches_a_bounded_number_of_characters(error: KnownError) -> None:
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-    for pattern in error.wordings:
-        assert steps(pattern.regex) <= MAX_STEPS
-========
     for wording in error.wordings:
         assert steps(wording.regex) <= MAX_STEPS
->>>>>>>> errors:tests/errors/test_entries.py
 
 
 def test_an_unbounded_pattern_is_detected() -> None:
@@ -614,20 +496,8 @@ def test_an_unbounded_pattern_is_detected() -> None:
 def test_hostile_text_is_read_quickly(error: KnownError) -> None:
     """A text made of partial matches takes milliseconds with a good pattern and minutes with a bad one."""
     start = time.process_time()
-<<<<<<<< HEAD:tests/errors/test_catalogue.py
-    for pattern in error.wordings:
-        for unit in (
-            needle_of(pattern),
-            needle_of(pattern)[: len(needle_of(pattern)) // 2],
-            "1 ",
-            "a",
-            "NVRM: Xid (PCI:0000:1:0): ",
-        ):
-            re.search(pattern.regex, unit * (ADVERSARIAL_BYTES // len(unit)))
-========
     for wording in error.wordings:
         needle = needle_of(wording)
         for unit in (needle, needle[: len(needle) // 2], "1 ", "a", "NVRM: Xid (PCI:0000:1:0): "):
             re.search(wording.regex, unit * (ADVERSARIAL_BYTES // len(unit)))
->>>>>>>> errors:tests/errors/test_entries.py
     assert time.process_time() - start < 5

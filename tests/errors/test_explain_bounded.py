@@ -15,7 +15,7 @@ from gpumon.errors.patterns import dense, exact, literals, wrapped
 from gpumon.errors.scan import blocks
 from tests.errors.each_error import every_error
 from tests.errors.hostile import ALL_NEEDLES, almost, repeated
-from tests.errors.test_catalogue import example_strings, widest_match
+from tests.errors.test_entries import example_strings, widest_match
 from tests.errors.texts import samples_of
 
 XID: Final = "NVRM: Xid (PCI:0000:17:00): 13, pid=1234, name=python, Graphics Exception: ESR 0x504730=0x10009"

@@ -35,7 +35,7 @@ def evidence(error_id: str, live: LiveEvidence) -> Mapping[str, str]:
 
 
 def test_evidence_queries_name_existing_errors() -> None:
-    assert {error_id for ids, _ in EVIDENCE_QUERIES for error_id in ids} <= set(ERRORS)
+    assert {name for error in ERRORS.values() for name in error.host} == set(EVIDENCE_QUERIES)
 
 
 def test_processes_that_hold_the_memory() -> None:

@@ -1,34 +1,19 @@
 """Fixes that name the values in the message."""
 
-<<<<<<<< HEAD:tests/errors/test_case_fixes.py
-========
 from dataclasses import replace
 
->>>>>>>> errors:tests/errors/test_fixes.py
 import pytest
-from gpumon.diagnosis.platform_fixes import windows_fixes
 
-<<<<<<<< HEAD:tests/errors/test_case_fixes.py
 from gpumon.errors import scan
 from gpumon.errors.entry import Fix
 from gpumon.errors.explain import explain_text
-from gpumon.errors.load import ERRORS
-from gpumon.errors.match import Match
-from gpumon.errors.memory_cause import MemoryCause, cause_sentence
-from gpumon.errors.narrative import error_sections
-from tests.errors.texts import samples_of
-========
-from gpumon.errors.explain import explain_text
-from gpumon.errors.match import Match
-from gpumon.errors.memory_cause import MemoryCause, cause_sentence
-from gpumon.errors.narrative import error_sections
-from gpumon.errors import scan
-from gpumon.errors.entry import Fix
 from gpumon.errors.facts.platforms import WINDOWS, for_windows
 from gpumon.errors.load import ERRORS
+from gpumon.errors.match import Match
+from gpumon.errors.memory_cause import MemoryCause, cause_sentence
+from gpumon.errors.narrative import error_sections
 from gpumon.errors.rank import case_of, fixes_of
 from tests.errors.texts import samples_of
->>>>>>>> errors:tests/errors/test_fixes.py
 
 
 @pytest.mark.parametrize(
@@ -58,12 +43,6 @@ def cause_of(text: str) -> Match:
     match = explain_text(text).cause
     assert match is not None
     return match
-
-
-def notice_of(text: str) -> Match:
-    explanation = explain_text(text)
-    assert explanation.cause is None
-    return explanation.matches[0]
 
 
 @pytest.mark.parametrize(
@@ -266,11 +245,7 @@ def test_an_operation_that_cudnn_refuses_needs_no_memory() -> None:
     assert "nvidia-smi" in cause_of("GET was unable to find an engine to execute this computation").fixes[0].code
 
 
-<<<<<<<< HEAD:tests/errors/test_case_fixes.py
-def test_a_part_of_the_message_decides_which_fix_comes_first() -> None:
-========
 def test_a_sign_in_the_log_decides_which_fix_comes_first() -> None:
->>>>>>>> errors:tests/errors/test_fixes.py
     freed = "RuntimeError: Trying to backward through the graph a second time"
     assert (
         "torch.compile" in cause_of(f'File "torch/_functorch/_aot_autograd/runtime_wrappers.py"\n{freed}').fixes[0].text
@@ -587,16 +562,7 @@ def test_old_powershell_has_no_conjunction() -> None:
     assert for_windows("sudo a && sudo b") == "sudo a && sudo b"
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        pytest.param(
-            "CUDA error: the provided PTX was compiled with an unsupported toolchain.",
-            marks=pytest.mark.xfail(strict=True, reason="the lines below an exception become part of its message"),
-        ),
-        "x",
-    ],
-)
+@pytest.mark.parametrize("error", ["CUDA error: the provided PTX was compiled with an unsupported toolchain.", "x"])
 def test_a_driver_of_two_versions_explains_other_errors_of_it(error: str) -> None:
     text = f"RuntimeError: {error}\nstep 7\nFailed to initialize NVML: Driver/library version mismatch\n"
     assert cause_of(text).error.id == "nvml-mismatch"
@@ -623,12 +589,12 @@ def test_scripts_without_own_code_are_changed_by_their_options() -> None:
 
 def test_the_package_whose_build_has_no_compiler_is_named() -> None:
     text = "Getting requirements to build wheel\nUserWarning: {} was requested, but nvcc was not found.\n"
-    assert notice_of(text.format("mamba_ssm")).fixes[0].code.endswith("--no-build-isolation mamba-ssm")
-    assert notice_of(text.format("evil")).fixes[0].code.endswith("PACKAGE")
+    assert cause_of(text.format("mamba_ssm")).fixes[0].code.endswith("--no-build-isolation mamba-ssm")
+    assert cause_of(text.format("evil")).fixes[0].code.endswith("PACKAGE")
 
 
 def test_rccl_gets_no_advice_for_nvidia() -> None:
-    match = notice_of("h:1:2 [0] /rccl/build/hipify/src/transport/p2p.cc:237 NCCL WARN Cuda failure 'invalid argument'")
+    match = cause_of("h:1:2 [0] /rccl/build/hipify/src/transport/p2p.cc:237 NCCL WARN Cuda failure 'invalid argument'")
     assert match.error.id == "rccl"
     assert not any("nvidia" in fix.code for fix in match.fixes)
 

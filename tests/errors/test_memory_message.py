@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from gpumon.errors.load import ERRORS
 from gpumon.errors.memory_cause import MemoryCause, cause_sentence, memory_cause, value_rows
 from gpumon.errors.memory_message import MemoryMessage, read_memory_message
-from gpumon.errors.load import ERRORS
 from gpumon.errors.rank import case_of, fixes_of
 
 GIB = 1 << 30

@@ -134,8 +134,8 @@ def test_an_exit_code_alone_is_explained(code: int, meaning: str) -> None:
 def test_ranks_are_compared() -> None:
     lines = [
         f"[rank{rank}]:[E ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation timeout:"
-        " WorkNCCL(SeqNum=4182, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for 600013 milliseconds"
-        " before timing out.\n"
+        " WorkNCCL(SeqNum=4182, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for 600013"
+        " milliseconds before timing out.\n"
         for rank in (0, 1, 2)
     ]
     lines.append(

@@ -24,13 +24,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpumon.diagnosis import explain as explain_module
+from gpumon.errors import explain as explain_module
+from gpumon.errors.entry import KnownError, Wording
 from gpumon.errors.explain import explain, explain_text
-from gpumon.errors.entry import KnownError, Pattern
 from gpumon.errors.find import ErrorFinder
+from gpumon.errors.index import catalogue_of
 from gpumon.errors.load import ERRORS
 from tests.errors.corpus import noise
-from tests.errors.hostile import ALL_NEEDLES, PATTERNS, almost, repeated
+from tests.errors.hostile import ALL_NEEDLES, PATTERNS, almost, needle_of, repeated
 from tests.errors.texts import DATA, WORDINGS
 
 _MEGABYTE: Final = 1_000_000
@@ -77,8 +78,8 @@ def main() -> None:
     parser.add_argument("--ordinary", action="store_true", help="only the training run")
     options = parser.parse_args()
     if options.patterns > 1:
-        finder = ErrorFinder(list(_copied_errors(options.patterns)))
-        setattr(explain_module, "_finder", lambda: finder)  # noqa: B010 - mypy rejects another type of function
+        finder = ErrorFinder(catalogue_of(list(_copied_errors(options.patterns))))
+        setattr(explain_module, "finder", lambda: finder)  # noqa: B010 - mypy rejects another type of function
     explain_text("\n".join(text for _, text in WORDINGS))  # compiles the patterns before a child is measured
     print("| log | MB | MB/s | peak MiB |\n|---|---:|---:|---:|")
     rows = []
@@ -100,9 +101,9 @@ def _copied_errors(times: int) -> Iterator[KnownError]:
     yield from ERRORS.values()
     for copy in range(1, times):
         for error in ERRORS.values():
-            needles = [_reordered(pattern.needle, copy) for pattern in error.patterns]
-            patterns = tuple(Pattern(needle, rf"{re.escape(needle)} \d{{1,9}}") for needle in needles)
-            yield replace(error, id=f"{error.id}-{copy}", patterns=patterns)
+            needles = [_reordered(needle_of(pattern), copy) for pattern in error.wordings]
+            wordings = tuple(Wording(rf"{re.escape(needle)} \d{{1,9}}") for needle in needles)
+            yield replace(error, id=f"{error.id}-{copy}", wordings=wordings)
 
 
 def _reordered(needle: str, copy: int) -> str:
@@ -118,7 +119,7 @@ def _xid(number: int) -> str:
 
 
 def _needles() -> list[str]:
-    return [pattern.needle for _, pattern in PATTERNS]
+    return [needle_of(pattern) for _, pattern in PATTERNS]
 
 
 def _noise() -> Iterator[str]:
