@@ -216,7 +216,7 @@ class MetricsServer(ThreadingHTTPServer):
 
     @contextmanager
     def answering(self, connection: socket.socket) -> Iterator[None]:
-        """Around what takes time for a client through no fault of its own; it keeps its connection meanwhile."""
+        """Around what takes time for a client although it is not slow; the client keeps its connection meanwhile."""
         client = self._clients.get(connection, _Client("", 0.0))
         client.is_answered = True
         try:

@@ -79,17 +79,17 @@ class Deadline:
 
     def _look_up(self, address: tuple[str, int]) -> Any:  # noqa: ANN401 - the type of socket.getaddrinfo
         """The addresses of a name. The C library waits for name servers, without a limit that a caller can set."""
-        found: SimpleQueue[Any] = SimpleQueue()
+        addresses: SimpleQueue[Any] = SimpleQueue()
 
         def look_up() -> None:
             try:
-                found.put(socket.getaddrinfo(*address, type=socket.SOCK_STREAM))
+                addresses.put(socket.getaddrinfo(*address, type=socket.SOCK_STREAM))
             except (OSError, UnicodeError) as error:
-                found.put(error)
+                addresses.put(error)
 
         threading.Thread(target=look_up, name="gpumon-look-up", daemon=True).start()
         try:
-            result = found.get(timeout=min(self.call_seconds(), threading.TIMEOUT_MAX))
+            result = addresses.get(timeout=min(self.call_seconds(), threading.TIMEOUT_MAX))
         except Empty:
             raise TimeoutError from None
         if isinstance(result, Exception):

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Final
 
 from gpumon.core.units import bytes_text
-from gpumon.errors.cause import Cause
+from gpumon.errors.cause import Cause, in_place
 from gpumon.errors.entry import Fix
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause
@@ -134,7 +134,7 @@ def _healthy_answer(reading: LogReading, name: str) -> LogAnswer:
         )
         text = f"{name}: No error ends this log; it stops in the middle of line {reading.lines:,}{notices}."
         return LogAnswer(text, do=step, ignored=ignored, is_failure=False)
-    pasted = [notice.match for notice in reading.notices if notice.match is not None]
+    pasted = in_place((notice.match for notice in reading.notices if notice.match is not None), reading)
     if reading.lines <= _MAX_PASTED_LINES and pasted:
         first, second = _two(pasted[0])
         text = f"{name}: No error, only a notice: {pasted[0].error.title}."

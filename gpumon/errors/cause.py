@@ -1,7 +1,7 @@
 """Decides how the last run of a log ended and what caused it: backwards from the end to the root."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -103,11 +103,8 @@ def cause_of(reading: LogReading) -> Cause | None:
     chain = _chain(root, failures)
     ignored = _ignored(root, reading)
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
-    errors = (match.error for failure in failures for match in failure.matches)
-    program = program_of_errors(errors) or program_of(reading.programs)
-    others = {match.error.id: match.values for failure in (*failures, *reading.lasting) for match in failure.matches}
-    matches = (_in_place(match, program, reading, others) for match in root.matches or _identified(root))
-    root = replace(root, matches=tuple(matches))
+    identified = root.matches or tuple(_identified(root))
+    root = replace(root, matches=tuple(replace(match, is_cause=True) for match in in_place(identified, reading)))
     return Cause(root, failures[-1], chain, confidence, reason, len(failures) - 1, ignored, grade >= _ECHO)
 
 
@@ -142,14 +139,23 @@ def unknown_error(failure: LogFailure) -> UnknownError:
     )
 
 
+def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
+    """Errors with what their fixes may depend on: the program, the platform, the values of other errors, processes."""
+    failures = (*reading.open, *reading.lasting)
+    program = program_of_errors(match.error for failure in failures for match in failure.matches)
+    program = program or program_of(reading.programs)
+    others = {match.error.id: match.values for failure in failures for match in failure.matches}
+    return [_in_place(match, program, reading, others) for match in matches]
+
+
 def _in_place(match: Match, program: str, reading: LogReading, others: Mapping[str, Values]) -> Match:
-    """An error with what its fixes may depend on: the program, the platform, and the values of other errors."""
     place = {"program": program if is_relevant(program, names_of(match.error)[1]) else "", "platform": reading.platform}
     borrowed = ((name, others.get(error_id, {})) for name, error_id in match.error.borrowed)
     values = {name: values[name] for name, values in borrowed if name in values}
-    return replace(
-        match, is_cause=True, values={**values, **match.values, **{name: text for name, text in place.items() if text}}
-    )
+    count = reading.processes.get((match.error.id, str(match.values.get("bus", ""))), 0)
+    values |= {"processes": count} if count > 1 else {}
+    named = {name: text for name, text in place.items() if text}
+    return replace(match, values={**values, **match.values, **named})
 
 
 def _grade(failure: LogFailure) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpumon.errors.answer import LogAnswer, answer_of
-from gpumon.errors.cause import Cause, unknown_error
+from gpumon.errors.cause import Cause, in_place, unknown_error
 from gpumon.errors.match import Match
 from gpumon.errors.reading import LogReading
 from gpumon.errors.unknown import NumberedLine, UnknownError
@@ -66,13 +66,16 @@ def _matches(reading: LogReading, cause: Cause | None) -> Iterable[Match]:
     for failure in (*reading.open, *reading.lasting):
         for match in failure.matches:
             by_id.setdefault(match.error.id, []).append(match)
+    if reading.hang is not None:
+        by_id.setdefault(reading.hang.error.id, []).append(reading.hang)
     for notice in reading.notices:
         if notice.match is not None:
             by_id.setdefault(notice.match.error.id, []).append(notice.match)
     root = None if cause is None else cause.root.match
     if root is not None:
         yield _counted(root, by_id.pop(root.error.id, [root]), reading)
-    rest = (_counted(matches[0], matches, reading) for matches in by_id.values())
+    firsts = in_place((matches[0] for matches in by_id.values()), reading)
+    rest = (_counted(first, matches, reading) for first, matches in zip(firsts, by_id.values(), strict=True))
     yield from sorted(rest, key=lambda match: match.line)
 
 

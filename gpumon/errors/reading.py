@@ -657,8 +657,7 @@ def _known(block: LogBlock, hit: PatternHit, reader: LogReader) -> _Event | None
     if _is_lasting(match):
         reader.keep_lasting(failure)
     if is_warning or match.is_code:
-        if not match.is_code:
-            reader.note(match)
+        reader.note(match)
         return None
     return _Event(hit.position, hit.position + 1, failure)
 

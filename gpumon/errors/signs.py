@@ -49,7 +49,7 @@ _EXIT: Final = re.compile(
     r"|(?i:\bfailed with (?:return |exit |error )?(?:code|status)[ :=]+(?P<failed>-?\d{1,4})\b)"
     r"|died with <Signals\.SIG\w+: (?P<died>\d{1,2})>"
     r"|\b[Ss]ignal (?P<signal>\d{1,2})\b(?: \(SIG\w+\)|[,.;:]| received)"
-    r"|killed by signal(?: |: ?)(?P<by>\d{1,2})|[Cc]aught signal (?P<caught>\d{1,2})"
+    r"|killed by signal(?: |: ?)(?P<by>\d{1,2})|(?i:caught) signal (?P<caught>\d{1,2})"
     r"|terminated with signal SIG(?P<name>[A-Z]{3,5})"
 )
 _PID: Final = re.compile(r"\bpid:? ?=?(\d{2,10})|\bPID (\d{2,10})|processes? \[?(\d{2,10})", re.IGNORECASE)

@@ -241,7 +241,10 @@ def _below_traceback(lines: _Lines, header: int, previous: Raised | None) -> Rai
                 return None
             continue
         return _raised(lines, header, row, match, frames=frames, previous=previous)
-    is_cut = bool(frames) and foreign == 0 and end == lines.rows.of_rank(header).stop
+    is_end = end == lines.rows.of_rank(header).stop and not any(
+        map(str.strip, lines.block.lines[lines.rows.positions[end - 1] + 1 :])
+    )
+    is_cut = bool(frames) and foreign == 0 and is_end
     return _cut(header, end, frames) if is_cut else None
 
 

@@ -189,7 +189,7 @@ def test_prometheus_scrapes_with_tls_and_a_password(secured: tuple[str, Path, Pa
     scrape = f"    scheme: https\n    tls_config: {tls}\n    basic_auth: {user}\n"
     with prometheus(tmp_path, targets, scrape=scrape) as server:
         deadline = time.monotonic() + 30
-        while not (found := list(Prometheus(PrometheusAddress(server)).query("count(gpumon_gpu_power_watts)"))):
+        while not (matches := list(Prometheus(PrometheusAddress(server)).query("count(gpumon_gpu_power_watts)"))):
             assert time.monotonic() < deadline
             time.sleep(0.3)
-    assert found[0][1] == 2.0
+    assert matches[0][1] == 2.0

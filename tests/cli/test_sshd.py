@@ -50,13 +50,13 @@ def install(folder: Path, script: str) -> None:
 
 def clients(folder: Path) -> list[int]:
     """The PIDs of ssh that use the key of this test."""
-    found = []
+    matches = []
     for process in PROC.glob("[0-9]*"):
         with suppress(OSError):
             command = (process / "cmdline").read_bytes().split(b"\0")
             if command[0].endswith(b"ssh") and str(folder / "user").encode() in command:
-                found.append(int(process.name))
-    return found
+                matches.append(int(process.name))
+    return matches
 
 
 @pytest.mark.parametrize("script", HANGS.values(), ids=HANGS)

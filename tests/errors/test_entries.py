@@ -259,7 +259,7 @@ def test_shared_fixes_are_used() -> None:
 
 CODE: Final = [path for path in Path(errors.__path__[0]).parent.rglob("*.py") if "workloads" not in path.parts]
 LINKS: Final = {
-    "gpumon/diagnosis/oom.py": {"OUT_OF_MEMORY", "OF_ASYNC_BACKEND", "IMPOSSIBLE_SIZE"},
+    "gpumon/errors/oom.py": {"OUT_OF_MEMORY", "OF_ASYNC_BACKEND", "IMPOSSIBLE_SIZE"},
     "gpumon/diagnosis/alerts/errors.py": {"OTHER_XID"},
 }
 """Constants in other rooms that are ids of entries."""
@@ -411,7 +411,7 @@ def test_a_sample_in_lower_case_is_recognized(error: KnownError) -> None:
     [
         (r"[Ff]ailed to recv", "ailed to recv"),
         (r"(?P<a>abc)(?:defg) h?i", "abcdefg "),
-        (r"(?:ab|cd) efgh", " efgh"),
+        (r"(?:ab|cd) efgh", "efgh"),
         (r"ab|cd", ""),
         (r"ab(?! cdefg)(?:hijkl)?", "ab"),
     ],

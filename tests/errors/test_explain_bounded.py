@@ -83,7 +83,7 @@ def test_what_a_pattern_matches_contains_its_literals(error: KnownError) -> None
     [
         (r"a b{2}c\.d(?: e)f?g \(h", "a ", ("a ", "g (h", "c.d e")),
         (r"\bname\b", "name", ("name",)),
-        (r"(?:a|b) c", "", (" c",)),
+        (r"(?:a|b) c", "", (" c", "c")),
         (r"ab|cd", "", ("",)),
         (r"a[\])]b(?=c(?:d))(?<=e)f", "a", ("b", "f", "a")),
     ],
@@ -94,7 +94,7 @@ def test_the_literals_of_a_pattern(regex: str, head: str, texts: tuple[str, ...]
 
 @every_error
 def test_a_match_is_shorter_than_the_searched_text(error: KnownError) -> None:
-    for pattern in error.wordings:
+    for pattern in (wording for wording in error.wordings if not wording.raised_in):
         assert widest_match(pattern.regex) <= MAX_MATCH
 
 

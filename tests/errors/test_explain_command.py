@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.errors.load import ERRORS
+from gpumon.errors.explain import explain_text
 from tests.cli.running import GPUMON, PATIENCE_SECONDS, is_one_line, run, shell
 
 ENVIRONMENT = {**os.environ, "COLUMNS": "100"}
@@ -44,7 +44,9 @@ def test_text_is_wrapped_and_code_is_not(log: Path, columns: str) -> None:
     done = run("explain", "--more", str(log), env={**ENVIRONMENT, "COLUMNS": columns})
     lines = done.stdout.splitlines()
     assert [line for line in lines if len(line) > int(columns) and not line.startswith("      ")] == []
-    codes = [line for fix in ERRORS["device-assert"].fixes if not fix.when for line in fix.code.splitlines()]
+    match = explain_text(log.read_text()).cause
+    assert match is not None
+    codes = [line for fix in match.fixes for line in fix.code.splitlines()]
     assert len(codes) >= 2
     assert {f"      {code}".rstrip() for code in codes} <= set(lines)
 

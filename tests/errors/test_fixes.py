@@ -547,9 +547,10 @@ def test_fixes_for_other_wordings_are_last_and_the_first_one_is_no_alternative()
 )
 def test_before_the_first_step_is_complete_nothing_has_leaked(line: str, is_first: bool) -> None:
     match = cause_of(
+        f"{line}\n"
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 14.00 MiB. GPU 0 has a total capacity of 39.56"
         " GiB of which 896.00 KiB is free. Process 7 has 39.55 GiB memory in use. Of the allocated memory 37.77 GiB is"
-        f" allocated by PyTorch, and 1.28 GiB is reserved by PyTorch but unallocated.\n{line}\n"
+        " allocated by PyTorch, and 1.28 GiB is reserved by PyTorch but unallocated.\n"
     )
     assert match.memory_cause is (MemoryCause.TOO_BIG if is_first else MemoryCause.LEAK)
     assert match.memory is not None
@@ -589,12 +590,14 @@ def test_scripts_without_own_code_are_changed_by_their_options() -> None:
 
 def test_the_package_whose_build_has_no_compiler_is_named() -> None:
     text = "Getting requirements to build wheel\nUserWarning: {} was requested, but nvcc was not found.\n"
-    assert cause_of(text.format("mamba_ssm")).fixes[0].code.endswith("--no-build-isolation mamba-ssm")
-    assert cause_of(text.format("evil")).fixes[0].code.endswith("PACKAGE")
+    named, evil = (explain_text(text.format(name)).matches[0] for name in ("mamba_ssm", "evil"))
+    assert named.fixes[0].code.endswith("--no-build-isolation mamba-ssm")
+    assert evil.fixes[0].code.endswith("PACKAGE")
 
 
 def test_rccl_gets_no_advice_for_nvidia() -> None:
-    match = cause_of("h:1:2 [0] /rccl/build/hipify/src/transport/p2p.cc:237 NCCL WARN Cuda failure 'invalid argument'")
+    text = "h:1:2 [0] /rccl/build/hipify/src/transport/p2p.cc:237 NCCL WARN Cuda failure 'invalid argument'"
+    match = explain_text(text).matches[0]
     assert match.error.id == "rccl"
     assert not any("nvidia" in fix.code for fix in match.fixes)
 

@@ -252,7 +252,7 @@ class SshConnection:
         os.set_blocking(self._input, False)
         self._buffer = bytearray()
         self._searched = 0
-        """So many bytes of the buffer have no line end: a long line must not be searched again with every read."""
+        """The bytes of the buffer that have no line end: a long line must not be searched again with every read."""
         self._is_overlong = False
         self._error_tail = b""
 
