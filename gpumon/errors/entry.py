@@ -9,7 +9,7 @@ Values = Mapping[str, int | str]
 
 
 class Code(str):
-    """A value of a table in `facts` that may stand in code as it is; one of a log only if it has no special characters."""
+    """A value of a table in `facts` that may stand in code; one of a log may only if it has no special characters."""
 
     __slots__ = ()
 
