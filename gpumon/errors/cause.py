@@ -294,8 +294,8 @@ def _is_led_by(root: LogFailure, lasting: LogFailure) -> bool:
     """Whether an error of a kind that ends programs later is the cause of a failure."""
     if follows(root, lasting) or _is_about_the_same(root, lasting):
         return True
-    is_before = 0 < root.line - lasting.line <= _MAX_LINES_TO_REASON
-    return root.is_echo and not lasting.is_echo and is_before
+    is_near = abs(root.line - lasting.line) <= _MAX_LINES_TO_REASON
+    return root.is_echo and not lasting.is_echo and is_near
 
 
 def follows(failure: LogFailure, earlier: LogFailure) -> bool:
