@@ -9,14 +9,12 @@ from functools import cache
 from itertools import chain, zip_longest
 from typing import Final
 
-from gpumon.core.oom_file import is_oom_file, read_oom_file
 from gpumon.core.text import safe_text
 from gpumon.diagnosis.cause import first_cause
 from gpumon.diagnosis.explanation import Explanation, Match
 from gpumon.diagnosis.last_error import IGNORED, TRACEBACK, LastError
 from gpumon.diagnosis.memory_cause import is_first_step
 from gpumon.diagnosis.memory_message import read_memory_message
-from gpumon.diagnosis.oom import explain_oom
 from gpumon.diagnosis.unknown import ErrorForm
 from gpumon.errors.facts.platforms import platform_of
 from gpumon.errors.find import ErrorFinder
@@ -149,6 +147,12 @@ def explain_source(chunks: Iterator[bytes], name: str) -> Explanation:
     """
     first = next(chunks, b"")
     content = chain((first,), chunks)
+    if b"gpumon-oom" not in first:
+        return explain(content)
+
+    from gpumon.core.oom_file import is_oom_file, read_oom_file  # late, because few texts are reports
+    from gpumon.diagnosis.oom import explain_oom
+
     return explain_oom(read_oom_file(content, name)) if is_oom_file(first) else explain(content)
 
 

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from gpumon.core.text import safe_text
 from gpumon.diagnosis.unknown import ErrorForm, NumberedLine, TracebackFrame, UnknownError, kind_of
-from gpumon.errors.facts.versions import MODEL_CODE
 from gpumon.errors.prefixes import Timestamp
+from gpumon.errors.raised import MODEL_CODE
 from gpumon.errors.scan import LogBlock
 
 _MAX_TRIES: Final = 64

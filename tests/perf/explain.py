@@ -1,36 +1,28 @@
 """Speed and memory of `gpumon explain` on ordinary and hostile logs: ``python -m tests.perf.explain [MEGABYTES]``.
 
 Prints a Markdown table with a row per log: a training run, the same with a rank before every line, blank lines, one
-line without an end, all needles of the catalogue in every line, and others. Then it reads, for every pattern, a log
+line without an end, all needles of the entries in every line, and others. Then it reads, for every pattern, a log
 whose lines repeat its needle and a log whose lines almost match it, and prints the slowest ones. Every log is explained
 in a separate process, and those of the patterns, which are short, in another one; the speed is per second of CPU time,
 and the memory is the peak of the process, with Python and gpumon. The exit status is 1 if a log is slower than 5 MB/s
 or needs more than 64 MiB. On a busy host, all speeds are lower.
-
-``--patterns 3`` adds two copies of the catalogue with other needles, for the time that a larger catalogue needs.
 """
 
 import argparse
 import gc
 import json
 import os
-import re
 import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpumon.diagnosis import explain as explain_module
 from gpumon.diagnosis.explain import explain, explain_text
-from gpumon.errors.entry import KnownError, Pattern
-from gpumon.errors.find import ErrorFinder
-from gpumon.errors.load import ERRORS
 from tests.diagnosis.corpus import noise
-from tests.diagnosis.hostile import ALL_NEEDLES, PATTERNS, almost, repeated
+from tests.diagnosis.hostile import ALL_NEEDLES, PATTERNS, almost, needle_of, repeated
 from tests.diagnosis.texts import DATA, WORDINGS
 
 _MEGABYTE: Final = 1_000_000
@@ -73,12 +65,8 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("megabytes", type=int, nargs="?", default=_DEFAULT_MEGABYTES)
-    parser.add_argument("--patterns", type=int, default=1, help="how many times the catalogue is read")
     parser.add_argument("--ordinary", action="store_true", help="only the training run")
     options = parser.parse_args()
-    if options.patterns > 1:
-        finder = ErrorFinder(list(_copied_errors(options.patterns)))
-        setattr(explain_module, "_finder", lambda: finder)  # noqa: B010 - mypy rejects another type of function
     explain_text("\n".join(text for _, text in WORDINGS))  # compiles the patterns before a child is measured
     print("| log | MB | MB/s | peak MiB |\n|---|---:|---:|---:|")
     rows = []
@@ -95,21 +83,6 @@ def main() -> None:
     sys.exit(any(row.speed < _MIN_SPEED or row.memory > _MAX_MEMORY for row in rows))
 
 
-def _copied_errors(times: int) -> Iterator[KnownError]:
-    """The catalogue, and copies of it with the words of each needle in another order."""
-    yield from ERRORS.values()
-    for copy in range(1, times):
-        for error in ERRORS.values():
-            needles = [_reordered(pattern.needle, copy) for pattern in error.patterns]
-            patterns = tuple(Pattern(needle, rf"{re.escape(needle)} \d{{1,9}}") for needle in needles)
-            yield replace(error, id=f"{error.id}-{copy}", patterns=patterns)
-
-
-def _reordered(needle: str, copy: int) -> str:
-    words = needle.split(" ")
-    return "".join([*words[copy % len(words) :], *words[: copy % len(words)], "x" * copy])
-
-
 def _xid(number: int) -> str:
     return (
         f"Nov 20 12:{number // 60 % 60:02}:{number % 60:02} node1 kernel: [{12345 + number}.678901] NVRM: Xid "
@@ -118,7 +91,7 @@ def _xid(number: int) -> str:
 
 
 def _needles() -> list[str]:
-    return [pattern.needle for _, pattern in PATTERNS]
+    return [needle_of(pattern) for _, pattern in PATTERNS]
 
 
 def _noise() -> Iterator[str]:
