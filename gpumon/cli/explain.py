@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _MAX_WIDTH: Final = 100
 _MAX_PATH: Final = 4096
+_DRIVER_FILES: Final = Path("/proc/driver/nvidia")
+"""Exists if the driver is loaded."""
 _HINT: Final = "Paste the error, then press Ctrl-D on an empty line."
 
 
@@ -135,10 +137,11 @@ def _print_newest_report(is_live: bool | None, *, as_json: bool, is_long: bool) 
 
 def _with_evidence(explanation: "Explanation", is_live: bool | None) -> "Explanation":
     """Adds what this host reports now, if requested, or by default if the driver is loaded."""
-    from gpumon.operations.evidence import DRIVER_FILES, with_evidence
+    if not (_DRIVER_FILES.exists() if is_live is None else is_live):
+        return explanation
+    from gpumon.operations.evidence import with_evidence  # late, because it imports what queries this host
 
-    is_wanted = DRIVER_FILES.exists() if is_live is None else is_live
-    return with_evidence(explanation) if is_wanted else explanation
+    return with_evidence(explanation)
 
 
 def _print_explanation(

@@ -137,20 +137,21 @@ class ErrorFinder:
 
     def __init__(self, catalogue: ErrorCatalogue) -> None:
         self._catalogue = catalogue
-        self._places = {needle.encode(): places for needle, places in catalogue.needles.items()}
-        self._short = ShortSearch({needle: start for needle, (start, *_) in self._places.items()})
+        self._places = {needle.encode(): places for needle, (_, *places) in catalogue.needles.items()}
+        self._rarest = {needle.encode(): str(rarest) for needle, (rarest, *_) in catalogue.needles.items()}
+        self._short = ShortSearch(self._rarest)
         self._patterns = _PatternsByNeedle(self._prepared)
 
     @cached_property
     def _index(self) -> NeedleIndex:
-        return NeedleIndex(self._places)
+        return NeedleIndex(self._rarest)
 
     def _search(self, letters: bytes) -> NeedleSearch:
         return (self._index if len(letters) > _MAX_SHORT else self._short).search(letters)
 
     def _prepared(self, needle: bytes) -> NeedlePatterns:
         """The wordings with a needle, whose entries are read now."""
-        _, *places = self._places[needle]
+        places = self._places[needle]
         return NeedlePatterns(
             [
                 PreparedPattern(order, self._catalogue.at(order), self._catalogue.at(order).wordings[number])

@@ -45,13 +45,13 @@ def catalogue_of(errors: Sequence[KnownError]) -> "ErrorCatalogue":
     return catalogue
 
 
-def _needles(errors: Iterable[KnownError]) -> dict[str, list[int]]:
+def _needles(errors: Iterable[KnownError]) -> dict[str, list[int | str]]:
     """The needles, as a catalogue has them."""
     places: dict[str, list[int]] = defaultdict(list)
     for letters, order, number in _places(errors):
         places[letters] += (order, number)
-    starts = rarest_pieces(places)
-    return {letters: [starts[letters], *numbers] for letters, numbers in places.items()}
+    rarest = rarest_pieces(places)
+    return {letters: [rarest[letters], *numbers] for letters, numbers in places.items()}
 
 
 def _places(errors: Iterable[KnownError]) -> Iterator[tuple[str, int, int]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from gpumon.errors.entry import Code, ContextState, Fix, KnownError, Values, Wording
 
@@ -409,13 +409,13 @@ class ErrorCatalogue(Mapping[str, KnownError]):
 
     Args:
         entries: The ids in order, each with its file.
-        needles: The needles, each with the start of its rarest piece (see `ShortSearch`), then the index of each entry
-            that has it and, behind that, the index of the wording.
+        needles: The needles, each with its rarest pieces (see `rarest_pieces`), then the index of each entry that has
+            it and, behind that, the index of the wording.
         raised: The indexes of entries with exceptions that mean something else where other code raises them.
     """
 
     def __init__(
-        self, entries: Sequence[tuple[str, str]], needles: Mapping[str, Sequence[int]], raised: Sequence[int] = ()
+        self, entries: Sequence[tuple[str, str]], needles: Mapping[str, Sequence[Any]], raised: Sequence[int] = ()
     ) -> None:
         self.ids: Final = [error_id for error_id, _ in entries]
         self.needles: Final = needles

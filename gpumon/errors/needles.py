@@ -18,6 +18,7 @@ _STRIDE: Final = 4
 _MIN_LETTERS: Final = _PIECE + _STRIDE - 1
 _MAX_PIECES: Final = 3
 """Pieces of a needle that the text must have; ordinary text has one or two of many needles, but rarely three."""
+_FIRST: Final = ord("a")
 _MAX_SEARCHES: Final = 32
 """Needles up to which to search the text for each is faster than to read its pieces one after the other."""
 
@@ -26,26 +27,26 @@ class NeedleIndex:
     """Needles to search.
 
     Args:
-        needles: Texts of lower-case letters.
+        needles: Texts of lower-case letters, each with its rarest pieces, see `rarest_pieces`.
     """
 
-    def __init__(self, needles: Iterable[bytes]) -> None:
-        distinct = list(dict.fromkeys(needles))
-        self._short = [needle for needle in distinct if len(needle) < _MIN_LETTERS]
-        self._long = [needle for needle in distinct if len(needle) >= _MIN_LETTERS]
+    def __init__(self, needles: Mapping[bytes, str]) -> None:
+        self._short = [needle for needle in needles if len(needle) < _MIN_LETTERS]
+        self._long = [needle for needle in needles if len(needle) >= _MIN_LETTERS]
         self._by_piece: dict[int, int] = {}
         """By the piece by which it is looked up: a needle and its start in a piece, as a number (many objects less)."""
         self._others: dict[int, list[int]] = defaultdict(list)
         """The same, of more needles with a piece that one has already."""
-        pieces: set[int] = set()
-        numbers = range(len(self._long) * _STRIDE)
-        frequency = Counter(piece for number in numbers for piece, _ in self._cut(number))
-        for number in numbers:  # cut again: to keep all pieces would need megabytes
-            rarest = sorted((piece for piece, _ in self._cut(number)), key=frequency.__getitem__)[:_MAX_PIECES]
-            pieces.update(rarest)
-            if self._by_piece.setdefault(rarest[0], number) != number:
-                self._others[rarest[0]].append(number)
-        self._pieces = frozenset(pieces.copy())  # a copy has half the size of a set that has grown
+        pieces: list[int] = []
+        for index, needle in enumerate(self._long):
+            for start, letters in enumerate(needles[needle].split(".")):
+                offsets = [start + _STRIDE * (ord(letter) - _FIRST) for letter in letters]
+                rarest = [int.from_bytes(needle[offset : offset + _PIECE], sys.byteorder) for offset in offsets]
+                pieces += rarest
+                number = index * _STRIDE + start
+                if self._by_piece.setdefault(rarest[0], number) != number:
+                    self._others[rarest[0]].append(number)
+        self._pieces = frozenset(pieces)
 
     def search(self, letters: bytes) -> "NeedleSearch":
         """The needles that a text contains, or may contain."""
@@ -71,31 +72,47 @@ class NeedleIndex:
             number: The index of the needle, times the stride, plus the index of the letter.
         """
         needle = self._long[number // _STRIDE]
-        offsets = range(number % _STRIDE, len(needle) - _PIECE + 1, _STRIDE)
+        offsets = _offsets(needle, number % _STRIDE)
         return [(int.from_bytes(needle[offset : offset + _PIECE], sys.byteorder), offset) for offset in offsets]
 
 
-def rarest_pieces(needles: Iterable[str]) -> Mapping[str, int]:
-    """Where in each needle the piece starts that the fewest needles have."""
-    pieces = {needle: [needle[start : start + _PIECE] for start in range(len(needle))] for needle in needles}
-    frequency = Counter(piece for some in pieces.values() for piece in set(some))
-    return {
-        needle: min(range(max(1, len(needle) - _PIECE + 1)), key=lambda start: frequency[some[start]])
-        for needle, some in pieces.items()
-    }
+def rarest_pieces(needles: Iterable[str]) -> Mapping[str, str]:
+    """The pieces of each needle that the fewest needles have.
+
+    For each of the first letters before which the text may be cut, a few letters, the rarest piece first: `a` for the
+    piece that starts there, `b` for the next one. A needle that is too short has none.
+    """
+    pieces = {needle: [list(_offsets(needle, start)) for start in range(_STRIDE)] for needle in needles}
+    frequency = Counter(
+        needle[offset : offset + _PIECE] for needle, cuts in pieces.items() for offsets in cuts for offset in offsets
+    )
+    rarest: dict[str, str] = {}
+    for needle, cuts in pieces.items():
+        words = []
+        for start, offsets in enumerate(cuts):
+            ranked = sorted(offsets, key=lambda offset: frequency[needle[offset : offset + _PIECE]])[:_MAX_PIECES]
+            words.append("".join(chr(_FIRST + (offset - start) // _STRIDE) for offset in ranked))
+        rarest[needle] = ".".join(words) if len(needle) >= _MIN_LETTERS else ""
+    return rarest
+
+
+def _offsets(needle: str | bytes, start: int) -> range:
+    """Where the pieces of a needle start, if the text is cut before one of its first letters."""
+    return range(start, len(needle) - _PIECE + 1, _STRIDE)
 
 
 class ShortSearch:
     """Searches a short text for needles, by all of its pieces: that takes longer per letter, but needs no preparation.
 
     Args:
-        needles: Texts of lower-case letters, each with the start of its rarest piece.
+        needles: Texts of lower-case letters, each with its rarest pieces, see `rarest_pieces`.
     """
 
-    def __init__(self, needles: Mapping[bytes, int]) -> None:
+    def __init__(self, needles: Mapping[bytes, str]) -> None:
         self._by_piece: dict[bytes, list[bytes]] = {}
         self._short: list[bytes] = []
-        for needle, start in needles.items():
+        for needle, rarest in needles.items():
+            start = _STRIDE * (ord(rarest[0]) - _FIRST) if rarest else 0
             if len(needle) < _PIECE:
                 self._short.append(needle)
             else:

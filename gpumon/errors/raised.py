@@ -6,10 +6,13 @@ the code of an installed package, rather than the user's, refers to it; or that 
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from gpumon.errors.entry import KnownError
-from gpumon.errors.facts.versions import MODEL_CODE
 from gpumon.errors.load import catalogue
+
+MODEL_CODE: Final = "transformers_modules"
+"""The package in which transformers keeps code that came with a model."""
 
 
 def raised_error(message: str, package: str, code: str) -> tuple[KnownError, dict[str, str]] | None:

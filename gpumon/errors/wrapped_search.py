@@ -11,7 +11,7 @@ from gpumon.errors.entry import KnownError
 from gpumon.errors.patterns import dense
 from gpumon.errors.scan import RankLines
 
-_REACH_LINES: Final = 16
+_REACH_LINES: Final = 24
 """Lines before and after the needle in which the rest of a wrapped message is searched."""
 _REACH_CHARACTERS: Final = 2 * MAX_MATCH
 """Characters of these lines after which the search ends."""

@@ -1,35 +1,26 @@
 """Speed and memory of `gpumon explain` on ordinary and hostile logs: ``python -m tests.perf.explain [MEGABYTES]``.
 
 Prints a Markdown table with a row per log: a training run, the same with a rank before every line, blank lines, one
-line without an end, all needles of the catalogue in every line, and others. Then it reads, for every pattern, a log
+line without an end, all needles of the entries in every line, and others. Then it reads, for every pattern, a log
 whose lines repeat its needle and a log whose lines almost match it, and prints the slowest ones. Every log is explained
 in a separate process, and those of the patterns, which are short, in another one; the speed is per second of CPU time,
 and the memory is the peak of the process, with Python and gpumon. The exit status is 1 if a log is slower than 5 MB/s
 or needs more than 64 MiB. On a busy host, all speeds are lower.
-
-``--patterns 3`` adds two copies of the catalogue with other needles, for the time that a larger catalogue needs.
 """
 
 import argparse
 import gc
 import json
 import os
-import re
 import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpumon.errors import explain as explain_module
-from gpumon.errors.entry import KnownError, Wording
 from gpumon.errors.explain import explain, explain_text
-from gpumon.errors.find import ErrorFinder
-from gpumon.errors.index import catalogue_of
-from gpumon.errors.load import ERRORS
 from tests.errors.corpus import noise
 from tests.errors.hostile import ALL_NEEDLES, PATTERNS, almost, needle_of, repeated
 from tests.errors.texts import DATA, WORDINGS
@@ -74,12 +65,8 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("megabytes", type=int, nargs="?", default=_DEFAULT_MEGABYTES)
-    parser.add_argument("--patterns", type=int, default=1, help="how many times the catalogue is read")
     parser.add_argument("--ordinary", action="store_true", help="only the training run")
     options = parser.parse_args()
-    if options.patterns > 1:
-        finder = ErrorFinder(catalogue_of(list(_copied_errors(options.patterns))))
-        setattr(explain_module, "finder", lambda: finder)  # noqa: B010 - mypy rejects another type of function
     explain_text("\n".join(text for _, text in WORDINGS))  # compiles the patterns before a child is measured
     print("| log | MB | MB/s | peak MiB |\n|---|---:|---:|---:|")
     rows = []
@@ -94,21 +81,6 @@ def main() -> None:
     rows += patterns
     print(f"\n{len(rows)} logs, the slowest {min(row.speed for row in rows):.1f} MB/s")
     sys.exit(any(row.speed < _MIN_SPEED or row.memory > _MAX_MEMORY for row in rows))
-
-
-def _copied_errors(times: int) -> Iterator[KnownError]:
-    """The catalogue, and copies of it with the words of each needle in another order."""
-    yield from ERRORS.values()
-    for copy in range(1, times):
-        for error in ERRORS.values():
-            needles = [_reordered(needle_of(pattern), copy) for pattern in error.wordings]
-            wordings = tuple(Wording(rf"{re.escape(needle)} \d{{1,9}}") for needle in needles)
-            yield replace(error, id=f"{error.id}-{copy}", wordings=wordings)
-
-
-def _reordered(needle: str, copy: int) -> str:
-    words = needle.split(" ")
-    return "".join([*words[copy % len(words) :], *words[: copy % len(words)], "x" * copy])
 
 
 def _xid(number: int) -> str:

@@ -6,11 +6,10 @@ from typing import Final
 
 from gpumon.errors.entry import Code, Values
 from gpumon.errors.facts.packages import package_of
+from gpumon.errors.raised import MODEL_CODE
 
 Facts = Mapping[str, str]
 
-MODEL_CODE: Final = "transformers_modules"
-"""The package in which transformers keeps code that came with a model."""
 _ADDED_CLASS: Final = re.compile(
     r"(?!TF|Flax|AutoModelForVision2Seq|AutoModelWithLMHead)[A-Z]\w*"
     r"(?:Config|Processor(?:Fast)?|Model|For[A-Z]\w+|Pipeline)"
