@@ -6,8 +6,8 @@ from enum import Enum
 from typing import Final
 
 from gpumon.errors.entry import Fix
-from gpumon.errors.facts.versions import MODEL_CODE
 from gpumon.errors.prefixes import Timestamp
+from gpumon.errors.raised import MODEL_CODE
 from gpumon.errors.tracebacks import TracebackFrame
 
 
