@@ -192,11 +192,13 @@ async def test_indentation_is_kept_on_the_screen() -> None:
         shown = [line.rstrip() for line in screen_text(app).splitlines()]
         start = shown.index(" Traceback (most recent call last):")
         assert shown[start + 1 : start + 4] == ['   File "train.py", line 3', "     if x:", "         y = 1"]
-        codes = [fix.code for fix in ERRORS["oom"].fixes if "\n    " in fix.code]
-        assert "optimizer.step()" in codes[0]
-        start = shown.index("     loss = loss_function(model(batch), target) / accumulation_steps")
-        copied = "\n".join(line.removeprefix("     ") for line in shown[start : start + 5])
-        assert copied == codes[0]
+        explanation = screen_of(pilot).explanation
+        assert explanation is not None
+        assert explanation.cause is not None
+        (code,) = (fix.code for fix in explanation.cause.fixes if "optimizer.step()" in fix.code)
+        first = len(shown) - 1 - shown[::-1].index("     loss = loss_function(model(batch), target) / accumulation_steps")
+        copied = "\n".join(line.removeprefix("     ") for line in shown[first : first + 5])
+        assert copied == code
         compile(copied, "fix", "exec")
         svg = app.export_screenshot()
         assert svg.count("<text ") == svg.count('<text xml:space="preserve" ')
