@@ -196,7 +196,7 @@ async def test_indentation_is_kept_on_the_screen() -> None:
         assert explanation is not None
         assert explanation.cause is not None
         (code,) = (fix.code for fix in explanation.cause.fixes if "optimizer.step()" in fix.code)
-        first = len(shown) - 1 - shown[::-1].index("     loss = loss_function(model(batch), target) / accumulation_steps")
+        first = max(number for number, text in enumerate(shown) if text == "     " + code.splitlines()[0])
         copied = "\n".join(line.removeprefix("     ") for line in shown[first : first + 5])
         assert copied == code
         compile(copied, "fix", "exec")
