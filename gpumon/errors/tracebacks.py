@@ -116,7 +116,7 @@ _BARE: Final = re.compile(
 )
 _THROWN: Final = re.compile(r"after throwing an instance of '([^'\n]{1,200})'")
 _WHAT: Final = re.compile(r"\s*what\(\):\s*")
-_IN_FRAME: Final = ('File "', "│", "|", "^", "~", "[Previous line repeated", "...", "╭", "╰", "❱")
+_IN_FRAME: Final = ('File "', "│", "|", "^", "~", "[Previous line repeated", "...", "╭", "╰", "\u2771")
 _FRAME: Final = re.compile(r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?')
 _OTHER_FRAME: Final = re.compile(
     r"(?:File (\S{1,300}?):(\d{1,7})(?:, in ([\w.]{1,100}))?|(Cell In ?\[\d+\]), line (\d+)"
