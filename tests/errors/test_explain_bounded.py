@@ -143,7 +143,6 @@ def test_an_error_after_many_of_its_needles_in_a_line_is_recognized() -> None:
 # Escaped line ends
 
 
-@pytest.mark.xfail(strict=True, reason="errors of one record are counted once")
 @pytest.mark.parametrize("line_end", [r"\n", r"\r\n", r"\\n"])
 def test_an_escaped_line_end_ends_a_line(line_end: str) -> None:
     lines = [f"{XID} {number}" for number in range(LINES)]
