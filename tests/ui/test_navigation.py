@@ -106,7 +106,7 @@ async def test_a_text_field_takes_digits_and_letters_as_text() -> None:
     app = app_on(stream)
     async with app.run_test(size=(120, 40)) as pilot:
         await shown(pilot, stream)
-        await pilot.press("7", "1", "q", "S", NEXT, "5")
+        await pilot.press("7", "enter", "1", "q", "S", NEXT, "5")
         assert app.screen.query_one(TextArea).text == "1qS]5"
         assert not app._exit
         await pilot.click("#top", offset=(screen_lines(app)[0].index("6 Alerts") + 2, 0))
