@@ -224,7 +224,7 @@ def test_a_paste_that_is_not_utf8_is_explained(environment: dict[str, str]) -> N
         opened(terminal).send("7")
         terminal.wait_for("Explain an error")
         terminal.send(b"\x1b[200~caf\xe9 qqq \xff\r\nRuntimeError: CUDA error: out of memory\r\n\x1b[201~")
-        shown = terminal.wait_for("Out of memory outside")
+        shown = terminal.wait_for("DO       List the processes")
         assert "caf\ufffd qqq \ufffd" in shown
         terminal.send("\x03")
         assert terminal.wait_exit() == 0
