@@ -25,7 +25,6 @@ EVENT_CALLS: Final = (
 """The calls of the event thread (`gpumon.collect.xids`). They subscribe only this process to events."""
 
 TOPOLOGY_CALLS: Final = (
-    "nvmlDeviceGetCpuAffinity",
     "nvmlDeviceGetNumaNodeId",
     "nvmlDeviceGetNvLinkRemotePciInfo",
     "nvmlDeviceGetTopologyCommonAncestor",

@@ -38,11 +38,7 @@ _RATE_SLACK: Final = 1.25
 
 
 def read_links(api: Nvml, handle: Handle) -> tuple[NvLink, ...] | Problem:
-    """The NVLinks that a GPU has, without their counters, or why they are unknown.
-
-    A driver (580.159 on H200) writes past the answers if the counters of all links are part of this call, and the
-    process aborts.
-    """
+    """The NVLinks that a GPU has, without their counters, or why they are unknown."""
     fields = [Field(number, link) for link in range(nvml.MAX_NVLINK_LINKS) for _, number in _LINK_FIELDS]
     try:
         values = read_fields(api, handle, fields)
@@ -92,16 +88,12 @@ def _read_link(api: Nvml, handle: Handle, number: int, answers: Sequence[Value])
 
 
 def read_counters(api: Nvml, handle: Handle, links: Sequence[NvLink]) -> list[Value]:
-    """The counters of NVLinks of a GPU, those of one link after those of the other, from one call for each link.
+    """The counters of NVLinks of a GPU, those of one link after those of the other.
 
     Raises:
         ReadingError: The driver does not return them.
     """
-    return [
-        value
-        for link in links
-        for value in read_fields(api, handle, [Field(number, link.number) for _, _, number in _COUNTERS])
-    ]
+    return read_fields(api, handle, [Field(number, link.number) for link in links for _, _, number in _COUNTERS])
 
 
 def with_counters(links: Sequence[NvLink], answers: Sequence[Value], seconds: float) -> tuple[NvLink, ...]:

@@ -6,11 +6,10 @@ A worker makes the calls one after the other. A call that does not return within
 worker; its GPU is not queried again, and the next worker goes on with the rest.
 """
 
-import os
 import select
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from functools import partial
@@ -24,7 +23,7 @@ from gpumon.collect.device import IDENTITY_CALLS
 from gpumon.collect.nvlinks import read_counters, read_links, with_counters, with_nvlinks, without_counters
 from gpumon.collect.nvml import Handle, Nvml, NvmlError, ReadingError
 from gpumon.collect.nvml_session import start_problem
-from gpumon.collect.pci_paths import NO_NODE, max_lanes, network_cards, numa_node, sysfs_bus_id
+from gpumon.collect.pci_paths import NO_NODE, max_lanes, near_cpus, network_cards, numa_node, sysfs_bus_id
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.core.topology import GpuPair, LinkedGpu, P2PStatus, PathLevel, Topology
@@ -36,10 +35,10 @@ FIRST_RATE_SECONDS: Final = 0.5
 RATE_SECONDS: Final = 2.0
 """Time between two later ones."""
 _TICK_SECONDS: Final = 0.02
-_WORD_BITS: Final = 64
 _IDENTITY: Final = ("uuid", "pci_bus_id", "name")
 _GPU_FIELDS: Final = tuple(item.name for item in fields_of(LinkedGpu) if item.name not in {"index", "problems"})
 _NO_DEVICES: Final = Problem(ProblemCode.NO_DEVICES, "The NVIDIA driver is loaded but reports no GPU.")
+_NO_CPUS: Final = Problem(ProblemCode.NOT_FOUND, "The kernel does not report the processors near this GPU.")
 _NO_LANES: Final = Problem(ProblemCode.NOT_FOUND, "The kernel does not report the lanes of this GPU.")
 _PCIE_CALLS: Final = (
     ("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
@@ -200,13 +199,11 @@ class TopologyReader:
         }
         values |= {field: queries.query(field, call, int) for field, call in _PCIE_CALLS}
         values["memory_numa_node"] = queries.query("memory_numa_node", "nvmlDeviceGetNumaNodeId", int)
-        words = max(1, -(-(os.cpu_count() or 1) // _WORD_BITS))
-        values["cpus"] = queries.query("cpus", "nvmlDeviceGetCpuAffinity", _cpu_list, words)
         problems = queries.problems
         if values["pci_bus_id"] is not None:
             device = self._sys / "bus/pci/devices" / sysfs_bus_id(values["pci_bus_id"])
-            values |= {"numa_node": numa_node(device), "pcie_width_gpu": max_lanes(device)}
-        for field, problem in (("numa_node", NO_NODE), ("pcie_width_gpu", _NO_LANES)):
+            values |= {"cpus": near_cpus(device), "numa_node": numa_node(device), "pcie_width_gpu": max_lanes(device)}
+        for field, problem in (("cpus", _NO_CPUS), ("numa_node", NO_NODE), ("pcie_width_gpu", _NO_LANES)):
             if values.get(field) is None:
                 problems[field] = problem
         self._gpus[index] = LinkedGpu(index, **values, problems=problems)
@@ -268,7 +265,7 @@ class TopologyReader:
 def topologies(reader: TopologyReader, control: int) -> Iterator[Topology]:
     """The connections at once, then again with the rates of the NVLinks, until a descriptor reaches its end.
 
-    The connections do not wait for the counters of the NVLinks, whose calls may end this process.
+    The connections do not wait for the counters of the NVLinks, so that a driver that crashes there costs only these.
 
     Args:
         reader: Reads them.
@@ -285,17 +282,3 @@ def topologies(reader: TopologyReader, control: int) -> Iterator[Topology]:
 def _unknown(number: int) -> ReadingError:
     reason = f"The driver returned {number}, which gpumon does not know."
     return ReadingError(Problem(ProblemCode.INVALID_VALUE, reason))
-
-
-def _cpu_list(words: Iterable[int]) -> str:
-    """The processors of a bit mask, as in ``0-55,112-167``; empty for none."""
-    mask = sum(word << (_WORD_BITS * position) for position, word in enumerate(words))
-    ranges: list[list[int]] = []
-    for cpu in range(mask.bit_length()):
-        if not mask >> cpu & 1:
-            continue
-        if ranges and ranges[-1][1] == cpu - 1:
-            ranges[-1][1] = cpu
-        else:
-            ranges.append([cpu, cpu])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)

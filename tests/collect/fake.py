@@ -211,7 +211,6 @@ _ANSWERS: dict[str, Any] = {
     "nvmlDeviceGetComputeRunningProcesses": [entry(4000, 3000)],
     "nvmlDeviceGetGraphicsRunningProcesses": [],
     "nvmlDeviceGetMPSComputeRunningProcesses": [],
-    "nvmlDeviceGetCpuAffinity": lambda handle, words: [0xFF00FF] + [0] * (words - 1),
     "nvmlDeviceGetNvLinkRemotePciInfo": lambda handle, link: SimpleNamespace(busId=b"00000000:C8:00.0"),
     "nvmlDeviceGetTopologyCommonAncestor": nvml.TOPOLOGY_NODE,
     "nvmlDeviceGetP2PStatus": 0,

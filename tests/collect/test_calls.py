@@ -94,7 +94,6 @@ LOOKED = frozenset({
 """Symbols that are called on demand only. Two of them delay the calls of other threads for milliseconds."""
 
 TOPOLOGY = frozenset({
-    "nvmlDeviceGetCpuAffinity",
     "nvmlDeviceGetNumaNodeId",
     "nvmlDeviceGetNvLinkRemotePciInfo_v2",
     "nvmlDeviceGetTopologyCommonAncestor",

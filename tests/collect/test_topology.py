@@ -54,7 +54,7 @@ def add_device(sys: Path, path: str, node: int, **files: str) -> Path:
     """A PCI device below the given root and bridges."""
     folder = sys / "devices" / path
     folder.mkdir(parents=True)
-    for name, text in {"numa_node": str(node), "max_link_width": "16", **files}.items():
+    for name, text in {"numa_node": str(node), "local_cpulist": "0-7,16-23", "max_link_width": "16", **files}.items():
         (folder / name).write_text(f"{text}\n")
     by_id = sys / "bus/pci/devices"
     by_id.mkdir(parents=True, exist_ok=True)
@@ -120,6 +120,7 @@ def test_four_gpus_without_nvlink() -> None:
     assert {pair.nvlinks for pair in topology.pairs} == {0}
     assert topology.gpus[0].links is None
     assert topology.gpus[0].problems["numa_node"].code is ProblemCode.NOT_SUPPORTED
+    assert (topology.gpus[0].cpus, topology.gpus[0].problems["cpus"].code) == (None, ProblemCode.NOT_FOUND)
 
 
 def test_bridges_connect_only_the_gpus_at_their_ends() -> None:
@@ -135,9 +136,7 @@ def test_bridges_connect_only_the_gpus_at_their_ends() -> None:
 def test_a_virtual_machine_hides_the_nvswitch() -> None:
     fake = fake_driver(2, nvlink=True)
     fake.answer("nvmlDeviceGetNvLinkRemotePciInfo", SimpleNamespace(busId=b"FFFFFFFF:FF:FF.0"))
-    fake.answer("nvmlDeviceGetCpuAffinity", [0xFFFFFFFF, 0, 0, 0])
     topology = read(fake)
-    assert topology.gpus[0].cpus == "0-31"
     assert topology.pair(1, 0).label == "NV18"
     assert topology.gpus[0].links is not None
     link = topology.gpus[0].links[0]
@@ -289,7 +288,7 @@ def test_the_rates_of_a_link_follow_from_two_readings_of_its_counters() -> None:
     assert second.bytes_per_second == 26_562_000_000, "the rest is as it was"
 
 
-def test_the_connections_are_read_without_the_counters_which_have_small_calls() -> None:
+def test_the_connections_are_read_without_the_counters() -> None:
     counters = Counters()
     calls: list[list[int]] = []
 
@@ -303,9 +302,8 @@ def test_the_connections_are_read_without_the_counters_which_have_small_calls() 
     assert link is not None
     assert link[17].problems["transmitted_bytes"].code is ProblemCode.NOT_READ
     assert not any(counted & set(call) for call in calls)
-    calls.clear()
     counters.reader.read_rates()
-    assert [len(call) for call in calls] == [3] * 36
+    assert counted == set(calls[-1])
 
 
 @pytest.mark.parametrize("step", [-1, 80_000_000])
