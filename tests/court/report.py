@@ -121,7 +121,7 @@ def judged(
         kind=kind,
         line=first.get("line") or "",
         summary=verdict["summary"],
-        is_right=is_named and (job is None or straggler == case.straggler or not (case.is_healthy or case.straggler)),
+        is_right=is_named and (job is None or straggler == case.straggler),
         stages=tuple(answer.get("stages") or ()),
         step_seconds=answer.get("step_seconds"),
         measured_seconds=measured,
