@@ -8,7 +8,18 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from gpumon.errors.entry import KnownError, Wording
-from gpumon.errors.patterns import Literals, dense, exact, folded, folded_regex, literals, looks_back, squeezed, wrapped
+from gpumon.errors.patterns import (
+    Literals,
+    dense,
+    ends_line,
+    exact,
+    folded,
+    folded_regex,
+    literals,
+    looks_back,
+    squeezed,
+    wrapped,
+)
 from gpumon.errors.prefixes import without_prefix
 
 MAX_MATCH: Final = 512
@@ -116,6 +127,11 @@ class PreparedPattern:
     def looks_back(self) -> bool:
         """Whether the text before a match decides as well, so that removing it may lead to a match."""
         return looks_back(self.pattern.regex)
+
+    @cached_property
+    def ends_line(self) -> bool:
+        """Whether a match depends on where its line ends."""
+        return ends_line(self.pattern.regex)
 
     @cached_property
     def _anchor(self) -> tuple[str, int]:

@@ -113,6 +113,11 @@ def looks_back(regex: str) -> bool:
     return any(atom in {"^", r"\b", r"\B", r"\A"} or atom.startswith("(?<") for atom, _ in _tokens(regex))
 
 
+def ends_line(regex: str) -> bool:
+    """Whether a regular expression examines if its match ends a line."""
+    return any(atom == "$" for atom, _ in _tokens(regex))
+
+
 def ignores_digits(regex: str) -> bool:
     """Whether replacing digits of a text by others changes neither that a regular expression matches nor where."""
     atoms = (atom.replace("0-9", "") for atom, _ in _tokens(regex) if not atom.startswith("(?P<"))

@@ -175,10 +175,12 @@ def _wrapped_spans(
     begin_row, ends, text = joined
     dense_text = cased(dense(text.written))
     windows = _windows(ends, range(all_rows.start - begin_row, all_rows.stop - begin_row))
+    line_ends = [(max(0, end - _REACH_CHARACTERS), end) for end in ends]
     for candidate, rows in patterns:
         if not candidate.has_dense_literals(dense_text):
             continue
-        for match in chain.from_iterable(candidate.wrapped_matches(text, *window) for window in windows):
+        parts = line_ends if candidate.ends_line else windows
+        for match in chain.from_iterable(candidate.wrapped_matches(text, *part) for part in parts):
             first, last = bisect_right(ends, match.start()), bisect_right(ends, match.end() - 1)
             first_row, last_row = begin_row + first, begin_row + last
             if first != last and first_row < rows.stop and last_row >= rows.start:

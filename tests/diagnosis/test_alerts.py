@@ -176,9 +176,15 @@ def test_xids_are_told_at_once_and_explained(number: int, severity: str) -> None
 @pytest.mark.parametrize("number", [*XID_MEANINGS, 999])
 def test_a_live_xid_and_its_line_in_a_log_are_explained_alike(number: int) -> None:
     (alert,) = check(frame(events=(DeviceEvent(device(1).key, number, 0.0, 100.0),)))
-    (match,) = explain_text(f"kernel: NVRM: Xid (PCI:0000:41:00): {number}, pid=77, name=python3, Ch 8").matches
+    bus = (device(1).pci_bus_id or "").removesuffix(".0")
+    (match,) = explain_text(f"kernel: NVRM: Xid (PCI:{bus}): {number}, pid=77, name=python3, Ch 8").matches
     assert match.error.summary in alert.detail
-    assert alert.action == f"{match.error.fixes[0].text} {match.error.fixes[0].code}".rstrip()
+    assert alert.action == f"{match.fixes[0].text} {match.fixes[0].code}".rstrip()
+
+
+def test_a_reset_after_an_xid_names_the_gpu_that_reported_it() -> None:
+    (alert,) = check(frame(events=(DeviceEvent(device(1).key, 46, 0.0, 100.0),)))
+    assert alert.action.endswith(f"--gpu-reset -i {device(1).pci_bus_id}")
 
 
 @pytest.mark.parametrize("number", sorted(set(XID_MEANINGS) - {149, 154}))

@@ -71,6 +71,11 @@ def test_the_rest_of_a_broken_line_may_look_like_a_prefix(error_id: str, lines: 
     assert found_in(lines) == {error_id}
 
 
+def test_a_broken_message_may_have_to_end_a_line() -> None:
+    lines = "step 2\nAssertionError: 151936 is not divisible b\ny 3\n  16%|##    | 16/10000 [00:16<12:30, 3.2it/s]"
+    assert found_in(lines) == {"tensor-parallel-size"}
+
+
 @settings(max_examples=25)
 @given(wording=wordings, chosen=changes, chance=chances)
 def test_a_message_is_found_in_ten_thousand_lines(

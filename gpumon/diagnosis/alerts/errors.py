@@ -128,7 +128,8 @@ def _xids(device: Device, tracker: DeviceTracker, _: Thresholds) -> Iterator[Ale
         times = "" if xid.count == 1 else f", {times_text(xid.count)}"
         detail = f"GPU {device.index}: {xid_text(number)}{times}. {_known_xid(number).summary}"
         evidence = (EvidenceItem("Count", xid.count, Unit.COUNT), *evidence_of(device, *_ECC, *_ROWS))
-        yield AlertFinding(f"{_XID}{number}", xid_severity(number), detail, xid_action(number), evidence)
+        action = xid_action(number, device.pci_bus_id or "")
+        yield AlertFinding(f"{_XID}{number}", xid_severity(number), detail, action, evidence)
 
 
 def xid_plural(alert_id: str) -> str | None:
@@ -138,10 +139,15 @@ def xid_plural(alert_id: str) -> str | None:
     return f"have reported {xid_text(int(number))}" if is_xid else None
 
 
-def xid_action(number: int) -> str:
-    """What to do about an Xid: the first fix of the catalogue."""
+def xid_action(number: int, bus: str) -> str:
+    """What to do about an Xid: the first fix of the catalogue.
+
+    Args:
+        number: The number of the Xid.
+        bus: PCI bus ID of the GPU, with or without its function; empty if it is not known.
+    """
     error = _known_xid(number)
-    first = fixes_of(error, case_of(error))[0]
+    first = fixes_of(error, case_of(error, values={"bus": bus.removesuffix(".0")}))[0]
     return f"{first.text} {first.code}".rstrip()
 
 

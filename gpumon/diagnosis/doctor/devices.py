@@ -90,7 +90,8 @@ def xids(errors: KernelErrors) -> CheckResult:
     if xid_severity(worst) is Severity.INFO:
         return ok(f"only harmless ones since boot: {summary}")
     finding = fail if xid_severity(worst) is Severity.CRITICAL else warn
-    return finding(f"Since boot: {summary}.", xid_action(worst))
+    bus = next(bus for bus, number in errors.xids if number == worst)
+    return finding(f"Since boot: {summary}.", xid_action(worst, bus))
 
 
 def pcie(gpus: Gpus) -> CheckResult:
