@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from gpumon.diagnosis.verdict import sample_of
-from gpumon.jobs.catalogue import JobRequest, WorkloadInfo
-from gpumon.jobs.job import JobEnded, LogLine
-from gpumon.jobs.parameters import ParameterKind, Value, WorkloadParameter
-from gpumon.jobs.protocol import JobEvent, JobEventKind
+from gpumon.insight.workload_verdict import sample_of
 from gpumon.operations.run_target import CPU, gpu_target
 from gpumon.operations.workload import MetricChange, WorkloadRun
+from gpumon.workload_runs.catalogue import RunRequest, WorkloadInfo
+from gpumon.workload_runs.parameters import ParameterKind, Value, WorkloadParameter
+from gpumon.workload_runs.protocol import RunEvent, RunEventKind
+from gpumon.workload_runs.supervised_run import LogLine, RunEnded
 from tests import builders
 
 BEGAN = 1_800_000_000.0
@@ -44,19 +44,19 @@ def new_run(key: str = "1", gpu: int | None = 0, info: WorkloadInfo | None = Non
     assert target is not None
     parameters: dict[str, Value] = {"dtype": "bf16", "size": 8192, "duration": 20.0, "inject_error": False}
     python = Path("/opt/torch/bin/python")
-    request = JobRequest(info or workload(), target.device, parameters, python, target.environment)
+    request = RunRequest(info or workload(), target.device, parameters, python, target.environment)
     return WorkloadRun(request, target, key)
 
 
-def send(run: WorkloadRun, kind: JobEventKind, seconds: float = 0.0, **fields: Any) -> None:  # noqa: ANN401
+def send(run: WorkloadRun, kind: RunEventKind, seconds: float = 0.0, **fields: Any) -> None:  # noqa: ANN401
     """The workload sends an event, some seconds after it started its work."""
-    run.state.apply(JobEvent(kind, BEGAN + seconds, fields))
+    run.state.apply(RunEvent(kind, BEGAN + seconds, fields))
 
 
 def report_error(run: WorkloadRun, kind: str, text: str, *, expected: bool = False) -> None:
     """The workload reports an error."""
     fields = {"class": kind, "text": text, "expected": expected}
-    run.state.apply(JobEvent(JobEventKind.ERROR, BEGAN, fields))
+    run.state.apply(RunEvent(RunEventKind.ERROR, BEGAN, fields))
 
 
 def send_plan(run: WorkloadRun, **uses: Any) -> None:  # noqa: ANN401
@@ -64,10 +64,10 @@ def send_plan(run: WorkloadRun, **uses: Any) -> None:  # noqa: ANN401
     is_gpu = run.target is not CPU
     chip = {"name": "NVIDIA H200", "uuid": builders.device(0).uuid} if is_gpu else None
     planned = {"memory_bytes": 12 * GIB if is_gpu else 0, "host_memory_bytes": 0, "seconds": 20.0, "peers": False}
-    send(run, JobEventKind.HELLO, workload="matmul", pid=4000)
+    send(run, RunEventKind.HELLO, workload="matmul", pid=4000)
     send(
         run,
-        JobEventKind.PLAN,
+        RunEventKind.PLAN,
         torch="2.9.0",
         cuda="13.0" if is_gpu else None,
         device=run.target.device,
@@ -82,19 +82,19 @@ def live_run(seconds: int = 12, gpu: int | None = 0) -> WorkloadRun:
     run = new_run(gpu=gpu)
     send_plan(run)
     run.state.record_start(BEGAN)
-    send(run, JobEventKind.STEP, 0.0, text="Random operands are multiplied once.")
-    send(run, JobEventKind.STEP, 1.0, text="The product is computed again and again; each result must equal the first.")
+    send(run, RunEventKind.STEP, 0.0, text="Random operands are multiplied once.")
+    send(run, RunEventKind.STEP, 1.0, text="The product is computed again and again; each result must equal the first.")
     for tenth in range(seconds * 10):
-        send(run, JobEventKind.METRIC, tenth / 10, name="throughput", value=600 + tenth % 37, unit="TFLOP/s")
-        send(run, JobEventKind.METRIC, tenth / 10, name="free_share", value=(tenth * 7 % 100) / 100, unit="")
-    send(run, JobEventKind.PROGRESS, seconds, done=seconds, total=20.0)
-    send(run, JobEventKind.TIMING, name="empty kernel", host_seconds=4.1e-6, device_seconds=9.3e-6)
-    send(run, JobEventKind.TIMING, name="matmul 8192", host_seconds=2.1e-5, device_seconds=1.6e-3)
+        send(run, RunEventKind.METRIC, tenth / 10, name="throughput", value=600 + tenth % 37, unit="TFLOP/s")
+        send(run, RunEventKind.METRIC, tenth / 10, name="free_share", value=(tenth * 7 % 100) / 100, unit="")
+    send(run, RunEventKind.PROGRESS, seconds, done=seconds, total=20.0)
+    send(run, RunEventKind.TIMING, name="empty kernel", host_seconds=4.1e-6, device_seconds=9.3e-6)
+    send(run, RunEventKind.TIMING, name="matmul 8192", host_seconds=2.1e-5, device_seconds=1.6e-3)
     if gpu is not None:
         _add_samples(run, seconds)
     else:
-        send(run, JobEventKind.MEMORY, seconds, resident_bytes=GIB // 4)
-    run.job.log.extend([LogLine("stdout", "hello"), LogLine("stderr", "a warning [/] of torch")])
+        send(run, RunEventKind.MEMORY, seconds, resident_bytes=GIB // 4)
+    run.child.log.extend([LogLine("stdout", "hello"), LogLine("stderr", "a warning [/] of torch")])
     return run
 
 
@@ -109,7 +109,7 @@ def _add_samples(run: WorkloadRun, seconds: int) -> None:
         run.samples.append(sample_of(device, BEGAN + second))
     send(
         run,
-        JobEventKind.MEMORY,
+        RunEventKind.MEMORY,
         seconds,
         allocated_bytes=3 * GIB,
         active_bytes=4 * GIB,
@@ -129,8 +129,8 @@ def ended_run(verdict: str = "ok", gpu: int | None = 0, code: int = 0) -> Worklo
         {"name": "wrong_elements", "value": 0, "unit": "elements", "repetitions": 1024, "limit": None},
     ]
     why = "bf16 8192 x 8192: 617 TFLOP/s, 62% of what the chip can do. All 1024 results equal a checked reference."
-    send(run, JobEventKind.RESULT, 20.0, verdict=verdict, why=why, figures=metrics)
-    run.state.apply(JobEnded(code, verdict == "cancelled", ""))
+    send(run, RunEventKind.RESULT, 20.0, verdict=verdict, why=why, figures=metrics)
+    run.state.apply(RunEnded(code, verdict == "cancelled", ""))
     run.changes = (MetricChange("throughput", 610.0, 617.25),)
     run.ended_seconds = BEGAN + 20.0
     return run

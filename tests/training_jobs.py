@@ -2,7 +2,7 @@
 
 from gpumon.core.collectives import CollectiveState, RecordedCollective
 from gpumon.core.ranks import HangKind, HangVerdict
-from gpumon.operations.jobs.report import (
+from gpumon.operations.training_jobs.report import (
     NO_PROBE,
     RUNNING,
     WAITS,

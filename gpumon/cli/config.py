@@ -228,7 +228,7 @@ def _threshold(entry: _Entry) -> float:
     Raises:
         ValueError: The threshold does not exist, or the value is out of range.
     """
-    from gpumon.diagnosis.alerts import Thresholds  # imported late: most users have no file
+    from gpumon.health.alerts import Thresholds  # imported late: most users have no file
 
     number: float = getattr(Thresholds.of({entry.name: entry.value}), entry.name)
     return number

@@ -146,7 +146,7 @@ def _command_keys(root: click.Context, name: str, command: click.Command, conten
 
 
 def _alert_keys(content: Config) -> Iterator[ConfigKey]:
-    from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS  # late, as everything that only some commands need
+    from gpumon.health.alerts import DEFAULT_THRESHOLDS  # late, as everything that only some commands need
 
     for item in fields(DEFAULT_THRESHOLDS):
         default = getattr(DEFAULT_THRESHOLDS, item.name)

@@ -12,7 +12,7 @@ from gpumon.cli.options import debug_option
 from gpumon.core.problems import ExitCode
 
 if TYPE_CHECKING:
-    from gpumon.diagnosis.checks import Check
+    from gpumon.health.checks import Check
     from gpumon.operations.doctor.examination import Examination
 
 _DEFAULT_WIDTH: Final = 110
@@ -34,7 +34,7 @@ def doctor(as_json: bool, bundle: Path | None, python: str | None) -> int:
 
     Takes at most 45 seconds, even if the driver hangs. Exits with 0, or with 1 if a check failed.
     """
-    from gpumon.diagnosis.checks import Status, document, verdict
+    from gpumon.health.checks import Status, document, verdict
     from gpumon.operations.doctor.bundle import refuse_existing, save_bundle
     from gpumon.operations.doctor.examination import DoctorOptions, Examination
 

@@ -10,7 +10,7 @@ from gpumon.cli.config import Config, load_config
 from gpumon.cli.options import environment_warnings
 
 if TYPE_CHECKING:
-    from gpumon.diagnosis.alerts import Thresholds
+    from gpumon.health.alerts import Thresholds
     from gpumon.session.alert_notifier import NotifySettings
 
 _DEFAULT_SOURCES: Final = frozenset({ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP})
@@ -62,7 +62,7 @@ def notices() -> "NotifySettings":
 
 def thresholds() -> "Thresholds":
     """The alert thresholds of the configuration file."""
-    from gpumon.diagnosis.alerts import Thresholds  # imported late: few commands need it
+    from gpumon.health.alerts import Thresholds  # imported late: few commands need it
 
     return Thresholds.of(config().alerts)
 

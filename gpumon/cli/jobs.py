@@ -13,7 +13,7 @@ from gpumon.cli.options import debug_option, json_option
 from gpumon.core.problems import CommandError, ExitCode, Problem
 
 if TYPE_CHECKING:
-    from gpumon.operations.jobs.report import TrainingJobReport
+    from gpumon.operations.training_jobs.report import TrainingJobReport
 
 _DEFAULT_WIDTH: Final = 120
 _MIN_WIDTH: Final = 60
@@ -44,7 +44,7 @@ def jobs(hosts: str | None, dump: Path | None, as_json: bool) -> int:
         return _dump(dump)
     if hosts is not None:
         return _show_hosts(hosts, as_json=as_json)
-    from gpumon.operations.jobs.sample import sample_jobs
+    from gpumon.operations.training_jobs.sample import sample_jobs
 
     sample = sample_jobs()
     return _show(sample.reading.reports, sample.problems, as_json=as_json)
@@ -53,7 +53,7 @@ def jobs(hosts: str | None, dump: Path | None, as_json: bool) -> int:
 def _show_hosts(hosts: str, *, as_json: bool) -> int:
     from gpumon.fleet.model import FleetError
     from gpumon.operations.fleet.ssh import parse_hosts
-    from gpumon.operations.jobs.hosts import merged_jobs, read_hosts
+    from gpumon.operations.training_jobs.hosts import merged_jobs, read_hosts
 
     try:
         names = parse_hosts(hosts, None)
@@ -65,7 +65,7 @@ def _show_hosts(hosts: str, *, as_json: bool) -> int:
 
 
 def _dump(folder: Path) -> int:
-    from gpumon.operations.jobs.dump import FRAMES_FILE, FRAMES_SECONDS, dump_jobs
+    from gpumon.operations.training_jobs.dump import FRAMES_FILE, FRAMES_SECONDS, dump_jobs
 
     result = dump_jobs(folder)
     click.echo(f"{folder}: {', '.join(result.files)}\n{result.removed}")
@@ -77,7 +77,7 @@ def _dump(folder: Path) -> int:
 def _show(reports: "Sequence[TrainingJobReport]", problems: Sequence[Problem], *, as_json: bool) -> int:
     """Print the jobs; returns the exit code."""
     if as_json:
-        from gpumon.operations.jobs.document import jobs_document
+        from gpumon.operations.training_jobs.document import jobs_document
 
         click.echo(json.dumps(jobs_document(reports, os.uname().nodename, problems), indent=2, ensure_ascii=False))
     else:

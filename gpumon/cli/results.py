@@ -72,7 +72,7 @@ def _check_name(name: str) -> None:
     Raises:
         CommandError: There is no such workload, and no result of it.
     """
-    from gpumon.jobs.catalogue import workload_names
+    from gpumon.workload_runs.catalogue import workload_names
 
     names = workload_names()
     if name not in names:

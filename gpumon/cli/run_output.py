@@ -10,8 +10,6 @@ from typing import Final
 
 import click
 
-from gpumon.jobs.protocol import JobEvent, JobEventKind
-from gpumon.jobs.state import UNSUPPORTED_ERROR
 from gpumon.operations.csv_table import FIGURE_COLUMNS, figure_rows, write_rows
 from gpumon.operations.other_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun
@@ -25,6 +23,8 @@ from gpumon.present.text.run import (
     result_lines,
     timing_text,
 )
+from gpumon.workload_runs.protocol import RunEvent, RunEventKind
+from gpumon.workload_runs.state import UNSUPPORTED_ERROR
 
 _PLOT_WIDTH: Final = 100
 """Width of plots in cells where there is no terminal."""
@@ -44,9 +44,9 @@ def plot_width(plot: bool | None) -> int:
     return 0 if plot is False else terminal_width() or (_PLOT_WIDTH if plot else 0)
 
 
-def _report_not_saved(run: WorkloadRun, event: JobEvent) -> None:
+def _report_not_saved(run: WorkloadRun, event: RunEvent) -> None:
     """Print why a result was not saved, which changes neither the verdict nor the exit code."""
-    if event.kind is JobEventKind.RESULT and run.problem is not None:
+    if event.kind is RunEventKind.RESULT and run.problem is not None:
         click.echo(f"gpumon: {run.problem}", err=True)
 
 
@@ -60,7 +60,7 @@ class JsonRunOutput:
     def __init__(self, *, yes: bool) -> None:
         self._yes = yes
 
-    def on_event(self, run: WorkloadRun, event: JobEvent) -> None:
+    def on_event(self, run: WorkloadRun, event: RunEvent) -> None:
         """Print the event."""
         document = {**event.document(), "workload": run.request.workload.name, "device": run.request.device}
         click.echo(json.dumps(document, ensure_ascii=False))
@@ -94,9 +94,9 @@ class TextRunOutput:
         self._reported: set[str] = set()
         """Why workloads are not supported here; each sentence is printed once."""
 
-    def on_event(self, run: WorkloadRun, event: JobEvent) -> None:
+    def on_event(self, run: WorkloadRun, event: RunEvent) -> None:
         """Print what a user wants to read about the event."""
-        if event.kind is JobEventKind.BYE:
+        if event.kind is RunEventKind.BYE:
             self._report_unsupported(run)
             return
         text = self._text(run, event)
@@ -125,17 +125,17 @@ class TextRunOutput:
             return click.confirm(confirmation_text(run, others), err=True)
         return False
 
-    def _text(self, run: WorkloadRun, event: JobEvent) -> str | None:
+    def _text(self, run: WorkloadRun, event: RunEvent) -> str | None:
         fields = event.fields
-        if event.kind is JobEventKind.PLAN:
+        if event.kind is RunEventKind.PLAN:
             return plan_text(run)
-        if event.kind is JobEventKind.STEP:
+        if event.kind is RunEventKind.STEP:
             return str(fields["text"])
-        if event.kind is JobEventKind.ERROR and fields["class"] != UNSUPPORTED_ERROR:
+        if event.kind is RunEventKind.ERROR and fields["class"] != UNSUPPORTED_ERROR:
             return explained_text(f"{fields['class']}: {fields['text']}")
-        if event.kind is JobEventKind.TIMING:
+        if event.kind is RunEventKind.TIMING:
             return timing_text(fields)
-        if event.kind is JobEventKind.RESULT:
+        if event.kind is RunEventKind.RESULT:
             return self._result_text(run)
         return None
 

@@ -122,7 +122,7 @@ def _starting_with(names: "list[str] | tuple[str, ...]", incomplete: str) -> lis
 
 def complete_workload(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of workloads, from the names of their files."""
-    from gpumon.jobs.catalogue import workload_names  # late, as below: few starts of gpumon complete anything
+    from gpumon.workload_runs.catalogue import workload_names  # late, as below: few starts of gpumon complete anything
 
     return _starting_with(workload_names(), incomplete)
 

@@ -26,7 +26,7 @@ def topology(as_json: bool) -> None:
 
     connections = read_topology_with_rates()
     if as_json:
-        from gpumon.diagnosis.topology import topology_findings
+        from gpumon.health.topology import topology_findings
 
         document = {**to_document(connections), "findings": list(topology_findings(connections))}
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))

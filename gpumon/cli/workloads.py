@@ -16,9 +16,6 @@ from click.core import ParameterSource
 from gpumon.cli.run_output import CsvRunOutput, JsonRunOutput, TextRunOutput
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
-from gpumon.jobs.catalogue import Catalogue, JobRequest, WorkloadInfo, load_catalogue
-from gpumon.jobs.interpreter import find_interpreter
-from gpumon.jobs.parameters import Value, chosen_values
 from gpumon.operations.one_shot import sample_frame
 from gpumon.operations.run_target import CPU
 from gpumon.operations.runs import FRAME_SECONDS, HeadlessRuns, RunOutput, default_device, expand_devices
@@ -26,6 +23,9 @@ from gpumon.operations.workload import WorkloadRun
 from gpumon.present.text.workloads import workload_list_lines
 from gpumon.present.workload_text import code_text
 from gpumon.streams.live import LiveStream
+from gpumon.workload_runs.catalogue import Catalogue, RunRequest, WorkloadInfo, load_catalogue
+from gpumon.workload_runs.interpreter import find_interpreter
+from gpumon.workload_runs.parameters import Value, chosen_values
 
 SCHEMA: Final = 1
 _DURATION: Final = "duration"
@@ -147,7 +147,7 @@ def _workload(name: str, catalogue: Catalogue) -> WorkloadInfo:
     return info
 
 
-def _request(options: RunOptions, info: WorkloadInfo, device: str) -> JobRequest:
+def _request(options: RunOptions, info: WorkloadInfo, device: str) -> RunRequest:
     if device == "cpu" and info.why_not_cpu:
         raise CommandError(Problem(ProblemCode.NOT_SUPPORTED, info.why_not_cpu), ExitCode.MISSING_PREREQUISITE)
     texts = _parsed_settings(options.settings)
@@ -161,7 +161,7 @@ def _request(options: RunOptions, info: WorkloadInfo, device: str) -> JobRequest
         raise CommandError(
             Problem(ProblemCode.INVALID_VALUE, str(error), "gpumon workloads lists all parameters."), ExitCode.USAGE
         ) from error
-    return JobRequest(info, device, values, Path(), limit_seconds=limit)
+    return RunRequest(info, device, values, Path(), limit_seconds=limit)
 
 
 def _parsed_settings(settings: Sequence[str]) -> dict[str, str]:

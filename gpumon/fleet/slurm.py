@@ -16,7 +16,7 @@ _HOSTS_TEXT: Final = 1 << 16
 _GPUS: Final = re.compile(r"\bgpu(?::[\w.-]+){0,2}\(IDX:([\d,-]*)\)", re.ASCII)
 _REQUESTED: Final = re.compile(r"gres/gpu(?::[\w.-]+)?[=:](\d{1,6})", re.ASCII)
 _FIELD: Final = re.compile(
-    r"(?:^|\s)(JobId|ArrayJobId|ArrayTaskId|JobName|UserId|JobState|Partition|NodeList)=(\S*)", re.ASCII
+    r"(?:^|\s)(JobId|ArrayJobId|ArrayTaskId|JobName|UserId|RunState|Partition|NodeList)=(\S*)", re.ASCII
 )
 _DETAIL: Final = re.compile(r"^\s*Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES(?:_IDX)?=(\S*)", re.ASCII | re.MULTILINE)
 _BRACKETS: Final = re.compile(r"([^,\[\]]*)\[([^\[\]]*)\]([^,\[\]]*)")
@@ -140,7 +140,7 @@ def parse_details(text: bytes) -> list[SlurmJob]:
                 job_id,
                 fields.get("UserId", "").partition("(")[0],
                 fields.get("JobName", ""),
-                fields.get("JobState", ""),
+                fields.get("RunState", ""),
                 fields.get("Partition", ""),
                 _gpu_count(paragraph),
                 tuple(gpus[: _MAX_GPUS_PER_HOST * _MAX_HOSTS]),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from gpumon.core.device_properties import PROPERTY_NAMES, DeviceProperties, cores_of
 from gpumon.core.model import Device, Frame, same_uuid
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.diagnosis.doctor.facts import Steps
+from gpumon.health.doctor.facts import Steps
 from gpumon.operations.doctor.children import Children, own_python
 from gpumon.operations.one_shot import sample_frame
 

@@ -19,9 +19,9 @@ from gpumon.core.xids import xid_text
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.facts.wheels import wheel_index
 from gpumon.errors.match import Match
-from gpumon.jobs.interpreter import find_interpreter, python_environment
 from gpumon.operations.doctor.files import host_limits, kernel_errors
 from gpumon.operations.one_shot import sample_frame
+from gpumon.workload_runs.interpreter import find_interpreter, python_environment
 
 DRIVER_FILES: Final = Path("/proc/driver/nvidia")
 """This directory exists while the driver's kernel module is loaded."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.ranks import NO_GPU, GpuSignature, HangKind, HangVerdict, RankEvidence
-from gpumon.diagnosis.hangs import MAKES_PROGRESS, judge_hang
 from gpumon.distributed.model import JobRank, TrainingJob
+from gpumon.insight.hangs import MAKES_PROGRESS, judge_hang
 from gpumon.operations.rank_watch import Ask, RankWatch
 from gpumon.probe.messages import Answer, Probe
 

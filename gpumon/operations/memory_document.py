@@ -8,7 +8,7 @@ from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.model import Device, Frame
 from gpumon.core.problem_table import with_problems
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.operations.memory import waterfall
+from gpumon.operations.waterfall import waterfall
 from gpumon.probe.messages import Probe
 
 SCHEMA: Final = 1

@@ -13,8 +13,8 @@ from gpumon.core.json_fields import as_count, as_object, as_text, required
 from gpumon.core.oom_file import OomFileName, parse_oom_name
 from gpumon.core.problems import CommandError
 from gpumon.errors.source import log_pieces, open_log
-from gpumon.jobs.results import results_file
 from gpumon.probe.socket_dir import candidates
+from gpumon.workload_runs.results import results_file
 
 _MAX_BEGINNING: Final = 1 << 16
 _DEVICE: Final = re.compile(rb'"device"\s*:\s*(\{[^{}]*\})')

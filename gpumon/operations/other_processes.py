@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gpumon.core.model import Device, Frame, Process
 from gpumon.core.problems import ProblemCode
-from gpumon.diagnosis.alerts import is_much_unattributed
+from gpumon.health.alerts import is_much_unattributed
 
 
 class OtherProcess(NamedTuple):

@@ -11,7 +11,7 @@ from gpumon.core.model import Device, DeviceState, Frame, Process, ProcessKind
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.topology import PathLevel, Topology
 from gpumon.core.units import bytes_text, duration_text
-from gpumon.diagnosis.alerts import is_much_unattributed
+from gpumon.health.alerts import is_much_unattributed
 from gpumon.operations.device_selection import select_devices
 from gpumon.operations.pick_reservations import ProcessStart, Reservation, locked_reservations, reserve
 from gpumon.operations.run_target import is_split

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from gpumon.core.model import short_product_name
 from gpumon.core.units import StartTime
-from gpumon.jobs.results import GOOD_VERDICTS, is_comparable, saved_results
 from gpumon.operations.workload import MetricChange, metric_changes
+from gpumon.workload_runs.results import GOOD_VERDICTS, is_comparable, saved_results
 
 _CPU: Final = "CPU"
 

@@ -11,12 +11,12 @@ from typing import Final, Protocol
 from gpumon.core.model import Device, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
-from gpumon.jobs.protocol import JobEvent, VerdictKind
 from gpumon.operations.device_selection import select_devices
 from gpumon.operations.other_processes import OtherProcess
 from gpumon.operations.run_target import CPU
 from gpumon.operations.workload import WorkloadRun, start_question
 from gpumon.streams.base import Stream, SupportsOnDemand
+from gpumon.workload_runs.protocol import RunEvent, VerdictKind
 
 ALL_GPUS: Final = "cuda:all"
 FRAME_SECONDS: Final = 0.5
@@ -35,7 +35,7 @@ _END_TIMEOUT_SECONDS: Final = 5.0
 class RunOutput(Protocol):
     """Prints what happens, and asks the user for confirmation."""
 
-    def on_event(self, run: WorkloadRun, event: JobEvent) -> None:
+    def on_event(self, run: WorkloadRun, event: RunEvent) -> None:
         """Print an event of a workload."""
 
     def on_tick(self, runs: Sequence[WorkloadRun]) -> None:
@@ -75,7 +75,7 @@ class HeadlessRuns:
         """Run all workloads; returns the exit code of the worst result."""
         try:
             for run in self.runs:
-                run.job.inbox.on_arrival(self._arrived.set)
+                run.child.inbox.on_arrival(self._arrived.set)
                 run.start()
             self._stream.inbox.on_arrival(self._arrived.set)
             started_at = time.monotonic()
@@ -119,7 +119,7 @@ class HeadlessRuns:
         for run in self.runs:
             run.cancel()
         for run in self.runs:
-            run.job.wait(_END_TIMEOUT_SECONDS)
+            run.child.wait(_END_TIMEOUT_SECONDS)
 
 
 def exit_code(runs: Sequence[WorkloadRun]) -> ExitCode:

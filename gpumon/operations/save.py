@@ -14,8 +14,8 @@ from gpumon.core.model import Device, Frame
 from gpumon.core.new_files import new_file
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.timeline import Summary, Timeline
-from gpumon.jobs.results import results_file
 from gpumon.operations.csv_table import CsvRow, write_table
+from gpumon.workload_runs.results import results_file
 
 _MAX_NAMES: Final = 100
 _DIGITS: Final = 7

@@ -10,9 +10,9 @@ from typing import Final
 
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.jobs.results import results_file
 from gpumon.operations.doctor.redaction import without_secrets
 from gpumon.operations.signals import SignalResult
+from gpumon.workload_runs.results import results_file
 
 MAX_BYTES: Final = 256 << 10
 """A larger file is renamed to ``signals.log.1``, which replaces the previous one of that name."""

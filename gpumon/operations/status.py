@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from gpumon.core.frames import to_document
 from gpumon.core.model import Device, Frame
-from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Alert, Thresholds, check
+from gpumon.health.alerts import DEFAULT_THRESHOLDS, Alert, Thresholds, check
 from gpumon.operations.memory_document import torch_document
 from gpumon.operations.torch_processes import owners_of
 from gpumon.probe.messages import Probe

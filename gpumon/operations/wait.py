@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from gpumon.core.model import Device, Frame, ProcessKind
 from gpumon.core.problems import CommandError, ExitCode
 from gpumon.core.units import age_text
-from gpumon.diagnosis.alerts import is_much_unattributed
+from gpumon.health.alerts import is_much_unattributed
 from gpumon.operations.device_selection import select_devices
 from gpumon.operations.pick_reservations import ProcessStart
 

@@ -15,14 +15,14 @@ from typing import Any, Final, NamedTuple
 from gpumon.core.model import Device, DeviceState, Frame, same_uuid
 from gpumon.core.problems import Problem
 from gpumon.core.text import safe_text
-from gpumon.diagnosis.verdict import DeviceSample, judge, sample_of
-from gpumon.jobs.catalogue import JobRequest
-from gpumon.jobs.job import Job, JobEnded
-from gpumon.jobs.protocol import JobEvent, JobEventKind, VerdictKind, metric_key
-from gpumon.jobs.results import SavingResult
-from gpumon.jobs.state import JobResult, JobState
+from gpumon.insight.workload_verdict import DeviceSample, judge, sample_of
 from gpumon.operations.other_processes import OtherProcess, other_processes_on
 from gpumon.operations.run_target import CPU, RunTarget
+from gpumon.workload_runs.catalogue import RunRequest
+from gpumon.workload_runs.protocol import RunEvent, RunEventKind, VerdictKind, metric_key
+from gpumon.workload_runs.results import SavingResult
+from gpumon.workload_runs.state import RunResult, RunState
+from gpumon.workload_runs.supervised_run import RunEnded, SupervisedRun
 
 _MAX_SAMPLES: Final = 7200
 _MAX_PEER_SAMPLES: Final = 1200
@@ -58,12 +58,12 @@ class WorkloadRun:
         key: Identifies the run among all runs of this gpumon.
     """
 
-    def __init__(self, request: JobRequest, target: RunTarget | None = None, key: str = "") -> None:
+    def __init__(self, request: RunRequest, target: RunTarget | None = None, key: str = "") -> None:
         self.key = key
         self.request = request
         self.target = target or RunTarget(request.device, request.device, request.device, request.environment)
-        self.job = Job(request)
-        self.state = JobState(request)
+        self.child = SupervisedRun(request)
+        self.state = RunState(request)
         self.device: Device | None = None
         self.samples: deque[DeviceSample] = deque(maxlen=_MAX_SAMPLES)
         self.peer_samples: dict[str, deque[DeviceSample]] = {}
@@ -91,17 +91,17 @@ class WorkloadRun:
 
     def start(self) -> None:
         """Start the process; it sends its plan and then waits for `allow`."""
-        self.job.start()
+        self.child.start()
 
-    def drain(self) -> list[JobEvent]:
+    def drain(self) -> list[RunEvent]:
         """Apply all events that have arrived; returns them, with the result completed by the GPU's samples."""
         events = []
-        for arrival in self.job.inbox.drain():
+        for arrival in self.child.inbox.drain():
             self.state.apply(arrival)
-            if isinstance(arrival, JobEnded):
+            if isinstance(arrival, RunEnded):
                 self.ended_seconds = time.time()
                 events += self._finish()
-            elif arrival.kind not in (JobEventKind.RESULT, JobEventKind.BYE):
+            elif arrival.kind not in (RunEventKind.RESULT, RunEventKind.BYE):
                 events.append(arrival)
         if self._saving is not None and self._saving.is_over:
             events += self._result_events(self._saving)
@@ -138,17 +138,17 @@ class WorkloadRun:
         """
         device = self._find(frame)
         devices = frame.devices if self._uses_peers else () if device is None else (device,)
-        return list(other_processes_on(devices, self._before, {self.job.pid, *own_pids}))
+        return list(other_processes_on(devices, self._before, {self.child.pid, *own_pids}))
 
     def allow(self) -> None:
         """Let the workload start its work."""
         self.state.record_start(time.time())
-        self.job.allow()
+        self.child.allow()
 
     def cancel(self) -> None:
         """Ask the workload to stop."""
         self.is_stopping = True
-        self.job.cancel()
+        self.child.cancel()
 
     def record(self) -> dict[str, Any]:
         """The result in the form in which it is saved."""
@@ -191,18 +191,18 @@ class WorkloadRun:
                 return device
         return None
 
-    def _finish(self) -> list[JobEvent]:
+    def _finish(self) -> list[RunEvent]:
         """Judge the result and start to save it; returns the last event of a run that has no result."""
         state = self.state
         if state.result is None:
-            return [JobEvent(JobEventKind.BYE, time.time(), {})]
+            return [RunEvent(RunEventKind.BYE, time.time(), {})]
         state.result = self._judged(state.result)
         is_kept = state.result.verdict is not VerdictKind.CANCELLED and bool(state.result.measurements)
-        self._saving = SavingResult(self.record(), is_kept=is_kept, ring=self.job.inbox.ring)
+        self._saving = SavingResult(self.record(), is_kept=is_kept, ring=self.child.inbox.ring)
         self._saving.start()
         return []
 
-    def _result_events(self, saved: SavingResult) -> list[JobEvent]:
+    def _result_events(self, saved: SavingResult) -> list[RunEvent]:
         """Compare the result with the previous one; returns it as events."""
         result = self.state.result
         assert result is not None
@@ -215,9 +215,9 @@ class WorkloadRun:
             "why": result.why,
             "figures": list(result.measurements),
         }
-        return [JobEvent(JobEventKind.RESULT, time.time(), fields), JobEvent(JobEventKind.BYE, time.time(), {})]
+        return [RunEvent(RunEventKind.RESULT, time.time(), fields), RunEvent(RunEventKind.BYE, time.time(), {})]
 
-    def _judged(self, result: JobResult) -> JobResult:
+    def _judged(self, result: RunResult) -> RunResult:
         """The result with the limits, throttle reasons and metrics that NVML reported."""
         judgement = judge(result.measurements, list(self.samples))
         verdict = result.verdict
@@ -229,7 +229,7 @@ class WorkloadRun:
         if self.device is not None and self.device.state is not DeviceState.OK:
             sentences.append(f"The GPU is {self.device.state.value} now.")
             verdict = VerdictKind.FAIL if verdict is not VerdictKind.CANCELLED else verdict
-        return JobResult(verdict, " ".join([result.why, *sentences]), judgement.metrics)
+        return RunResult(verdict, " ".join([result.why, *sentences]), judgement.metrics)
 
 
 class StartQuestion(NamedTuple):
@@ -254,7 +254,7 @@ def start_question(run: WorkloadRun, runs: Iterable[WorkloadRun], frame: Frame |
     """
     others: list[OtherProcess] = []
     if frame is not None and run.target.key != CPU.key:
-        others = run.other_processes(frame, (own.job.pid for own in runs))
+        others = run.other_processes(frame, (own.child.pid for own in runs))
     return StartQuestion(run, tuple(others)) if others or run.state.confirmation_reason else None
 
 

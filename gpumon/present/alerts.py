@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from gpumon.core.model import DeviceState
 from gpumon.core.units import MISSING, age_text, counted, duration_text
-from gpumon.diagnosis.alerts import ALERT_RULES, OUT_OF_MEMORY, Alert, Severity, SkippedRule, ranges_text, skipped_rules
+from gpumon.health.alerts import ALERT_RULES, OUT_OF_MEMORY, Alert, Severity, SkippedRule, ranges_text, skipped_rules
 from gpumon.present.doc_pages import alert_section
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped
 from gpumon.present.paint.table import Align, Column, Quantity

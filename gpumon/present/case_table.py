@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from gpumon.jobs.protocol import metric_key
 from gpumon.operations.workload import MetricChange
 from gpumon.present.paint.cell_table import CellColumn, cell_table, fitting_columns, value_column
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
@@ -16,6 +15,7 @@ from gpumon.present.workload_text import (
     share_of_limit,
     share_text,
 )
+from gpumon.workload_runs.protocol import metric_key
 
 _MAX_CASE_WIDTH: Final = 30
 _SHARE_RANK: Final = 1000

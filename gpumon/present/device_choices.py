@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from gpumon.core.model import Device, DeviceState
 from gpumon.core.units import bytes_text, counted
-from gpumon.jobs.catalogue import WorkloadInfo
 from gpumon.operations.run_target import CPU, RunTarget, gpu_target, is_split
 from gpumon.operations.workload import WorkloadRun, busy_reason
 from gpumon.present.device_table import shares_memory, short_name
+from gpumon.workload_runs.catalogue import WorkloadInfo
 
 
 class DeviceChoice(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from gpumon.core.idle import IdleSince
 from gpumon.core.model import Device, DeviceState, Process, ProcessKind
 from gpumon.core.units import MISSING, duration_text
-from gpumon.diagnosis.alerts import is_unattributed
+from gpumon.health.alerts import is_unattributed
 from gpumon.operations.program_name import program_name
 
 MIN_IDLE_SECONDS: Final = 60.0

@@ -8,7 +8,7 @@ from gpumon.core.model import Device, DeviceState, short_product_name
 from gpumon.core.problems import ProblemCode
 from gpumon.core.throttle_reasons import FAULT_REASONS, THROTTLE_LABELS
 from gpumon.core.units import MISSING, age_text, gibibytes_text, megahertz_text, number_text
-from gpumon.diagnosis.alerts import Thresholds, has_no_sm_work
+from gpumon.health.alerts import Thresholds, has_no_sm_work
 from gpumon.present.device_owner import DeviceOwner, IdleDuration, idle_duration, jobs_of, owner_of
 from gpumon.present.metric_style import link_role, memory_role, missing_text, temperature_role
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, plain, width_of

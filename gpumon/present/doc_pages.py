@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpumon.diagnosis.alerts import Alert, rule_label
+from gpumon.health.alerts import Alert, rule_label
 
 SCREEN_PAGES: Final = {
     "AlertsScreen": "docs/alerts.md",

@@ -6,8 +6,8 @@ from itertools import groupby
 from textwrap import wrap
 from typing import Final, NamedTuple
 
-from gpumon.diagnosis.checks import Check, Status
-from gpumon.diagnosis.doctor.rules import CHECK_IDS
+from gpumon.health.checks import Check, Status
+from gpumon.health.doctor.rules import CHECK_IDS
 from gpumon.present.paint.line import Line, Role, Span, line
 
 NAME_WIDTH: Final = 16

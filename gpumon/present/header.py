@@ -5,7 +5,7 @@ from typing import Final
 
 from gpumon.core.model import Device, Frame, short_product_name
 from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text
-from gpumon.diagnosis.alerts import Alert, Severity, merged_alerts
+from gpumon.health.alerts import Alert, Severity, merged_alerts
 from gpumon.present.metric_style import SEVERITY_ROLES
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, width_of
 

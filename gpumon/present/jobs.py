@@ -5,8 +5,8 @@ from typing import Final
 
 from gpumon.core.text import ELLIPSIS
 from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text, short_time_text
-from gpumon.diagnosis.alerts import ranges_text
-from gpumon.operations.jobs.report import TrainingJobReport, TrainingJobState
+from gpumon.health.alerts import ranges_text
+from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState
 from gpumon.present.paint.line import Line, Role, Span, clipped, dim_if_missing, line, wrapped
 from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.session.view_state import ViewState

@@ -5,7 +5,7 @@ from string import ascii_uppercase
 from typing import Final, NamedTuple
 
 from gpumon.core.units import bytes_text, counted
-from gpumon.operations.memory import MemoryPart, PartKind, Waterfall
+from gpumon.operations.waterfall import MemoryPart, PartKind, Waterfall
 from gpumon.present.paint.bar import Extent, extents
 from gpumon.present.paint.line import SERIES_ROLES, Line, Role, Span, line, width_of
 

@@ -6,7 +6,7 @@ from gpumon.core.metrics import METRICS
 from gpumon.core.model import Device
 from gpumon.core.problems import ProblemCode
 from gpumon.core.units import INVALID, MISSING
-from gpumon.diagnosis.alerts import Severity, Thresholds, is_link_degraded, is_near_slowdown
+from gpumon.health.alerts import Severity, Thresholds, is_link_degraded, is_near_slowdown
 from gpumon.present.paint.line import Role
 
 SEVERITY_ROLES: Final = {

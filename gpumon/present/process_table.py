@@ -11,7 +11,7 @@ from gpumon.core.model import Device, DeviceState, Frame, Process, ProcessKind
 from gpumon.core.problems import Problem
 from gpumon.core.steps import StepProgress
 from gpumon.core.units import MISSING, bytes_text, duration_text, gibibytes_text, number_text, short_time_text
-from gpumon.diagnosis.alerts import is_unattributed
+from gpumon.health.alerts import is_unattributed
 from gpumon.operations.device_holders import Holders
 from gpumon.operations.torch_processes import Owner, owners_of
 from gpumon.present.device_table import device_position

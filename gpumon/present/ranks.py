@@ -5,7 +5,7 @@ from typing import Final
 from gpumon.core.collectives import RecordedCollective
 from gpumon.core.text import ELLIPSIS
 from gpumon.core.units import MISSING, bytes_text, duration_text, short_time_text
-from gpumon.operations.jobs.report import EXITED, RUNNING, SLOWS, WAITS, RankReport
+from gpumon.operations.training_jobs.report import EXITED, RUNNING, SLOWS, WAITS, RankReport
 from gpumon.present.jobs import gpus_text
 from gpumon.present.paint.line import Role, Span, dim_if_missing
 from gpumon.present.paint.table import Align, Column, Quantity

@@ -6,8 +6,6 @@ from typing import Final
 
 from gpumon.core.model import short_product_name
 from gpumon.core.units import age_text
-from gpumon.jobs.protocol import VerdictKind
-from gpumon.jobs.state import UNSUPPORTED_ERROR, JobError
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.bar import progress_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, section_heading, width_of, wrapped
@@ -16,6 +14,8 @@ from gpumon.present.run_plots import plot_lines
 from gpumon.present.run_results import result_lines, timing_lines
 from gpumon.present.workload_text import parameter_text, resources_text
 from gpumon.present.workloads import elapsed_seconds, outcome_text, share_done, state_span
+from gpumon.workload_runs.protocol import VerdictKind
+from gpumon.workload_runs.state import UNSUPPORTED_ERROR, RunError
 
 _STATE_WIDTH: Final = 9
 _MIN_BAR: Final = 10
@@ -82,7 +82,7 @@ def body_lines(run: WorkloadRun, now: float, width: int) -> list[Line]:
     return lines
 
 
-def error_lines(errors: Sequence[JobError], width: int) -> list[Line]:
+def error_lines(errors: Sequence[RunError], width: int) -> list[Line]:
     """Each error with its class, a sentence from the error catalogue where it is known, and its text."""
     if not errors:
         return []
@@ -100,7 +100,7 @@ def error_lines(errors: Sequence[JobError], width: int) -> list[Line]:
     return lines
 
 
-def error_text(error: JobError) -> str:
+def error_text(error: RunError) -> str:
     """An error as Python prints it."""
     return f"{error.kind}: {error.text}"
 
@@ -111,7 +111,7 @@ def explainable_text(run: WorkloadRun) -> str:
     if errors:
         return "\n\n".join(errors)
     is_failed = run.state.result is not None and run.state.result.verdict is VerdictKind.FAIL
-    return "\n".join(entry.text for entry in list(run.job.log)) if is_failed else ""
+    return "\n".join(entry.text for entry in list(run.child.log)) if is_failed else ""
 
 
 def _step_lines(run: WorkloadRun, width: int) -> list[Line]:

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from gpumon.core.units import MISSING, bytes_text
-from gpumon.diagnosis.verdict import DeviceSample
-from gpumon.jobs.state import JobState, MemorySample
+from gpumon.insight.workload_verdict import DeviceSample
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.device_table import throttle_text
 from gpumon.present.paint.bar import pointers, stacked_bar
@@ -13,6 +12,7 @@ from gpumon.present.paint.line import Line, Role, Span, clipped, line, section_h
 from gpumon.present.paint.sparkline import sparkline
 from gpumon.present.time_axis import RunAxis, column_means, run_axis
 from gpumon.present.workload_text import label_text, measurement_text
+from gpumon.workload_runs.state import MemorySample, RunState
 
 _LABEL_WIDTH: Final = 17
 _VALUE_WIDTH: Final = 15
@@ -153,7 +153,7 @@ def _throttle_lines(run: WorkloadRun, width: int) -> list[Line]:
     return [line(label, Span(text, role), Span(clipped(scales, room), Role.DIM))]
 
 
-def memory_lines(state: JobState, width: int) -> list[Line]:
+def memory_lines(state: RunState, width: int) -> list[Line]:
     """The allocator as a stacked bar with its peaks; on the CPU, where there is no allocator, the process's memory."""
     if not state.memory:
         return []
@@ -166,7 +166,7 @@ def memory_lines(state: JobState, width: int) -> list[Line]:
     return [heading, *_allocator_lines(latest, _planned_bytes(state), width)]
 
 
-def _planned_bytes(state: JobState) -> float:
+def _planned_bytes(state: RunState) -> float:
     uses = {} if state.plan is None else state.plan["uses"]
     planned = uses.get("memory_bytes")
     return float(planned) if isinstance(planned, (int, float)) else 0.0

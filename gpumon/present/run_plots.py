@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from gpumon.core.units import short_time_text
-from gpumon.jobs.state import JobResult, JobState
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.bar import progress_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, width_of
 from gpumon.present.paint.plot import AxisTick, Curve, legend, plot
 from gpumon.present.run_series import Comparison, MetricSweep, comparisons_of, number_of, sweeps_of
 from gpumon.present.workload_text import BYTE_UNITS, label_text, measurement_text
+from gpumon.workload_runs.state import RunResult, RunState
 
 MIN_WIDTH: Final = 60
 """Cells below which nothing is plotted."""
@@ -39,12 +39,12 @@ _STEPS: Final = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 class _DrawnPlots(NamedTuple):
     """The plots of a result for a width."""
 
-    result: JobResult
+    result: RunResult
     width: int
     lines: list[Line]
 
 
-_drawn: Final[WeakKeyDictionary[JobState, _DrawnPlots]] = WeakKeyDictionary()
+_drawn: Final[WeakKeyDictionary[RunState, _DrawnPlots]] = WeakKeyDictionary()
 """The plots of each run, since plotext takes several milliseconds for each and the screen is drawn at every frame."""
 
 
@@ -64,7 +64,7 @@ def plot_lines(run: WorkloadRun, width: int) -> list[Line]:
     return drawn.lines
 
 
-def _plot_lines(run: WorkloadRun, result: JobResult, width: int) -> list[Line]:
+def _plot_lines(run: WorkloadRun, result: RunResult, width: int) -> list[Line]:
     sweeps, rest = sweeps_of(result.measurements)
     sections = [_sweep_lines(sweep, width) for sweep in sweeps[:_MAX_SWEEPS]]
     sections += [comparison_lines(comparison, width) for comparison in comparisons_of(rest)[:_MAX_COMPARISONS]]

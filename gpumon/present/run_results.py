@@ -5,13 +5,13 @@ from textwrap import wrap
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.units import MISSING, short_time_text
-from gpumon.jobs.protocol import metric_key
 from gpumon.operations.workload import MetricChange, WorkloadRun
 from gpumon.present.case_table import case_lines, without_cases
 from gpumon.present.paint.line import Line, Role, Span, line, plain, section_heading, width_of
 from gpumon.present.paint.table import Align, Column, fit_columns, headings, row_line
 from gpumon.present.workload_text import change_text, label_text, measurement_text, share_of_limit, share_text
 from gpumon.present.workloads import outcome_text, state_span
+from gpumon.workload_runs.protocol import metric_key
 
 _STATE_WIDTH: Final = 9
 _MIN_TEXT: Final = 20

@@ -5,7 +5,7 @@ from typing import Final
 
 from gpumon.core.model import Frame
 from gpumon.core.store import Store
-from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Severity, Thresholds, check, merged_alerts
+from gpumon.health.alerts import DEFAULT_THRESHOLDS, Severity, Thresholds, check, merged_alerts
 from gpumon.present.device_table import DEVICE_COLUMNS, device_rows
 from gpumon.present.header import host_line, versions_text
 from gpumon.present.paint.line import plain

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from gpumon.core.units import age_text
-from gpumon.diagnosis.alerts import Severity
+from gpumon.health.alerts import Severity
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, merged, width_of
 from gpumon.session.view_state import ViewState
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gpumon.core.topology import GpuPair, LinkedGpu, NetworkCard, P2PStatus, PathLevel, Topology
-from gpumon.diagnosis.topology import topology_findings
+from gpumon.health.topology import topology_findings
 from gpumon.present.nvlink_traffic import traffic_lines
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, section_heading, wrapped
 

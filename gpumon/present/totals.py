@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from gpumon.core.model import Device, Frame, Host, short_product_name
 from gpumon.core.units import MISSING, counted, number_text
-from gpumon.diagnosis.alerts import ranges_text
+from gpumon.health.alerts import ranges_text
 from gpumon.present.device_table import DeviceRow
 from gpumon.present.metric_style import load_role, temperature_role
 from gpumon.present.overview_table import memory_text

@@ -5,8 +5,8 @@ from typing import Final
 
 from gpumon.core.problems import Problem
 from gpumon.core.units import MISSING, counted, rate_text, short_time_text
-from gpumon.diagnosis.bottlenecks.cause import Bottleneck
-from gpumon.diagnosis.bottlenecks.evidence import GpuEvidence, StepPart, StepShare
+from gpumon.insight.bottlenecks.cause import Bottleneck
+from gpumon.insight.bottlenecks.evidence import GpuEvidence, StepPart, StepShare
 from gpumon.operations.why.examination import TRACE, ExaminationProgress, WhyReport
 from gpumon.present.account_rows import TIME_WIDTH, cause_rows, class_row, indented
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from gpumon.core.text import safe_text
 from gpumon.core.units import MISSING, bytes_text
-from gpumon.jobs.catalogue import WorkloadInfo
-from gpumon.jobs.parameters import Value
+from gpumon.workload_runs.catalogue import WorkloadInfo
+from gpumon.workload_runs.parameters import Value
 
 _COMMENT_WIDTH: Final = 76
 BYTE_UNITS: Final = frozenset({"B", "byte", "bytes"})

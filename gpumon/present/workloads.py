@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple
 from gpumon.core.model import short_product_name
 from gpumon.core.text import safe_text
 from gpumon.core.units import MISSING, age_text
-from gpumon.jobs.catalogue import BrokenWorkload, Catalogue, WorkloadInfo
-from gpumon.jobs.protocol import VerdictKind, metric_key
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.bar import progress_bar
 from gpumon.present.paint.line import Role, Span
 from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.present.workload_text import change_text, label_text, measurement_text
+from gpumon.workload_runs.catalogue import BrokenWorkload, Catalogue, WorkloadInfo
+from gpumon.workload_runs.protocol import VerdictKind, metric_key
 
 _VERDICTS: Final = {
     VerdictKind.OK: Span("OK", Role.ACCENT),

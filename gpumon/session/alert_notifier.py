@@ -17,7 +17,7 @@ from gpumon.core.model import Frame
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_bytes, safe_text
-from gpumon.diagnosis.alerts import Alert, AlertChange, Severity
+from gpumon.health.alerts import Alert, AlertChange, Severity
 from gpumon.operations.status import alert_document
 from gpumon.session.background import RunInBackground
 

@@ -10,7 +10,7 @@ from gpumon.core.model import Frame
 from gpumon.core.problems import Problem
 from gpumon.core.store import Store
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
-from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Alert, Thresholds
+from gpumon.health.alerts import DEFAULT_THRESHOLDS, Alert, Thresholds
 from gpumon.session.alert_notifier import NO_NOTICES, AlertNotifier, NotifySettings
 from gpumon.session.background import Deliver, ResultT, run_in_background
 from gpumon.session.costs import CostSample, measure
@@ -315,7 +315,7 @@ class AppSession:
         """The jobs of a recording or another host, while a screen shows them."""
         if not self._demand.jobs:
             return JobsState()
-        from gpumon.operations.jobs.frame_jobs import frame_jobs  # late: few sessions need it
+        from gpumon.operations.training_jobs.frame_jobs import frame_jobs  # late: few sessions need it
 
         return JobsState(frame_jobs(frame), is_read=True)
 
@@ -327,7 +327,7 @@ class AppSession:
     def _workload_pids(self) -> set[int]:
         """Processes of the workloads that run."""
         runs = self.workloads.state().runs
-        return {pid for run in runs if not run.ended and (pid := run.job.pid) is not None}
+        return {pid for run in runs if not run.ended and (pid := run.child.pid) is not None}
 
     def _measure(self, terminal_bytes: int | None) -> None:
         samples = self._cost_samples

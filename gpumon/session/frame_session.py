@@ -10,7 +10,7 @@ from gpumon.core.model import Frame
 from gpumon.core.store import Store
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
 from gpumon.core.units import age_text
-from gpumon.diagnosis.alerts import (
+from gpumon.health.alerts import (
     DEFAULT_THRESHOLDS,
     OUT_OF_MEMORY,
     Alert,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from gpumon.core.inbox import Bell
 from gpumon.core.model import Frame
-from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, DeviceFinding, Thresholds, hang_finding
-from gpumon.operations.jobs.report import TrainingJobReport
+from gpumon.health.alerts import DEFAULT_THRESHOLDS, DeviceFinding, Thresholds, hang_finding
+from gpumon.operations.training_jobs.report import TrainingJobReport
 from gpumon.session.background import RunInBackground
 from gpumon.session.probe_registry import ProbeRegistry
 from gpumon.session.view_state import JobsState
 
 if TYPE_CHECKING:
-    from gpumon.operations.jobs.watcher import JobsReading, JobWatcher
+    from gpumon.operations.training_jobs.watcher import JobsReading, JobWatcher
     from gpumon.probe.messages import Answer, Probe
 
 SHOWN_SECONDS: Final = 1.0
@@ -99,7 +99,7 @@ class JobRegistry:
 
     def _read(self, frame: Frame, probes: "Mapping[int, Probe]", open_key: str) -> "JobsReading":
         """Read the jobs, in a thread; one reading follows the other."""
-        from gpumon.operations.jobs.watcher import JobWatcher  # late: the first frame must not wait for it
+        from gpumon.operations.training_jobs.watcher import JobWatcher  # late: the first frame must not wait for it
 
         if self._watcher is None:
             self._watcher = JobWatcher(self._probes.ask)

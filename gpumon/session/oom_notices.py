@@ -8,7 +8,7 @@ from typing import Final
 
 from gpumon.core.model import Frame
 from gpumon.core.oom_file import parse_oom_name
-from gpumon.diagnosis.alerts import DeviceFinding, oom_finding
+from gpumon.health.alerts import DeviceFinding, oom_finding
 from gpumon.operations.oom_files import OomDevice, oom_device, oom_files
 from gpumon.session.background import RunInBackground
 from gpumon.session.view_state import OomNotice

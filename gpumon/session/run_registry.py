@@ -7,11 +7,11 @@ from weakref import WeakKeyDictionary
 
 from gpumon.core.model import Frame
 from gpumon.core.store import Store
-from gpumon.jobs.catalogue import JobRequest, WorkloadInfo
-from gpumon.jobs.interpreter import Interpreter
-from gpumon.jobs.parameters import Value
 from gpumon.operations.run_target import RunTarget
 from gpumon.operations.workload import WorkloadRun, busy_reason
+from gpumon.workload_runs.catalogue import RunRequest, WorkloadInfo
+from gpumon.workload_runs.interpreter import Interpreter
+from gpumon.workload_runs.parameters import Value
 
 _MAX_ENDED: Final = 50
 
@@ -44,7 +44,7 @@ class RunRegistry:
         Raises:
             ValueError: Another workload runs on that target; the text is a sentence.
         """
-        return self._start(JobRequest(workload, target.device, parameters, python.path, target.environment), target)
+        return self._start(RunRequest(workload, target.device, parameters, python.path, target.environment), target)
 
     def start_again(self, run: WorkloadRun) -> WorkloadRun:
         """Start the same workload again with the same parameters.
@@ -78,7 +78,7 @@ class RunRegistry:
         for run in self.running:
             run.cancel()
 
-    def _start(self, request: JobRequest, target: RunTarget) -> WorkloadRun:
+    def _start(self, request: RunRequest, target: RunTarget) -> WorkloadRun:
         refusal = busy_reason(self.runs, target)
         if refusal:
             raise ValueError(refusal)
@@ -87,6 +87,6 @@ class RunRegistry:
         self.runs.insert(0, run)
         for old in [run for run in self.runs if run.ended][_MAX_ENDED:]:
             self.runs.remove(old)
-        run.job.inbox.on_arrival(self._ring)
+        run.child.inbox.on_arrival(self._ring)
         run.start()
         return run

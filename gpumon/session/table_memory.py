@@ -19,8 +19,8 @@ from gpumon.core.new_files import replace_file
 from gpumon.core.ownership import ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.state_file import lock_file
-from gpumon.jobs.results import results_file
 from gpumon.session.background import RunInBackground
+from gpumon.workload_runs.results import results_file
 
 SCHEMA: Final = 1
 MAX_BYTES: Final = 64 << 10

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem
 from gpumon.core.store import Store
-from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Alert, EndedAlert, Thresholds, oom_subject
-from gpumon.jobs.catalogue import Catalogue
-from gpumon.jobs.interpreter import Interpreter
-from gpumon.operations.jobs.report import TrainingJobReport
+from gpumon.health.alerts import DEFAULT_THRESHOLDS, Alert, EndedAlert, Thresholds, oom_subject
+from gpumon.operations.training_jobs.report import TrainingJobReport
 from gpumon.operations.workload import WorkloadRun
 from gpumon.probe.messages import Answer, Probe, RequestKind
 from gpumon.session.costs import CostSample
 from gpumon.session.memory_history import MemoryHistory
 from gpumon.session.process_registry import ProcessesState
+from gpumon.workload_runs.catalogue import Catalogue
+from gpumon.workload_runs.interpreter import Interpreter
 
 if TYPE_CHECKING:
     from gpumon.session.fleet_registry import FleetState

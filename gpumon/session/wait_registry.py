@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from gpumon.core.model import Device, Frame, Process
 from gpumon.core.units import age_text
-from gpumon.diagnosis.alerts import Alert, Severity
+from gpumon.health.alerts import Alert, Severity
 from gpumon.operations.pick_reservations import ProcessStart
 from gpumon.operations.wait import Condition, is_free, memory_above, utilization_below
 from gpumon.session.process_registry import Identity, identity_of

@@ -8,13 +8,13 @@ from typing import Final
 
 from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, Problem
-from gpumon.jobs.catalogue import BrokenWorkload, Catalogue, load_catalogue, workloads_folder
-from gpumon.jobs.interpreter import Interpreter, find_interpreter
-from gpumon.jobs.results import recent_results
 from gpumon.operations.workload import StartQuestion, WorkloadRun, start_question
 from gpumon.session.background import ResultT, RunInBackground
 from gpumon.session.run_registry import RunRegistry
 from gpumon.session.view_state import EarlierResult, WorkloadsState
+from gpumon.workload_runs.catalogue import BrokenWorkload, Catalogue, load_catalogue, workloads_folder
+from gpumon.workload_runs.interpreter import Interpreter, find_interpreter
+from gpumon.workload_runs.results import recent_results
 
 _MAX_EARLIER: Final = 100
 

@@ -16,7 +16,7 @@ from textual.binding import BindingType
 from gpumon.core.heap import ReleaseSchedule, release_unused
 from gpumon.core.problems import CommandError, Problem
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
-from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, Thresholds
+from gpumon.health.alerts import DEFAULT_THRESHOLDS, Thresholds
 from gpumon.present.palette import Palette
 from gpumon.present.top_line import TABS
 from gpumon.session.alert_notifier import NO_NOTICES, NotifySettings

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 from textual.message import Message
 
 from gpumon.core.model import Device, Process
-from gpumon.diagnosis.alerts import Alert
-from gpumon.jobs.catalogue import WorkloadInfo
-from gpumon.jobs.interpreter import Interpreter
-from gpumon.jobs.parameters import Value
+from gpumon.health.alerts import Alert
 from gpumon.operations.run_target import RunTarget
 from gpumon.operations.torch_processes import Owner
 from gpumon.operations.workload import WorkloadRun
 from gpumon.probe.messages import Probe, RequestKind
+from gpumon.workload_runs.catalogue import WorkloadInfo
+from gpumon.workload_runs.interpreter import Interpreter
+from gpumon.workload_runs.parameters import Value
 
 _request_numbers = count(1)
 

@@ -18,13 +18,13 @@ from textual.theme import BUILTIN_THEMES
 
 from gpumon.core.new_files import replace_file
 from gpumon.core.units import counted
-from gpumon.jobs.results import results_file
 from gpumon.present.palette import BUILT_IN, DARK, Palette, palettes
 from gpumon.session.background import run_in_background
 from gpumon.ui import textual_fixes  # noqa: F401 - the import applies them
 from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.themes import WithoutColors, textual_theme
 from gpumon.ui.widgets.role_styles import ROLE_CLASSES
+from gpumon.workload_runs.results import results_file
 
 _HIDDEN_COMMANDS: Final = {"Maximize", "Minimize", "Screenshot"}
 """Commands of Textual's palette that do not work here, or that gpumon has itself."""

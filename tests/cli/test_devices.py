@@ -8,7 +8,7 @@ import pytest
 
 from gpumon.core.device_properties import PROPERTY_NAMES
 from tests.cli.running import is_one_line, run
-from tests.diagnosis.test_doctor_child import CUDA
+from tests.health.test_doctor_child import CUDA
 from tests.nvml_mock import NvmlMock, compiler
 
 QUERY = """

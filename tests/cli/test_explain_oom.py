@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import is_one_line, run, shell
-from tests.diagnosis.oom_documents import FRAGMENTED, FULL, GIB, document, used, write
+from tests.insight.oom_documents import FRAGMENTED, FULL, GIB, document, used, write
 from tests.nvml_mock import NvmlMock
 
 CROWDED = document([used(18 * GIB)], 4 * GIB, others=60 * GIB)

@@ -12,9 +12,9 @@ from gpumon.core.problems import CommandError
 from gpumon.core.timeline import Timeline
 from gpumon.operations import save as save_module
 from gpumon.operations.csv_table import CsvRow
-from gpumon.operations.memory import PartKind, Waterfall, waterfall
 from gpumon.operations.record import Anonymizer
 from gpumon.operations.save import Table, TimeRange, history_table, save
+from gpumon.operations.waterfall import PartKind, Waterfall, waterfall
 from tests.builders import device, frame, process
 from tests.operations.test_waterfall import DRIVER, GIB, MIB, TOTAL, gpu, probe, statistics
 

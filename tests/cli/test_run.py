@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from gpumon.core.problems import CommandError
-from gpumon.jobs.catalogue import workloads_folder
 from gpumon.operations.runs import expand_devices, visible_gpus
+from gpumon.workload_runs.catalogue import workloads_folder
 from tests.builders import device
 from tests.cli.running import GPUMON, is_one_line, run
 from tests.nvml_mock import NvmlMock

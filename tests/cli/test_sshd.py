@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.operations.jobs.hosts import read_hosts
+from gpumon.operations.training_jobs.hosts import read_hosts
 from gpumon.streams.remote import stream as remote
 from gpumon.streams.remote.stream import RemoteStream
 from tests.cli.running import GPUMON

@@ -8,7 +8,7 @@ from gpumon.core.episodes import HistoryEventKind
 from gpumon.core.model import Frame
 from gpumon.core.problems import ProblemCode
 from gpumon.core.store import Store
-from gpumon.diagnosis.alerts import AlertHistory
+from gpumon.health.alerts import AlertHistory
 from gpumon.session.pace import source_text
 from tests.collect.conftest import Live
 from tests.collect.test_faults import all_ok, states

@@ -260,7 +260,7 @@ def test_shared_fixes_are_used() -> None:
 CODE: Final = [path for path in Path(errors.__path__[0]).parent.rglob("*.py") if "workloads" not in path.parts]
 LINKS: Final = {
     "gpumon/errors/oom.py": {"OUT_OF_MEMORY", "OF_ASYNC_BACKEND", "IMPOSSIBLE_SIZE"},
-    "gpumon/diagnosis/alerts/errors.py": {"OTHER_XID"},
+    "gpumon/health/alerts/errors.py": {"OTHER_XID"},
     "gpumon/errors/facts/packages.py": {""},
     "gpumon/fleet/exporters.py": {""},
 }

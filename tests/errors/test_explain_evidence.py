@@ -14,8 +14,8 @@ from gpumon.errors.load import ERRORS
 from gpumon.operations.evidence import EVIDENCE_QUERIES, LiveEvidence, with_evidence
 from tests import builders
 from tests.cli.running import run
-from tests.diagnosis.oom_documents import FULL
 from tests.errors.texts import WORDINGS
+from tests.insight.oom_documents import FULL
 from tests.nvml_mock import NvmlMock
 
 TEXT = dict(reversed(WORDINGS))

@@ -134,7 +134,7 @@ def test_an_answer_without_end_is_a_sentence(squeue: Callable[[str], None], monk
 DETAILS = """\
 JobId=4711 JobName=train
    UserId=ada(1001) GroupId=users(100) MCS_label=N/A
-   JobState=RUNNING Reason=None Dependency=(null)
+   RunState=RUNNING Reason=None Dependency=(null)
    RunTime=02:13:00 TimeLimit=1-00:00:00 TimeMin=N/A
    Partition=gpu AllocNode:Sid=login1:4242
    ReqNodeList=(null) ExcNodeList=(null)
@@ -150,7 +150,7 @@ JobId=4711 JobName=train
 
 JobId=4799 ArrayJobId=4711 ArrayTaskId=7 JobName=part
    UserId=ada(1001) GroupId=users(100) MCS_label=N/A
-   JobState=RUNNING Reason=None Dependency=(null)
+   RunState=RUNNING Reason=None Dependency=(null)
    Partition=gpu AllocNode:Sid=login1:4242
    NodeList=cortex-08
    TRES=cpu=1,mem=8G,node=1,billing=1,gres/gpu=1
@@ -158,7 +158,7 @@ JobId=4799 ArrayJobId=4711 ArrayTaskId=7 JobName=part
 
 JobId=4800 ArrayJobId=4711 ArrayTaskId=8-20 JobName=part
    UserId=ada(1001) GroupId=users(100) MCS_label=N/A
-   JobState=PENDING Reason=Priority Dependency=(null)
+   RunState=PENDING Reason=Priority Dependency=(null)
    Partition=gpu AllocNode:Sid=login1:4242
    NodeList=(null)
    ReqTRES=cpu=1,mem=8G,node=1,billing=1,gres/gpu=1

@@ -12,8 +12,8 @@ import pytest
 from gpumon.errors.explain import explain_text
 from gpumon.errors.match import Match
 from gpumon.errors.memory_cause import MemoryCause
-from gpumon.jobs.interpreter import find_interpreter
 from gpumon.operations.evidence import with_evidence
+from gpumon.workload_runs.interpreter import find_interpreter
 from tests.gpu.test_workloads import WorkloadProcess, metrics
 from tests.workloads.conftest import load_workload
 

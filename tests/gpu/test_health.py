@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.model import Frame
-from gpumon.diagnosis.alerts import Alert, AlertHistory, Severity
+from gpumon.health.alerts import Alert, AlertHistory, Severity
 from gpumon.streams.live import LiveStream
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(180), pytest.mark.xdist_group("gpu")]

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from gpumon.core.model import Frame
-from gpumon.operations.memory import PartKind, Waterfall, waterfall
 from gpumon.operations.one_shot import sample_frame
+from gpumon.operations.waterfall import PartKind, Waterfall, waterfall
 from gpumon.probe.client import Answer, Probe, ProbeWatcher, RequestKind
 from tests.probe.children import PATIENCE, waited
 from tests.terminal import Terminal

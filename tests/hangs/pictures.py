@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpumon.operations.jobs.report import TrainingJobState
+from gpumon.operations.training_jobs.report import TrainingJobState
 from gpumon.ui.app import GpumonApp
 from tests.frames import machine
 from tests.hangs.cases import HANGS, Case

@@ -24,7 +24,6 @@ CHECKED: Final = (
     ".ci/run",
 )
 SKIPPED: Final = (
-    "tests/diagnosis/samples",
     "tests/hygiene/language.py",
     "tests/hygiene/test_language.py",
     "gpumon/data",

@@ -1,6 +1,6 @@
 """What belongs to a new metric, alert, screen, workload or probe value, and is easily forgotten.
 
-CONTRIBUTING.md has the recipes. The catalogue of errors has its own test, `tests/diagnosis/test_catalogue.py`.
+CONTRIBUTING.md has the recipes. The catalogue of errors has its own test, `tests/health/test_catalogue.py`.
 """
 
 import ast
@@ -16,7 +16,7 @@ import pytest
 from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import Device
-from gpumon.diagnosis.alerts import ALERT_RULES
+from gpumon.health.alerts import ALERT_RULES
 from gpumon.present.top_line import TABS
 from gpumon.probe.agent.allocator import Allocator
 from gpumon.ui.selftest import STEPS

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from textual.screen import ModalScreen
 
 from gpumon import cli
-from gpumon.diagnosis.alerts import ALERT_RULES, JOB_HANGS, OUT_OF_MEMORY, RULE_LABELS, Alert, Severity, rule_label
+from gpumon.health.alerts import ALERT_RULES, JOB_HANGS, OUT_OF_MEMORY, RULE_LABELS, Alert, Severity, rule_label
 from gpumon.present.doc_pages import SCREEN_PAGES, alert_section
 from gpumon.ui.bindings import all_bindings
 from gpumon.ui.screens.base import BaseScreen

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpumon.core.metrics import METRICS
-from gpumon.diagnosis.alerts import Alert, Severity
+from gpumon.health.alerts import Alert, Severity
 from gpumon.present.prometheus import metric_families
 from gpumon.session.host_monitor import HostState
 from tests import builders

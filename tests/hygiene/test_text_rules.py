@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT_SUFFIXES = {*".py .md .toml .tcss .c .h .yaml .yml .json .jsonl .log .txt .svg .sh".split(), ""}
+TEXT_SUFFIXES = {
+    *(".py", ".md", ".toml", ".tcss", ".c", ".h", ".yaml", ".yml", ".json", ".jsonl", ".log", ".txt", ".svg", ".sh"),
+    "",
+}
 OWN = Path(__file__)
 
 HEX_COLOR = re.compile(r"#[0-9a-fA-F]{3,8}\b")

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gpumon.core.units import StartTime
-from gpumon.jobs.results import save_result
 from gpumon.operations.results import ResultFilter, ResultGroup, read_history, saved_result
+from gpumon.workload_runs.results import save_result
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

@@ -10,7 +10,7 @@ from gpumon.core.allocator import AllocatorStatistics, EmptyCacheResult, ProbedP
 from gpumon.core.model import Device, DeviceState, MigInstance, Process, Switch
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.operations.empty_cache import explain_emptied
-from gpumon.operations.memory import PartKind, Waterfall, waterfall
+from gpumon.operations.waterfall import PartKind, Waterfall, waterfall
 from gpumon.probe.messages import Probe
 from tests.builders import device, process
 

@@ -30,7 +30,7 @@ _COMMAND: Final = "import sys\nfrom gpumon.cli import main\nsys.exit(main())"
 _PREPARATION: Final = """\
 import time
 start = time.process_time()
-from gpumon.diagnosis import explain
+from gpumon.errors import explain
 explain._finder()
 print(time.process_time() - start)
 """

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from gpumon.jobs.job import JobEnded
-from gpumon.jobs.protocol import JobEventKind
 from gpumon.operations.workload import MetricChange, WorkloadRun
 from gpumon.present.case_table import case_lines
 from gpumon.present.paint.line import width_of
 from gpumon.present.run_results import result_lines
 from gpumon.present.text import run as text_of_run
+from gpumon.workload_runs.protocol import RunEventKind
+from gpumon.workload_runs.supervised_run import RunEnded
 from tests import runs
 from tests.present.helpers import text, texts
 
@@ -75,8 +75,8 @@ def test_values_are_kept_longer_than_shares_changes_and_limits() -> None:
 def finished() -> WorkloadRun:
     run = runs.live_run()
     single = {"name": "power", "value": 600.5, "unit": "W", "repetitions": 9, "limit": 700.0, "limit_source": "limit"}
-    runs.send(run, JobEventKind.RESULT, 12.0, verdict="ok", why="Use bf16.", figures=[*METRICS, single])
-    run.state.apply(JobEnded(0, False, ""))
+    runs.send(run, RunEventKind.RESULT, 12.0, verdict="ok", why="Use bf16.", figures=[*METRICS, single])
+    run.state.apply(RunEnded(0, False, ""))
     run.changes = tuple(CHANGES)
     return run
 

@@ -2,8 +2,8 @@
 
 from gpumon.core.model import DeviceState
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.jobs.job import JobEnded
 from gpumon.present.device_choices import cpu_choice, gpu_choices
+from gpumon.workload_runs.supervised_run import RunEnded
 from tests import builders, runs
 from tests.present.split import split_frame
 
@@ -39,7 +39,7 @@ def test_a_device_with_a_running_workload_is_busy_until_it_ends() -> None:
     busy, free = gpu_choices(devices[:2], [run])
     assert (busy.is_free, free.is_free) == (False, True)
     assert "busy with matmul" in busy.refusal
-    run.state.apply(JobEnded(0, False, ""))
+    run.state.apply(RunEnded(0, False, ""))
     assert gpu_choices(devices[:1], [run])[0].is_free
 
 

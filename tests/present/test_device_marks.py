@@ -7,7 +7,7 @@ import pytest
 
 from gpumon.core.model import Device
 from gpumon.core.store import Store
-from gpumon.diagnosis.alerts import DEFAULT_THRESHOLDS, AlertHistory, Thresholds
+from gpumon.health.alerts import DEFAULT_THRESHOLDS, AlertHistory, Thresholds
 from gpumon.present.device_table import DEVICE_COLUMNS, device_rows
 from gpumon.present.paint.line import Role, Span
 from gpumon.present.status_report import status_text

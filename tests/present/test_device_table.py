@@ -12,7 +12,7 @@ from gpumon.core.model import Device, DeviceState, Frame, Sweep
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.store import Store
 from gpumon.core.units import MISSING
-from gpumon.diagnosis.alerts import Thresholds
+from gpumon.health.alerts import Thresholds
 from gpumon.present.device import title_text
 from gpumon.present.device_table import DEVICE_COLUMNS, device_rows
 from gpumon.present.entries import device_entries

@@ -4,7 +4,7 @@ import pytest
 from rich.cells import cell_len
 
 from gpumon.core.model import Device, DeviceState, Frame
-from gpumon.diagnosis.alerts import Alert, Severity
+from gpumon.health.alerts import Alert, Severity
 from gpumon.present.device_table import device_rows
 from gpumon.present.header import banner, host_line, versions_text
 from gpumon.present.paint.line import Role, plain

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from gpumon.operations.memory import waterfall
-from gpumon.present.memory import MemoryRow, headline, memory_rows, note_lines, pane_lines, table_heading
+from gpumon.operations.waterfall import waterfall
 from gpumon.present.memory_bar import bar_line, memory_groups
 from gpumon.present.paint.line import plain, width_of
 from gpumon.present.probe_text import waiting_text
+from gpumon.present.waterfall_rows import MemoryRow, headline, memory_rows, note_lines, pane_lines, table_heading
 from gpumon.probe.messages import Probe
 from tests.present.helpers import texts
 from tests.ui.probing import BEGAN, PID, gpu, probe, statistics

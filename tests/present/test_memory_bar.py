@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.core.model import Device
-from gpumon.operations.memory import PartKind, Waterfall, waterfall
-from gpumon.present.memory import memory_rows
+from gpumon.operations.waterfall import PartKind, Waterfall, waterfall
 from gpumon.present.memory_bar import OTHERS, bar_line, group_extents, memory_groups, pointer_line
 from gpumon.present.paint.line import SERIES_ROLES, Role, plain, width_of
+from gpumon.present.waterfall_rows import memory_rows
 from tests import builders
 from tests.ui.probing import BEGAN, GIB, MIB, PID, probe, statistics
 

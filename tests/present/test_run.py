@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-from gpumon.jobs.catalogue import BrokenWorkload
-from gpumon.jobs.job import JobEnded
-from gpumon.jobs.protocol import JobEventKind
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.line import plain
 from gpumon.present.paint.table import fit_columns, row_line
@@ -31,6 +28,9 @@ from gpumon.present.workloads import (
     state_span,
     workload_note,
 )
+from gpumon.workload_runs.catalogue import BrokenWorkload
+from gpumon.workload_runs.protocol import RunEventKind
+from gpumon.workload_runs.supervised_run import RunEnded
 from tests import builders, runs
 from tests.frames import HOSTILE
 from tests.present.helpers import only_span, text, texts
@@ -49,14 +49,14 @@ def test_the_states_of_a_run_in_their_order() -> None:
     assert state_span(run).text == "RUNNING"
     run.is_stopping = True
     assert state_span(run).text == "STOPPING"
-    run.state.apply(JobEnded(0, True, ""))
+    run.state.apply(RunEnded(0, True, ""))
     assert state_span(run).text == "CANCELLED"
 
 
 def test_a_workload_that_cannot_run_shows_the_reason() -> None:
     run = runs.new_run()
     runs.report_error(run, "UnsupportedError", "torch finds no GPU.")
-    run.state.apply(JobEnded(3, False, ""))
+    run.state.apply(RunEnded(3, False, ""))
     assert state_span(run).text == "!UNSUPPORTED"
     assert text([*head_lines(run, NOW, 80), *body_lines(run, NOW, 80)]).count("torch finds no GPU.") == 1
     assert main_result(run) == "–"
@@ -73,10 +73,10 @@ def test_progress_has_a_bar_and_the_times() -> None:
 
 def test_a_cancelled_run_shows_the_share_that_it_had_done_and_never_all_of_it() -> None:
     run = runs.live_run()
-    run.state.apply(JobEnded(0, True, ""))
+    run.state.apply(RunEnded(0, True, ""))
     run.ended_seconds = NOW
     assert "60 % done, 12s elapsed" in text(head_lines(run, NOW, 80))
-    runs.send(run, JobEventKind.PROGRESS, 12.0, done=1, total=1)
+    runs.send(run, RunEventKind.PROGRESS, 12.0, done=1, total=1)
     assert texts(head_lines(run, NOW, 80))[1] == " 12s elapsed"
     assert "100 % done" in text(head_lines(runs.ended_run(), NOW, 80))
 
@@ -120,7 +120,7 @@ def test_peaks_without_room_on_one_line_get_one_each() -> None:
 def test_memory_beyond_the_plan_widens_the_scale() -> None:
     run = runs.new_run()
     runs.send_plan(run, memory_bytes=1)
-    runs.send(run, JobEventKind.MEMORY, reserved_bytes=2 << 30, allocated_bytes=1 << 30)
+    runs.send(run, RunEventKind.MEMORY, reserved_bytes=2 << 30, allocated_bytes=1 << 30)
     assert "full width 2.00 GiB, the peak reserved" in text(memory_lines(run.state, 80))
 
 

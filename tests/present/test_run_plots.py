@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from gpumon.jobs.protocol import JobEventKind
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.line import SERIES_ROLES, Role, plain, width_of
 from gpumon.present.paint.plot import AxisTick, Curve, plot
 from gpumon.present.run_plots import plot_lines
 from gpumon.present.run_series import Compared, Comparison, MetricSweep, comparisons_of, sweeps_of
 from gpumon.present.text.run import result_lines
+from gpumon.workload_runs.protocol import RunEventKind
 from tests import runs
 from tests.present.helpers import text, texts
 
@@ -36,8 +36,8 @@ def finished(*metrics: dict[str, Any], samples: int = 0) -> WorkloadRun:
     runs.send_plan(run)
     run.state.record_start(runs.BEGAN)
     for second in range(samples):
-        runs.send(run, JobEventKind.METRIC, second, name="throughput", value=600.0 - second, unit="TFLOP/s")
-    runs.send(run, JobEventKind.RESULT, 12.0, verdict="ok", why="Fine.", figures=list(metrics))
+        runs.send(run, RunEventKind.METRIC, second, name="throughput", value=600.0 - second, unit="TFLOP/s")
+    runs.send(run, RunEventKind.RESULT, 12.0, verdict="ok", why="Fine.", figures=list(metrics))
     return run
 
 

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from gpumon.core.model import Frame
 from gpumon.core.store import Store
-from gpumon.diagnosis.alerts import Alert, Severity
+from gpumon.health.alerts import Alert, Severity
 from gpumon.present.paint.line import Role, plain
 from gpumon.present.top_line import TABS, title_line, top_line
 from gpumon.session.view_state import ViewState, WorkloadsState

@@ -2,7 +2,6 @@
 
 import pytest
 
-from gpumon.jobs.parameters import ParameterKind, WorkloadParameter
 from gpumon.present.workload_text import (
     change_text,
     label_text,
@@ -12,6 +11,7 @@ from gpumon.present.workload_text import (
     share_of_limit,
     share_text,
 )
+from gpumon.workload_runs.parameters import ParameterKind, WorkloadParameter
 
 
 @pytest.mark.parametrize(

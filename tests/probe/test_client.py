@@ -18,7 +18,7 @@ import pytest
 from gpumon.core.allocator import EmptyCacheResult
 from gpumon.core.problems import ProblemCode
 from gpumon.operations.empty_cache import explain_emptied
-from gpumon.operations.memory import PartKind, waterfall
+from gpumon.operations.waterfall import PartKind, waterfall
 from gpumon.probe import connection as connections
 from gpumon.probe import registry
 from gpumon.probe.client import ProbeWatcher

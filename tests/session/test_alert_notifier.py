@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.diagnosis.alerts import Alert, AlertChange, Severity
+from gpumon.health.alerts import Alert, AlertChange, Severity
 from gpumon.session import alert_notifier
 from gpumon.session.alert_notifier import AlertNotifier, NotifySettings, run_command
 from tests.builders import frame

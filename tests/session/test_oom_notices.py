@@ -12,7 +12,7 @@ from gpumon.operations.oom_files import OomDevice, oom_device
 from gpumon.session.oom_notices import OOM_ALERT_SECONDS, OomNotices
 from gpumon.session.probe_registry import ProbeRegistry
 from tests import builders
-from tests.diagnosis import oom_documents
+from tests.insight import oom_documents
 from tests.ui.probing import BEGAN, GIB, PID, FakeWatcher, moment, probe, silent, statistics
 
 NOW = 1_800_000_000

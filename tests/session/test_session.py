@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.model import Frame
-from gpumon.jobs.interpreter import Interpreter
 from gpumon.operations.other_processes import OtherProcess
 from gpumon.operations.run_target import CPU, gpu_target
 from gpumon.operations.runs import HeadlessRuns
@@ -17,6 +16,7 @@ from gpumon.operations.workload import StartQuestion, WorkloadRun, start_questio
 from gpumon.session.app_session import AppSession, Bells, Demand
 from gpumon.session.run_registry import RunRegistry
 from gpumon.session.view_state import ProbesState
+from gpumon.workload_runs.interpreter import Interpreter
 from tests import builders, runs
 from tests.frames import machine
 from tests.ui.fakes import FakeLive, FakeRecording, FakeStream
@@ -154,8 +154,8 @@ def waiting_run(gpu: int | None = 0, **uses: object) -> WorkloadRun:
 def with_pids(monkeypatch: pytest.MonkeyPatch, *pids: int) -> list[WorkloadRun]:
     """Runs on GPU 0 and on the next ones, with such PIDs; each of them uses all GPUs."""
     pair = [waiting_run(number, peers=True) for number in range(len(pids))]
-    by_job = {id(run.job): pid for run, pid in zip(pair, pids, strict=True)}
-    monkeypatch.setattr(type(pair[0].job), "pid", property(lambda job: by_job[id(job)]))
+    by_job = {id(run.child): pid for run, pid in zip(pair, pids, strict=True)}
+    monkeypatch.setattr(type(pair[0].child), "pid", property(lambda job: by_job[id(job)]))
     return pair
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpumon.core.model import Device, Frame, Process
-from gpumon.diagnosis.alerts import Alert
+from gpumon.health.alerts import Alert
 from gpumon.operations.pick_reservations import ProcessStart
 from gpumon.session.wait_registry import WaitRegistry, wait_choices
 from tests import builders

@@ -9,8 +9,8 @@ from textual.pilot import Pilot
 
 from gpumon.core.episodes import HistoryEventKind
 from gpumon.core.model import DeviceEvent, DeviceState, Frame
-from gpumon.diagnosis.alerts import ALERT_RULES, DEFAULT_THRESHOLDS, Alert, Severity, Thresholds
-from gpumon.diagnosis.alerts.model import AlertFinding
+from gpumon.health.alerts import ALERT_RULES, DEFAULT_THRESHOLDS, Alert, Severity, Thresholds
+from gpumon.health.alerts.model import AlertFinding
 from gpumon.present import alerts as present_alerts
 from gpumon.present import header
 from gpumon.present.paint.line import Line, Role, plain

@@ -8,8 +8,8 @@ import pytest
 from textual.pilot import Pilot
 
 from gpumon.core.inbox import Inbox
-from gpumon.diagnosis.checks import Check, Status
-from gpumon.diagnosis.doctor.rules import in_order
+from gpumon.health.checks import Check, Status
+from gpumon.health.doctor.rules import in_order
 from gpumon.operations.doctor.examination import DoctorOptions
 from gpumon.present.doctor import doctor_rows, summary
 from gpumon.present.paint.line import plain, width_of

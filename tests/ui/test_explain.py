@@ -12,8 +12,6 @@ from textual.pilot import Pilot
 from gpumon.errors.explain import explain_text
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import ERRORS
-from gpumon.jobs.job import JobEnded, LogLine
-from gpumon.jobs.protocol import JobEventKind
 from gpumon.operations.evidence import LiveEvidence, with_evidence
 from gpumon.present.explain import SAMPLE, explanation_lines, known_error_in
 from gpumon.present.paint.line import Line, Role, plain, width_of, wrapped
@@ -27,6 +25,8 @@ from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.run import RunScreen
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.paste_area import MAX_CHARACTERS, PasteArea, harmless
+from gpumon.workload_runs.protocol import RunEventKind
+from gpumon.workload_runs.supervised_run import LogLine, RunEnded
 from tests import runs
 from tests.frames import HOSTILE, machine
 from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_text
@@ -366,9 +366,9 @@ def test_the_errors_of_a_run() -> None:
 
 def test_a_run_that_died_without_an_error_is_explained_by_its_output() -> None:
     entry = runs.new_run()
-    entry.job.log.extend([LogLine("stdout", "hello"), LogLine("stderr", SHAPES)])
+    entry.child.log.extend([LogLine("stdout", "hello"), LogLine("stderr", SHAPES)])
     assert explainable_text(entry) == ""
-    entry.state.apply(JobEnded(-11, cancelled=False, reason="The workload was ended by SIGSEGV."))
+    entry.state.apply(RunEnded(-11, cancelled=False, reason="The workload was ended by SIGSEGV."))
     assert explainable_text(entry) == f"hello\n{SHAPES}"
 
 
@@ -384,7 +384,7 @@ def test_a_known_error_shows_its_summary() -> None:
 
 def test_code_in_a_step_keeps_its_lines() -> None:
     entry = runs.live_run()
-    runs.send(entry, JobEventKind.STEP, 12, text="In a separate process:\n    $ python train.py\n    print(1)")
+    runs.send(entry, RunEventKind.STEP, 12, text="In a separate process:\n    $ python train.py\n    print(1)")
     assert "\n" not in "".join(texts(head_lines(entry, runs.BEGAN + 12, 100)))
     body = texts(body_lines(entry, runs.BEGAN + 12, 100))
     assert any(text.endswith("    $ python train.py") for text in body)

@@ -9,9 +9,9 @@ import pytest
 from textual.pilot import Pilot
 
 from gpumon.core.model import Frame
-from gpumon.operations.jobs import dump
-from gpumon.operations.jobs.report import TrainingJobReport, TrainingJobState
-from gpumon.operations.jobs.watcher import JobsReading
+from gpumon.operations.training_jobs import dump
+from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState
+from gpumon.operations.training_jobs.watcher import JobsReading
 from gpumon.probe.messages import Probe
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.process import ProcessScreen

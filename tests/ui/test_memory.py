@@ -102,7 +102,7 @@ async def test_processes_are_matched_with_probes_once_for_each_draw(
 
     async with training.app.run_test(size=(120, 40)) as pilot:
         await training.open(pilot)
-        monkeypatch.setattr("gpumon.operations.memory.owners_of", count)
+        monkeypatch.setattr("gpumon.operations.waterfall.owners_of", count)
         monkeypatch.setattr("gpumon.operations.torch_processes.owners_of", count)
         training.app.draw()
         assert len(calls) == 1

@@ -13,7 +13,7 @@ from gpumon.ui.screens import oom
 from gpumon.ui.screens.memory import MemoryScreen
 from gpumon.ui.screens.oom import OomScreen
 from tests import builders
-from tests.diagnosis import oom_documents
+from tests.insight import oom_documents
 from tests.ui.fakes import screen_lines, screen_text
 from tests.ui.probing import GIB, MIB, PID, gpu, moment, probe, silent, statistics
 from tests.ui.training import Training

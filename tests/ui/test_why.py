@@ -6,15 +6,15 @@ import pytest
 
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.step_classes import DATA
-from gpumon.diagnosis.bottlenecks.verdict import judge_run
+from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from gpumon.operations.why.examination import PASSIVE, TRACE, ExaminationProgress, Listener, WhyReport
 from gpumon.probe.client import ProbeWatcher
 from gpumon.ui.screens import why as screen_module
 from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.screens.why import WhyScreen
 from tests import builders
-from tests.diagnosis.bottlenecks.makers import evidence
-from tests.diagnosis.bottlenecks.test_causes import GPU, SICK
+from tests.insight.bottlenecks.makers import evidence
+from tests.insight.bottlenecks.test_causes import GPU, SICK
 from tests.ui.fakes import FakeLive, app_on, screen_text
 
 

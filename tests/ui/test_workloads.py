@@ -14,10 +14,6 @@ from textual.widgets import Button, Input
 
 from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
-from gpumon.jobs.catalogue import BrokenWorkload, Catalogue
-from gpumon.jobs.interpreter import Interpreter
-from gpumon.jobs.job import JobEnded
-from gpumon.jobs.protocol import VerdictKind
 from gpumon.present.paint.sparkline import MARK
 from gpumon.session import workload_controller as controller_module
 from gpumon.session.workload_controller import WorkloadController
@@ -30,6 +26,10 @@ from gpumon.ui.screens.run import CodeScreen, LogScreen, MemorySummaryScreen, Ru
 from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.screens.workloads import WorkloadsScreen
 from gpumon.ui.widgets.line_table import LineTable
+from gpumon.workload_runs.catalogue import BrokenWorkload, Catalogue
+from gpumon.workload_runs.interpreter import Interpreter
+from gpumon.workload_runs.protocol import VerdictKind
+from gpumon.workload_runs.supervised_run import RunEnded
 from tests import builders, runs
 from tests.frames import HOSTILE, machine
 from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, Refreshes, app_on, screen_text
@@ -220,7 +220,7 @@ async def test_a_run_is_stopped_and_is_cancelled(tiny: Path) -> None:
         await seen(pilot, "CANCELLED")
         assert entry.state.result is not None
         assert entry.state.result.verdict is VerdictKind.CANCELLED
-        await until(pilot, lambda: not entry.job.running)
+        await until(pilot, lambda: not entry.child.running)
 
 
 async def test_one_workload_at_a_time_on_a_device(tiny: Path) -> None:
@@ -258,7 +258,7 @@ async def test_leaving_gpumon_stops_what_runs(tiny: Path) -> None:
         began = time.monotonic()
         await pilot.press("q", "tab", "enter")
         assert time.monotonic() - began < PATIENCE_SECONDS
-    assert entry.job.wait(PATIENCE_SECONDS)
+    assert entry.child.wait(PATIENCE_SECONDS)
 
 
 async def test_the_overview_says_that_a_workload_runs(tiny: Path) -> None:
@@ -630,7 +630,7 @@ async def test_why_a_workload_is_not_supported_is_shown_once(reason: str, times:
     run = runs.new_run()
     runs.send_plan(run)
     runs.report_error(run, "UnsupportedError", reason)
-    run.state.apply(JobEnded(3, cancelled=False, reason=""))
+    run.state.apply(RunEnded(3, cancelled=False, reason=""))
     app.session.workloads.registry.runs = [run]
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("5", "tab", "enter")

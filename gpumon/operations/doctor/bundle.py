@@ -16,9 +16,9 @@ from gpumon.core.model import Device, Frame
 from gpumon.core.new_files import new_file
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
-from gpumon.diagnosis.checks import document
-from gpumon.diagnosis.doctor.environment import MAX_VALUE
-from gpumon.diagnosis.doctor.facts import Environment, Pythons
+from gpumon.health.checks import document
+from gpumon.health.doctor.environment import MAX_VALUE
+from gpumon.health.doctor.facts import Environment, Pythons
 from gpumon.operations.doctor.examination import Examination
 from gpumon.operations.doctor.files import SYSTEM_ROOT, read_text
 from gpumon.operations.doctor.redaction import Redactor, hosts_in, interfaces_in, libraries_in

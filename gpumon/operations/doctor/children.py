@@ -19,9 +19,9 @@ from typing import Any, Final
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import Problem
 from gpumon.core.text import safe_bytes, safe_text
-from gpumon.diagnosis.doctor.facts import Python, Pythons, Step, Steps
-from gpumon.jobs.catalogue import workloads_folder
-from gpumon.jobs.interpreter import Interpreter, python_environment
+from gpumon.health.doctor.facts import Python, Pythons, Step, Steps
+from gpumon.workload_runs.catalogue import workloads_folder
+from gpumon.workload_runs.interpreter import Interpreter, python_environment
 
 _MAX_BYTES: Final = 8 << 20
 _READ_BYTES: Final = 1 << 16

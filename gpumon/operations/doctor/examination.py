@@ -19,9 +19,9 @@ from gpumon.core.limits import limit_problem
 from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.text import safe_text
-from gpumon.diagnosis.checks import Check
-from gpumon.diagnosis.doctor.check import Facts, Gpus, gpus_of
-from gpumon.diagnosis.doctor.facts import (
+from gpumon.health.checks import Check
+from gpumon.health.doctor.check import Facts, Gpus, gpus_of
+from gpumon.health.doctor.facts import (
     CudaStart,
     DriverFiles,
     Environment,
@@ -30,13 +30,13 @@ from gpumon.diagnosis.doctor.facts import (
     PciTopology,
     Pythons,
 )
-from gpumon.diagnosis.doctor.rules import in_order, ready
-from gpumon.jobs.interpreter import every_interpreter
+from gpumon.health.doctor.rules import in_order, ready
 from gpumon.operations.doctor.children import Children, examine_pythons, own_python
 from gpumon.operations.doctor.files import SYSTEM_ROOT, driver_files, host_limits, kernel_errors
 from gpumon.operations.doctor.pci import pci_topology
 from gpumon.operations.one_shot import sample_frame
 from gpumon.streams.live import LiveStream
+from gpumon.workload_runs.interpreter import every_interpreter
 
 _FRAME_SECONDS: Final = 8.0
 _DRIVER_SECONDS: Final = 12.0

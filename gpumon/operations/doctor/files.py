@@ -15,7 +15,7 @@ from typing import Final
 
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
-from gpumon.diagnosis.doctor.facts import DeviceNode, DriverFiles, HostLimits, KernelErrors
+from gpumon.health.doctor.facts import DeviceNode, DriverFiles, HostLimits, KernelErrors
 from gpumon.operations.doctor.pci import count_switches
 
 SYSTEM_ROOT: Final = Path("/")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.diagnosis.doctor.facts import PciDevice, PciTopology
+from gpumon.health.doctor.facts import PciDevice, PciTopology
 
 _NVIDIA: Final = "0x10de"
 _GPU_CLASSES: Final = ("0x0300", "0x0302")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from gpumon.fleet.model import FleetGpu, FleetSnapshot
 from gpumon.fleet.slurm import SlurmJob
 from gpumon.fleet.slurm_queue import SlurmQueue
-from gpumon.operations.fleet.job import short_name
+from gpumon.operations.fleet.scheduler_job import short_name
 
 
 class SlurmJoin:

@@ -11,11 +11,11 @@ from gpumon.core.model import Device
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.stacks import ThreadStack
 from gpumon.core.steps import StepObservation
-from gpumon.diagnosis.bottlenecks.account import sampled_account
-from gpumon.diagnosis.bottlenecks.evidence import GpuEvidence, HostEvidence, SlownessEvidence
-from gpumon.diagnosis.bottlenecks.overlays import with_gpu, with_waits
-from gpumon.diagnosis.bottlenecks.places import line_text, program_frame
-from gpumon.diagnosis.bottlenecks.verdict import WhyVerdict, judge_run
+from gpumon.insight.bottlenecks.account import sampled_account
+from gpumon.insight.bottlenecks.evidence import GpuEvidence, HostEvidence, SlownessEvidence
+from gpumon.insight.bottlenecks.overlays import with_gpu, with_waits
+from gpumon.insight.bottlenecks.places import line_text, program_frame
+from gpumon.insight.bottlenecks.slowness_verdict import WhyVerdict, judge_run
 from gpumon.operations.process_details import stop_problem
 from gpumon.operations.why.device import DeviceObserver
 from gpumon.operations.why.host import HostObserver

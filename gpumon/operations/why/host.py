@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from gpumon.core.stacks import StackFrame, ThreadStack
 from gpumon.core.text import safe_bytes
-from gpumon.diagnosis.bottlenecks.causes.settings import DEBUG_SETTINGS
-from gpumon.diagnosis.bottlenecks.evidence import HostEvidence
-from gpumon.diagnosis.bottlenecks.places import line_text, place_of, program_frame
 from gpumon.distributed.environment import read_environment
+from gpumon.insight.bottlenecks.causes.settings import DEBUG_SETTINGS
+from gpumon.insight.bottlenecks.evidence import HostEvidence
+from gpumon.insight.bottlenecks.places import line_text, place_of, program_frame
 from gpumon.operations.why.proc_times import (
     ProcessTimes,
     Quota,

@@ -11,9 +11,9 @@ from gpumon.core.inbox import Inbox
 from gpumon.core.problems import CommandError, Problem
 from gpumon.core.step_classes import COMMUNICATION, CORE_WAIT, GPU_WORK, IDLE, LABELS
 from gpumon.core.units import short_time_text
-from gpumon.diagnosis.bottlenecks.evidence import Straggler
-from gpumon.diagnosis.bottlenecks.verdict import judge_run
 from gpumon.distributed.environment import read_environment
+from gpumon.insight.bottlenecks.evidence import Straggler
+from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from gpumon.operations.why.document import why_document
 from gpumon.operations.why.examination import Listener, WhyReport, examine, find_probe
 from gpumon.probe.client import ProbeWatcher

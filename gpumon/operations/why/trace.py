@@ -20,8 +20,8 @@ from gpumon.core.step_classes import (
     SYNC,
     TENSOR,
 )
-from gpumon.diagnosis.bottlenecks.evidence import OperatorUse, StepAccount, StepPart, StepShare, TraceEvidence
-from gpumon.diagnosis.bottlenecks.overlays import LAUNCHING
+from gpumon.insight.bottlenecks.evidence import OperatorUse, StepAccount, StepPart, StepShare, TraceEvidence
+from gpumon.insight.bottlenecks.overlays import LAUNCHING
 from gpumon.operations.record_trace import record_traces
 from gpumon.operations.why.examination import TRACE, ExaminationProgress, Listener, WhyReport, renewed
 from gpumon.probe.client import ProbeWatcher

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from gpumon.core.units import MISSING, age_text, bytes_text, counted, duration_text
 from gpumon.fleet.slurm_accounting import JobAccount
-from gpumon.operations.fleet.job import JobGpu, JobReport
+from gpumon.operations.fleet.scheduler_job import JobGpu, JobReport
 from gpumon.present.fleet_tables import power_text
 from gpumon.present.paint.cell_table import CellColumn, cell_table, fitting_columns
 from gpumon.present.paint.line import plain

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gpumon.core.problems import Problem
 from gpumon.core.ranks import HangKind
-from gpumon.operations.jobs.report import TrainingJobReport
+from gpumon.operations.training_jobs.report import TrainingJobReport
 from gpumon.present.jobs import JOB_COLUMNS, job_title
 from gpumon.present.paint.line import plain, wrapped
 from gpumon.present.paint.table import Column, fit_columns, headings, row_line

@@ -7,8 +7,8 @@ from typing import Final
 from gpumon.core.model import Device
 from gpumon.core.text import safe_text
 from gpumon.core.units import MISSING, age_text, bytes_text
-from gpumon.operations.memory import MemoryPart, Waterfall, waterfall
 from gpumon.operations.one_shot import HostSample
+from gpumon.operations.waterfall import MemoryPart, Waterfall, waterfall
 from gpumon.present.paint.bar import extents
 from gpumon.present.probe_text import MAX_FRESH_SECONDS, process_text
 from gpumon.probe.messages import Probe

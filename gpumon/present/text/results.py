@@ -5,8 +5,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from gpumon.core.units import MISSING, counted
-from gpumon.jobs.parameters import Value
-from gpumon.jobs.protocol import metric_key
 from gpumon.operations.results import ComparedResult, ResultGroup, SavedResult
 from gpumon.operations.workload import MetricChange
 from gpumon.present.paint.cell_table import CellColumn, cell_table, fitting_columns, value_column
@@ -16,6 +14,8 @@ from gpumon.present.paint.table import Align
 from gpumon.present.run_plots import MIN_WIDTH, comparison_lines, plotted
 from gpumon.present.run_series import Compared, Comparison, number_of
 from gpumon.present.workload_text import change_text, label_text, measurement_text, parameter_text
+from gpumon.workload_runs.parameters import Value
+from gpumon.workload_runs.protocol import metric_key
 
 _MAX_METRICS: Final = 3
 """Metrics of a history; the first is the one that matters."""

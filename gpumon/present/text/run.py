@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from gpumon.core.units import age_text, bytes_text, short_time_text
-from gpumon.jobs.protocol import VerdictKind, metric_key
 from gpumon.operations.other_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.case_table import case_lines, without_cases
@@ -12,6 +11,7 @@ from gpumon.present.paint.bar import progress_bar
 from gpumon.present.paint.line import plain
 from gpumon.present.run_plots import plot_lines
 from gpumon.present.workload_text import change_text, measurement_text, resources_text, share_of_limit, share_text
+from gpumon.workload_runs.protocol import VerdictKind, metric_key
 
 _BAR_WIDTH: Final = 24
 _MAX_LISTED: Final = 3

@@ -4,9 +4,9 @@ from textwrap import wrap
 from typing import Final
 
 from gpumon.core.text import safe_text
-from gpumon.jobs.catalogue import Catalogue
-from gpumon.jobs.parameters import WorkloadParameter
 from gpumon.present.workload_text import parameter_text
+from gpumon.workload_runs.catalogue import Catalogue
+from gpumon.workload_runs.parameters import WorkloadParameter
 
 _WIDTH: Final = 110
 

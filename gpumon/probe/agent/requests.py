@@ -173,7 +173,7 @@ class Requests:
         return self._kineto.record(request)
 
     def _memory_history(self, request: Fields) -> Steps:
-        from .memory_history import record
+        from .allocator_history import record
 
         return record(self._torch, request)
 

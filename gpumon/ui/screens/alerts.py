@@ -7,7 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from gpumon.diagnosis.alerts import Severity
+from gpumon.health.alerts import Severity
 from gpumon.present.alerts import (
     ALERT_COLUMNS,
     AlertRow,

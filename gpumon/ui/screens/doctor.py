@@ -5,7 +5,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from gpumon.diagnosis.checks import Check
+from gpumon.health.checks import Check
 from gpumon.operations.doctor.examination import DoctorOptions, Examination
 from gpumon.present.doctor import doctor_rows, summary
 from gpumon.present.paint.table import TableRow

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 
 from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError
-from gpumon.operations.jobs.report import THIS_HOST, RankReport, TrainingJobReport
+from gpumon.operations.training_jobs.report import THIS_HOST, RankReport, TrainingJobReport
 from gpumon.present.jobs import evidence_lines, headline_lines, job_title
 from gpumon.present.ranks import RANK_COLUMNS, rank_key
 from gpumon.present.top_line import title_line
@@ -27,7 +27,7 @@ from gpumon.ui.widgets.table_view import TableView
 from gpumon.ui.widgets.text_lines import TextLines
 
 if TYPE_CHECKING:
-    from gpumon.operations.jobs.dump import DumpResult
+    from gpumon.operations.training_jobs.dump import DumpResult
 
 _HEADLINE_LINES: Final = 3
 _LOW_HEADLINE_LINES: Final = 2
@@ -133,7 +133,7 @@ class JobScreen(ViewScreen[None]):
 
 def _save(folder: Path, frames: Sequence[Frame]) -> "DumpResult | CommandError":
     """Write the files, in a thread."""
-    from gpumon.operations.jobs.dump import dump_jobs  # late: few sessions save a job
+    from gpumon.operations.training_jobs.dump import dump_jobs  # late: few sessions save a job
 
     try:
         return dump_jobs(folder, frames=frames)

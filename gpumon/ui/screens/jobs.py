@@ -6,7 +6,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from gpumon.operations.jobs.report import TrainingJobReport
+from gpumon.operations.training_jobs.report import TrainingJobReport
 from gpumon.present.jobs import JOB_COLUMNS, headline_lines, job_key, jobs_title, no_jobs_text
 from gpumon.present.top_line import title_line
 from gpumon.session.app_session import Demand

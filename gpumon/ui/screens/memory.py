@@ -8,21 +8,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gpumon.core.model import Device, short_product_name
-from gpumon.diagnosis.alerts import OUT_OF_MEMORY, Alert
+from gpumon.health.alerts import OUT_OF_MEMORY, Alert
 from gpumon.operations.device_holders import Holders
-from gpumon.operations.memory import Waterfall, waterfall
 from gpumon.operations.torch_processes import Owner
+from gpumon.operations.waterfall import Waterfall, waterfall
 from gpumon.present.chart_lines import axis_line, chart_lines
 from gpumon.present.device import tracks_of
-from gpumon.present.memory import (
-    MemoryRow,
-    headline,
-    memory_rows,
-    note_lines,
-    oom_lines,
-    pane_lines,
-    table_heading,
-)
 from gpumon.present.memory_bar import MemoryGroup, bar_line, memory_groups, pointer_line
 from gpumon.present.memory_chart import OTHER_LINES, MemoryChart, history_heading, history_lines
 from gpumon.present.metric_chart import MetricChart
@@ -33,6 +24,15 @@ from gpumon.present.probe_text import hint_lines, who_text
 from gpumon.present.process_table import holders_text
 from gpumon.present.time_view import moment_text
 from gpumon.present.top_line import title_line
+from gpumon.present.waterfall_rows import (
+    MemoryRow,
+    headline,
+    memory_rows,
+    note_lines,
+    oom_lines,
+    pane_lines,
+    table_heading,
+)
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import OomNotice, ProbesState, ViewState
 from gpumon.ui.messages import AcknowledgeRequested, EmptyCacheRequested, ViewStateRequested

@@ -7,7 +7,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
-from gpumon.jobs.catalogue import WorkloadInfo
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.line import Role, Span, line, wrapped
 from gpumon.present.paint.table import TableRow
@@ -21,6 +20,7 @@ from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
+from gpumon.workload_runs.catalogue import WorkloadInfo
 
 _SCROLL_BAR: Final = 1
 _CONDITIONAL_ACTIONS: Final = ("stop", "repeat", "explain")
@@ -165,7 +165,7 @@ class LogScreen(RunTextScreen):
 
     def __init__(self, run: WorkloadRun) -> None:
         super().__init__(title_text(run), run)
-        self._log = run.job.log
+        self._log = run.child.log
 
     def rows(self, width: int) -> Iterator[TableRow]:
         room = max(1, width - 2)

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 
 from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.topology import Topology
-from gpumon.diagnosis.topology import topology_findings
+from gpumon.health.topology import topology_findings
 from gpumon.operations.topology import TopologyFeed, without_rates
 from gpumon.present.paint.line import Role, Span, line
 from gpumon.present.paint.table import TableRow

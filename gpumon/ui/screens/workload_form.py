@@ -9,9 +9,6 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Input, Static
 
 from gpumon.core.problems import Problem
-from gpumon.jobs.catalogue import WorkloadInfo
-from gpumon.jobs.interpreter import Interpreter
-from gpumon.jobs.parameters import Value
 from gpumon.operations.run_target import CPU, RunTarget
 from gpumon.present.device_choices import cpu_choice, gpu_choices
 from gpumon.present.top_line import title_line
@@ -22,6 +19,9 @@ from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.widgets.fields import ParameterField, Tick
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.text_lines import TextLines
+from gpumon.workload_runs.catalogue import WorkloadInfo
+from gpumon.workload_runs.interpreter import Interpreter
+from gpumon.workload_runs.parameters import Value
 
 _PYTHON_HELP: Final = (
     "The Python of your training environment: a path, or a program on PATH. It needs torch; gpumon need not be "

@@ -8,7 +8,6 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from gpumon.core.problems import Problem
-from gpumon.jobs.catalogue import BrokenWorkload, WorkloadInfo
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, plain
 from gpumon.present.paint.table import fit_columns, headings, row_line
@@ -33,6 +32,7 @@ from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import MARGIN, LineTable
 from gpumon.ui.widgets.table_view import TableView
 from gpumon.ui.widgets.text_lines import TextLines
+from gpumon.workload_runs.catalogue import BrokenWorkload, WorkloadInfo
 
 _OTHER_LINES: Final = 4
 """Tabs, title, the line of the interpreter and the footer."""

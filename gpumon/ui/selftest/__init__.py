@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gpumon.diagnosis.checks import Check, Status, document
+from gpumon.health.checks import Check, Status, document
 from gpumon.operations.doctor.examination import DoctorOptions
 from gpumon.present.palette import Palette
 from gpumon.streams.base import Stream

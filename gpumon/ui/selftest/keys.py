@@ -4,7 +4,7 @@ from typing import Final
 
 from textual.widgets import TextArea
 
-from gpumon.diagnosis.checks import FailedError, SkippedError
+from gpumon.health.checks import FailedError, SkippedError
 from gpumon.present.palette import BUILT_IN
 from gpumon.present.top_line import TABS
 from gpumon.streams.base import Adjustable, Seekable

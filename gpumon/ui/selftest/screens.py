@@ -12,10 +12,8 @@ from gpumon.core.model import DeviceState
 from gpumon.core.problems import Problem
 from gpumon.core.store import HISTORY_BUCKETS
 from gpumon.core.units import bytes_text
-from gpumon.diagnosis.checks import FailedError, SkippedError
-from gpumon.jobs.catalogue import Catalogue
-from gpumon.jobs.parameters import ParameterKind
-from gpumon.operations.memory import waterfall
+from gpumon.health.checks import FailedError, SkippedError
+from gpumon.operations.waterfall import waterfall
 from gpumon.present.explain import SAMPLE
 from gpumon.ui.screens.alerts import AlertsScreen
 from gpumon.ui.screens.chart_choices import MetricChoiceScreen
@@ -36,6 +34,8 @@ from gpumon.ui.screens.workloads import WorkloadsScreen
 from gpumon.ui.selftest.walk import Walk
 from gpumon.ui.widgets.fields import ParameterField
 from gpumon.ui.widgets.line_table import LineTable
+from gpumon.workload_runs.catalogue import Catalogue
+from gpumon.workload_runs.parameters import ParameterKind
 
 FIRST_FRAMES_SECONDS: Final = 15.0
 _LOADING_SECONDS: Final = 12.0

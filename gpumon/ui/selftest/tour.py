@@ -6,13 +6,13 @@ from typing import Final, NamedTuple
 from textual.events import Paste
 
 from gpumon.core.new_files import replace_file
-from gpumon.diagnosis.checks import FailedError
-from gpumon.jobs.interpreter import Interpreter
+from gpumon.health.checks import FailedError
 from gpumon.present.explain import SAMPLE
 from gpumon.ui.screens.explain import ExplainScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.selftest.movie import Scene, movie
 from gpumon.ui.selftest.walk import Step, Walk
+from gpumon.workload_runs.interpreter import Interpreter
 
 MAX_BYTES: Final = 2_000_000
 """A larger picture takes long to load on a page."""

@@ -11,7 +11,7 @@ from textual.screen import Screen
 
 from gpumon.core.model import Frame
 from gpumon.core.new_files import replace_file
-from gpumon.diagnosis.checks import Check, FailedError, SkippedError, Status
+from gpumon.health.checks import Check, FailedError, SkippedError, Status
 from gpumon.streams.base import Stream
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.overview import OverviewScreen

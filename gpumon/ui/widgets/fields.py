@@ -10,8 +10,8 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from gpumon.jobs.parameters import ParameterKind, WorkloadParameter
 from gpumon.present.workload_text import parameter_text
+from gpumon.workload_runs.parameters import ParameterKind, WorkloadParameter
 
 
 class Choice(Static, can_focus=True):

@@ -8,14 +8,14 @@ import pytest
 
 from gpumon.core.stacks import ThreadStack
 from gpumon.core.step_classes import DATA, HOST, LOGGING, SYNC, TENSOR
-from gpumon.diagnosis.bottlenecks.account import sampled_account
-from gpumon.diagnosis.bottlenecks.evidence import StepAccount, StepShare
+from gpumon.insight.bottlenecks.account import sampled_account
+from gpumon.insight.bottlenecks.evidence import StepAccount, StepShare
 from gpumon.operations.why.host import HostObserver
 from gpumon.operations.why.proc_times import Quota, allowed_cores, descendants, read_processes, read_quota
 from gpumon.operations.why.source_lines import SourceLines
 from gpumon.operations.why.trace import trace_evidence, traced_account
 from gpumon.traces.model import ClassTime, Contribution, Trace, TracedStep
-from tests.diagnosis.bottlenecks.makers import observed, part, sources, stack
+from tests.insight.bottlenecks.makers import observed, part, sources, stack
 
 
 def stat_line(pid: int, parent: int, ticks: int, *, state: str = "R", ended: int = 0, faults: int = 0) -> str:

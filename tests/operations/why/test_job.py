@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from gpumon.core.step_classes import BACKWARD, COMMUNICATION, DATA
-from gpumon.diagnosis.bottlenecks.evidence import GpuEvidence, StepShare
-from gpumon.diagnosis.bottlenecks.verdict import judge_run
+from gpumon.insight.bottlenecks.evidence import GpuEvidence, StepShare
+from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from gpumon.operations.why.examination import WhyReport
 from gpumon.operations.why.job import compared, job_document, ranks_of, work_seconds
 from gpumon.present.paint.line import plain
 from gpumon.present.why_job import job_lines
-from tests.diagnosis.bottlenecks.makers import evidence
+from tests.insight.bottlenecks.makers import evidence
 
 
 def rank(number: int, work: float, name: str = BACKWARD) -> WhyReport:

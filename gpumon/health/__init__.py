@@ -1,0 +1,1 @@
+"""Rules about hosts and GPUs: alerts and the doctor."""

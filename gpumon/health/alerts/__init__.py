@@ -1,0 +1,63 @@
+"""Alerts: which live values need attention, since when, and what to do about them.
+
+To add an alert, write its check and its `AlertRule` in the module of its topic: `thermal`, `memory`, `links`,
+`errors`, or `activity`.
+"""
+
+from gpumon.health.alerts.activity import has_no_sm_work
+from gpumon.health.alerts.history import AlertChange, AlertHistory, DeviceFinding, EndedAlert
+from gpumon.health.alerts.jobs import JOB_HANGS, hang_finding
+from gpumon.health.alerts.links import is_link_degraded
+from gpumon.health.alerts.memory import (
+    OUT_OF_MEMORY,
+    is_much_unattributed,
+    is_unattributed,
+    oom_finding,
+    oom_subject,
+)
+from gpumon.health.alerts.model import Alert, AlertFinding, AlertKey, Evidence, EvidenceItem, Severity, ranges_text
+from gpumon.health.alerts.rule import DEFAULT_THRESHOLDS, AlertRule, Thresholds
+from gpumon.health.alerts.rules import (
+    ALERT_RULES,
+    RULE_LABELS,
+    SkippedRule,
+    check,
+    merged_alerts,
+    rule_label,
+    skipped_rules,
+)
+from gpumon.health.alerts.thermal import is_near_slowdown
+
+__all__ = [
+    "ALERT_RULES",
+    "DEFAULT_THRESHOLDS",
+    "JOB_HANGS",
+    "OUT_OF_MEMORY",
+    "RULE_LABELS",
+    "Alert",
+    "AlertChange",
+    "AlertFinding",
+    "AlertHistory",
+    "AlertKey",
+    "AlertRule",
+    "DeviceFinding",
+    "EndedAlert",
+    "Evidence",
+    "EvidenceItem",
+    "Severity",
+    "SkippedRule",
+    "Thresholds",
+    "check",
+    "hang_finding",
+    "has_no_sm_work",
+    "is_link_degraded",
+    "is_much_unattributed",
+    "is_near_slowdown",
+    "is_unattributed",
+    "merged_alerts",
+    "oom_finding",
+    "oom_subject",
+    "ranges_text",
+    "rule_label",
+    "skipped_rules",
+]

@@ -1,0 +1,30 @@
+"""The alert about a training job that hangs."""
+
+from typing import Final
+
+from gpumon.core.ranks import HangVerdict
+from gpumon.core.text import safe_text
+from gpumon.health.alerts.model import AlertFinding, Severity
+
+JOB_HANGS: Final = "job_hangs"
+"""Id of the alert."""
+JOB_HANGS_LABEL: Final = "Training job hangs"
+
+
+def hang_finding(job: str, subject: str, verdict: HangVerdict) -> AlertFinding:
+    """What is reported of a job that hangs.
+
+    Args:
+        job: Its name for a person.
+        subject: Identifies the job.
+        verdict: Why it hangs.
+    """
+    action = "Ranks and evidence: screen Jobs, or gpumon jobs. For a bug report: S there, or gpumon jobs --dump FOLDER."
+    return AlertFinding(
+        JOB_HANGS,
+        Severity.CRITICAL,
+        safe_text(f"{job} hangs: {verdict.summary}"),
+        action,
+        subject=subject,
+        age_seconds=verdict.since_seconds or 0.0,
+    )

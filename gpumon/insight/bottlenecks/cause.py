@@ -1,0 +1,131 @@
+"""A cause of slow steps: its test on the evidence, its experiment, and how short a step can become without it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from gpumon.core.units import short_time_text
+from gpumon.insight.bottlenecks.evidence import SlownessEvidence, StepShare
+
+NO_LINE: Final = ""
+_MIN_PAUSE: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a cause costs in one training run.
+
+    Attributes:
+        seconds: What it costs per step on average.
+        text: What was measured, as a clause without a full stop.
+        experiment: What would prove it, in a sentence.
+        line: The line of the program; empty if unknown.
+        bound_seconds: The shortest possible median step without it; None: the median step without ``seconds``.
+        base_seconds: The step that the cost is a part of; None: the median step, or the mean step if only some steps
+            have the cost.
+    """
+
+    seconds: float
+    text: str
+    experiment: str
+    line: str = NO_LINE
+    bound_seconds: float | None = None
+    base_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CauseRule:
+    """A cause that is looked for.
+
+    Attributes:
+        kind: Its name, such as ``few_workers``; part of the JSON document.
+        label: Its name for people.
+        class_name: The class that the time belongs to, one of `gpumon.core.step_classes.LABELS`.
+        min_share: From which part of the step on it is a cause.
+        find: Tests the evidence.
+    """
+
+    kind: str
+    label: str
+    class_name: str
+    min_share: float
+    find: Callable[[SlownessEvidence], Finding | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """A cause that costs time which can be saved.
+
+    Attributes:
+        name: The class that the time belongs to.
+        kind: The cause.
+        label: The cause for people.
+        seconds: What it costs per step on average.
+        share: Its part of the step.
+        bound_seconds: How short the step can become without it, at best.
+        base_seconds: How long the step is with it.
+        evidence: What was measured, in a sentence.
+        line: The line of the program; empty if unknown.
+        experiment: What would prove it, in a sentence.
+    """
+
+    name: str
+    kind: str
+    label: str
+    seconds: float
+    share: float
+    bound_seconds: float
+    base_seconds: float
+    evidence: str
+    line: str
+    experiment: str
+
+
+def main_kind(share: StepShare) -> str:
+    """The finer class with the most time."""
+    seconds: dict[str, float] = {}
+    for part in share.top:
+        seconds[part.kind] = seconds.get(part.kind, 0.0) + part.seconds
+    return max(seconds, key=seconds.__getitem__, default="")
+
+
+def main_line(share: StepShare) -> str:
+    """The line of the program with the most time."""
+    return next((part.line for part in share.top if part.line), NO_LINE)
+
+
+def where_text(share: StepShare) -> str:
+    """A clause with the source line of the largest part, after a comma; empty without one."""
+    part = next((part for part in share.top if part.line and part.name), None)
+    return "" if part is None else f", mostly at {part.line}: {part.name[:80]}"
+
+
+def judged(rule: CauseRule, evidence: SlownessEvidence) -> Bottleneck | None:
+    """The cause with its cost, if it costs enough to be one."""
+    finding = rule.find(evidence)
+    if finding is None:
+        return None
+    account = evidence.account
+    share = account.share_of(rule.class_name)
+    in_median = min(finding.seconds, share.median_seconds) if share.cost_seconds else finding.seconds
+    base = finding.base_seconds
+    if base is None:
+        is_pause = finding.seconds - in_median > _MIN_PAUSE * account.step_seconds
+        base = max(account.step_seconds, account.mean_seconds) if is_pause else account.step_seconds
+    bound = account.step_seconds - in_median if finding.bound_seconds is None else finding.bound_seconds
+    part = finding.seconds / base if base else 0.0
+    if part < rule.min_share:
+        return None
+    text = f"{short_time_text(finding.seconds)} of {short_time_text(base)} ({part:.0%}): {finding.text}."
+    return Bottleneck(
+        rule.class_name,
+        rule.kind,
+        rule.label,
+        finding.seconds,
+        part,
+        max(0.0, bound),
+        base,
+        text,
+        finding.line,
+        finding.experiment,
+    )

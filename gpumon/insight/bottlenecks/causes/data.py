@@ -1,0 +1,120 @@
+"""Causes in the way of the data: workers, the main process, the start of workers, storage."""
+
+from collections.abc import Callable
+from typing import Final
+
+from gpumon.core.step_classes import DATA, PREPARATION
+from gpumon.core.units import counted
+from gpumon.insight.bottlenecks.cause import CauseRule, Finding, main_line, where_text
+from gpumon.insight.bottlenecks.evidence import HostEvidence, SlownessEvidence, StepShare
+
+_MIN_WAIT: Final = 0.05
+_QUEUE_SECONDS: Final = 1e-3
+"""More workers do not shorten a wait like this: it takes as long to receive a batch that is ready."""
+_LARGE_SHARE: Final = 0.2
+_MIN_MAIN: Final = 0.08
+"""Indexing a data set in memory in the main process is part of healthy training runs."""
+_BUSY_WORKER: Final = 0.7
+"""A worker that uses more of a core computes; one that uses less waits for storage or the network."""
+_DISK_WAIT: Final = 0.3
+_START_KIND: Final = "worker_start"
+
+
+def _seconds_of(share: StepShare, kinds: frozenset[str]) -> float:
+    """The part of the class with these finer names."""
+    total = sum(part.seconds for part in share.top)
+    part = sum(part.seconds for part in share.top if part.kind in kinds)
+    return share.cost_seconds * part / total if total else 0.0
+
+
+def _free_cores(host: HostEvidence) -> float | None:
+    if host.allowed_cores is None or host.host_cpu_cores is None:
+        return None
+    return max(0.0, min(host.allowed_cores, (host.cpu_count or host.allowed_cores) - host.host_cpu_cores))
+
+
+def _few_workers(evidence: SlownessEvidence) -> Finding | None:
+    share, host = evidence.account.share_of(DATA), evidence.host
+    waiting = _seconds_of(share, frozenset({"few_workers", "loader"})) if share.top else share.cost_seconds
+    if not waiting or (not share.top and not host.workers_count):
+        return None
+    waiting *= 1.0 - (host.workers_queued_share or 0.0)  # the rest of the wait is the fault of the cores
+    if waiting < min(_QUEUE_SECONDS, _LARGE_SHARE * evidence.account.step_seconds):
+        return None
+    workers = host.workers_count or 0
+    text = (
+        f"the main thread waits for {counted(workers, 'worker')} of the DataLoader" if workers else "in the DataLoader"
+    )
+    per_worker = None if not workers or host.workers_cpu_cores is None else host.workers_cpu_cores / workers
+    if per_worker is not None:
+        text += f", each of which uses {per_worker:.0%} of a core"
+    if (host.workers_disk_wait_share or 0.0) >= _DISK_WAIT:
+        text += f" and waits for a disk in {host.workers_disk_wait_share:.0%} of the samples"
+    return Finding(waiting, text, _workers_experiment(host, workers, per_worker), main_line(share))
+
+
+def _workers_experiment(host: HostEvidence, workers: int, per_worker: float | None) -> str:
+    free = _free_cores(host)
+    if (host.workers_disk_wait_share or 0.0) >= _DISK_WAIT:
+        return "Copy a part of the data set to /dev/shm and train on it; if that is faster, the storage is the limit."
+    if per_worker is not None and per_worker >= _BUSY_WORKER and free is not None and free < 1:
+        return "No core is free for more workers: prepare the samples once and store them, or train on one batch."
+    more = max(2 * workers, workers + 1)
+    return f"Set num_workers={more} in the DataLoader, with persistent_workers=True, and compare the step times."
+
+
+def _main_process(evidence: SlownessEvidence) -> Finding | None:
+    share = evidence.account.share_of(DATA)
+    seconds = _seconds_of(share, frozenset({"main_process"}))
+    if not seconds and share.cost_seconds and not share.top and not evidence.host.workers_count:
+        seconds = share.cost_seconds
+    if not seconds:
+        return None
+    text = f"the main process loads each batch itself, and the model waits{where_text(share)}"
+    experiment = "Set num_workers=4 in the DataLoader, so that other processes prepare the batches."
+    return Finding(seconds, text, experiment, main_line(share))
+
+
+def _worker_start(evidence: SlownessEvidence) -> Finding | None:
+    share = evidence.account.share_of(DATA)
+    seconds = _seconds_of(share, frozenset({_START_KIND}))
+    if not seconds:
+        return None
+    text = f"each epoch starts the workers of the DataLoader again{where_text(share)}"
+    return Finding(seconds, text, "Set persistent_workers=True in the DataLoader.", main_line(share))
+
+
+def _preparation(evidence: SlownessEvidence) -> Finding | None:
+    share = evidence.account.share_of(PREPARATION)
+    if not share.cost_seconds:
+        return None
+    text = f"the main thread prepares data outside of a DataLoader{where_text(share)}"
+    experiment = "Train on one prepared batch; if that is faster, prepare the batches in workers of a DataLoader."
+    return Finding(share.cost_seconds, text, experiment, main_line(share))
+
+
+def _rule(
+    kind: str, label: str, name: str, share: float, find: Callable[[SlownessEvidence], Finding | None]
+) -> CauseRule:
+    return CauseRule(kind, label, name, share, find)
+
+
+def _queue(evidence: SlownessEvidence) -> Finding | None:
+    share = evidence.account.share_of(DATA)
+    seconds = _seconds_of(share, frozenset({"queue"}))
+    if not seconds:
+        return None
+    threads = evidence.host.python_threads
+    producer = "".join(f"; thread {name} runs at {line}" for name, line in list(threads.items())[:1])
+    text = f"the main thread waits for a queue that another thread or process fills{producer}{where_text(share)}"
+    experiment = "Fill the queue from more processes, or from workers of a DataLoader; threads share the GIL."
+    return Finding(seconds, text, experiment, main_line(share))
+
+
+LOADING: Final = (
+    _rule("few_workers", "waiting for the workers of the DataLoader", DATA, _MIN_WAIT, _few_workers),
+    _rule("main_process", "loading data in the main process", DATA, _MIN_MAIN, _main_process),
+    _rule("queue", "waiting for a queue of data", DATA, _MIN_WAIT, _queue),
+    _rule("worker_start", "starting the workers again", DATA, _MIN_WAIT, _worker_start),
+    _rule("main_process", "preparing data in the main thread", PREPARATION, _MIN_MAIN, _preparation),
+)

@@ -1,0 +1,107 @@
+"""Causes in a job of several ranks: a rank that comes last, and settings of DistributedDataParallel."""
+
+from typing import Final
+
+from gpumon.core.step_classes import COMMUNICATION, HOST
+from gpumon.insight.bottlenecks.cause import NO_LINE, CauseRule, Finding, main_kind, main_line, where_text
+from gpumon.insight.bottlenecks.evidence import OperatorUse, SlownessEvidence
+
+_MIN_SHARE: Final = 0.12
+UNUSED_PARAMETERS: Final = "find_unused_parameters"
+BUCKETS: Final = "bucket_cap_mb"
+_SEARCH: Final = "torch.distributed.ddp.reducer::search_unused_parameters"
+_GRADIENT_HOOK: Final = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+_MIN_COLLECTIVES: Final = 30
+_MIN_SETTING: Final = 0.08
+"""A setting that can be taken back easily is worth less time than a wait for other ranks."""
+
+
+def _communication(evidence: SlownessEvidence) -> Finding | None:
+    share = evidence.account.share_of(COMMUNICATION)
+    if not share.cost_seconds or evidence.straggler is not None or evidence.hints.keys() & {UNUSED_PARAMETERS, BUCKETS}:
+        return None
+    calls = _calls_of_collectives(evidence)
+    if calls is not None and calls.count >= _MIN_COLLECTIVES and calls.seconds > share.cost_seconds:
+        return None
+    if main_kind(share) == "data_parallel":
+        return None
+    text = f"this rank waits for other ranks or for data from them{where_text(share)}"
+    experiment = "Train on one GPU with the same batch size per rank, and compare the step times of all ranks."
+    return Finding(share.cost_seconds, text, experiment, main_line(share))
+
+
+def _unused_parameters(evidence: SlownessEvidence) -> Finding | None:
+    """What the search costs: a rank without a GPU waits for the others; on a GPU it is time of the host.
+
+    The reducer marks all unused parameters at once, in the hook of the first gradient.
+    """
+    share, line = evidence.account.share_of(COMMUNICATION), evidence.hints.get(UNUSED_PARAMETERS, NO_LINE)
+    search = None if evidence.trace is None else evidence.trace.operators.get(_SEARCH)
+    text = "DistributedDataParallel searches for unused parameters in every step"
+    text += f", as {line} asks it to" if line else ""
+    experiment = "Remove find_unused_parameters=True; freeze parameters that no loss needs with requires_grad_(False)."
+    if search is None or evidence.trace is None:
+        return Finding(share.cost_seconds, text, experiment, line) if share.cost_seconds and line else None
+    marking = evidence.trace.operators.get(_GRADIENT_HOOK)
+    seconds = search.seconds + (marking.max_seconds if marking is not None else 0.0)
+    seconds = min(seconds, evidence.account.share_of(HOST).cost_seconds + share.cost_seconds)
+    return Finding(seconds, text, experiment, line, bound_seconds=evidence.account.step_seconds - seconds)
+
+
+def _buckets(evidence: SlownessEvidence) -> Finding | None:
+    share, line = evidence.account.share_of(COMMUNICATION), evidence.hints.get(BUCKETS, NO_LINE)
+    if UNUSED_PARAMETERS in evidence.hints:
+        return None
+    text = "gradients are sent in many small buckets" + (f", as {line} asks for" if line else "")
+    experiment = "Leave bucket_cap_mb at its default, 25." if line else "Send several tensors in one collective."
+    calls = _calls_of_collectives(evidence)
+    if calls is None or calls.count < _MIN_COLLECTIVES:
+        return Finding(share.cost_seconds, text, experiment, line) if share.cost_seconds and line else None
+    text = f"{calls.count:.0f} collectives in every step; {text}" if line else f"{calls.count:.0f} collectives per step"
+    seconds = share.cost_seconds + min(calls.seconds, evidence.account.share_of(HOST).cost_seconds)
+    bound = evidence.account.step_seconds - seconds
+    return Finding(seconds, text, experiment, line or main_line(share), bound_seconds=bound)
+
+
+def _calls_of_collectives(evidence: SlownessEvidence) -> OperatorUse | None:
+    """The calls of collectives on the host; None without a trace that has them."""
+    operators = {} if evidence.trace is None else evidence.trace.operators
+    calls = [use for name, use in operators.items() if name.startswith("c10d::")]
+    if not calls:
+        return None
+    return OperatorUse(
+        sum(use.seconds for use in calls), sum(use.count for use in calls), max(use.max_seconds for use in calls)
+    )
+
+
+def _data_parallel(evidence: SlownessEvidence) -> Finding | None:
+    share = evidence.account.share_of(COMMUNICATION)
+    if not share.cost_seconds or main_kind(share) != "data_parallel":
+        return None
+    text = f"nn.DataParallel copies the model to every GPU in each step, from one process{where_text(share)}"
+    experiment = "Use DistributedDataParallel with one process per GPU: torchrun --nproc-per-node=gpu."
+    return Finding(share.cost_seconds, text, experiment, main_line(share))
+
+
+def _straggler(evidence: SlownessEvidence) -> Finding | None:
+    straggler, account = evidence.straggler, evidence.account
+    if straggler is None:
+        return None
+    bound = account.step_seconds - straggler.excess_seconds
+    if evidence.rank == straggler.rank:
+        text = f"the other ranks wait for this one: {straggler.reason}"
+        experiment = "Give all ranks the same amount of data, and compare the clocks and the users of their GPUs."
+        return Finding(straggler.excess_seconds, text, experiment, bound_seconds=bound)
+    waiting = account.share_of(COMMUNICATION).cost_seconds
+    text = f"this rank waits for rank {straggler.rank}: {straggler.reason}"
+    experiment = f"Look at rank {straggler.rank}: its data, its GPU, and its verdict here."
+    return Finding(min(waiting, straggler.excess_seconds), text, experiment, bound_seconds=bound)
+
+
+RANKS: Final = (
+    CauseRule("straggler", "a rank that is slower than the others", COMMUNICATION, 0.05, _straggler),
+    CauseRule("unused_parameters", "search for unused parameters", COMMUNICATION, _MIN_SETTING, _unused_parameters),
+    CauseRule("small_buckets", "small buckets", COMMUNICATION, _MIN_SETTING, _buckets),
+    CauseRule("data_parallel", "DataParallel", COMMUNICATION, _MIN_SETTING, _data_parallel),
+    CauseRule("communication", "waiting for other ranks", COMMUNICATION, _MIN_SHARE, _communication),
+)

@@ -1,0 +1,58 @@
+"""Settings for debugging that were left on: variables of the environment that make every step longer."""
+
+from typing import Final, NamedTuple
+
+from gpumon.core.step_classes import COMMUNICATION, HOST, IDLE, SYNC
+from gpumon.insight.bottlenecks.cause import NO_LINE, CauseRule, Finding
+from gpumon.insight.bottlenecks.evidence import SlownessEvidence
+
+_WAITING: Final = (HOST, SYNC, IDLE)
+_OFF: Final = frozenset(("", "0", "OFF", "INFO"))
+
+
+class DebugSetting(NamedTuple):
+    """A variable of the environment.
+
+    Attributes:
+        name: Its name.
+        text: What it does, as a clause.
+        classes: The classes that it makes longer.
+    """
+
+    name: str
+    text: str
+    classes: tuple[str, ...]
+
+
+DEBUG_SETTINGS: Final = (
+    DebugSetting("CUDA_LAUNCH_BLOCKING", "every launch waits until its kernel is done", _WAITING),
+    DebugSetting("PYTORCH_NO_CUDA_MEMORY_CACHING", "the driver allocates and frees every tensor", _WAITING),
+    DebugSetting("TORCH_DISTRIBUTED_DEBUG", "all ranks compare every collective first", (COMMUNICATION, HOST)),
+    DebugSetting("NCCL_P2P_DISABLE", "GPUs exchange data through the memory of the host", (COMMUNICATION,)),
+    DebugSetting("NCCL_IB_DISABLE", "hosts exchange data without InfiniBand", (COMMUNICATION,)),
+)
+
+
+def _debugging(evidence: SlownessEvidence) -> Finding | None:
+    account = evidence.account
+    findings = []
+    for setting in DEBUG_SETTINGS if evidence.gpu is not None else ():
+        value = evidence.host.settings.get(setting.name, "")
+        line = evidence.hints.get(setting.name, NO_LINE)
+        if value.upper() in _OFF and not line:
+            continue
+        seconds = sum(account.share_of(name).cost_seconds for name in setting.classes)
+        where = f"{setting.name}={value}" if value else f"{setting.name} is set in {line}"
+        findings.append(
+            Finding(
+                seconds,
+                f"{where}: {setting.text}",
+                f"Start the program without {setting.name}.",
+                line,
+                bound_seconds=account.step_seconds - seconds,
+            )
+        )
+    return max(findings, key=lambda finding: finding.seconds, default=None)
+
+
+SETTINGS: Final = (CauseRule("debugging", "a setting for debugging", HOST, 0.08, _debugging),)

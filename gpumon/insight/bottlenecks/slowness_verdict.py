@@ -1,0 +1,91 @@
+"""The verdict on a training run: its causes, ranked by what they cost, or why there is none."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from gpumon.core.step_classes import CORE_WAIT, GPU_WORK, IDLE, LABELS, SYNC
+from gpumon.core.units import counted, short_time_text
+from gpumon.insight.bottlenecks.cause import Bottleneck, judged
+from gpumon.insight.bottlenecks.causes import CAUSES
+from gpumon.insight.bottlenecks.evidence import SlownessEvidence
+
+MIN_STEPS: Final = 3
+MIN_SAMPLES: Final = 50
+_MAX_UNKNOWN: Final = 0.25
+_HOST_WEIGHT: Final = 0.6
+"""What the program itself does comes before the load of the host, unless that costs much more: the waits for a core in
+a cause of the program are part of both."""
+_GENERAL_WEIGHT: Final = 0.6
+"""A cause with a line of the program comes before launches in general, which it may have made slow."""
+_GENERAL: Final = frozenset({"small_kernels", "host"})
+_REASONS_TO_LAUNCH: Final = frozenset({"tiny_copies", "small_buckets", "unused_parameters"})
+"""Their time is part of the launches, and a change of one line removes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhyVerdict:
+    """The verdict on a training run.
+
+    Attributes:
+        summary: The verdict in a sentence.
+        is_decided: Whether the evidence suffices for one.
+        causes: The causes, the most expensive first.
+    """
+
+    summary: str
+    is_decided: bool
+    causes: tuple[Bottleneck, ...] = ()
+
+
+def judge_run(evidence: SlownessEvidence) -> WhyVerdict:
+    """The verdict on a training run; undecided if the evidence does not suffice for one."""
+    account = evidence.account
+    step = account.step_seconds
+    if account.steps_count < MIN_STEPS or account.samples_count < MIN_SAMPLES or not step:
+        steps, samples = counted(account.steps_count, "step"), counted(account.samples_count, "sample")
+        return WhyVerdict(
+            f"Undecided: {steps} and {samples} are not enough. Observe for longer with --seconds.", is_decided=False
+        )
+    causes = tuple(
+        sorted(
+            (cause for rule in CAUSES if (cause := judged(rule, evidence)) is not None),
+            key=lambda cause: -cause.share * _weight(cause),
+        )
+    )
+    if any(cause.kind in _REASONS_TO_LAUNCH for cause in causes):
+        causes = tuple(sorted(causes, key=lambda cause: cause.kind in _GENERAL))
+    unknown = account.share_of(IDLE).seconds
+    if evidence.gpu is not None and not account.is_traced and evidence.gpu.utilization_share is None:
+        unknown += account.share_of(SYNC).seconds
+    if unknown >= _MAX_UNKNOWN * step and (not causes or unknown > causes[0].seconds):
+        return WhyVerdict(
+            f"Undecided: {short_time_text(unknown)} of {short_time_text(step)} have no reason that was measured.",
+            is_decided=False,
+            causes=causes,
+        )
+    if not causes:
+        return WhyVerdict(f"No cause found that costs much: {_work_text(evidence)}.", is_decided=True)
+    first = causes[0]
+    where = f" Line: {first.line}." if first.line else ""
+    return WhyVerdict(
+        f"{first.label[0].upper()}{first.label[1:]}: without it, a step takes {short_time_text(first.bound_seconds)} "
+        f"at best instead of {short_time_text(first.base_seconds)}.{where}",
+        is_decided=True,
+        causes=causes,
+    )
+
+
+def _weight(cause: Bottleneck) -> float:
+    if cause.name == CORE_WAIT:
+        return _HOST_WEIGHT
+    return _GENERAL_WEIGHT if cause.kind in _GENERAL else 1.0
+
+
+def _work_text(evidence: SlownessEvidence) -> str:
+    """What most of the step is."""
+    account = evidence.account
+    shares = sorted(account.shares, key=lambda share: -share.seconds)[:3]
+    names = ", ".join(f"{LABELS[share.name]} {share.seconds / account.step_seconds:.0%}" for share in shares)
+    if account.share_of(GPU_WORK).seconds:
+        return f"the GPU works in {account.share_of(GPU_WORK).seconds / account.step_seconds:.0%} of the step"
+    return names

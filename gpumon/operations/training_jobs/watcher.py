@@ -1,0 +1,163 @@
+"""Watches the training jobs of this host: which there are, what their ranks do, and whether they hang."""
+
+import os
+import time
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gpumon.core.model import Device, Frame
+from gpumon.core.ranks import GpuSignature, RankEvidence
+from gpumon.distributed.grouping import JobScanner
+from gpumon.distributed.model import TrainingJob
+from gpumon.distributed.process_facts import MAX_READS
+from gpumon.distributed.ras_poller import MIN_LISTENING_SECONDS, POLL_SECONDS, RasAnswer, RasPoller
+from gpumon.operations.hangs import HangWatch
+from gpumon.operations.rank_watch import QUIET_SECONDS, Ask
+from gpumon.operations.training_jobs.host_report import JobInputs, boot_age_seconds, job_report, workers_of
+from gpumon.operations.training_jobs.ras_ranks import remote_ranks, with_ras
+from gpumon.operations.training_jobs.report import TrainingJobReport
+from gpumon.probe.messages import Answer, Probe
+
+_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+_MAX_ANSWERS: Final = 4096
+_ECC: Final = "ecc_uncorrected_volatile_count"
+
+
+class JobsReading(NamedTuple):
+    """The jobs at one moment.
+
+    Attributes:
+        reports: The jobs, those with the most ranks first.
+        is_stalled: Whether a job has made no progress for some seconds.
+        evidence: What is known of the ranks of each job, by its key.
+        ras: What NCCL reports, by the key of the job.
+    """
+
+    reports: tuple[TrainingJobReport, ...] = ()
+    is_stalled: bool = False
+    evidence: Mapping[str, tuple[RankEvidence, ...]] = {}
+    ras: Mapping[str, RasAnswer] = {}
+
+
+class JobWatcher:
+    """Watches jobs. Not safe for several threads, except for `add_answer`.
+
+    Args:
+        ask: `gpumon.probe.client.ProbeWatcher.ask`.
+        proc: Root of the proc file system.
+        ras_seconds: Time between two questions to NCCL.
+    """
+
+    def __init__(self, ask: Ask, proc: Path = Path("/proc"), ras_seconds: float = POLL_SECONDS) -> None:
+        self._scanner = JobScanner(proc)
+        self._ras = RasPoller(proc, ras_seconds)
+        self._hangs = HangWatch(ask, proc)
+        self._answers: deque[tuple[Answer, float]] = deque(maxlen=_MAX_ANSWERS)
+
+    def add_answer(self, answer: Answer) -> None:
+        """Hand over the answer of a probe; from any thread."""
+        self._answers.append((answer, time.monotonic()))
+
+    def read(
+        self,
+        frame: Frame | None,
+        probes: Mapping[int, Probe],
+        *,
+        open_key: str = "",
+        opens_all: bool = False,
+        wants_stacks: bool = False,
+        max_reads: int = MAX_READS,
+        min_listening_seconds: float = MIN_LISTENING_SECONDS,
+    ) -> JobsReading:
+        """Read the jobs now. May block for seconds while NCCL answers.
+
+        Args:
+            frame: The newest frame of this host.
+            probes: The probes of this host, by PID.
+            open_key: The job whose ranks a screen shows; empty for none.
+            opens_all: Whether the ranks of all jobs are shown.
+            wants_stacks: Whether to read stacks of ranks that make progress, too.
+            max_reads: As for `JobScanner.scan`.
+            min_listening_seconds: As for `RasPoller.poll`.
+        """
+        while self._answers:
+            self._hangs.receive(*self._answers.popleft())
+        jobs = self._scanner.scan(workers_of(frame, probes), max_reads)
+        ras = self._ras.poll(jobs, time.monotonic(), min_listening_seconds)
+        now = time.monotonic()
+        verdicts = self._hangs.update(
+            jobs,
+            probes,
+            now,
+            gpus=_signatures(frame, jobs, self._scanner),
+            ras_counts=_ras_counts(jobs, ras),
+            is_open=lambda job: opens_all or job.key == open_key,
+            wants_stacks=wants_stacks,
+        )
+        reports, evidence = [], {}
+        for job in jobs:
+            known = evidence[job.key] = self._hangs.evidence(job.key)
+            age = boot_age_seconds(job.start_ticks, _TICKS_PER_SECOND) if job.ranks else None
+            answer = ras.get(job.key)
+            nccl = None if answer is None else answer.report
+            verdict = with_ras(job, verdicts[job.key], nccl, _stalled_seconds(known, now), known)
+            report = job_report(job, JobInputs(frame, probes, known, verdict, age), now)
+            remote = () if nccl is None else remote_ranks(job, nccl)
+            reports.append(replace(report, ranks=(*report.ranks, *remote)) if remote else report)
+        reports.sort(key=lambda report: (-report.running_ranks, report.key))
+        is_stalled = any(_stalled_seconds(ranks, now) >= QUIET_SECONDS for ranks in evidence.values())
+        return JobsReading(tuple(reports), is_stalled, evidence, ras)
+
+
+def _stalled_seconds(evidence: Iterable[RankEvidence], now: float) -> float:
+    """For how long no rank has made progress; 0 if nothing reports progress."""
+    times = [rank.progressed_monotonic for rank in evidence if rank.progressed_monotonic is not None]
+    return max(0.0, now - max(times)) if times else 0.0
+
+
+def _ras_counts(jobs: Iterable[TrainingJob], ras: Mapping[str, RasAnswer]) -> Mapping[int, Mapping[str, int]]:
+    """How many collectives each rank has entered, by PID."""
+    counts: dict[int, Mapping[str, int]] = {}
+    for job in jobs:
+        answer = ras.get(job.key)
+        if answer is not None and answer.report is not None:
+            counts.update(answer.report.counts_of({rank.pid: rank.rank or 0 for rank in job.ranks}))
+    return counts
+
+
+def _signatures(frame: Frame | None, jobs: Iterable[TrainingJob], scanner: JobScanner) -> Mapping[int, GpuSignature]:
+    """What the first GPU of each rank does, by PID."""
+    result: dict[int, GpuSignature] = {}
+    for job in jobs:
+        pids = {rank.pid for rank in job.ranks}
+        for device in () if frame is None else frame.devices:
+            for process in device.processes or ():
+                if process.pid in pids and process.pid not in result:
+                    result[process.pid] = _signature(device, scanner, pids)
+    return result
+
+
+def _signature(device: Device, scanner: JobScanner, pids: Collection[int]) -> GpuSignature:
+    """What a GPU does; processes of other jobs are foreign, and helpers of the ranks are not."""
+    foreign = [
+        process
+        for process in device.processes or ()
+        if process.sm_percent and process.pid not in pids and not scanner.descends(process.pid, pids)
+    ]
+    busiest = max(foreign, key=lambda process: process.sm_percent or 0.0, default=None)
+    return GpuSignature(
+        label=device.label,
+        utilization_percent=device.get("utilization_gpu_percent"),
+        power_watts=device.get("power_watts"),
+        tensor_active_percent=device.get("tensor_activity_percent"),
+        clock_sm_hertz=device.get("clock_sm_hertz"),
+        throttle_reasons=device.throttle_reasons or (),
+        pcie_generation=device.get("pcie_generation"),
+        pcie_width=device.get("pcie_width"),
+        foreign_pid=None if busiest is None else busiest.pid,
+        foreign_sm_percent=None if busiest is None else busiest.sm_percent,
+        ecc_uncorrected_count=device.get(_ECC),
+    )

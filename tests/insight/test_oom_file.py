@@ -1,0 +1,607 @@
+"""The out-of-memory files of a probe: they are read but not trusted, and their cause is determined correctly."""
+
+import copy
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpumon.core.oom_file import MAX_BYTES, is_oom_file
+from gpumon.core.problems import CommandError, ExitCode, ProblemCode
+from gpumon.errors.documents import explanation_document
+from gpumon.errors.explain import explain_source, explain_text
+from gpumon.errors.match import Match, OomReport
+from gpumon.errors.memory_cause import MemoryCause
+from gpumon.errors.narrative import sections
+from gpumon.errors.source import log_pieces, open_log
+from tests.insight.oom_documents import (
+    ALLOCATED,
+    CONTEXT,
+    FRAGMENTED,
+    FULL,
+    GIB,
+    INACTIVE,
+    KIB,
+    MIB,
+    MOST,
+    PENDING,
+    TOTAL,
+    Json,
+    document,
+    history,
+    pieces,
+    segment,
+    steps,
+    used,
+)
+
+HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e[/][bold red]\n"
+
+
+def match_of(raw: Json) -> Match:
+    data = json.dumps(raw).encode()
+    cause = explain_source(iter([data[:100], data[100:]]), "oom.json").cause
+    assert cause is not None
+    return cause
+
+
+def story_of(raw: Json) -> OomReport:
+    story = match_of(raw).oom_report
+    assert story is not None
+    return story
+
+
+def refusal(data: bytes) -> CommandError:
+    with pytest.raises(CommandError) as caught:
+        explain_source(iter([data]), "oom.json")
+    assert caught.value.exit_code is ExitCode.USAGE
+    assert caught.value.problem.reason.startswith("oom.json cannot be read: ")
+    assert str(caught.value).isprintable()
+    return caught.value
+
+
+def changed(raw: Json, *path: str | int, value: object) -> Json:
+    """A document with another value in a place."""
+    copied = copy.deepcopy(raw)
+    place: Any = copied
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return copied
+
+
+# The cause
+
+
+def test_fragmentation_is_proven_by_its_pieces() -> None:
+    story = story_of(FRAGMENTED)
+    assert story.cause is MemoryCause.FRAGMENTATION
+    assert story.sentences[0] == (
+        "Fragmentation: PyTorch reserves 5.86 GiB that no tensor uses, but in 600 pieces, the largest of 10.0 MiB. The "
+        "2.00 GiB requested must be in one piece."
+    )
+    assert "expandable_segments:True" in story.fixes[0].code
+
+
+def test_fragmentation_below_a_cap_is_fragmentation() -> None:
+    story = story_of(document([used(3 * GIB), pieces(100, 16 * MIB)], 64 * MIB, limit=6 * GIB + 200 * MIB))
+    assert story.cause is MemoryCause.FRAGMENTATION
+    assert any("memory limit of 6.20 GiB" in sentence for sentence in story.sentences)
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "fix"),
+    [
+        ({"pool": [0, 3]}, "6.00 GiB free in private pools, such as those of CUDA graphs", "share one pool"),
+        ({"stream": 0x55AA}, "6.00 GiB free in pools of other streams", "on one stream"),
+        ({"is_large": False}, "6.00 GiB free in segments for blocks of the other kind", ""),
+    ],
+)
+def test_fragmentation_that_is_only_apparent_says_where_the_memory_is(place: Json, words: str, fix: str) -> None:
+    elsewhere = segment(8 * GIB, [[6 * GIB, 0, INACTIVE]], **place)
+    story = story_of(document([used(71 * GIB), elsewhere], 2 * GIB))
+    assert story.cause is MemoryCause.FRAGMENTATION
+    assert story.sentences[0].startswith(f"Fragmentation only in appearance: PyTorch has {words}")
+    assert fix in story.fixes[0].text
+    is_in_graphs = "pool" in place
+    assert any("expandable_segments" in advice.code for advice in story.fixes[:2]) is not is_in_graphs
+
+
+def test_a_cache_that_is_kept_while_a_graph_is_captured() -> None:
+    idle = [segment(2 * GIB, [[2 * GIB, 0, INACTIVE]]) for _ in range(4)]
+    story = story_of(document([used(71 * GIB), *idle], 3 * GIB))
+    assert story.cause is MemoryCause.FRAGMENTATION
+    assert "PyTorch has 8.00 GiB free in idle segments" in story.sentences[0]
+    assert "cannot free while a CUDA graph is captured" in story.sentences[0]
+    assert "empty_cache()" in story.fixes[0].code
+
+
+def test_a_small_request_is_not_served_from_large_segments() -> None:
+    story = story_of(document([used(73 * GIB), pieces(300, 10 * MIB)], 2 * MIB, request=request(2 * MIB, 0)))
+    assert story.cause is MemoryCause.FRAGMENTATION
+    assert "of the other kind" in story.sentences[0]
+
+
+def test_other_processes_are_distinguished_from_the_own_context() -> None:
+    story = story_of(document([used(18 * GIB)], 4 * GIB, others=60 * GIB))
+    assert story.cause is MemoryCause.OTHER_PROCESSES
+    assert "60.5 GiB are in use outside of this process's PyTorch" in story.sentences[0]
+    assert "nvidia-smi" in story.fixes[0].code
+
+
+def test_other_processes_weigh_more_than_what_a_graph_keeps() -> None:
+    graph = segment(8 * GIB, [[6 * GIB, 0, INACTIVE]], pool=[0, 1])
+    assert story_of(document([used(11 * GIB), graph], 2 * GIB, others=60 * GIB)).cause is MemoryCause.OTHER_PROCESSES
+
+
+@pytest.mark.parametrize("asked", [4 * GIB, 100 * GIB])
+def test_a_request_that_is_too_big(asked: int) -> None:
+    story = story_of(document([used(MOST)], asked))
+    assert story.cause is MemoryCause.TOO_BIG
+    first = 1 if asked > TOTAL else 0
+    assert "accumulation_steps" in story.fixes[first].code
+    assert ("math.prod(shape)" in story.fixes[0].code) is (asked > TOTAL)
+    assert not any("a leak is too slow" in sentence for sentence in story.sentences) or asked < TOTAL
+
+
+@pytest.mark.parametrize("asked", [20 * MIB, 4 * GIB])
+def test_a_step_like_those_before_is_too_big_or_a_leak_too_slow_to_be_seen(asked: int) -> None:
+    story = story_of(document([used(MOST)], asked))
+    assert story.cause is MemoryCause.TOO_BIG
+    assert any("a leak is too slow" in sentence for sentence in story.sentences)
+    assert "loss.item()" in story.fixes[-1].code
+
+
+def test_one_step_that_is_larger_than_those_before() -> None:
+    story = story_of(document([used(70 * GIB)], 12 * GIB, history=history(steps(10 * GIB, 40 * GIB))))
+    assert story.cause is MemoryCause.TOO_BIG
+    raw = [sentence for sentence in story.sentences if "larger than those before" in sentence]
+    assert len(raw) == 1
+    assert "tensors used at most 40.0 GiB. Then 82.0 GiB were needed" in raw[0]
+
+
+@pytest.mark.parametrize(("peak", "is_larger"), [(70 * GIB, True), (71 * GIB, True), (78 * GIB, False)])
+def test_a_peak_that_no_reading_saw_counts(peak: int, is_larger: bool) -> None:
+    raw = with_statistics(document([used(70 * GIB)], 9 * GIB), allocated_peak_bytes=peak)
+    raw["history"] = history(steps(10 * GIB, 40 * GIB))
+    assert any("larger than those before" in sentence for sentence in story_of(raw).sentences) is is_larger
+
+
+def test_what_the_gpu_would_have_held_is_not_said_to_be_more_than_it_has() -> None:
+    story = story_of(document([used(74 * GIB), pieces(50, 10 * MIB)], 2 * GIB, others=2 * GIB + 512 * MIB))
+    assert story.cause is MemoryCause.TOO_BIG
+    assert "needs more than the GPU's" not in story.sentences[0]
+    assert "without the 500 MiB that PyTorch reserves in no tensor and the 3.00 GiB outside" in (story.sentences[0])
+
+
+@pytest.mark.parametrize("asked", [20 * MIB, 2 * GIB])
+def test_a_leak_has_a_rate(asked: int) -> None:
+    grown = history(steps(50 * GIB, 70 * GIB, growth=100 * MIB), retries=1)
+    story = story_of(document([used(MOST)], asked, history=grown))
+    assert story.cause is MemoryCause.LEAK
+    assert re.search(r"steadily in the last 60 s, by about [56]\.\d\d GiB per minute. Without this", story.sentences[0])
+    assert any("memory ran short once before" in sentence for sentence in story.sentences)
+    assert "memory_allocated" in story.fixes[0].code
+
+
+def test_a_leak_below_steps_as_large_as_this_one() -> None:
+    grown = history(steps(78 * GIB, 78 * GIB + 512 * MIB, growth=2 * MIB))
+    story = story_of(document([used(MOST)], GIB, history=grown))
+    assert story.cause is MemoryCause.LEAK
+    assert "steps that used 78.6 GiB, nearly as much as this one needed, succeeded" in story.sentences[0]
+    assert not any("no growth is visible" in sentence for sentence in story.sentences)
+
+
+@pytest.mark.parametrize(
+    ("retries", "failures", "before"), [(1, None, ""), (1, 1, ""), (4, 1, "3 times before"), (4, 3, "once before")]
+)
+def test_the_cache_that_was_given_back_in_vain_has_not_helped(retries: int, failures: int | None, before: str) -> None:
+    raw = with_statistics(document([used(MOST)], GIB), alloc_retries_count=retries, ooms_count=failures)
+    short = [sentence for sentence in story_of(raw).sentences if "memory ran short" in sentence]
+    assert len(short) == bool(before)
+    assert all(before in sentence for sentence in short)
+
+
+@pytest.mark.parametrize(("failures", "told_as"), [(2, "once before"), (4, "3 times before")])
+def test_a_search_for_the_largest_batch_has_failed_before(failures: int, told_as: str) -> None:
+    story = story_of(with_statistics(document([used(60 * GIB)], 26 * GIB), ooms_count=failures))
+    assert any(f"run out of memory {told_as}" in sentence for sentence in story.sentences)
+
+
+def test_a_slow_leak_is_one() -> None:
+    slow = history(steps(78 * GIB, 78 * GIB + 99 * MIB, growth=MIB))
+    assert story_of(document([used(MOST)], 2 * MIB, history=slow)).cause is MemoryCause.LEAK
+
+
+@pytest.mark.parametrize("period", [0.31, 0.52, 1.0, 1.99, 2.008, 3.4, 7.7])
+@pytest.mark.parametrize("growth", [0, 60 * MIB])
+def test_a_leak_is_told_from_steps_of_any_length(period: float, growth: int) -> None:
+    grown = history(steps(50 * GIB, 60 * GIB, growth, period))
+    cause = story_of(document([used(MOST)], 512 * MIB, history=grown)).cause
+    assert cause is (MemoryCause.LEAK if growth else MemoryCause.TOO_BIG)
+
+
+@pytest.mark.parametrize(
+    "grown",
+    [
+        history(lambda seconds: 10 * GIB if seconds < 30 else 70 * GIB),
+        history(lambda seconds: int(seconds * GIB), seconds=8),
+        history(steps(10 * GIB, 78 * GIB)),
+    ],
+    ids=["a phase began", "watched for a moment", "steps"],
+)
+def test_growth_that_is_not_steady_is_no_leak(grown: list[Json]) -> None:
+    assert story_of(document([used(MOST)], 4 * GIB, history=grown)).cause is MemoryCause.TOO_BIG
+
+
+@pytest.mark.parametrize("seconds", [12, 60])
+@pytest.mark.parametrize("asked", [20 * MIB, 4 * GIB])
+@pytest.mark.parametrize("period", [0.2, 2.6])
+def test_memory_that_only_grows_until_the_end_is_a_leak_first_of_all(seconds: int, asked: int, period: float) -> None:
+    """Hundreds of GiB a minute, and no step frees anything that a sample could see."""
+    grown = history(lambda time: int(time // period * period * (MOST - 2 * GIB) / seconds), seconds=seconds)
+    story = story_of(document([used(MOST)], asked, history=grown))
+    assert story.cause is MemoryCause.LEAK
+    assert story.sentences[0].startswith(f"Leak: the minimum memory in tensors grew steadily in the last {seconds} s")
+    assert "or it was still loading a model" in story.sentences[0]
+    assert "memory_allocated" in story.fixes[0].code
+    assert "loss.item()" in story.fixes[1].code
+
+
+@pytest.mark.parametrize("call", ["_apply", "from_pretrained", "load_weights"])
+def test_a_model_that_is_being_loaded_does_not_leak(call: str) -> None:
+    raw = document([used(MOST)], 512 * MIB, history=history(lambda seconds: int(seconds * 1.3 * GIB)))
+    loading = [["/opt/env/lib/python3.12/site-packages/library/loading.py", 930, call], *raw["stack"]]
+    story = story_of({**raw, "stack": loading})
+    assert story.cause is MemoryCause.TOO_BIG
+    assert not any("grew steadily" in sentence for sentence in story.sentences)
+
+
+@pytest.mark.parametrize("asked", [512 * MIB, 26 * GIB])
+def test_the_first_step_after_a_model_was_loaded_does_not_leak(asked: int) -> None:
+    loaded = history(lambda seconds: int(min(seconds, 52) * (TOTAL - asked) / 53))
+    story = story_of(document([used(TOTAL - CONTEXT - asked + 64 * MIB)], asked, history=loaded))
+    assert story.cause is MemoryCause.TOO_BIG
+    assert any("If training had already started" in sentence for sentence in story.sentences)
+    assert "accumulation_steps" in story.fixes[0].code
+    assert "loss.item()" in story.fixes[-1].code
+
+
+def test_growth_beside_another_cause_is_told() -> None:
+    grown = history(steps(5 * GIB, 15 * GIB, growth=50 * MIB))
+    story = story_of(document([used(18 * GIB)], 4 * GIB, others=60 * GIB, history=grown))
+    assert story.cause is MemoryCause.OTHER_PROCESSES
+    assert any("more memory only delays the error" in sentence for sentence in story.sentences)
+
+
+def test_a_cap() -> None:
+    story = story_of(document([used(15 * GIB)], 2 * GIB, limit=16 * GIB))
+    assert story.cause is MemoryCause.CAP
+    assert story.sentences[0].startswith("Memory limit: the process is limited to 16.0 GiB and held 15.0 GiB")
+    assert "set_per_process_memory_fraction" in story.fixes[0].code
+
+
+def test_a_cap_without_which_it_would_have_failed_as_well() -> None:
+    story = story_of(document([used(75 * GIB)], 8 * GIB, limit=76 * GIB))
+    assert story.cause is MemoryCause.TOO_BIG
+    assert any("memory limit of 76.0 GiB" in sentence for sentence in story.sentences)
+
+
+def test_a_cap_was_in_the_way_before_the_others_were() -> None:
+    assert story_of(document([used(30 * GIB)], 20 * GIB, limit=40 * GIB, others=35 * GIB)).cause is MemoryCause.CAP
+
+
+def test_no_cap_is_to_blame_for_what_no_gpu_could_hold() -> None:
+    story = story_of(document([used(15 * GIB)], 100 * GIB, limit=16 * GIB))
+    assert story.cause is MemoryCause.TOO_BIG
+    assert story.sentences[0] == "Too big: one request for 100 GiB exceeds the GPU's 80.0 GiB."
+
+
+def test_a_cap_that_was_not_reached_is_none() -> None:
+    assert (
+        story_of(document([used(18 * GIB)], 4 * GIB, limit=76 * GIB, others=60 * GIB)).cause
+        is MemoryCause.OTHER_PROCESSES
+    )
+
+
+def test_expandable_segments_that_are_on_are_not_recommended() -> None:
+    grown = segment(78 * GIB, [[5 * MIB, 0, INACTIVE], [20 * MIB, 20 * MIB, ALLOCATED]] * 900, is_expandable=True)
+    raw = document([grown], 2 * GIB, expandable_segments=True)
+    raw["statistics"]["inactive_split_bytes"] = None
+    story = story_of(raw)
+    assert story.cause is MemoryCause.FRAGMENTATION
+    assert "900 pieces, the largest of 5.00 MiB" in story.sentences[0]
+    assert any("already on" in sentence for sentence in story.sentences)
+    assert not any("expandable_segments" in fix.code for fix in story.fixes)
+
+
+def test_only_the_device_that_ran_out_counts() -> None:
+    other = pieces(600, 10 * MIB, ordinal=1)
+    raw = document([used(MOST)], 4 * GIB)
+    raw["segments"] = [other, *raw["segments"]]
+    assert story_of(raw).cause is MemoryCause.TOO_BIG
+
+
+def test_out_of_memory_in_the_first_second() -> None:
+    story = story_of(document([used(MOST)], 4 * GIB, history=[]))
+    assert story.cause is MemoryCause.TOO_BIG
+    assert any("too few samples" in sentence for sentence in story.sentences)
+    small = story_of(document([used(MOST)], 20 * MIB, history=[]))
+    assert small.cause is MemoryCause.LEAK
+    assert small.sentences[0].startswith("Leak, or a job that is slightly too big")
+
+
+def test_what_waits_for_a_stream_is_told() -> None:
+    waiting = segment(79 * GIB, [[3 * GIB, 0, PENDING]])
+    assert any(
+        "3.00 GiB were freed, but are waiting" in sentence
+        for sentence in story_of(document([waiting], 4 * GIB)).sentences
+    )
+
+
+def test_a_library_beside_pytorch_is_told() -> None:
+    story = story_of(document([used(76 * GIB)], 8 * GIB, others=2 * GIB))
+    assert story.cause is MemoryCause.TOO_BIG
+    assert any(sentence.startswith("2.50 GiB are in use outside of PyTorch") for sentence in story.sentences)
+    assert "No other process" not in story.sentences[0]
+
+
+def test_memory_that_is_free_after_all_was_given_back_by_somebody() -> None:
+    story = story_of(document([used(30 * GIB), pieces(600, 10 * MIB)], 2 * GIB, others=30 * GIB))
+    assert story.cause is MemoryCause.UNKNOWN
+    assert story.sentences[0].startswith("A moment after the request for 2.00 GiB failed, 7.78 GiB were free")
+
+
+def test_the_other_backend_has_no_pieces() -> None:
+    raw = document([], 4 * GIB, backend="cudaMallocAsync", request=request(4 * GIB, GIB))
+    raw["statistics"] = {"ordinal": 0, "allocated_bytes": 60 * GIB, "reserved_bytes": 78 * GIB}
+    cause = match_of(raw)
+    assert (cause.error.id, cause.memory_cause) == ("oom-async-backend", MemoryCause.TOO_BIG)
+    assert any("snapshot" in fix.code for fix in cause.error.see_more)
+
+
+@pytest.mark.parametrize("raw", [FRAGMENTED, document([used(15 * GIB)], 512, limit=16 * GIB)], ids=["GPU", "limit"])
+@pytest.mark.parametrize("backend", ["native", "cudaMallocAsync"])
+def test_the_quoted_message_is_that_of_torch_and_can_be_read_again(raw: Json, backend: str) -> None:
+    match = match_of({**raw, "backend": backend})
+    (log_match,) = explain_text(f"torch.OutOfMemoryError: {match.text}").matches
+    assert (log_match.error.id, log_match.values["asked_bytes"]) == (match.error.id, match.values["asked_bytes"])
+    for name in ("total_bytes", "free_bytes", "allocated_bytes"):
+        assert log_match.values[name] == pytest.approx(match.values[name], rel=0.01)
+
+
+# What is missing
+
+
+@pytest.mark.parametrize("name", sorted(FRAGMENTED["statistics"]))
+def test_a_statistic_that_is_missing_comes_from_the_segments(name: str) -> None:
+    for value in ({}, {name: None}):
+        kept = {key: held for key, held in FRAGMENTED["statistics"].items() if key != name} | value
+        assert story_of({**FRAGMENTED, "statistics": kept}).cause is MemoryCause.FRAGMENTATION
+
+
+def test_without_any_statistics_the_segments_do() -> None:
+    assert story_of({**FRAGMENTED, "statistics": None}).cause is MemoryCause.FRAGMENTATION
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_without_all_segments_the_statistics_do(is_cut: bool) -> None:
+    story = story_of({**FRAGMENTED, "segments": FRAGMENTED["segments"][:1] if is_cut else [], "cut": is_cut})
+    assert story.cause is MemoryCause.FRAGMENTATION
+    assert "no contiguous piece of it is as large" in story.sentences[0]
+    assert any("more blocks than the file can hold" in sentence for sentence in story.sentences) is is_cut
+
+
+@pytest.mark.parametrize("name", ["limit_bytes", "free_bytes"])
+def test_a_request_without_its_surroundings(name: str) -> None:
+    cause = story_of(changed(FULL, "request", name, value=None)).cause
+    assert cause is (MemoryCause.UNKNOWN if name == "free_bytes" else MemoryCause.TOO_BIG)
+
+
+def test_a_document_with_the_least_there_can_be() -> None:
+    least: Json = {"schema": 1, "kind": "gpumon-oom", "time_seconds": 0}
+    least |= {"process": {}, "device": {"ordinal": 3}, "request": {"bytes": MIB}}
+    assert story_of(least).cause is MemoryCause.UNKNOWN
+    assert match_of(least).text == "CUDA out of memory. Tried to allocate 1.00 MiB."
+
+
+# What it is raw like
+
+
+def test_it_is_told_like_every_error() -> None:
+    explanation = explain_source(iter([json.dumps(FRAGMENTED).encode()]), "oom.json")
+    raw = sections(explanation)
+    assert [section.heading for section in raw] == [
+        "CUDA out of memory [oom]",
+        "Why memory ran out",
+        "Stack of the allocation, innermost call first",
+        "How to fix it, best first",
+        "Continue or restart",
+        "Effect of torch.cuda.empty_cache()",
+        "More information",
+        "Found in",
+        "Sources",
+    ]
+    texts = [block.text for section in raw for block in section.blocks]
+    assert texts[1] == (
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 1.78 GiB is "
+        "free. Of the allocated memory 71.86 GiB is allocated by PyTorch, and 5.86 GiB is reserved by PyTorch but "
+        "unallocated."
+    )
+    assert texts[2].startswith("Process 4242, rank 0 of 2, 2026-")
+    assert texts[2].endswith(", PyTorch 2.11.0+cu130: python train.py --batch 64")
+    assert "largest piece of that\t10.0 MiB" in texts
+    assert "gpumon snapshot snapshot.pickle" in texts
+    assert any(text.endswith("it could free 0 B.") for text in texts)
+    assert not any("site-packages/torch/" in text for text in texts)
+
+
+def test_the_document_has_the_public_names() -> None:
+    raw = explanation_document(explain_source(iter([json.dumps(FRAGMENTED).encode()]), "oom.json"))
+    (match,) = raw["matches"]
+    assert (match["id"], match["memory_cause"], match["rank"]) == ("oom", "fragmentation", 0)
+    assert match["figures"]["asked_bytes"] == 2 * GIB
+    assert match["figures"]["largest_piece_bytes"] == 10 * MIB
+    assert match["figures"]["gpu_uuid"] == "GPU-1b2c"
+    assert match["story"][0].startswith("Fragmentation: ")
+    assert match["stack"][0].endswith("in forward")
+    assert "story" not in explanation_document(explain_text("CUDA error: device-side assert triggered"))["matches"][0]
+
+
+# What is not to be trusted
+
+
+def strings(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for pair in value.items():
+            yield from strings(list(pair))
+    elif isinstance(value, list):
+        for item in value:
+            yield from strings(item)
+    elif isinstance(value, str):
+        yield value
+
+
+def test_hostile_strings_are_data() -> None:
+    raw = {
+        **FRAGMENTED,
+        "torch_version": HOSTILE,
+        "process": {**FRAGMENTED["process"], "argv": [HOSTILE] * 3},
+        "device": {**FRAGMENTED["device"], "name": HOSTILE, "uuid": HOSTILE},
+        "settings": {"PYTORCH_" + HOSTILE: HOSTILE},
+        "stack": [[HOSTILE, 1, HOSTILE]],
+    }
+    explanation = explain_source(iter([json.dumps(raw).encode()]), "oom.json")
+    texts = [block.text for section in sections(explanation) for block in section.blocks]
+    for text in (*texts, *strings(explanation_document(explanation))):
+        assert text.replace("\n", "").replace("\t", "").isprintable()
+    assert any("[/][bold red]" in text for text in texts)
+
+
+def test_settings_without_end_are_cut() -> None:
+    rows = story_of({**FRAGMENTED, "settings": {f"PYTORCH_{number}": "x" for number in range(5000)}}).rows
+    assert 10 < len(rows) < 60
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("request", "bytes"), -1),
+        (("request", "bytes"), True),
+        (("request", "bytes"), 1 << 70),
+        (("request",), []),
+        (("device", "ordinal"), None),
+        (("device", "total_bytes"), "80 GiB"),
+        (("time_seconds",), 1e300),
+        (("time_seconds",), float("nan")),
+        (("process", "argv"), [7]),
+        (("settings",), {"PYTORCH_ALLOC_CONF": 1}),
+        (("history",), {"seconds_before": 1}),
+        (("history", 0, "seconds_before"), -1e308),
+        (("stack", 0), ["train.py"]),
+        (("segments", 0, "blocks", 0), [1, 2, 3]),
+        (("segments", 0, "blocks", 0), [1, 2]),
+        (("segments", 0, "pool"), [0, 0, 0]),
+        (("segments", 0, "is_large"), 1),
+        (("statistics", "reserved_bytes"), 1.5),
+    ],
+)
+def test_a_wrong_value_is_one_sentence(path: tuple[str | int, ...], value: object) -> None:
+    error = refusal(json.dumps(changed(FRAGMENTED, *path, value=value)).encode())
+    assert error.problem.code is ProblemCode.DAMAGED
+
+
+@pytest.mark.parametrize("name", ["schema", "time_seconds", "process", "device", "request"])
+def test_what_must_be_there(name: str) -> None:
+    raw = json.dumps({key: value for key, value in FRAGMENTED.items() if key != name})
+    assert f"'{name}' is missing" in str(refusal(raw.encode()))
+
+
+@pytest.mark.parametrize(
+    ("rest", "why"),
+    [
+        (b"", "it is cut off"),
+        (b', "stack": ' + b"[" * 200_000, "nested too deep"),
+        (b', "x": 1' + b"0" * 5000 + b"}", "Exceeds the limit"),
+        (b', "x": "\xff\xfe"}', "decode"),
+        (b', "x": [' + b"[]," * 500_000 + b"1]}", "too many parts"),
+        (b"," + b" " * MAX_BYTES, "more than 16 MiB"),
+    ],
+)
+def test_what_is_no_document_is_one_sentence(rest: bytes, why: str) -> None:
+    error = refusal(b'{"schema": 1, "kind": "gpumon-oom"' + rest)
+    assert why in str(error)
+
+
+def test_a_newer_file_names_its_schema_and_the_way_out() -> None:
+    error = refusal(json.dumps({**FRAGMENTED, "schema": 2}).encode())
+    assert error.problem.code is ProblemCode.NEWER_SCHEMA
+    assert "a probe with schema 2 wrote it, and this gpumon reads schema 1." in error.problem.reason
+    assert "the version of gpumon whose probe wrote it" in error.problem.remedy
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.99])
+def test_a_file_whose_end_is_missing(tmp_path: Path, share: float) -> None:
+    raw = {**FRAGMENTED, "stack": [[f"{number**9}.py", number, "step"] for number in range(5000)]}
+    whole = gzip.compress(json.dumps(raw).encode())
+    path = tmp_path / "oom.json.gz"
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with open_log(path) as opened, pytest.raises(CommandError) as caught:
+        explain_source(log_pieces(opened, "oom.json"), "oom.json")
+    assert "it is cut off" in str(caught.value)
+
+
+def test_a_file_that_unpacks_without_end_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "oom.json.gz"
+    with gzip.open(path, "wb", compresslevel=1) as packed:
+        packed.write(b'{"schema": 1, "kind": "gpumon-oom", "x": "')
+        for _ in range(256):
+            packed.write(b"x" * MIB)
+    with open_log(path) as opened:
+        unpacked = log_pieces(opened, "oom.json")
+        with pytest.raises(CommandError) as caught:
+            explain_source(unpacked, "oom.json")
+        assert opened.tell() < path.stat().st_size / 2  # the rest was not read
+    assert "more than 16 MiB" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"schema": 1}',
+        '{"kind": "other"}',
+        '{"a": {"kind": "gpumon-oom"}}',
+        'x {"kind": "gpumon-oom"}',
+        '["kind", "gpumon-oom"]',
+    ],
+)
+def test_other_documents_are_logs(text: str) -> None:
+    assert not is_oom_file(text.encode())
+    assert explain_source(iter([text.encode()] if text else []), "the text") == explain_text(text)
+
+
+def test_a_document_that_somebody_has_laid_out_anew() -> None:
+    assert is_oom_file(json.dumps(FRAGMENTED, indent=4).encode())
+
+
+def test_as_many_blocks_as_a_file_may_have() -> None:
+    holes = segment(60 * GIB, [[512 * KIB, 0, INACTIVE], [MIB, MIB, ALLOCATED]] * 24_999)
+    raw = document([holes, used(MOST - 60 * GIB)], 4 * GIB)
+    assert sum(len(part["blocks"]) for part in raw["segments"]) == 50_000
+    assert "12.2 GiB that no tensor uses, but in 24,999 pieces" in story_of(raw).sentences[0]
+    each_alone = [used(MIB, is_large=False, address=number) for number in range(50_000)]
+    assert story_of(document([*each_alone, used(30 * GIB)], 4 * GIB)).cause is MemoryCause.TOO_BIG
+
+
+def request(asked: int, free: int, limit: int = TOTAL) -> Json:
+    return {"bytes": asked, "limit_bytes": limit, "free_bytes": free}
+
+
+def with_statistics(raw: Json, **more: int | None) -> Json:
+    return {**raw, "statistics": {**raw["statistics"], **more}}
