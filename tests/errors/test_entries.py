@@ -26,7 +26,7 @@ from gpumon.errors.programs import PROGRAMS, SIGNS
 from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.scan import blocks
 from gpumon.operations.evidence import EVIDENCE_QUERIES
-from tests.errors.each_error import every_error
+from tests.errors.each_error import every_error, every_error_at_length
 from tests.errors.hostile import needle_of
 from tests.errors.texts import DATA, SAMPLES, SOURCED_WORDINGS, WORDINGS, named_texts, samples_of
 
@@ -494,7 +494,7 @@ def test_an_unbounded_pattern_is_detected() -> None:
     assert steps(r"(?:a{1,99}b){1,99}") > MAX_STEPS
 
 
-@every_error
+@every_error_at_length
 def test_hostile_text_is_read_quickly(error: KnownError) -> None:
     """A text made of partial matches takes milliseconds with a good pattern and minutes with a bad one."""
     start = time.process_time()
