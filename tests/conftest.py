@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,7 +32,9 @@ sys.dont_write_bytecode = False  # hundreds of processes would compile gpumon ag
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _SLOW_HOST = [HealthCheck.too_slow]  # of an input: a busy host is no fault of a strategy
-settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=_SLOW_HOST)
+settings.register_profile(
+    "repeatable", derandomize=True, max_examples=40, deadline=None, suppress_health_check=_SLOW_HOST
+)
 settings.register_profile("searching", deadline=None, suppress_health_check=_SLOW_HOST)
 settings.load_profile(os.environ.get("GPUMON_HYPOTHESIS", "repeatable"))
 
@@ -42,6 +45,19 @@ def pytest_collection_finish() -> None:
     """Exclude from garbage collection what stays until the end: modules, and the tests themselves."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the rest of a matrix to ``-m long``: of a test marked ``sampled(n)``, the first n cases run by default."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None:
+            name = item.nodeid.partition("[")[0]
+            seen[name] += 1
+            if seen[name] > sampled.args[0]:
+                item.add_marker(pytest.mark.long)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

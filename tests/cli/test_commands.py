@@ -263,6 +263,7 @@ def test_a_mismatch_names_the_library_and_the_kernel_driver(nvml_mock: NvmlMock,
     assert json.loads(done.stdout)["problems"]["driver"]["code"] == "library_mismatch"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("fault", "code"), [("hang:1", 0), ("hang:1@0.2", 0), ("hangall", 3), ("hangall@0.2", 0)])
 def test_status_ends_even_if_the_driver_hangs(nvml_mock: NvmlMock, fault: str, code: int) -> None:
     started = time.monotonic()
@@ -282,6 +283,7 @@ def test_a_reader_that_closes_the_pipe_is_not_an_error(environment: dict[str, st
     assert [line[:1] for line in done.stdout.splitlines()] == [done.stdout[0], "{"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("line", ["", "status", "status --json", "--help", "record - --duration 0.1"])
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_not_an_error(environment: dict[str, str], line: str, closed: str) -> None:
@@ -294,6 +296,7 @@ def test_closed_streams_do_not_change_the_exit_code(no_driver: dict[str, str], l
     assert shell('"$@" <&- >&- 2>&-', *line.split(), env=no_driver).returncode == code
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("buffering", ["", "1"])
 @pytest.mark.parametrize("line", ["status", "--version", "config", "workloads --json", "record -"])
 def test_a_full_disk_is_reported(environment: dict[str, str], line: str, buffering: str) -> None:

@@ -51,6 +51,7 @@ def test_other_errors_have_no_such_cause(error: Exception) -> None:
     assert limit_problem(error) is None
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("limit", ["-n 10", "-v 200000"])
 @pytest.mark.parametrize("command", ["status", "doctor"])
 def test_under_a_limit_no_error_of_python_is_shown(nvml_mock: NvmlMock, limit: str, command: str) -> None:

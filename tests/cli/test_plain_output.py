@@ -68,6 +68,7 @@ def test_only_unencodable_characters_are_replaced(encoding: str, written: bytes)
     assert held.getvalue() == written
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "argv",
     [
@@ -96,6 +97,7 @@ def test_commands_write_in_the_encoding_of_the_locale(
     assert not any(IN_UTF_8.search(line) for line in plain_lines)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("locale", [LATIN, ASCII])
 def test_the_screen_draws_charts_in_plain_characters(locale: dict[str, str]) -> None:
     with Terminal((GPUMON, "demo"), env={"HOME": "/", **locale}, rows=40, cols=120) as terminal:

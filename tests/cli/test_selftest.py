@@ -158,6 +158,7 @@ def _short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "SIZES", ((60, 10),))
 
 
+@pytest.mark.long
 async def test_a_healthy_host_has_no_failures_and_no_thread_is_left() -> None:
     before = {thread.name for thread in threading.enumerate()}
     assert await failures(builders.frame()) == {}

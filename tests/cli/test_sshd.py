@@ -59,6 +59,7 @@ def clients(folder: Path) -> list[int]:
     return matches
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("script", HANGS.values(), ids=HANGS)
 def test_a_host_that_hangs(folder: Path, ssh: tuple[str, ...], script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     install(folder, script)

@@ -50,6 +50,7 @@ def rows(lines: list[str]) -> list[int]:
     return [int(match[1]) for match in matches if match]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("garbage", ["name", "emptyname", "longname", "esc", "uuid"])
 async def test_hostile_names_change_neither_keys_nor_layout(live: Live, garbage: str) -> None:
     frame = live(fault=f"garbage:{garbage}:1,garbage:{garbage}:2").until(all_ok(3))
@@ -70,6 +71,7 @@ async def test_hostile_names_change_neither_keys_nor_layout(live: Live, garbage:
         assert f"{device.readings['temperature_celsius']:.0f}" in row
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fault", ["zeromem", "powerlimit", "mem", "power", "util", "temp"])
 async def test_invalid_values_can_be_drawn(live: Live, fault: str) -> None:
     frame = live(fault=f"garbage:{fault}").until(all_ok(3))
@@ -120,6 +122,7 @@ def test_gpus_that_go_and_come_back_keep_their_histories(live: Live) -> None:
     assert watched.stream.replaced == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("gpus", [16, 64, 256])
 async def test_many_gpus_scroll_and_are_there_soon(live: Live, gpus: int) -> None:
     began = time.monotonic()

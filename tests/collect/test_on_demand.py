@@ -321,6 +321,7 @@ def test_between_two_samples_the_last_one_is_shown(room: Room) -> None:
     assert set(ON_DEMAND_METRICS) <= set(between.readings)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("devices", "cost"), [(1, 0.005), (1, 0.05), (8, 0.005), (8, 0.02)])
 def test_samples_stay_within_the_budget_and_every_device_has_its_turn(
     tmp_path: Path, devices: int, cost: float

@@ -117,6 +117,7 @@ def test_a_flood_in_one_second_keeps_its_extremes_and_little_else() -> None:
     assert (total.lows[0], total.highs[0], total.weight) == (0, 9999, 10_000)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("history", "rows"), [(60, 60), (600, 600), (3600, 960), (86_400, 600 + 360 + 1440)])
 def test_memory_is_bounded(history: float, rows: int) -> None:
     timeline = Timeline(history)

@@ -6,7 +6,6 @@ from functools import wraps
 from typing import Final
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from gpumon.errors.entry import KnownError
 from gpumon.errors.explain import finder
@@ -16,8 +15,6 @@ from gpumon.errors.scan import blocks
 _GROUP: Final = 60
 _ERRORS: Final = list(ERRORS.values())
 _GROUPS: Final = [_ERRORS[start : start + _GROUP] for start in range(0, len(_ERRORS), _GROUP)]
-_SAMPLED: Final = 8
-"""Of the tests that take many seconds for all errors, one group in so many runs by default."""
 
 
 def found_in(text: str) -> set[str]:
@@ -27,19 +24,8 @@ def found_in(text: str) -> set[str]:
 
 def every_error(test: Callable[..., None]) -> Callable[..., None]:
     """Call a test with each error as ``error``; a failure names the error."""
-    return _grouped(test, [pytest.param(group, id=group[0].id) for group in _GROUPS])
 
-
-def every_error_at_length(test: Callable[..., None]) -> Callable[..., None]:
-    """The same for an expensive test: a sample of the errors by default, the others with ``-m long``."""
-    marks = [() if place % _SAMPLED == 0 else pytest.mark.long for place in range(len(_GROUPS))]
-    return _grouped(
-        test, [pytest.param(group, id=group[0].id, marks=mark) for group, mark in zip(_GROUPS, marks, strict=True)]
-    )
-
-
-def _grouped(test: Callable[..., None], groups: Sequence[ParameterSet]) -> Callable[..., None]:
-    @pytest.mark.parametrize("group", groups)
+    @pytest.mark.parametrize("group", _GROUPS, ids=lambda group: group[0].id)
     @wraps(test)
     def run(group: Sequence[KnownError], **fixtures: object) -> None:
         for error in group:

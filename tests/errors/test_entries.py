@@ -26,7 +26,7 @@ from gpumon.errors.programs import PROGRAMS, SIGNS
 from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.scan import blocks
 from gpumon.operations.evidence import EVIDENCE_QUERIES
-from tests.errors.each_error import every_error, every_error_at_length
+from tests.errors.each_error import every_error
 from tests.errors.hostile import needle_of
 from tests.errors.texts import DATA, SAMPLES, SOURCED_WORDINGS, WORDINGS, named_texts, samples_of
 
@@ -276,18 +276,23 @@ def constants(tree: ast.AST) -> Iterator[tuple[str, str]]:
                 yield target, child.value
 
 
-@pytest.mark.parametrize("path", CODE, ids=lambda path: path.stem)
-def test_no_code_knows_an_id_or_the_words_of_a_fix(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    name = str(path.relative_to(Path(errors.__path__[0]).parents[1]))
+def test_no_code_knows_an_id_or_the_words_of_a_fix() -> None:
     ids = {error_id for error_id in ERRORS if "-" in error_id}  # a single word may be anything
-    used = {(target, text) for target, text in constants(tree) if text in ids}
-    assert {target for target, _ in used} <= LINKS.get(name, set()), used
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
-            searched = node.comparators[0]
-            is_fix = isinstance(searched, ast.Attribute) and ast.unparse(searched.value).startswith(("fix", "first"))
-            assert not is_fix or "_MARK" in ast.unparse(node.left), ast.unparse(node)
+    for path in CODE:
+        tree = ast.parse(path.read_text())
+        name = str(path.relative_to(Path(errors.__path__[0]).parents[1]))
+        used = {(target, text) for target, text in constants(tree) if text in ids}
+        assert {target for target, _ in used} <= LINKS.get(name, set()), (name, used)
+        assert [code for code in map(searched_fix, ast.walk(tree)) if code] == [], name
+
+
+def searched_fix(node: ast.AST) -> str:
+    """The code of a search for words in a fix, or nothing."""
+    if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.In | ast.NotIn):
+        return ""
+    searched, code = node.comparators[0], ast.unparse(node)
+    is_fix = isinstance(searched, ast.Attribute) and ast.unparse(searched.value).startswith(("fix", "first"))
+    return code if is_fix and "_MARK" not in code else ""
 
 
 @every_error
@@ -380,6 +385,7 @@ def test_a_wording_has_a_sample_or_is_a_name(error: KnownError) -> None:
         ), wording.regex
 
 
+@pytest.mark.sampled(8)
 @every_error
 def test_every_generated_sample_is_recognized(error: KnownError) -> None:
     """The needle, the literals and the regular expression agree, as printed and in lower case."""
@@ -400,6 +406,7 @@ def error_with(wording: Wording) -> KnownError:
     return KnownError("x", "x", "x", "x", ContextState.UNKNOWN, (wording,), (), (), "")
 
 
+@pytest.mark.sampled(4)
 @every_error
 def test_a_sample_in_lower_case_is_recognized(error: KnownError) -> None:
     for text in samples_of(error.id):
@@ -494,7 +501,8 @@ def test_an_unbounded_pattern_is_detected() -> None:
     assert steps(r"(?:a{1,99}b){1,99}") > MAX_STEPS
 
 
-@every_error_at_length
+@pytest.mark.sampled(2)
+@every_error
 def test_hostile_text_is_read_quickly(error: KnownError) -> None:
     """A text made of partial matches takes milliseconds with a good pattern and minutes with a bad one."""
     start = time.process_time()

@@ -13,7 +13,7 @@ from gpumon.errors.entry import KnownError
 from gpumon.errors.explain import explain, explain_text
 from gpumon.errors.patterns import dense, exact, literals, wrapped
 from gpumon.errors.scan import blocks
-from tests.errors.each_error import every_error, every_error_at_length
+from tests.errors.each_error import every_error
 from tests.errors.hostile import ALL_NEEDLES, almost, repeated
 from tests.errors.test_entries import example_strings, widest_match
 from tests.errors.texts import samples_of
@@ -98,7 +98,8 @@ def test_a_match_is_shorter_than_the_searched_text(error: KnownError) -> None:
         assert widest_match(pattern.regex) <= MAX_MATCH
 
 
-@every_error_at_length
+@pytest.mark.sampled(2)
+@every_error
 def test_a_line_full_of_a_needle_is_tried_once(error: KnownError, work: Work) -> None:
     work.attempts = work.characters = 0
     lines = [repeated(pattern) for pattern in error.wordings]
@@ -107,14 +108,16 @@ def test_a_line_full_of_a_needle_is_tried_once(error: KnownError, work: Work) ->
     assert work.characters <= MAX_ATTEMPTS * LINES * sum(map(len, lines))
 
 
-@every_error_at_length
+@pytest.mark.sampled(2)
+@every_error
 def test_a_log_full_of_an_incomplete_error_is_tried_a_bounded_number_of_times(error: KnownError, work: Work) -> None:
     work.attempts = 0
     explain_text("".join(f"{almost(pattern)}\n" * 4 * LINES for pattern in error.wordings))
     assert work.attempts <= (4 * LINES * 2 + MAX_ATTEMPTS * LINES) * len(error.wordings)
 
 
-@every_error_at_length
+@pytest.mark.sampled(2)
+@every_error
 def test_incomplete_errors_that_differ_are_tried_a_bounded_number_of_times(error: KnownError, work: Work) -> None:
     """Lines with another word each, so that the result of an earlier line does not help."""
     work.attempts = 0

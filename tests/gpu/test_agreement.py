@@ -281,6 +281,7 @@ def wrong_medians(theirs: Mapping[int, Mapping[str, float]], frames: Sequence[Fr
     return list(filter(None, wrong))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("load", LOADS)
 def test_every_field_agrees(load: str) -> None:
     if load != "idle":

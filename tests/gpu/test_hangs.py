@@ -171,6 +171,7 @@ def test_a_hang_with_nccl_is_explained(
         assert verdict.line == job.line, verdict
 
 
+@pytest.mark.quick
 def test_different_shapes_with_nccl(torch_python: str, folder: Path) -> None:
     job = NcclJob(torch_python, folder, SHAPE, steps=600)
     try:

@@ -116,6 +116,7 @@ def assert_agreement() -> None:
             assert min(theirs) - tolerance <= device[metric] <= max(theirs) + tolerance, field
 
 
+@pytest.mark.quick
 def test_status_agrees_with_nvidia_smi_when_idle() -> None:
     assert_agreement()
 
@@ -129,6 +130,7 @@ def test_status_agrees_with_nvidia_smi_under_a_matmul() -> None:
         assert serious == [], "a healthy GPU at full load"
 
 
+@pytest.mark.quick
 def test_processes_agree_with_nvidia_smi() -> None:
     with load("holding") as pid:
         theirs = {int(row["pid"]): int(row["used_memory"]) for row in smi("compute-apps", "pid", "used_memory")}
@@ -147,6 +149,7 @@ def test_processes_agree_with_nvidia_smi() -> None:
         assert device["memory_unattributed_bytes"] < 64 * MEBIBYTE
 
 
+@pytest.mark.quick
 def test_gpumon_holds_no_device_memory() -> None:
     used_before = [row["memory.used"] for row in smi("gpu", "memory.used")]
     with gpumon() as terminal:

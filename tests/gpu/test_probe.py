@@ -321,6 +321,7 @@ def test_another_process_is_explained_from_the_file(tmp_path: Path) -> None:
     assert (match["id"], match["memory_cause"]) == ("oom", "neighbour")
 
 
+@pytest.mark.quick
 def test_the_probe_reports_segments_and_summary(tmp_path: Path) -> None:
     with running(tmp_path) as job, watching(tmp_path) as watcher:
         _, reserved, _ = job.read()

@@ -32,6 +32,7 @@ def matrix() -> dict[tuple[int, int], str]:
     }
 
 
+@pytest.mark.quick
 def test_the_matrix_agrees_with_nvidia_smi() -> None:
     done = gpumon("topology", "--json")
     assert done.returncode == 0, done.stderr

@@ -208,6 +208,7 @@ def test_the_client_ends_in_the_middle(folder: Path) -> None:
         run.print_row(run.end(), "client killed").check()
 
 
+@pytest.mark.quick
 def test_the_command(folder: Path) -> None:
     """The command records, writes a file for Perfetto, and prints the account."""
     with training("plain", folder) as run:

@@ -115,6 +115,7 @@ def separate_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("name", "settings"),
     [

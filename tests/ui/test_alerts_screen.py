@@ -287,6 +287,7 @@ def test_the_report_marks_information_otherwise() -> None:
 # The screen
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(60, 10), (80, 24), (160, 50)])
 async def test_it_opens_with_its_digit_from_everywhere(size: tuple[int, int]) -> None:
     stream = FakeLive()
@@ -401,6 +402,7 @@ def test_rules_that_can_all_be_checked_are_one_line() -> None:
     assert plain(summary) == f" {len(ALERT_RULES)} rules checked on 1 GPU."
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 @pytest.mark.parametrize("height", [1, 4, 9])
 def test_the_pane_keeps_its_size(width: int, height: int) -> None:

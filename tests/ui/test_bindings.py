@@ -126,6 +126,7 @@ async def test_help_scrolls_on_a_small_terminal() -> None:
 # Footer
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [(80, 24), (100, 30), (60, 15), (61, 15), (160, 50)])
 async def test_the_footer_has_complete_keys_only(size: tuple[int, int]) -> None:
     stream = FakeLive()
@@ -218,6 +219,7 @@ async def until(pilot: Pilot[Any], holds: Callable[[], bool]) -> None:
         await pilot.pause(0.05)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", SCREEN_NAMES)
 async def test_the_palette_opens_a_screen_by_its_name(name: str) -> None:
     stream = FakeLive()

@@ -283,6 +283,7 @@ async def test_somebody_looks_only_while_the_screen_is_there() -> None:
         assert stream.looks[-1] == {other}, "only the selected GPU"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(60, 10), (20, 5), (8, 3), (300, 100), (40, 12)])
 async def test_every_size(size: tuple[int, int]) -> None:
     stream = FakeLive()
@@ -323,6 +324,7 @@ async def test_a_gpu_without_a_past_and_one_that_left() -> None:
         assert "is gone; last values" in screen_text(app)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("theme", ["dark", "ansi"])
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 def test_picture_of_a_gpu(snap_compare: Compare, size: tuple[int, int], theme: str) -> None:

@@ -41,6 +41,7 @@ async def test_the_dialog_says_what_comes_back_and_cancels_by_default(training: 
         assert training.watcher.asked == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("keys", [["q"], ["ctrl+c"], ["down", "enter", "q"]])
 async def test_the_keys_that_quit_work_in_the_dialog(training: Training, keys: list[str]) -> None:
     async with training.app.run_test(size=(100, 30)) as pilot:

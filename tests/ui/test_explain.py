@@ -422,6 +422,7 @@ def test_an_odd_plan_asks_nothing(asks: object) -> None:
 # Screenshots
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 @pytest.mark.parametrize("text", [SAMPLE, ""], ids=("oom", "empty"))
 def test_pictures(snap_compare: Compare, text: str, size: tuple[int, int]) -> None:
@@ -453,6 +454,7 @@ def test_picture_of_an_error_on_purpose(snap_compare: Compare, size: tuple[int, 
     assert snap_compare(app, terminal_size=size, run_before=press)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(60, 10), (20, 5), (8, 3), (300, 100)])
 async def test_every_terminal_size(size: tuple[int, int]) -> None:
     app = app_on(FakeLive())

@@ -128,6 +128,7 @@ async def test_without_a_driver_workloads_run_on_the_cpu() -> None:
 # The page that help names
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", [None, "enter", "3", "5", "6", "7", "8"])
 async def test_help_names_the_page_of_the_screen_below(key: str | None) -> None:
     stream = FakeRecording()

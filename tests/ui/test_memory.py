@@ -218,6 +218,7 @@ async def test_a_recording_says_that_it_knows_nothing_of_pytorch(watcher: FakeWa
     assert watcher.started == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("state", "words"),
     [
@@ -319,6 +320,7 @@ async def test_the_course_marks_the_peak_retries_and_out_of_memory(training: Tra
 # Anything at all
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(60, 10), (20, 5), (8, 3), (300, 100), (40, 12)])
 async def test_every_size(training: Training, size: tuple[int, int]) -> None:
     async with training.app.run_test(size=(120, 40)) as pilot:
@@ -378,6 +380,7 @@ def pictured(training: Training, *keys: str, answer: Any = None) -> tuple[Gpumon
     return training.app, press
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("theme", ["dark", "ansi"])
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 def test_picture_of_the_memory(snap_compare: Compare, watcher: FakeWatcher, size: tuple[int, int], theme: str) -> None:
@@ -397,6 +400,7 @@ def test_picture_of_a_gpu_without_a_probe(snap_compare: Compare, size: tuple[int
     assert snap_compare(app_on(stream), terminal_size=size, run_before=press)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 def test_picture_of_the_segments(snap_compare: Compare, training: Training, size: tuple[int, int]) -> None:
     app, press = pictured(training, "enter", answer=SegmentMap(segments(), is_cut=False, seconds=0.008))

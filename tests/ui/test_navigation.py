@@ -46,6 +46,7 @@ def selected(app: GpumonApp) -> str | None:
 # Digits
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "opening", [[], ["enter"], ["tab", "enter"], ["C"], ["5", "enter"], ["enter", "c"], ["question_mark"]]
 )
@@ -114,6 +115,7 @@ async def test_a_text_field_takes_digits_and_letters_as_text() -> None:
         assert kinds(app) == [OverviewScreen, AlertsScreen], "the top line works with the mouse"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("width", [60, 80, 120])
 async def test_a_click_on_a_tab_opens_its_screen(width: int) -> None:
     stream = FakeLive()
@@ -144,6 +146,7 @@ async def test_the_demo_begins_and_ends_on_the_overview() -> None:
 # The next GPU
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("opening", [[], ["enter"], ["3"]])
 async def test_brackets_go_through_the_gpus_in_place(opening: list[str]) -> None:
     stream = FakeLive()

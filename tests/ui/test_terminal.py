@@ -91,6 +91,7 @@ def run(
 # Every end gives the terminal back
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", ENDING_SIGNALS)
 def test_a_signal_ends_it_cleanly(environment: dict[str, str], number: signal.Signals) -> None:
     with Terminal(GPUMON, environment) as terminal:
@@ -116,6 +117,7 @@ main()
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("what", "error"),
     [
@@ -145,6 +147,7 @@ def test_debug_shows_where_an_exception_came_from(environment: dict[str, str]) -
         assert b"ValueError: broken on purpose" in said
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", ["", "hang:1=60", "hangall=60", "dstate:1=60", "slow=20000"])
 def test_quit_key_works_whatever_the_driver_does(
     nvml_mock: NvmlMock, tmp_path: Path, fault: str, record_property: Callable[[str, object], None]
@@ -234,6 +237,7 @@ def test_a_paste_that_is_not_utf8_is_explained(environment: dict[str, str]) -> N
 # The terminal goes away, or no process reads it
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("ignored", [(), (signal.SIGHUP,)])
 def test_a_terminal_that_goes_away_ends_everything(
     environment: dict[str, str], ignored: Sequence[signal.Signals]
