@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import is_one_line, run
+from tests.cli.running import is_one_line, shell
 from tests.limits import file_size_limit
 from tests.nvml_mock import NvmlMock
 
@@ -22,7 +22,7 @@ LIMIT_BYTES = 1000
 def test_a_full_disk(nvml_mock: NvmlMock, tmp_path: Path, line: str, name: str) -> None:
     folders = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"), str(tmp_path))
     with file_size_limit(LIMIT_BYTES):
-        done = run(*line.replace("{}", str(tmp_path)).split(), env={**nvml_mock.environment(), **folders})
+        done = shell('"$@"', *line.replace("{}", str(tmp_path)).split(), env={**nvml_mock.environment(), **folders})
     assert done.returncode in {1, 2}
     assert is_one_line(done.stderr), done.stderr
     assert "file too large" in done.stderr.lower()
