@@ -11,10 +11,11 @@ from gpumon.core.collectives import FlightRecording
 from gpumon.core.ranks import GpuSignature, RankEvidence
 from gpumon.core.stacks import StackFrame, ThreadStack
 from gpumon.distributed.model import JobRank
-from gpumon.insight.hangs import collective_function, is_working
+from gpumon.insight.hangs import is_working
 from gpumon.operations.rank_state import RankState, read_state
 from gpumon.probe.messages import Answer, Probe, RequestKind
 from gpumon.probe.stack_file import read_stack
+from gpumon.stacks.classify import collective_function
 
 Ask = Callable[..., int]
 """`gpumon.probe.client.ProbeWatcher.ask`."""

@@ -9,8 +9,8 @@ from gpumon.core.units import bytes_text, counted, short_time_text, times_text
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, width_of, wrapped
 from gpumon.snapshots.model import Amount, DeviceMemory, History, Snapshot, SnapshotFrame
 from gpumon.snapshots.stack_tree import Measure
+from gpumon.stacks.places import is_program
 
-_LIBRARY_PATHS: Final = ("/site-packages/", "/dist-packages/", "/torch/", "<")
 _PATH_PARTS: Final = 2
 _GAP: Final = "   "
 
@@ -107,9 +107,7 @@ def frame_text(frame: SnapshotFrame) -> str:
 
 def who_text(frames: tuple[SnapshotFrame, ...]) -> str:
     """The innermost frame of a stack, and the innermost one outside of libraries."""
-    own = next(
-        (frame for frame in frames if frame.file and not any(part in frame.file for part in _LIBRARY_PATHS)), None
-    )
+    own = next((frame for frame in frames if frame.file and is_program(frame.file)), None)
     if own is None or own == frames[0]:
         return frame_text(frames[0])
     return f"{frame_text(frames[0])}, called by {frame_text(own)}"

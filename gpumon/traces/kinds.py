@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from gpumon.core.step_classes import COMMUNICATION, MEMORY, OTHER_COMPUTE, SIMT, TENSOR
+from gpumon.stacks.places import is_program
 
 
 class Kind(IntEnum):
@@ -89,11 +90,7 @@ _ALLOCATIONS: Final = re.compile(r"(cuda|hip)(Malloc|MallocHost|HostAlloc)|cuMem
 _DATA: Final = re.compile(r"^enumerate\(DataLoader\)#|^enumerate\(DataPipe\)#")
 _LAUNCH: Final = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 _GC: Final = re.compile(r"^(python gc|gc|garbage collection)\b|gc\.collect", re.IGNORECASE)
-_LIBRARY: Final = re.compile(
-    r"site-packages/|dist-packages/|^torch/|/torch/|<built-in|<frozen|^nn\.Module|lib/python3|^<"
-    r"|^(threading|contextlib|functools|runpy)\.py"
-)
-_FRAME: Final = re.compile(r"^.+\(\d+\): ")
+_FRAME: Final = re.compile(r"^(.+)\(\d+\): ")
 
 
 def is_blocking_call(name: str) -> bool:
@@ -133,7 +130,8 @@ def is_gc(name: str) -> bool:
 
 def is_user_line(name: str) -> bool:
     """Whether a Python function is a line of the user's own code, as ``train.py(23): step``."""
-    return _FRAME.match(name) is not None and _LIBRARY.search(name) is None
+    frame = _FRAME.match(name)
+    return frame is not None and is_program(frame[1])
 
 
 def user_line_of(stack: str) -> str:

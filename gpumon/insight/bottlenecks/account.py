@@ -29,7 +29,7 @@ from gpumon.core.step_classes import (
 )
 from gpumon.core.steps import StepObservation, StepRecord
 from gpumon.insight.bottlenecks.evidence import StepAccount, StepPart, StepShare
-from gpumon.insight.bottlenecks.stack_rules import OVERHEAD, SampleClass, SourceOf, classify
+from gpumon.stacks.classify import OVERHEAD, SampleClass, SourceOf, classify
 
 _MAX_TOP: Final = 5
 _MIN_EXCESS: Final = 0.03

@@ -12,7 +12,7 @@ from gpumon.insight.hangs.hang_verdict import (
     STEPS,
     judge_hang,
 )
-from gpumon.insight.hangs.standing import collective_function, description, is_working, kind_of, line_of, standing_of
+from gpumon.insight.hangs.standing import description, is_working, kind_of, line_of, standing_of
 from gpumon.insight.hangs.stragglers import lateness
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "MIN_COUNTED_SECONDS",
     "MIN_SECONDS",
     "STEPS",
-    "collective_function",
     "description",
     "is_working",
     "judge_hang",

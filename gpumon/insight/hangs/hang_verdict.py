@@ -1,16 +1,16 @@
-"""The verdict on a job, from the evidence of its ranks."""
+"""The verdict on a job, from the evidence of its ranks, with a sentence for each rank."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.units import duration_text, short_time_text
-from gpumon.insight.hangs.evidence import sentences
 from gpumon.insight.hangs.standing import (
     Standing,
     description,
+    frame_of,
     is_waiting_for_data,
     is_working,
     kind_of,
@@ -18,7 +18,7 @@ from gpumon.insight.hangs.standing import (
     standing_of,
 )
 from gpumon.insight.hangs.stragglers import judge_stragglers
-from gpumon.insight.hangs.waits import Mismatch, Wait, first_mismatch, group_clause, waits_of
+from gpumon.insight.hangs.waits import Mismatch, Wait, first_mismatch, first_pending, group_clause, waits_of
 
 MIN_SECONDS: Final = 10.0
 """A job that makes progress within this time never hangs."""
@@ -32,6 +32,8 @@ MAKES_PROGRESS: Final = "The job makes progress."
 BUSY_FACTOR: Final = 3.0
 """A rank that computes may take this many times longer: it may be in one long call."""
 _MAX_NAMED: Final = 4
+_MIN_BYTES_PER_SECOND: Final = 0.1e6
+_MAX_SENTENCES: Final = 64
 
 
 def judge_hang(ranks: Sequence[RankEvidence], now_monotonic: float) -> HangVerdict:
@@ -41,7 +43,7 @@ def judge_hang(ranks: Sequence[RankEvidence], now_monotonic: float) -> HangVerdi
         ranks: The evidence of its ranks, those that have ended included.
         now_monotonic: Seconds of the clock of `RankEvidence.progressed_monotonic`.
     """
-    evidence = sentences(ranks)
+    evidence = _sentences(ranks)
     running = [rank for rank in ranks if standing_of(rank) is not Standing.ENDED]
     if not running:
         return _ended(ranks, evidence)
@@ -56,7 +58,7 @@ def judge_hang(ranks: Sequence[RankEvidence], now_monotonic: float) -> HangVerdi
     if since < limit:
         return _running(running, evidence)
     verdict = _stalled(ranks, running, since, limit, now_monotonic)
-    return replace(verdict, since_seconds=since, evidence=sentences(ranks, verdict.rank))
+    return replace(verdict, since_seconds=since, evidence=_sentences(ranks, verdict.rank))
 
 
 def _since(running: Sequence[RankEvidence], now: float) -> float | None:
@@ -215,3 +217,51 @@ def _rank_list(ranks: Iterable[int]) -> str:
     named = ", ".join(map(str, numbers[:_MAX_NAMED]))
     more = f" and {len(numbers) - _MAX_NAMED} more" if len(numbers) > _MAX_NAMED else ""
     return f"ranks {named}{more}"
+
+
+def _sentences(ranks: Sequence[RankEvidence], first: int | None = None) -> tuple[str, ...]:
+    """One sentence for each rank, with what each source says of it.
+
+    Args:
+        ranks: The ranks.
+        first: The rank that is the reason, which comes first; None for none.
+    """
+    ordered = sorted(ranks, key=lambda rank: (rank.rank != first, rank.rank))
+    return tuple(_sentence(rank) for rank in ordered[:_MAX_SENTENCES])
+
+
+def _sentence(rank: RankEvidence) -> str:
+    if standing_of(rank) is Standing.ENDED:
+        return f"Rank {rank.rank}: {description(rank)}."
+    return f"Rank {rank.rank}: {'; '.join(_clauses(rank)) or 'nothing is known'}."
+
+
+def _clauses(rank: RankEvidence) -> Iterator[str]:
+    for group, collective in first_pending(rank).items():
+        label = f"{collective.name} #{collective.sequence}{group_clause(group)}"
+        yield f"{label} is {collective.state.value} (flight recorder)"
+    frame = frame_of(rank)
+    if frame is not None:
+        source = "faulthandler" if rank.gil_is_held else "stack"
+        yield f"{line_of(rank)} in {frame.function} ({source})"
+    state = _state(rank)
+    if state:
+        yield state
+    if rank.is_reachable is False:
+        yield "the probe does not answer"
+    if rank.gpu.utilization_percent is not None and rank.gpu.power_watts is not None:
+        yield f"GPU {rank.gpu.utilization_percent:.0f} %, {rank.gpu.power_watts:.0f} W"
+
+
+def _state(rank: RankEvidence) -> str:
+    parts = [f"state {rank.state_code}" if rank.state_code else ""]
+    if rank.system_call:
+        target = f" on {rank.system_call_target}" if rank.system_call_target else ""
+        parts.append(f"system call {rank.system_call}{target}")
+    elif rank.kernel_function:
+        parts.append(f"in {rank.kernel_function} of the kernel")
+    if rank.cpu_share is not None:
+        parts.append(f"{100.0 * rank.cpu_share:.0f} % of a core")
+    if rank.io_bytes_per_second is not None and rank.io_bytes_per_second >= _MIN_BYTES_PER_SECOND:
+        parts.append(f"{rank.io_bytes_per_second / 1e6:.1f} MB/s read and written")
+    return ", ".join(filter(None, parts))

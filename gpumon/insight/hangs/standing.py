@@ -7,13 +7,11 @@ from typing import Final
 
 from gpumon.core.ranks import HangKind, RankEvidence
 from gpumon.core.stacks import StackFrame
+from gpumon.core.step_classes import COMPILATION, DATA
+from gpumon.stacks.classify import class_within, collective_function, is_in
+from gpumon.stacks.places import line_text, program_frame
+from gpumon.stacks.tables import LOCK_MODULES, POLLING_MODULES
 
-_LIBRARY_PARTS: Final = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3")
-_LOADER: Final = "/torch/utils/data/"
-_C10D: Final = "/torch/distributed/distributed_c10d.py"
-_COMPILERS: Final = ("/torch/_dynamo/", "/torch/_inductor/", "/triton/")
-_LOCK_FILES: Final = ("threading.py", "queue.py", "/multiprocessing/", "/concurrent/futures/")
-_LAUNCHING_FUNCTIONS: Final = frozenset({"wrapper", "decorate_context", "_fn", "inner"})
 _MIN_BUSY_SHARE: Final = 0.3
 _MIN_WORKING_SHARE: Final = 0.05
 """On a host whose cores are taken a thread gets little; one that asks for something again and again uses less."""
@@ -71,7 +69,6 @@ _BLOCKING: Final = {
 }
 _WITHOUT_TARGET: Final = frozenset({"wait4", "waitid"})
 _POLLING: Final = frozenset({"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait"})
-_POLLING_FILES: Final = ("socket.py", "ssl.py", "selectors.py", "subprocess.py", "/multiprocessing/connection.py")
 
 
 def standing_of(rank: RankEvidence) -> Standing:
@@ -80,7 +77,7 @@ def standing_of(rank: RankEvidence) -> Standing:
 
 
 def _is_in_call(rank: RankEvidence) -> bool:
-    is_polling = rank.system_call in _POLLING and _is_in(rank.stack[:3], _POLLING_FILES)
+    is_polling = rank.system_call in _POLLING and is_in(rank.stack[:3], POLLING_MODULES)
     return rank.system_call in _BLOCKING or is_polling
 
 
@@ -93,7 +90,7 @@ def is_elsewhere(rank: RankEvidence) -> bool:
     """Whether the main thread certainly does not wait for a collective, whatever is pending."""
     standing = standing_of(rank)
     waits = {Standing.UNKNOWN, Standing.COMPUTES, Standing.WAITS_FOR_LOCK, Standing.IN_COLLECTIVE}
-    return standing not in waits and waiting_function(rank) == ""
+    return standing not in waits and collective_function(rank.stack) == ""
 
 
 def is_working(rank: RankEvidence) -> bool:
@@ -101,42 +98,24 @@ def is_working(rank: RankEvidence) -> bool:
     if (rank.io_bytes_per_second or 0.0) >= _MIN_BYTES_PER_SECOND:
         return True
     uses_cpu = (rank.cpu_share or 0.0) >= _MIN_WORKING_SHARE
-    return uses_cpu and (_is_in(rank.stack, _COMPILERS) or (rank.functions_count or 0) >= _MIN_FUNCTIONS)
+    return uses_cpu and (class_within(rank.stack) == COMPILATION or (rank.functions_count or 0) >= _MIN_FUNCTIONS)
 
 
 def is_waiting_for_data(rank: RankEvidence) -> bool:
     """Whether the main thread waits for its DataLoader."""
     if rank.stack:
-        return _is_in(rank.stack, (_LOADER,))
+        return class_within(rank.stack) == DATA
     return rank.progress is not None and rank.progress.waiting_for_data_since_monotonic is not None
-
-
-def waiting_function(rank: RankEvidence) -> str:
-    """The function of `torch.distributed` in which the main thread is; empty if it is in none."""
-    return collective_function(rank.stack)
-
-
-def collective_function(stack: tuple[StackFrame, ...]) -> str:
-    """The function of `torch.distributed` in a stack; empty if there is none."""
-    names = [frame.function for frame in stack if frame.file.endswith(_C10D)]
-    return next((name for name in reversed(names) if name not in _LAUNCHING_FUNCTIONS), "")
 
 
 def line_of(rank: RankEvidence) -> str:
     """The innermost line of the user's code, such as ``train.py:214``; empty if the stack is unknown."""
-    frame = user_frame(rank.stack)
-    return "" if frame is None else f"{frame.file.rpartition('/')[2]}:{frame.line}"
+    return line_text(frame_of(rank))
 
 
-def user_frame(stack: tuple[StackFrame, ...]) -> StackFrame | None:
-    """The innermost frame that is not in a library, or the innermost one."""
-    own = (frame for frame in stack if not is_library(frame.file))
-    return next(own, stack[0] if stack else None)
-
-
-def is_library(file: str) -> bool:
-    """Whether a source file belongs to Python or an installed package."""
-    return file.startswith("<") or any(part in file for part in _LIBRARY_PARTS)
+def frame_of(rank: RankEvidence) -> StackFrame | None:
+    """The innermost frame of the user's code, or of a stack without one the innermost frame."""
+    return program_frame(rank.stack) or next(iter(rank.stack), None)
 
 
 _CHECKS: Final[tuple[tuple[Standing, Callable[[RankEvidence], bool]], ...]] = (
@@ -147,8 +126,8 @@ _CHECKS: Final[tuple[tuple[Standing, Callable[[RankEvidence], bool]], ...]] = (
     (Standing.WAITS_FOR_DATA, is_waiting_for_data),
     (Standing.IN_CALL, _is_in_call),
     (Standing.SLEEPS, lambda rank: rank.system_call in _SLEEPING),
-    (Standing.IN_COLLECTIVE, lambda rank: waiting_function(rank) != ""),
-    (Standing.WAITS_FOR_LOCK, lambda rank: rank.system_call == "futex" or _is_in(rank.stack[:1], _LOCK_FILES)),
+    (Standing.IN_COLLECTIVE, lambda rank: collective_function(rank.stack) != ""),
+    (Standing.WAITS_FOR_LOCK, lambda rank: rank.system_call == "futex" or is_in(rank.stack[:1], LOCK_MODULES)),
     (Standing.COMPUTES, lambda rank: rank.state_code == "R" or (rank.cpu_share or 0.0) >= _MIN_BUSY_SHARE),
 )
 """What shows each standing, the surest first."""
@@ -172,7 +151,7 @@ def description(rank: RankEvidence) -> str:
     verbs = {
         Standing.SLEEPS: "sleeps",
         Standing.WAITS_FOR_DATA: "waits for its DataLoader",
-        Standing.IN_COLLECTIVE: f"is in {waiting_function(rank)}",
+        Standing.IN_COLLECTIVE: f"is in {collective_function(rank.stack)}",
         Standing.WAITS_FOR_LOCK: "waits for a lock or another thread",
         Standing.COMPUTES: "computes",
     }
@@ -196,7 +175,3 @@ def _reason(status: int | None) -> str:
     except ValueError:
         name = f"signal {-status}"
     return f" by {name}"
-
-
-def _is_in(stack: tuple[StackFrame, ...], parts: tuple[str, ...]) -> bool:
-    return any(part in frame.file for frame in stack for part in parts)

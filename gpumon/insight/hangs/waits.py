@@ -6,7 +6,8 @@ from typing import Final
 
 from gpumon.core.collectives import CollectiveState, RecordedCollective
 from gpumon.core.ranks import RankEvidence
-from gpumon.insight.hangs.standing import is_elsewhere, waiting_function
+from gpumon.insight.hangs.standing import is_elsewhere
+from gpumon.stacks.classify import collective_function
 
 _SAME_SIZES: Final = frozenset(
     {
@@ -88,9 +89,9 @@ def _waits_of_rank(rank: RankEvidence, ranks: Sequence[RankEvidence]) -> Iterato
             yield Wait(
                 rank.rank, collective.group, collective.sequence, collective.name, _absent(collective, rank, ranks)
             )
-    function = waiting_function(rank)
+    function = collective_function(rank.stack)
     if function and not pending:
-        absent = (other for other in ranks if other.rank != rank.rank and not waiting_function(other))
+        absent = (other for other in ranks if other.rank != rank.rank and not collective_function(other.stack))
         yield Wait(rank.rank, "", None, function, frozenset(other.rank for other in absent if not first_pending(other)))
 
 

@@ -22,12 +22,12 @@ from gpumon.operations.frame_source import live_frames
 from gpumon.operations.record import Anonymizer
 from gpumon.operations.training_jobs.document import jobs_document
 from gpumon.operations.training_jobs.sample import JobsSample, sample_jobs
+from gpumon.stacks.places import line_text
 from gpumon.streams.recording import RecordingWriter
 
 FRAMES_SECONDS: Final = 30.0
 FRAMES_FILE: Final = "frames.jsonl.gz"
 _INTERVAL_SECONDS: Final = 1.0
-_LIBRARY_ROOTS: Final = ("/site-packages/", "/dist-packages/")
 _USER_VARIABLES: Final = ("USER", "LOGNAME", "SUDO_USER")
 
 
@@ -152,14 +152,6 @@ def _stacks(sample: JobsSample) -> Iterable[str]:
             yield from (f"  {_frame_text(frame)}" for frame in frames)
 
 
-def _file(frame: StackFrame) -> str:
-    """The path of a source file within its library, or the name of a file of the user."""
-    for root in _LIBRARY_ROOTS:
-        if root in frame.file:
-            return frame.file.rpartition(root)[2]
-    return frame.file.rpartition("/")[2]
-
-
 def _recordings(sample: JobsSample) -> Sequence[Mapping[str, Any]]:
     result = []
     for rank in _ranks(sample):
@@ -173,7 +165,8 @@ def _ranks(sample: JobsSample) -> Iterable[RankEvidence]:
 
 
 def _frame_text(frame: StackFrame) -> str:
-    return f"{_file(frame)}:{frame.line} {frame.function}"
+    """A frame without the folders of the user."""
+    return f"{line_text(frame)} {frame.function}"
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any record

@@ -14,13 +14,13 @@ from gpumon.core.steps import StepObservation
 from gpumon.insight.bottlenecks.account import sampled_account
 from gpumon.insight.bottlenecks.evidence import GpuEvidence, HostEvidence, SlownessEvidence
 from gpumon.insight.bottlenecks.overlays import with_gpu, with_waits
-from gpumon.insight.bottlenecks.places import line_text, program_frame
 from gpumon.insight.bottlenecks.slowness_verdict import WhyVerdict, judge_run
 from gpumon.operations.process_details import stop_problem
 from gpumon.operations.why.device import DeviceObserver
 from gpumon.operations.why.host import HostObserver
 from gpumon.operations.why.source_lines import SourceLines
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
+from gpumon.stacks.places import line_text, program_frame
 
 DEFAULT_SECONDS: Final = 12.0
 MAX_SECONDS: Final = 30.0

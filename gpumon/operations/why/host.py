@@ -8,12 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpumon.core.stacks import StackFrame, ThreadStack
+from gpumon.core.stacks import ThreadStack
 from gpumon.core.text import safe_bytes
 from gpumon.distributed.environment import read_environment
 from gpumon.insight.bottlenecks.causes.settings import DEBUG_SETTINGS
 from gpumon.insight.bottlenecks.evidence import HostEvidence
-from gpumon.insight.bottlenecks.places import line_text, place_of, program_frame
 from gpumon.operations.why.proc_times import (
     ProcessTimes,
     Quota,
@@ -27,6 +26,8 @@ from gpumon.operations.why.proc_times import (
     read_quota,
     read_threads,
 )
+from gpumon.stacks.classify import is_waiting
+from gpumon.stacks.places import line_text, program_frame
 
 _SETTINGS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", *(setting.name for setting in DEBUG_SETTINGS))
 _MIN_CORES: Final = 0.1
@@ -35,8 +36,6 @@ _MAX_OTHERS: Final = 5
 _MIN_OTHER_CORES: Final = 0.25
 _COMMAND_LENGTH: Final = 60
 _MAX_WORKERS: Final = 512
-_WAITING: Final = frozenset({"wait", "acquire", "select", "poll", "accept", "sleep", "get", "recv", "read", "join"})
-"""Functions in which a Python thread waits and does not need the GIL."""
 
 
 class _Moment(NamedTuple):
@@ -82,7 +81,7 @@ class HostObserver:
         """Take the stacks of all threads at one moment."""
         self._stack_polls += 1
         for thread in threads:
-            if thread.is_main or thread.native_id is None or _is_waiting(thread.frames):
+            if thread.is_main or thread.native_id is None or is_waiting(thread.frames):
                 continue
             line = line_text(program_frame(thread.frames))
             if line:
@@ -213,10 +212,6 @@ def _thread_changes(pid: int, begin: _Moment, end: _Moment) -> tuple[ThreadTimes
         for thread, times in end.threads.items()
     }
     return changes.pop(pid, None), changes
-
-
-def _is_waiting(frames: Sequence[StackFrame]) -> bool:
-    return not frames or (place_of(frames[0].file).kind == "standard" and frames[0].function in _WAITING)
 
 
 def _share_of_state(states: Mapping[str, int], letter: str) -> float | None:

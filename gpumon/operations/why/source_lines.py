@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.text import safe_text
+from gpumon.stacks.places import is_program
 
 _MAX_FILES: Final = 64
 _MAX_BYTES: Final = 2 << 20
@@ -48,7 +49,7 @@ class SourceLines:
         """Settings that the files read so far contain, by name, with the line of each: ``train.py:12``."""
         result: dict[str, str] = {}
         for file, lines in self._files.items():
-            if "site-packages" in file or "dist-packages" in file:
+            if not is_program(file):
                 continue
             for number, text in enumerate(lines, 1):
                 for name, pattern in _SETTINGS.items():

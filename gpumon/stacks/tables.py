@@ -1,4 +1,4 @@
-"""The tables that give a sample its class: by the files and functions of its stack, and by source lines."""
+"""What files, functions and source lines of a stack mean: whose code it is, the class of a sample, and waits."""
 
 import re
 from typing import Final, NamedTuple
@@ -22,6 +22,24 @@ from gpumon.core.step_classes import (
     STATE_COPIES,
     SYNC,
 )
+
+PROBE_MODULES: Final = "gpumon/probe/"
+PLACES: Final = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        ("generated", r"/torchinductor_[^/]*/|^<eval_with_key>|^<torch_package"),
+        ("program", r"^<(?:stdin|ipython-input)"),
+        ("standard", r"^<"),
+        ("native", r"\.(?:c|cc|cpp|cu|cuh|h|hpp)$|^\?\?$"),
+        ("torch", r"(?:^|.*/(?:site|dist)-packages/)(torch/.*)"),
+        ("library", r".*/(?:site|dist)-packages/(.*)"),
+        ("standard", r"(?:/lib(?:64)?/(?:python|pypy)3(?:\.\d+)?t?/|/lib-dynload/)(.*)"),
+        ("standard", r"^(?:threading|contextlib|functools|runpy)\.py$"),  # Kineto leaves out the folder
+        ("torch", r"/(torch/(?:nn|optim|autograd|utils/data|distributed)/[\w./-]*\.py)$"),  # a source checkout
+        ("library", f"({PROBE_MODULES})"),
+    )
+)
+"""Where a file belongs: the kind and the pattern of the path, whose group is the module; otherwise, to the program."""
 
 
 class StackRule(NamedTuple):
@@ -60,6 +78,20 @@ def _anywhere(name: str, kind: str, module: str, function: str = "") -> StackRul
     return StackRule(name, kind, re.compile(module), re.compile(function))
 
 
+LOCK_MODULES: Final = re.compile(
+    r"^(?:threading|queue|selectors|_pyio)\.py|^(?:concurrent/futures|multiprocessing|asyncio)/"
+)
+"""Modules whose functions wait for a lock, a queue or another thread."""
+POLLING_MODULES: Final = re.compile(r"^(?:socket|ssl|selectors|subprocess)\.py|^multiprocessing/connection\.py")
+"""Modules whose functions wait for a file descriptor with poll or select."""
+WAITING_FUNCTIONS: Final = frozenset(
+    {"wait", "acquire", "select", "poll", "accept", "sleep", "get", "recv", "read", "join"}
+)
+"""Functions of the standard library in which a thread waits and does not need the GIL."""
+COLLECTIVES_MODULE: Final = "torch/distributed/distributed_c10d.py"
+WRAPPER_MODULES: Final = ("torch/utils/_contextlib.py", "torch/distributed/c10d_logger.py", "contextlib.py", "<")
+"""Modules of decorators, whose frames lie between a function and its caller."""
+WRAPPER_FUNCTIONS: Final = frozenset({"wrapper", "decorate_context", "_fn", "inner"})
 _COMPILERS: Final = (
     r"torch/_dynamo/(?:convert_frame|symbolic_convert|output_graph|guards|bytecode_transformation)\.py|triton/compiler/"
 )
@@ -128,9 +160,7 @@ INNERMOST: Final = (
         COMMUNICATION, "communication", r"torch/nn/parallel/distributed\.py", r"_sync|_find|_pre_forward|_post|reduce"
     ),
     _anywhere(DATA, "queue", r"^(?:queue|multiprocessing/queues)\.py", r"^get"),
-    _anywhere(
-        LOCKS, "lock", r"^(?:threading|queue|selectors|_pyio)\.py|^(?:concurrent/futures|multiprocessing|asyncio)/"
-    ),
+    StackRule(LOCKS, "lock", LOCK_MODULES, re.compile("")),
     _anywhere(
         SYNC, "synchronize", r"torch/(?:cuda|accelerator)/(?:__init__|streams|_utils)\.py", r"synchronize|^wait$"
     ),

@@ -1,10 +1,12 @@
-"""What the main thread does in a sample, by the files, functions and source lines of its stack.
+"""What a thread does, by the files, functions and source lines of its stack.
 
 The tables are tried in order. A call into C has no frame, so the source line of the innermost frame names
 it: ``loss.item()``, ``os.fsync(file)``.
 """
 
+import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from gpumon.core.stacks import StackFrame
@@ -18,8 +20,8 @@ from gpumon.core.step_classes import (
     PYTHON,
     SYNC,
 )
-from gpumon.insight.bottlenecks.places import line_text, place_of, program_frame
-from gpumon.insight.bottlenecks.stack_tables import (
+from gpumon.stacks.places import line_text, place_of, program_frame
+from gpumon.stacks.tables import (
     ANYWHERE,
     ARITHMETIC,
     AROUND,
@@ -27,10 +29,14 @@ from gpumon.insight.bottlenecks.stack_tables import (
     AUTOGRAD,
     BACKWARD_FUNCTION,
     BY_SOURCE,
+    COLLECTIVES_MODULE,
     DATA_FUNCTION,
     INNERMOST,
     OPTIMIZER_MODULE,
     TENSOR_HINT,
+    WAITING_FUNCTIONS,
+    WRAPPER_FUNCTIONS,
+    WRAPPER_MODULES,
     StackRule,
 )
 
@@ -56,6 +62,7 @@ class SampleClass(NamedTuple):
 
 OVERHEAD: Final = "overhead"
 """The finer name of samples in torch's Python code around operators."""
+_MAX_STACKS: Final = 1024
 _NOWHERE: Final = StackFrame("", 0, "")
 
 
@@ -98,6 +105,29 @@ def _class_of(stack: tuple[StackFrame, ...], source_of: SourceOf, *, has_gpu: bo
     return _work(stack, source)
 
 
+def class_within(stack: Sequence[StackFrame]) -> str:
+    """The class that a frame anywhere in a stack decides, such as `DATA` or `COMPILATION`; empty if none does."""
+    rule = _rule_of(tuple(stack))
+    return "" if rule is None else rule.name
+
+
+def collective_function(stack: Sequence[StackFrame]) -> str:
+    """The function of `torch.distributed` that the program called; empty if the stack is in none."""
+    names = [frame.function for frame in stack if place_of(frame.file).module == COLLECTIVES_MODULE]
+    return next((name for name in reversed(names) if name not in WRAPPER_FUNCTIONS), "")
+
+
+def is_in(stack: Sequence[StackFrame], modules: re.Pattern[str]) -> bool:
+    """Whether a frame of a stack is in one of the modules that a pattern names; see `Place.module`."""
+    return any(modules.search(place_of(frame.file).module) for frame in stack)
+
+
+def is_waiting(stack: Sequence[StackFrame]) -> bool:
+    """Whether a thread waits in a function of the standard library, and needs no GIL."""
+    return not stack or (place_of(stack[0].file).kind == "standard" and stack[0].function in WAITING_FUNCTIONS)
+
+
+@lru_cache(maxsize=_MAX_STACKS)
 def _rule_of(stack: tuple[StackFrame, ...]) -> StackRule | None:
     places = [place_of(frame.file) for frame in stack]
     has_torch = any(place.kind == "torch" for place in places[1:])
@@ -153,5 +183,4 @@ def _is_preparing(stack: tuple[StackFrame, ...]) -> bool:
 
 def _innermost(stack: tuple[StackFrame, ...]) -> StackFrame:
     """The innermost frame that is not one of torch's wrappers of functions."""
-    wrappers = ("torch/utils/_contextlib.py", "torch/distributed/c10d_logger.py", "contextlib.py", "<")
-    return next((frame for frame in stack if not place_of(frame.file).module.startswith(wrappers)), stack[0])
+    return next((frame for frame in stack if not place_of(frame.file).module.startswith(WRAPPER_MODULES)), stack[0])

@@ -25,8 +25,8 @@ from gpumon.core.step_classes import (
     STATE_COPIES,
     SYNC,
 )
-from gpumon.insight.bottlenecks.places import place_of
-from gpumon.insight.bottlenecks.stack_rules import classify
+from gpumon.stacks.classify import classify
+from gpumon.stacks.places import place_of
 from tests.insight.bottlenecks.makers import (
     BACKWARD_STACK,
     DATA_STACK,
@@ -202,6 +202,11 @@ def test_an_empty_stack_is_python() -> None:
         ("/tmp/torchinductor_ana/ab/cab.py", "generated", "/tmp/torchinductor_ana/ab/cab.py"),
         ("/src/pytorch/torch/nn/modules/module.py", "torch", "torch/nn/modules/module.py"),
         ("/home/ana/torch/train.py", "program", "/home/ana/torch/train.py"),
+        ("torch/nn/modules/linear.py", "torch", "torch/nn/modules/linear.py"),
+        ("threading.py", "standard", "threading.py"),
+        ("<stdin>", "program", "<stdin>"),
+        ("/pytorch/c10/cuda/CUDACachingAllocator.cpp", "native", "/pytorch/c10/cuda/CUDACachingAllocator.cpp"),
+        ("/opt/gpumon/probe/agent/sampler.py", "library", "gpumon/probe/"),
         (PROGRAM, "program", PROGRAM),
     ],
 )
