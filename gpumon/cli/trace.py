@@ -141,7 +141,7 @@ def _print(files: tuple[Path, ...], *, as_json: bool, top: int) -> int:
         traces.append(read_to_end(reader).trace)
         reader.close()
     if as_json:
-        from gpumon.traces.documents import traces_document
+        from gpumon.operations.trace_document import traces_document
 
         click.echo(json.dumps(traces_document(traces, top), indent=2, ensure_ascii=False))
         return ExitCode.OK

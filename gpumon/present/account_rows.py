@@ -35,6 +35,7 @@ from gpumon.core.step_classes import (
     TENSOR,
 )
 from gpumon.core.units import short_time_text
+from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, cut, line, wrapped
 
@@ -98,20 +99,21 @@ def class_row(name: str, seconds: float, step_seconds: float, note: str, width: 
     )
 
 
-def cause_rows(number: int, name: str, label: str, text: str, width: int) -> Iterator[Line]:
-    """A cause: its number and label in the color of its class, and what is known of it.
+def verdict_lines(verdict: SlownessVerdict, width: int) -> Iterator[Line]:
+    """The verdict in a sentence."""
+    role = Role.ACCENT if verdict.is_decided else Role.WARNING
+    yield from (line(Span(piece, role)) for piece in indented(verdict.summary, width))
 
-    Args:
-        number: Its place in the list.
-        name: The class that its time belongs to.
-        label: Its name for people.
-        text: The evidence, the bound and the experiment.
-        width: Cells of a line.
-    """
-    head = f"{number}. {label}"
-    first, *rest = wrapped(f"{head}: {text}", max(20, width - 4))
-    yield cut([Span(f" {first[: len(head)]}", class_role(name)), Span(first[len(head) :])], width)
-    yield from (line(f"    {piece}") for piece in rest)
+
+def cause_lines(verdict: SlownessVerdict, width: int) -> Iterator[Line]:
+    """Each cause with its label in the color of its class, its evidence, its bound, an experiment, and its line."""
+    for number, cause in enumerate(verdict.causes, 1):
+        head = f"{number}. {cause.label[0].upper()}{cause.label[1:]}"
+        text = f"{cause.evidence} Without it: {short_time_text(cause.bound_seconds)} at best. {cause.experiment}"
+        where = f" Line: {cause.line}" if cause.line and cause.line not in text else ""
+        first, *rest = wrapped(f"{head}: {text}{where}", max(20, width - 4))
+        yield cut([Span(f" {first[: len(head)]}", class_role(cause.name)), Span(first[len(head) :])], width)
+        yield from (line(f"    {piece}") for piece in rest)
 
 
 def indented(text: str, width: int) -> list[str]:

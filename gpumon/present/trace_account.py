@@ -1,17 +1,16 @@
-"""The account of a step as lines: a bar and a time for each class, what it consists of, the verdict, the ranks."""
+"""The account of a step as lines: a bar and a time for each class, what it consists of, the ranks."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gpumon.core.step_classes import LABELS
 from gpumon.core.units import bytes_text, counted, short_time_text
-from gpumon.present.account_rows import TIME_WIDTH, cause_rows, class_role, class_row, indented
+from gpumon.present.account_rows import TIME_WIDTH, class_role, class_row, indented
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line
 from gpumon.traces.columns import TIMELINE_CLASSES
 from gpumon.traces.model import ClassTime, Contribution, Trace
-from gpumon.traces.ranks import RankComparison
-from gpumon.traces.verdict import StepVerdict
+from gpumon.traces.rank_comparison import RankComparison
 
 _RANGE_WIDTH: Final = 22
 _MIN_RANGE_WIDTH: Final = 90
@@ -49,21 +48,6 @@ def summary_lines(trace: Trace, width: int) -> list[Line]:
         *(line(Span(piece, Role.WARNING)) for text in trace.problems for piece in indented(f"! {text}", width)),
         *(line(Span(piece, Role.DIM)) for text in trace.notes for piece in indented(text, width)),
     ]
-
-
-def verdict_lines(verdict: StepVerdict, width: int) -> list[Line]:
-    """The verdict in a sentence."""
-    role = Role.ACCENT if verdict.is_decided else Role.WARNING
-    return [line(Span(piece, role)) for piece in indented(verdict.summary, width)]
-
-
-def cause_lines(verdict: StepVerdict, width: int) -> Iterator[Line]:
-    """Each cause with its evidence, its bound, an experiment, and the line of the program."""
-    for number, cause in enumerate(verdict.causes, 1):
-        text = f"{cause.evidence} Without it: {ns_text(cause.bound_ns)} at best. {cause.experiment}"
-        if cause.line:
-            text = f"{text} Line: {cause.line}"
-        yield from cause_rows(number, cause.name, LABELS[cause.name], text, width)
 
 
 def class_line(item: ClassTime, trace: Trace, width: int) -> Line:

@@ -4,20 +4,19 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gpumon.core.step_classes import LABELS
+from gpumon.insight.bottlenecks.slowness_verdict import judge_trace
+from gpumon.present.account_rows import cause_lines, verdict_lines
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
 from gpumon.present.trace_account import (
-    cause_lines,
     class_line,
     contribution_line,
     ns_text,
     rank_lines,
     summary_lines,
-    verdict_lines,
     work_label,
 )
 from gpumon.traces.model import Trace
-from gpumon.traces.ranks import compare
-from gpumon.traces.verdict import judge
+from gpumon.traces.rank_comparison import compare
 
 _MAX_PARTS: Final = 3
 
@@ -38,7 +37,7 @@ def report_lines(traces: Sequence[Trace], top: int, width: int) -> Iterator[Line
         yield line(Span(clipped(trace.name, width), Role.HEADING))
         yield from summary_lines(trace, width)
         yield line("")
-        verdict = judge(trace)
+        verdict = judge_trace(trace)
         yield from verdict_lines(verdict, width)
         yield from cause_lines(verdict, width)
         yield line("")

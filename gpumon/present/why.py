@@ -5,10 +5,9 @@ from typing import Final
 
 from gpumon.core.problems import Problem
 from gpumon.core.units import MISSING, counted, rate_text, short_time_text
-from gpumon.insight.bottlenecks.cause import Bottleneck
-from gpumon.insight.bottlenecks.evidence import GpuEvidence, StepPart, StepShare
+from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepPart, StepShare
 from gpumon.operations.why.examination import TRACE, ExaminationProgress, WhyReport
-from gpumon.present.account_rows import TIME_WIDTH, cause_rows, class_row, indented
+from gpumon.present.account_rows import TIME_WIDTH, cause_lines, class_row, indented, verdict_lines
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line
 
 _MAX_PARTS: Final = 3
@@ -44,7 +43,7 @@ def run_lines(report: WhyReport, width: int) -> Iterator[Line]:
         f"{counted(account.samples_count, 'sample')} of the main thread",
     ]
     yield line(clipped(f" {'  '.join(parts)}", width))
-    if report.evidence.gpu is not None:
+    if report.device is not None and report.evidence.gpu is not None:
         yield line(clipped(f" {_gpu_text(report.evidence.gpu)}", width))
     cores = [
         f"host {MISSING if host.host_cpu_cores is None else f'{host.host_cpu_cores:.1f}'} of {host.cpu_count} cores"
@@ -57,12 +56,9 @@ def run_lines(report: WhyReport, width: int) -> Iterator[Line]:
 
 
 def why_verdict_lines(report: WhyReport, width: int) -> Iterator[Line]:
-    """The verdict, and each cause with its evidence, its bound and an experiment."""
-    verdict = report.verdict
-    role = Role.ACCENT if verdict.is_decided else Role.WARNING
-    yield from (line(Span(piece, role)) for piece in indented(verdict.summary, width))
-    for number, cause in enumerate(verdict.causes, 1):
-        yield from _cause_lines(number, cause, width)
+    """The verdict and its causes."""
+    yield from verdict_lines(report.verdict, width)
+    yield from cause_lines(report.verdict, width)
 
 
 def account_lines(report: WhyReport, width: int) -> Iterator[Line]:
@@ -111,12 +107,6 @@ def _gpu_text(gpu: GpuEvidence) -> str:
     if gpu.pcie_bytes_per_second is not None:
         texts.append(f"PCIe {rate_text(gpu.pcie_bytes_per_second)}")
     return f"GPU {gpu.label} {gpu.name}  {'  '.join(texts)}"
-
-
-def _cause_lines(number: int, cause: Bottleneck, width: int) -> Iterator[Line]:
-    label = f"{cause.label[0].upper()}{cause.label[1:]}"
-    text = f"{cause.evidence} Without it: {short_time_text(cause.bound_seconds)} at best. {cause.experiment}"
-    return cause_rows(number, cause.name, label, text, width)
 
 
 def _share_line(share: StepShare, step_seconds: float, width: int) -> Line:

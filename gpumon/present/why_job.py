@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpumon.core.units import short_time_text
-from gpumon.operations.why.job import JobWhyReport, wait_seconds, work_seconds
+from gpumon.insight.bottlenecks.causes.other_ranks import wait_seconds, work_seconds
+from gpumon.operations.why.job import JobWhyReport
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line
 from gpumon.present.why import why_lines
@@ -27,9 +28,9 @@ def job_lines(report: JobWhyReport, width: int) -> Iterator[Line]:
         account = rank.evidence.account
         is_straggler = straggler is not None and rank.rank == straggler.rank
         name = f"rank {rank.rank}" if rank.rank is not None else f"PID {rank.pid}"
-        work, waits = short_time_text(work_seconds(rank)), short_time_text(wait_seconds(rank))
+        work, waits = short_time_text(work_seconds(rank.evidence)), short_time_text(wait_seconds(rank.evidence))
         head = f" {name:<10} {short_time_text(account.step_seconds):>8} "
-        bar = fine_bar(work_seconds(rank) / longest, _BAR, Role.WARNING if is_straggler else Role.GPU_HISTORY)
+        bar = fine_bar(work_seconds(rank.evidence) / longest, _BAR, Role.WARNING if is_straggler else Role.GPU_HISTORY)
         mark = "  slowest" if is_straggler else ""
         yield cut([Span(head), *bar, Span(f"  work {work}, waits for others {waits}{mark}", Role.DIM)], width)
     if straggler is not None:

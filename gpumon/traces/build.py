@@ -9,17 +9,23 @@ from gpumon.core.source_file import UnreadableError
 from gpumon.core.step_classes import COMMUNICATION, CPU_CLASSES, GPU_CLASSES, HOST
 from gpumon.core.text import safe_text
 from gpumon.core.units import counted
-from gpumon.traces.account import ClassNames, class_times, line_of, median_step
 from gpumon.traces.columns import write_columns
-from gpumon.traces.device_steps import BEHIND, steps_on_device
-from gpumon.traces.device_work import divide_device_time, work_class, work_events
+from gpumon.traces.device_time import (
+    NO_WORK,
+    IdleGap,
+    IdleReasons,
+    add_gap,
+    divide_device_time,
+    work_class,
+    work_events,
+)
 from gpumon.traces.host_work import HostWork
-from gpumon.traces.idle_time import NO_WORK, IdleGap, IdleReasons, add_gap
 from gpumon.traces.kinds import Kind, kernel_class
 from gpumon.traces.model import ClassTime, Collective, Gap, Total, Trace, TracedStep
 from gpumon.traces.operators import operator_pieces
 from gpumon.traces.pieces import TimePieces
-from gpumon.traces.steps import COMPLETE, StepRange, find_steps
+from gpumon.traces.step_account import ClassNames, class_times, line_of, median_step
+from gpumon.traces.steps import BEHIND, COMPLETE, StepRange, find_steps, steps_on_device
 from gpumon.traces.table import EventTable
 
 _MAX_TOTALS: Final = 2_000

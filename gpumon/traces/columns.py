@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gpumon.core.step_classes import DATA, GPU_CLASSES, SYNC
-from gpumon.traces.device_work import WORK_KINDS, work_class
+from gpumon.traces.device_time import WORK_KINDS, work_class
 from gpumon.traces.kinds import Kind, is_blocking_call, is_blocking_operator, is_data_wait
 from gpumon.traces.model import Lane
 from gpumon.traces.table import EventTable

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpumon.core.units import short_time_text
-from gpumon.insight.bottlenecks.evidence import SlownessEvidence, StepShare
+from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence, StepShare
 
 NO_LINE: Final = ""
 _MIN_PAUSE: Final = 0.02
@@ -95,9 +95,10 @@ def main_line(share: StepShare) -> str:
 
 
 def where_text(share: StepShare) -> str:
-    """A clause with the source line of the largest part, after a comma; empty without one."""
-    part = next((part for part in share.top if part.line and part.name), None)
-    return "" if part is None else f", mostly at {part.line}: {part.name[:80]}"
+    """A clause with the largest part and its source line, after a comma; empty without parts."""
+    named = [part for part in share.top if part.name]
+    part = next((part for part in named if part.line), next(iter(named), None))
+    return "" if part is None else f", mostly {f'at {part.line}: ' if part.line else ''}{part.name[:80]}"
 
 
 def judged(rule: CauseRule, evidence: SlownessEvidence) -> Bottleneck | None:

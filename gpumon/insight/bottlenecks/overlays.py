@@ -28,7 +28,7 @@ from gpumon.core.step_classes import (
     SYNC,
 )
 from gpumon.core.steps import StepObservation
-from gpumon.insight.bottlenecks.evidence import GpuEvidence, HostEvidence, StepAccount, StepPart, StepShare
+from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, HostEvidence, StepAccount, StepPart, StepShare
 
 _BLOCKED: Final = frozenset({SLEEP, LOCKS, PROGRAMS, COMMUNICATION, IDLE, SYNC})
 _PARTLY_BLOCKED: Final = frozenset({LOGGING, CHECKPOINT})

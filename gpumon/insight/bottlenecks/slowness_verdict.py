@@ -1,17 +1,20 @@
-"""The verdict on a training run: its causes, ranked by what they cost, or why there is none."""
+"""The verdict on a training run or a trace of one: its causes, ranked by what they cost, or why there is none."""
 
 from dataclasses import dataclass
 from typing import Final
 
-from gpumon.core.step_classes import CORE_WAIT, GPU_WORK, IDLE, LABELS, SYNC
+from gpumon.core.step_classes import CORE_WAIT, GPU_CLASSES, GPU_WORK, IDLE, LABELS, SYNC
 from gpumon.core.units import counted, short_time_text
 from gpumon.insight.bottlenecks.cause import Bottleneck, judged
 from gpumon.insight.bottlenecks.causes import CAUSES
-from gpumon.insight.bottlenecks.evidence import SlownessEvidence
+from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence
+from gpumon.insight.bottlenecks.traced_account import traced_evidence
+from gpumon.traces.model import MAX_WORK, Trace
 
 MIN_STEPS: Final = 3
 MIN_SAMPLES: Final = 50
 _MAX_UNKNOWN: Final = 0.25
+_WORK: Final = (GPU_WORK, *GPU_CLASSES[: MAX_WORK + 1])
 _HOST_WEIGHT: Final = 0.6
 """What the program itself does comes before the load of the host, unless that costs much more: the waits for a core in
 a cause of the program are part of both."""
@@ -23,7 +26,7 @@ _REASONS_TO_LAUNCH: Final = frozenset({"tiny_copies", "small_buckets", "unused_p
 
 
 @dataclass(frozen=True, slots=True)
-class WhyVerdict:
+class SlownessVerdict:
     """The verdict on a training run.
 
     Attributes:
@@ -37,13 +40,14 @@ class WhyVerdict:
     causes: tuple[Bottleneck, ...] = ()
 
 
-def judge_run(evidence: SlownessEvidence) -> WhyVerdict:
+def judge_run(evidence: SlownessEvidence) -> SlownessVerdict:
     """The verdict on a training run; undecided if the evidence does not suffice for one."""
     account = evidence.account
     step = account.step_seconds
-    if account.steps_count < MIN_STEPS or account.samples_count < MIN_SAMPLES or not step:
+    is_enough = account.is_traced or (account.steps_count >= MIN_STEPS and account.samples_count >= MIN_SAMPLES)
+    if not is_enough or not step:
         steps, samples = counted(account.steps_count, "step"), counted(account.samples_count, "sample")
-        return WhyVerdict(
+        return SlownessVerdict(
             f"Undecided: {steps} and {samples} are not enough. Observe for longer with --seconds.", is_decided=False
         )
     causes = tuple(
@@ -58,21 +62,28 @@ def judge_run(evidence: SlownessEvidence) -> WhyVerdict:
     if evidence.gpu is not None and not account.is_traced and evidence.gpu.utilization_share is None:
         unknown += account.share_of(SYNC).seconds
     if unknown >= _MAX_UNKNOWN * step and (not causes or unknown > causes[0].seconds):
-        return WhyVerdict(
+        return SlownessVerdict(
             f"Undecided: {short_time_text(unknown)} of {short_time_text(step)} have no reason that was measured.",
             is_decided=False,
             causes=causes,
         )
     if not causes:
-        return WhyVerdict(f"No cause found that costs much: {_work_text(evidence)}.", is_decided=True)
+        return SlownessVerdict(f"No cause found that costs much: {_work_text(evidence)}.", is_decided=True)
     first = causes[0]
     where = f" Line: {first.line}." if first.line else ""
-    return WhyVerdict(
+    return SlownessVerdict(
         f"{first.label[0].upper()}{first.label[1:]}: without it, a step takes {short_time_text(first.bound_seconds)} "
         f"at best instead of {short_time_text(first.base_seconds)}.{where}",
         is_decided=True,
         causes=causes,
     )
+
+
+def judge_trace(trace: Trace) -> SlownessVerdict:
+    """The verdict on the median step of a recorded trace; undecided if the trace does not suffice for one."""
+    if trace.problems:
+        return SlownessVerdict(f"No verdict. {' '.join(trace.problems)}", is_decided=False)
+    return judge_run(traced_evidence(trace))
 
 
 def _weight(cause: Bottleneck) -> float:
@@ -84,8 +95,8 @@ def _weight(cause: Bottleneck) -> float:
 def _work_text(evidence: SlownessEvidence) -> str:
     """What most of the step is."""
     account = evidence.account
+    working = _WORK if account.is_traced else _WORK[:1]
+    if seconds := sum(account.share_of(name).seconds for name in working):
+        return f"the GPU works in {seconds / account.step_seconds:.0%} of the step"
     shares = sorted(account.shares, key=lambda share: -share.seconds)[:3]
-    names = ", ".join(f"{LABELS[share.name]} {share.seconds / account.step_seconds:.0%}" for share in shares)
-    if account.share_of(GPU_WORK).seconds:
-        return f"the GPU works in {account.share_of(GPU_WORK).seconds / account.step_seconds:.0%} of the step"
-    return names
+    return ", ".join(f"{LABELS[share.name]} {share.seconds / account.step_seconds:.0%}" for share in shares)

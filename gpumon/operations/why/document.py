@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from gpumon.core.step_classes import LABELS
 from gpumon.insight.bottlenecks.cause import Bottleneck
-from gpumon.insight.bottlenecks.evidence import GpuEvidence, StepAccount, StepShare
+from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepAccount, StepShare
 from gpumon.operations.why.examination import WhyReport
 
 _SCHEMA: Final = 1

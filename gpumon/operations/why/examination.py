@@ -11,10 +11,10 @@ from gpumon.core.model import Device
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.stacks import ThreadStack
 from gpumon.core.steps import StepObservation
-from gpumon.insight.bottlenecks.account import sampled_account
-from gpumon.insight.bottlenecks.evidence import GpuEvidence, HostEvidence, SlownessEvidence
 from gpumon.insight.bottlenecks.overlays import with_gpu, with_waits
-from gpumon.insight.bottlenecks.slowness_verdict import WhyVerdict, judge_run
+from gpumon.insight.bottlenecks.sampled_account import sampled_account
+from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, HostEvidence, SlownessEvidence
+from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict, judge_run
 from gpumon.operations.process_details import stop_problem
 from gpumon.operations.why.device import DeviceObserver
 from gpumon.operations.why.host import HostObserver
@@ -83,7 +83,7 @@ class WhyReport:
     stages: tuple[str, ...]
     seconds: float
     evidence: SlownessEvidence
-    verdict: WhyVerdict
+    verdict: SlownessVerdict
     problems: tuple[str, ...] = ()
 
 
@@ -152,7 +152,7 @@ def examine(
     problems = []
     if has_gpu and gpu is None:
         problems.append("No frame of the collector shows the GPU of this process, so its utilization is unknown.")
-    evidence = _evidence(probe, observed, gpu, has_gpu=has_gpu)
+    evidence = _evidence(probe, observed, gpu or GpuEvidence() if has_gpu else None)
     return WhyReport(
         pid=pid,
         command=probe.process.command,
@@ -256,10 +256,10 @@ def _observe(
     )
 
 
-def _evidence(probe: Probe, observed: _Observed, gpu: GpuEvidence | None, *, has_gpu: bool) -> SlownessEvidence:
+def _evidence(probe: Probe, observed: _Observed, gpu: GpuEvidence | None) -> SlownessEvidence:
     """What was observed, with the account of the median step."""
     observation, world_size = observed.observation, probe.process.world_size
-    lines = SourceLines(probe.pid)
+    lines, has_gpu = SourceLines(probe.pid), gpu is not None
     thread_account = with_waits(
         sampled_account(observation, lines.line, has_gpu=has_gpu),
         observation,
@@ -268,7 +268,6 @@ def _evidence(probe: Probe, observed: _Observed, gpu: GpuEvidence | None, *, has
         has_gpu=has_gpu,
     )
     return SlownessEvidence(
-        observation=observation,
         account=thread_account if gpu is None else with_gpu(thread_account, gpu),
         host=observed.host,
         gpu=gpu,

@@ -12,7 +12,7 @@ from gpumon.core.stacks import ThreadStack
 from gpumon.core.text import safe_bytes
 from gpumon.distributed.environment import read_environment
 from gpumon.insight.bottlenecks.causes.settings import DEBUG_SETTINGS
-from gpumon.insight.bottlenecks.evidence import HostEvidence
+from gpumon.insight.bottlenecks.slowness_evidence import HostEvidence
 from gpumon.operations.why.proc_times import (
     ProcessTimes,
     Quota,

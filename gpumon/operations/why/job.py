@@ -4,15 +4,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
 from gpumon.core.inbox import Inbox
 from gpumon.core.problems import CommandError, Problem
-from gpumon.core.step_classes import COMMUNICATION, CORE_WAIT, GPU_WORK, IDLE, LABELS
-from gpumon.core.units import short_time_text
 from gpumon.distributed.environment import read_environment
-from gpumon.insight.bottlenecks.evidence import Straggler
+from gpumon.insight.bottlenecks.causes.other_ranks import find_straggler
+from gpumon.insight.bottlenecks.slowness_evidence import Straggler
 from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from gpumon.operations.why.document import why_document
 from gpumon.operations.why.examination import Listener, WhyReport, examine, find_probe
@@ -22,8 +20,6 @@ from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
 _SCHEMA: Final = 1
 _POLL_SECONDS: Final = 0.05
 _MAX_RANKS: Final = 64
-_MIN_EXCESS: Final = 0.08
-"""A rank whose work takes longer than that of the others by this part of the step is a straggler."""
 _JOB_VARIABLES: Final = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
 
 
@@ -140,7 +136,7 @@ def compared(reports: tuple[WhyReport, ...], problems: Mapping[int, Problem]) ->
         reports: The ranks.
         problems: Why others could not be examined.
     """
-    straggler = _straggler(reports)
+    straggler = find_straggler([report.evidence for report in reports])
     if straggler is not None:
         reports = tuple(_with_straggler(report, straggler) for report in reports)
     return JobWhyReport(reports, straggler, problems)
@@ -157,53 +153,6 @@ def job_document(report: JobWhyReport) -> dict[str, Any]:
         else {"rank": straggler.rank, "excess_seconds": straggler.excess_seconds, "reason": straggler.reason},
         "problems": {str(pid): str(problem) for pid, problem in report.problems.items()},
     }
-
-
-def work_seconds(report: WhyReport) -> float:
-    """The part of the median step in which a rank does not wait for others."""
-    account = report.evidence.account
-    return account.step_seconds - wait_seconds(report) - account.share_of(IDLE).seconds
-
-
-def wait_seconds(report: WhyReport) -> float:
-    """The part of the median step in which a rank waits for others, also in kernels."""
-    return report.evidence.account.share_of(COMMUNICATION).seconds + _spinning_seconds(report)
-
-
-def _spinning_seconds(report: WhyReport) -> float:
-    """The time of kernels without work: those of NCCL run while they wait, on few of the multiprocessors."""
-    account, gpu = report.evidence.account, report.evidence.gpu
-    if gpu is None or gpu.sm_share is None:
-        return 0.0
-    return max(0.0, account.share_of(GPU_WORK).seconds - gpu.sm_share * account.step_seconds)
-
-
-def _straggler(reports: tuple[WhyReport, ...]) -> Straggler | None:
-    """The rank whose work takes longest, if that is clearly longer than that of the others."""
-    if len(reports) < 2:
-        return None
-    slowest = max(reports, key=work_seconds)
-    others = [report for report in reports if report is not slowest]
-    excess = work_seconds(slowest) - median(work_seconds(report) for report in others)
-    if slowest.rank is None or excess < _MIN_EXCESS * slowest.evidence.account.step_seconds:
-        return None
-    names = {share.name for report in reports for share in report.evidence.account.shares} - {
-        COMMUNICATION,
-        IDLE,
-        CORE_WAIT,
-    }
-    more = {
-        name: _class_seconds(slowest, name) - median(_class_seconds(report, name) for report in others)
-        for name in names
-    }
-    largest = sorted(more, key=lambda name: -more[name])[:2]
-    parts = ", ".join(f"{short_time_text(more[name])} in {LABELS[name]}" for name in largest if more[name] > 0)
-    return Straggler(slowest.rank, excess, f"its work takes {short_time_text(excess)} longer per step: {parts}")
-
-
-def _class_seconds(report: WhyReport, name: str) -> float:
-    seconds = report.evidence.account.share_of(name).median_seconds
-    return seconds - _spinning_seconds(report) if name == GPU_WORK else seconds
 
 
 def _with_straggler(report: WhyReport, straggler: Straggler) -> WhyReport:

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gpumon.core.stacks import SampledStack, StackFrame, StackSamples
-from gpumon.core.step_classes import SAMPLED_CLASSES
 from gpumon.core.steps import StepObservation, StepRecord
-from gpumon.insight.bottlenecks.evidence import (
+from gpumon.insight.bottlenecks.slowness_evidence import (
     GpuEvidence,
     HostEvidence,
     SlownessEvidence,
@@ -109,7 +108,7 @@ def evidence(
     mean = step + sum(share.pause_seconds for share in made.values())
     base = account or StepAccount(step, mean, 20, 500, tuple(made.values()), is_traced=trace is not None)
     return replace(
-        SlownessEvidence(observed(WORK), base, host or HostEvidence(5.0, cpu_count=16, allowed_cores=16), gpu, trace),
+        SlownessEvidence(base, host or HostEvidence(5.0, cpu_count=16, allowed_cores=16), gpu, trace),
         **more,  # type: ignore[arg-type]
     )
 
@@ -117,6 +116,3 @@ def evidence(
 def part(name: str, seconds: float, line: str = "train.py:41", kind: str = "") -> StepPart:
     """A part of a class."""
     return StepPart(name, seconds, line, kind)
-
-
-assert set(SAMPLED_CLASSES)

@@ -18,9 +18,9 @@ from gpumon.core.step_classes import (
     SLEEP,
     SYNC,
 )
-from gpumon.insight.bottlenecks.account import sampled_account
-from gpumon.insight.bottlenecks.evidence import GpuEvidence, HostEvidence, StepAccount
 from gpumon.insight.bottlenecks.overlays import with_gpu, with_waits
+from gpumon.insight.bottlenecks.sampled_account import sampled_account
+from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, HostEvidence, StepAccount
 from tests.insight.bottlenecks.makers import DATA_STACK, MODULE, WORK, observed, sources, stack
 
 SAVE = stack(("torch/serialization.py", "save"))

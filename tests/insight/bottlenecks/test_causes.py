@@ -33,9 +33,10 @@ from gpumon.core.step_classes import (
     SYNC,
     TENSOR,
 )
-from gpumon.insight.bottlenecks.account import sampled_account
 from gpumon.insight.bottlenecks.causes import CAUSES
-from gpumon.insight.bottlenecks.evidence import (
+from gpumon.insight.bottlenecks.overlays import with_waits
+from gpumon.insight.bottlenecks.sampled_account import sampled_account
+from gpumon.insight.bottlenecks.slowness_evidence import (
     GpuEvidence,
     HostEvidence,
     OperatorUse,
@@ -45,7 +46,6 @@ from gpumon.insight.bottlenecks.evidence import (
     Straggler,
     TraceEvidence,
 )
-from gpumon.insight.bottlenecks.overlays import with_waits
 from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from tests.insight.bottlenecks.makers import WORK, evidence, observed, part, sources
 

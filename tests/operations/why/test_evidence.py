@@ -1,4 +1,4 @@
-"""What is read of the host, of source files and of a trace for the verdict on a training run."""
+"""What is read of the host and of source files for the verdict on a training run."""
 
 import os
 import time
@@ -7,15 +7,10 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.stacks import ThreadStack
-from gpumon.core.step_classes import DATA, HOST, LOGGING, SYNC, TENSOR
-from gpumon.insight.bottlenecks.account import sampled_account
-from gpumon.insight.bottlenecks.evidence import StepAccount, StepShare
 from gpumon.operations.why.host import HostObserver
 from gpumon.operations.why.proc_times import Quota, allowed_cores, descendants, read_processes, read_quota
 from gpumon.operations.why.source_lines import SourceLines
-from gpumon.operations.why.trace import trace_evidence, traced_account
-from gpumon.traces.model import ClassTime, Contribution, Trace, TracedStep
-from tests.insight.bottlenecks.makers import observed, part, sources, stack
+from tests.insight.bottlenecks.makers import stack
 
 
 def stat_line(pid: int, parent: int, ticks: int, *, state: str = "R", ended: int = 0, faults: int = 0) -> str:
@@ -144,66 +139,3 @@ def test_only_python_files_are_read(tmp_path: Path) -> None:
     assert lines.line(str(pipe), 1) == ""
     assert lines.line(f"{tmp_path}/../{tmp_path.name}/secret.py", 1) == ""
     assert lines.line("relative.py", 1) == ""
-
-
-def trace(classes: tuple[ClassTime, ...]) -> Trace:
-    total = sum(item.time_ns for item in classes)
-    steps = (TracedStep("step", 0, total), TracedStep("step", total, 2 * total))
-    return Trace(
-        "t", 1, 0, 1, "H100", 2 * total, 0, {}, "", steps, 0, classes, 40, 3000, (), (), (), (), (), (), (), ()
-    )
-
-
-def test_the_account_of_a_trace_has_the_lines_and_reasons_of_the_samples() -> None:
-    """Recording adds 50 ms to a step of 100 ms, of which the host takes 30; in 20 of these, the main thread logs."""
-    item = part("total += loss.item()", 0.03, "train.py:10", "item_per_step")
-    logging = StepShare(LOGGING, 0.02, top=(part("log.flush()", 0.02, "train.py:12", "disk"),))
-    sampled = StepAccount(0.1, 0.1, 50, 500, (logging, StepShare(SYNC, 0.0), StepShare("gpu_work", 0.08)))
-    thread = StepAccount(0.1, 0.1, 50, 500, (logging, StepShare(SYNC, 0.03, top=(item,))))
-    recorded = trace(
-        (
-            ClassTime(TENSOR, 60_000_000, 0, 0, (Contribution("sm90_xmma_gemm_f32f32_tf32f32", 60_000_000, 4),)),
-            ClassTime(SYNC, 10_000_000, 0, 0, (Contribution("aten::item", 10_000_000, 1),)),
-            ClassTime(HOST, 80_000_000, 0, 0, (Contribution("Python", 80_000_000, 1),)),
-        )
-    )
-
-    account = traced_account(sampled, recorded, thread)
-
-    assert sum(share.seconds for share in account.shares) == pytest.approx(0.1)
-    assert account.is_traced
-    assert account.share_of(TENSOR).seconds == pytest.approx(0.06)
-    assert account.share_of(LOGGING).seconds == pytest.approx(0.02)
-    assert account.share_of(HOST).seconds == pytest.approx(0.01)
-    assert account.share_of(SYNC).seconds == pytest.approx(0.01)
-    assert account.share_of(SYNC).top[0].line == "train.py:10"
-    assert trace_evidence(recorded, 0.1).tf32_share == pytest.approx(0.4)
-    assert trace_evidence(recorded, 0.1).median_kernel_seconds == pytest.approx(3e-6)
-
-
-def test_a_longer_wait_for_data_makes_the_work_of_the_gpu_no_longer() -> None:
-    """The traced step took 20 ms less than the observed ones, because its batch came sooner."""
-    sampled = StepAccount(0.1, 0.1, 50, 500, (StepShare(DATA, 0.06), StepShare("gpu_work", 0.04)))
-    recorded = trace((ClassTime(TENSOR, 40_000_000, 0, 0), ClassTime(DATA, 40_000_000, 0, 0)))
-
-    account = traced_account(sampled, recorded, sampled)
-
-    assert account.share_of(DATA).seconds == pytest.approx(0.06)
-    assert account.share_of(TENSOR).seconds == pytest.approx(0.04)
-
-
-def test_the_wait_for_data_is_not_taken_twice() -> None:
-    sampled = StepAccount(0.1, 0.1, 50, 500, (StepShare(DATA, 0.05), StepShare("gpu_work", 0.05)))
-    recorded = trace((ClassTime(TENSOR, 50_000_000, 0, 0), ClassTime(DATA, 50_000_000, 0, 0)))
-
-    account = traced_account(sampled, recorded, sampled)
-
-    assert account.share_of(DATA).seconds == pytest.approx(0.05)
-
-
-def test_the_sum_is_exact_for_any_samples() -> None:
-    observation = observed(((stack(), 7), (stack(("std:x.py", "y")), 3)), ((0.03, 0.011, 0.002),) * 9)
-
-    account = sampled_account(observation, sources({}), has_gpu=False)
-
-    assert sum(share.seconds for share in account.shares) == pytest.approx(account.step_seconds, rel=1e-9)

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from gpumon.core.step_classes import BACKWARD, COMMUNICATION, DATA
-from gpumon.insight.bottlenecks.evidence import GpuEvidence, StepShare
+from gpumon.insight.bottlenecks.causes.other_ranks import work_seconds
+from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepShare
 from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from gpumon.operations.why.examination import WhyReport
-from gpumon.operations.why.job import compared, job_document, ranks_of, work_seconds
+from gpumon.operations.why.job import compared, job_document, ranks_of
 from gpumon.present.paint.line import plain
 from gpumon.present.why_job import job_lines
 from tests.insight.bottlenecks.makers import evidence
@@ -63,7 +64,9 @@ def test_a_rank_whose_kernels_only_wait_does_not_work() -> None:
     assert report.straggler is not None
     assert report.straggler.rank == 1
     assert "work on the GPU" in report.straggler.reason
-    assert [work_seconds(item) for item in report.ranks] == pytest.approx([0.0081, 0.0231, 0.0081, 0.0081], abs=1e-4)
+    assert [work_seconds(item.evidence) for item in report.ranks] == pytest.approx(
+        [0.0081, 0.0231, 0.0081, 0.0081], abs=1e-4
+    )
 
 
 def test_a_process_that_a_rank_has_started_is_no_rank() -> None:

@@ -5,7 +5,7 @@ from typing import Final
 from gpumon.core.step_classes import BACKWARD, CORE_WAIT, CPU_OPERATORS, DATA, FORWARD, GIL_WAIT, OPTIMIZER
 from gpumon.core.units import counted
 from gpumon.insight.bottlenecks.cause import CauseRule, Finding
-from gpumon.insight.bottlenecks.evidence import SlownessEvidence
+from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence
 
 _MIN_QUEUE: Final = 0.12
 _MIN_GIL: Final = 0.08

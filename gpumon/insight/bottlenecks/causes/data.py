@@ -6,7 +6,7 @@ from typing import Final
 from gpumon.core.step_classes import DATA, PREPARATION
 from gpumon.core.units import counted
 from gpumon.insight.bottlenecks.cause import CauseRule, Finding, main_line, where_text
-from gpumon.insight.bottlenecks.evidence import HostEvidence, SlownessEvidence, StepShare
+from gpumon.insight.bottlenecks.slowness_evidence import HostEvidence, SlownessEvidence, StepShare
 
 _MIN_WAIT: Final = 0.05
 _QUEUE_SECONDS: Final = 1e-3
@@ -43,7 +43,9 @@ def _few_workers(evidence: SlownessEvidence) -> Finding | None:
         return None
     workers = host.workers_count or 0
     text = (
-        f"the main thread waits for {counted(workers, 'worker')} of the DataLoader" if workers else "in the DataLoader"
+        f"the main thread waits for {counted(workers, 'worker')} of the DataLoader"
+        if workers
+        else "the main thread waits for the DataLoader"
     )
     per_worker = None if not workers or host.workers_cpu_cores is None else host.workers_cpu_cores / workers
     if per_worker is not None:
@@ -59,8 +61,8 @@ def _workers_experiment(host: HostEvidence, workers: int, per_worker: float | No
         return "Copy a part of the data set to /dev/shm and train on it; if that is faster, the storage is the limit."
     if per_worker is not None and per_worker >= _BUSY_WORKER and free is not None and free < 1:
         return "No core is free for more workers: prepare the samples once and store them, or train on one batch."
-    more = max(2 * workers, workers + 1)
-    return f"Set num_workers={more} in the DataLoader, with persistent_workers=True, and compare the step times."
+    change = f"Set num_workers={2 * workers}" if workers else "Raise num_workers"
+    return f"{change} in the DataLoader, with persistent_workers=True, and compare the step times."
 
 
 def _main_process(evidence: SlownessEvidence) -> Finding | None:

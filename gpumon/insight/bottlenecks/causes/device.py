@@ -16,7 +16,7 @@ from gpumon.core.step_classes import (
 from gpumon.core.throttle_reasons import CLOCK_SETTINGS, POWER_CAP, main_fault
 from gpumon.core.units import bytes_text, counted, short_time_text
 from gpumon.insight.bottlenecks.cause import CauseRule, Finding, main_kind, main_line, where_text
-from gpumon.insight.bottlenecks.evidence import SlownessEvidence
+from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence
 
 _WORK: Final = (TENSOR, SIMT, MEMORY, OTHER_COMPUTE, GPU_WORK)
 _MIN_BENCHMARK_SECONDS: Final = 0.02
@@ -273,7 +273,7 @@ DEVICE: Final = (
     CauseRule("host", "host-bound", HOST, 0.10, _host),
     CauseRule("pageable", "copies from pageable memory", COPIES, 0.05, _pageable),
     CauseRule("no_overlap", "copies without overlap", COPIES, 0.05, _copies),
-    CauseRule("no_tf32", "fp32 without tensor cores", SIMT, 0.10, _no_tf32),
+    CauseRule("no_tf32", "FP32 without tensor cores", SIMT, 0.10, _no_tf32),
     CauseRule("no_bf16", "TF32 where bf16 may fit", TENSOR, 0.15, _no_bf16),
     CauseRule("elementwise", "memory-bound kernels", MEMORY, _MIN_ELEMENTWISE, _memory_bound),
     CauseRule("clocks", "low clocks", GPU_WORK, 0.05, _clocks),

@@ -19,7 +19,7 @@ from gpumon.core.step_classes import (
     STATE_COPIES,
 )
 from gpumon.insight.bottlenecks.cause import CauseRule, Finding, main_kind, main_line, where_text
-from gpumon.insight.bottlenecks.evidence import SlownessEvidence
+from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence
 
 _MIN_SHARE: Final = 0.05
 _MIN_EVALUATION: Final = 0.25

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from gpumon.core.step_classes import COMMUNICATION, HOST, IDLE, SYNC
 from gpumon.insight.bottlenecks.cause import NO_LINE, CauseRule, Finding
-from gpumon.insight.bottlenecks.evidence import SlownessEvidence
+from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence
 
 _WAITING: Final = (HOST, SYNC, IDLE)
 _OFF: Final = frozenset(("", "0", "OFF", "INFO"))

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpumon.core.steps import StepObservation
-
 
 @dataclass(frozen=True, slots=True)
 class StepPart:
@@ -62,7 +60,7 @@ class StepAccount:
         steps_count: Number of steps.
         samples_count: Number of samples of the main thread.
         shares: The classes with their times, in the order of `SAMPLED_CLASSES` or of the trace.
-        is_traced: Whether it comes from a trace, so that the times of the GPU are exact.
+        is_traced: Whether it comes from a trace, so that the times of the GPU are exact without samples.
         overhead_share: Of the samples in operators, those in torch's Python code around them.
     """
 
@@ -241,10 +239,9 @@ class SlownessEvidence:
     """Everything that a verdict is based on.
 
     Attributes:
-        observation: What the probe has seen.
         account: The account of the median step.
-        host: The host and the process.
-        gpu: The GPU; None for a training run on the CPU.
+        host: The host and the process; without values if only a trace is known.
+        gpu: The GPU, perhaps without values; None for a training run on the CPU.
         trace: What a trace shows; None without one.
         rank: The rank, or None.
         world_size: The number of ranks, or None.
@@ -254,9 +251,8 @@ class SlownessEvidence:
         hints: Settings that the source of the program contains, such as ``find_unused_parameters``, with their lines.
     """
 
-    observation: StepObservation
     account: StepAccount
-    host: HostEvidence
+    host: HostEvidence = HostEvidence(0.0)
     gpu: GpuEvidence | None = None
     trace: TraceEvidence | None = None
     rank: int | None = None

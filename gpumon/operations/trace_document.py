@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict, judge_trace
 from gpumon.traces.model import ClassTime, Contribution, Trace
-from gpumon.traces.ranks import RankComparison, compare
-from gpumon.traces.verdict import StepVerdict, judge
+from gpumon.traces.rank_comparison import RankComparison, compare
 
 _SCHEMA: Final = 1
 _NANOSECONDS: Final = 1e9
@@ -45,7 +45,7 @@ def _trace_document(trace: Trace, top: int) -> dict[str, Any]:
             "kernels_count": trace.kernels,
             "classes": [_class_document(item, step, top) for item in trace.classes],
         },
-        "verdict": _verdict_document(judge(trace)),
+        "verdict": _verdict_document(judge_trace(trace)),
         "kernels" if trace.device is not None else "operators": [
             {
                 "name": total.name,
@@ -93,16 +93,17 @@ def _contribution_document(part: Contribution) -> dict[str, Any]:
     }
 
 
-def _verdict_document(verdict: StepVerdict) -> dict[str, Any]:
+def _verdict_document(verdict: SlownessVerdict) -> dict[str, Any]:
     return {
         "is_decided": verdict.is_decided,
         "summary": verdict.summary,
         "causes": [
             {
                 "class": cause.name,
-                "time_seconds": cause.time_ns / _NANOSECONDS,
+                "kind": cause.kind,
+                "time_seconds": cause.seconds,
                 "share": cause.share,
-                "bound_seconds": cause.bound_ns / _NANOSECONDS,
+                "bound_seconds": cause.bound_seconds,
                 "evidence": cause.evidence,
                 "line": cause.line,
                 "experiment": cause.experiment,

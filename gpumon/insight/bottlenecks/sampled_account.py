@@ -28,7 +28,7 @@ from gpumon.core.step_classes import (
     SLEEP,
 )
 from gpumon.core.steps import StepObservation, StepRecord
-from gpumon.insight.bottlenecks.evidence import StepAccount, StepPart, StepShare
+from gpumon.insight.bottlenecks.slowness_evidence import StepAccount, StepPart, StepShare
 from gpumon.stacks.classify import OVERHEAD, SampleClass, SourceOf, classify
 
 _MAX_TOP: Final = 5

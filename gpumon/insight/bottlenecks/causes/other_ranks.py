@@ -1,12 +1,17 @@
 """Causes in a job of several ranks: a rank that comes last, and settings of DistributedDataParallel."""
 
+from collections.abc import Sequence
+from statistics import median
 from typing import Final
 
-from gpumon.core.step_classes import COMMUNICATION, HOST
+from gpumon.core.step_classes import COMMUNICATION, CORE_WAIT, GPU_WORK, HOST, IDLE, LABELS
+from gpumon.core.units import short_time_text
 from gpumon.insight.bottlenecks.cause import NO_LINE, CauseRule, Finding, main_kind, main_line, where_text
-from gpumon.insight.bottlenecks.evidence import OperatorUse, SlownessEvidence
+from gpumon.insight.bottlenecks.slowness_evidence import OperatorUse, SlownessEvidence, Straggler
 
 _MIN_SHARE: Final = 0.12
+_MIN_EXCESS: Final = 0.08
+"""A rank whose work takes longer than that of the others by this part of the step is a straggler."""
 UNUSED_PARAMETERS: Final = "find_unused_parameters"
 BUCKETS: Final = "bucket_cap_mb"
 _SEARCH: Final = "torch.distributed.ddp.reducer::search_unused_parameters"
@@ -96,6 +101,53 @@ def _straggler(evidence: SlownessEvidence) -> Finding | None:
     text = f"this rank waits for rank {straggler.rank}: {straggler.reason}"
     experiment = f"Look at rank {straggler.rank}: its data, its GPU, and its verdict here."
     return Finding(min(waiting, straggler.excess_seconds), text, experiment, bound_seconds=bound)
+
+
+def work_seconds(evidence: SlownessEvidence) -> float:
+    """The part of the median step in which a rank does not wait for others."""
+    account = evidence.account
+    return account.step_seconds - wait_seconds(evidence) - account.share_of(IDLE).seconds
+
+
+def wait_seconds(evidence: SlownessEvidence) -> float:
+    """The part of the median step in which a rank waits for others, also in kernels."""
+    return evidence.account.share_of(COMMUNICATION).seconds + _spinning_seconds(evidence)
+
+
+def _spinning_seconds(evidence: SlownessEvidence) -> float:
+    """The time of kernels without work: those of NCCL run while they wait, on few of the multiprocessors."""
+    account, gpu = evidence.account, evidence.gpu
+    if gpu is None or gpu.sm_share is None:
+        return 0.0
+    return max(0.0, account.share_of(GPU_WORK).seconds - gpu.sm_share * account.step_seconds)
+
+
+def find_straggler(ranks: Sequence[SlownessEvidence]) -> Straggler | None:
+    """The rank whose work takes longest, if that is clearly longer than that of the others."""
+    if len(ranks) < 2:
+        return None
+    slowest = max(ranks, key=work_seconds)
+    others = [evidence for evidence in ranks if evidence is not slowest]
+    excess = work_seconds(slowest) - median(work_seconds(evidence) for evidence in others)
+    if slowest.rank is None or excess < _MIN_EXCESS * slowest.account.step_seconds:
+        return None
+    names = {share.name for evidence in ranks for share in evidence.account.shares} - {
+        COMMUNICATION,
+        IDLE,
+        CORE_WAIT,
+    }
+    more = {
+        name: _class_seconds(slowest, name) - median(_class_seconds(evidence, name) for evidence in others)
+        for name in names
+    }
+    largest = sorted(more, key=lambda name: -more[name])[:2]
+    parts = ", ".join(f"{short_time_text(more[name])} in {LABELS[name]}" for name in largest if more[name] > 0)
+    return Straggler(slowest.rank, excess, f"its work takes {short_time_text(excess)} longer per step: {parts}")
+
+
+def _class_seconds(evidence: SlownessEvidence, name: str) -> float:
+    seconds = evidence.account.share_of(name).median_seconds
+    return seconds - _spinning_seconds(evidence) if name == GPU_WORK else seconds
 
 
 RANKS: Final = (
