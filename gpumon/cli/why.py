@@ -78,11 +78,13 @@ def _job(
     *,
     as_json: bool,
 ) -> int:
-    from gpumon.operations.why.job import examine_job, job_document, ranks_of
+    from gpumon.operations.why.job import examine_job, ranks_of
 
     report = examine_job(ranks_of(pid, watcher), watcher, seconds, show_progress)
     if as_json:
-        click.echo(json.dumps(job_document(report), indent=2, ensure_ascii=False))
+        from gpumon.operations.why.document import why_job_document
+
+        click.echo(json.dumps(why_job_document(report), indent=2, ensure_ascii=False))
     else:
         from gpumon.present.why_job import job_lines
 

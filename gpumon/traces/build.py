@@ -22,7 +22,7 @@ from gpumon.traces.device_time import (
 from gpumon.traces.host_work import HostWork
 from gpumon.traces.kinds import Kind, kernel_class
 from gpumon.traces.model import ClassTime, Collective, Gap, Total, Trace, TracedStep
-from gpumon.traces.operators import operator_pieces
+from gpumon.traces.operator_time import operator_pieces
 from gpumon.traces.pieces import TimePieces
 from gpumon.traces.step_account import ClassNames, class_times, line_of, median_step
 from gpumon.traces.steps import BEHIND, COMPLETE, StepRange, find_steps, steps_on_device

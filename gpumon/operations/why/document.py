@@ -1,4 +1,4 @@
-"""The report on a training run as a JSON document with public names."""
+"""The reports on a training run and on the ranks of a job as JSON documents with public names."""
 
 from typing import Any, Final
 
@@ -6,6 +6,7 @@ from gpumon.core.step_classes import LABELS
 from gpumon.insight.bottlenecks.cause import Bottleneck
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepAccount, StepShare
 from gpumon.operations.why.examination import WhyReport
+from gpumon.operations.why.job import JobWhyReport
 
 _SCHEMA: Final = 1
 
@@ -35,6 +36,19 @@ def why_document(report: WhyReport) -> dict[str, Any]:
             "causes": [_cause_document(cause) for cause in verdict.causes],
         },
         "problems": list(report.problems),
+    }
+
+
+def why_job_document(report: JobWhyReport) -> dict[str, Any]:
+    """The document of a report on a job."""
+    straggler = report.straggler
+    return {
+        "schema": _SCHEMA,
+        "ranks": [why_document(rank) for rank in report.ranks],
+        "straggler": None
+        if straggler is None
+        else {"rank": straggler.rank, "excess_seconds": straggler.excess_seconds, "reason": straggler.reason},
+        "problems": {str(pid): str(problem) for pid, problem in report.problems.items()},
     }
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -327,14 +327,3 @@ def _no_steps(probe: Probe, observation: StepObservation) -> CommandError:
     reason = f"Process {probe.pid} ended no step in {observation.samples.seconds:.0f} s.{where}"
     remedy = "A step is an optimizer step of torch.optim; observe a slow training run for longer with --seconds."
     return CommandError(Problem(ProblemCode.NOT_READ, reason, remedy), ExitCode.MISSING_PREREQUISITE)
-
-
-def renewed(report: WhyReport, evidence: SlownessEvidence, stage: str, problems: tuple[str, ...] = ()) -> WhyReport:
-    """The report with more evidence, and the verdict on it."""
-    return replace(
-        report,
-        evidence=evidence,
-        verdict=judge_run(evidence),
-        stages=(*report.stages, stage),
-        problems=(*report.problems, *problems),
-    )

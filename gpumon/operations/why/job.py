@@ -12,12 +12,10 @@ from gpumon.distributed.environment import read_environment
 from gpumon.insight.bottlenecks.causes.other_ranks import find_straggler
 from gpumon.insight.bottlenecks.slowness_evidence import Straggler
 from gpumon.insight.bottlenecks.slowness_verdict import judge_run
-from gpumon.operations.why.document import why_document
 from gpumon.operations.why.examination import Listener, WhyReport, examine, find_probe
 from gpumon.probe.client import ProbeWatcher
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
 
-_SCHEMA: Final = 1
 _POLL_SECONDS: Final = 0.05
 _MAX_RANKS: Final = 64
 _JOB_VARIABLES: Final = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
@@ -140,19 +138,6 @@ def compared(reports: tuple[WhyReport, ...], problems: Mapping[int, Problem]) ->
     if straggler is not None:
         reports = tuple(_with_straggler(report, straggler) for report in reports)
     return JobWhyReport(reports, straggler, problems)
-
-
-def job_document(report: JobWhyReport) -> dict[str, Any]:
-    """The report as a JSON document."""
-    straggler = report.straggler
-    return {
-        "schema": _SCHEMA,
-        "ranks": [why_document(rank) for rank in report.ranks],
-        "straggler": None
-        if straggler is None
-        else {"rank": straggler.rank, "excess_seconds": straggler.excess_seconds, "reason": straggler.reason},
-        "problems": {str(pid): str(problem) for pid, problem in report.problems.items()},
-    }
 
 
 def _with_straggler(report: WhyReport, straggler: Straggler) -> WhyReport:

@@ -1,22 +1,17 @@
 """The source lines of a program that another process runs, read with limits: its paths are not trusted."""
 
 import os
-import re
 import stat
 from pathlib import Path
 from typing import Final
 
 from gpumon.core.text import safe_text
-from gpumon.stacks.places import is_program
+from gpumon.insight.bottlenecks.causes.settings import IN_SOURCE
+from gpumon.stacks.places import file_text, is_program
 
 _MAX_FILES: Final = 64
 _MAX_BYTES: Final = 2 << 20
 _MAX_LINE: Final = 200
-_SETTINGS: Final = {
-    "find_unused_parameters": re.compile(r"\bfind_unused_parameters\s*=\s*True"),
-    "bucket_cap_mb": re.compile(r"\bbucket_cap_mb\s*=\s*(?:0?\.\d+|[0-4](?:\.\d+)?)\s*[,)]"),
-    "CUDA_LAUNCH_BLOCKING": re.compile(r"""environ\b.*["']CUDA_LAUNCH_BLOCKING["']\]?\s*[=,]\s*["']1["']"""),
-}
 
 
 class SourceLines:
@@ -52,9 +47,9 @@ class SourceLines:
             if not is_program(file):
                 continue
             for number, text in enumerate(lines, 1):
-                for name, pattern in _SETTINGS.items():
+                for name, pattern in IN_SOURCE.items():
                     if name not in result and pattern.search(text.partition("#")[0]):
-                        result[name] = f"{file.rpartition('/')[2]}:{number}"
+                        result[name] = f"{file_text(file)}:{number}"
         return result
 
     def _read(self, file: str) -> list[str]:

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Final
 
 from gpumon.core.problems import CommandError
+from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from gpumon.insight.bottlenecks.traced_account import traced_evidence
 from gpumon.operations.record_trace import record_traces
-from gpumon.operations.why.examination import TRACE, ExaminationProgress, Listener, WhyReport, renewed
+from gpumon.operations.why.examination import TRACE, ExaminationProgress, Listener, WhyReport
 from gpumon.probe.client import ProbeWatcher
 from gpumon.traces import reader
 from gpumon.traces.model import Trace
@@ -50,7 +51,14 @@ def with_trace(report: WhyReport, watcher: ProbeWatcher, listener: Listener) -> 
     unusable = _unusable(trace)
     if unusable:
         return replace(report, problems=(*report.problems, *unusable))
-    return renewed(report, traced_evidence(trace, report.evidence), TRACE, (*recorded.notes, _AFTERWARDS))
+    evidence = traced_evidence(trace, report.evidence)
+    return replace(
+        report,
+        evidence=evidence,
+        verdict=judge_run(evidence),
+        stages=(*report.stages, TRACE),
+        problems=(*report.problems, *recorded.notes, _AFTERWARDS),
+    )
 
 
 def window_milliseconds(step_seconds: float) -> int:

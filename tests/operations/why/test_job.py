@@ -13,8 +13,9 @@ from gpumon.core.step_classes import BACKWARD, COMMUNICATION, DATA
 from gpumon.insight.bottlenecks.causes.other_ranks import work_seconds
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepShare
 from gpumon.insight.bottlenecks.slowness_verdict import judge_run
+from gpumon.operations.why.document import why_job_document
 from gpumon.operations.why.examination import WhyReport
-from gpumon.operations.why.job import compared, job_document, ranks_of
+from gpumon.operations.why.job import compared, ranks_of
 from gpumon.present.paint.line import plain
 from gpumon.present.why_job import job_lines
 from tests.insight.bottlenecks.makers import evidence
@@ -36,7 +37,7 @@ def test_the_rank_with_more_work_is_the_straggler() -> None:
     assert [item.verdict.causes[0].kind for item in report.ranks if item.rank != 1] == ["straggler"] * 3
     text = "\n".join(plain(line) for line in job_lines(report, 120))
     assert "The others wait for rank 1" in text
-    document = job_document(report)["straggler"]
+    document = why_job_document(report)["straggler"]
     assert document["rank"] == 1
 
 

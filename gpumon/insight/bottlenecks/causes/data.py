@@ -1,6 +1,5 @@
 """Causes in the way of the data: workers, the main process, the start of workers, storage."""
 
-from collections.abc import Callable
 from typing import Final
 
 from gpumon.core.step_classes import DATA, PREPARATION
@@ -95,12 +94,6 @@ def _preparation(evidence: SlownessEvidence) -> Finding | None:
     return Finding(share.cost_seconds, text, experiment, main_line(share))
 
 
-def _rule(
-    kind: str, label: str, name: str, share: float, find: Callable[[SlownessEvidence], Finding | None]
-) -> CauseRule:
-    return CauseRule(kind, label, name, share, find)
-
-
 def _queue(evidence: SlownessEvidence) -> Finding | None:
     share = evidence.account.share_of(DATA)
     seconds = _seconds_of(share, frozenset({"queue"}))
@@ -114,9 +107,9 @@ def _queue(evidence: SlownessEvidence) -> Finding | None:
 
 
 LOADING: Final = (
-    _rule("few_workers", "waiting for the workers of the DataLoader", DATA, _MIN_WAIT, _few_workers),
-    _rule("main_process", "loading data in the main process", DATA, _MIN_MAIN, _main_process),
-    _rule("queue", "waiting for a queue of data", DATA, _MIN_WAIT, _queue),
-    _rule("worker_start", "starting the workers again", DATA, _MIN_WAIT, _worker_start),
-    _rule("main_process", "preparing data in the main thread", PREPARATION, _MIN_MAIN, _preparation),
+    CauseRule("few_workers", "waiting for the workers of the DataLoader", DATA, _MIN_WAIT, _few_workers),
+    CauseRule("main_process", "loading data in the main process", DATA, _MIN_MAIN, _main_process),
+    CauseRule("queue", "waiting for a queue of data", DATA, _MIN_WAIT, _queue),
+    CauseRule("worker_start", "starting the workers again", DATA, _MIN_WAIT, _worker_start),
+    CauseRule("main_process", "preparing data in the main thread", PREPARATION, _MIN_MAIN, _preparation),
 )

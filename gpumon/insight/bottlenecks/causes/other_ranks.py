@@ -7,13 +7,12 @@ from typing import Final
 from gpumon.core.step_classes import COMMUNICATION, CORE_WAIT, GPU_WORK, HOST, IDLE, LABELS
 from gpumon.core.units import short_time_text
 from gpumon.insight.bottlenecks.cause import NO_LINE, CauseRule, Finding, main_kind, main_line, where_text
+from gpumon.insight.bottlenecks.causes.settings import BUCKETS, UNUSED_PARAMETERS
 from gpumon.insight.bottlenecks.slowness_evidence import OperatorUse, SlownessEvidence, Straggler
 
 _MIN_SHARE: Final = 0.12
 _MIN_EXCESS: Final = 0.08
 """A rank whose work takes longer than that of the others by this part of the step is a straggler."""
-UNUSED_PARAMETERS: Final = "find_unused_parameters"
-BUCKETS: Final = "bucket_cap_mb"
 _SEARCH: Final = "torch.distributed.ddp.reducer::search_unused_parameters"
 _GRADIENT_HOOK: Final = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
 _MIN_COLLECTIVES: Final = 30

@@ -1,11 +1,20 @@
-"""Settings for debugging that were left on: variables of the environment that make every step longer."""
+"""Settings that make every step longer: variables of the environment, and arguments in the source of the program."""
 
+import re
 from typing import Final, NamedTuple
 
 from gpumon.core.step_classes import COMMUNICATION, HOST, IDLE, SYNC
 from gpumon.insight.bottlenecks.cause import NO_LINE, CauseRule, Finding
 from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence
 
+UNUSED_PARAMETERS: Final = "find_unused_parameters"
+BUCKETS: Final = "bucket_cap_mb"
+IN_SOURCE: Final = {
+    UNUSED_PARAMETERS: re.compile(r"\bfind_unused_parameters\s*=\s*True"),
+    BUCKETS: re.compile(r"\bbucket_cap_mb\s*=\s*(?:0?\.\d+|[0-4](?:\.\d+)?)\s*[,)]"),
+    "CUDA_LAUNCH_BLOCKING": re.compile(r"""environ\b.*["']CUDA_LAUNCH_BLOCKING["']\]?\s*[=,]\s*["']1["']"""),
+}
+"""How a line of the program makes a setting, by the name of the setting; the keys of `SlownessEvidence.hints`."""
 _WAITING: Final = (HOST, SYNC, IDLE)
 _OFF: Final = frozenset(("", "0", "OFF", "INFO"))
 
