@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict, judge_trace
+from gpumon.insight.bottlenecks.rank_comparison import RankComparison, compare
+from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict, judge_traces
 from gpumon.traces.model import ClassTime, Contribution, Trace
-from gpumon.traces.rank_comparison import RankComparison, compare
 
 _SCHEMA: Final = 1
 _NANOSECONDS: Final = 1e9
@@ -21,12 +21,14 @@ def traces_document(traces: Sequence[Trace], top: int) -> dict[str, Any]:
     """
     return {
         "schema": _SCHEMA,
-        "traces": [_trace_document(trace, top) for trace in traces],
+        "traces": [
+            _trace_document(trace, verdict, top) for trace, verdict in zip(traces, judge_traces(traces), strict=True)
+        ],
         "ranks": _ranks_document(compare(traces)) if len(traces) > 1 else None,
     }
 
 
-def _trace_document(trace: Trace, top: int) -> dict[str, Any]:
+def _trace_document(trace: Trace, verdict: SlownessVerdict, top: int) -> dict[str, Any]:
     step = trace.step_ns
     return {
         "file": trace.name,
@@ -45,7 +47,7 @@ def _trace_document(trace: Trace, top: int) -> dict[str, Any]:
             "kernels_count": trace.kernels,
             "classes": [_class_document(item, step, top) for item in trace.classes],
         },
-        "verdict": _verdict_document(judge_trace(trace)),
+        "verdict": _verdict_document(verdict),
         "kernels" if trace.device is not None else "operators": [
             {
                 "name": total.name,

@@ -5,12 +5,12 @@ from typing import Final
 
 from gpumon.core.step_classes import LABELS
 from gpumon.core.units import bytes_text, counted, short_time_text
+from gpumon.insight.bottlenecks.rank_comparison import RankComparison
 from gpumon.present.account_rows import TIME_WIDTH, class_role, class_row, indented
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line
 from gpumon.traces.columns import TIMELINE_CLASSES
 from gpumon.traces.model import ClassTime, Contribution, Trace
-from gpumon.traces.rank_comparison import RankComparison
 
 _RANGE_WIDTH: Final = 22
 _MIN_RANGE_WIDTH: Final = 90

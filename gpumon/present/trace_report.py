@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gpumon.core.step_classes import LABELS
-from gpumon.insight.bottlenecks.slowness_verdict import judge_trace
+from gpumon.insight.bottlenecks.rank_comparison import compare
+from gpumon.insight.bottlenecks.slowness_verdict import judge_traces
 from gpumon.present.account_rows import cause_lines, verdict_lines
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
 from gpumon.present.trace_account import (
@@ -16,7 +17,6 @@ from gpumon.present.trace_account import (
     work_label,
 )
 from gpumon.traces.model import Trace
-from gpumon.traces.rank_comparison import compare
 
 _MAX_PARTS: Final = 3
 
@@ -33,11 +33,10 @@ def report_lines(traces: Sequence[Trace], top: int, width: int) -> Iterator[Line
         yield line(Span(f"{len(traces)} ranks", Role.HEADING))
         yield from rank_lines(traces, compare(traces), width)
         yield line("")
-    for trace in traces:
+    for trace, verdict in zip(traces, judge_traces(traces), strict=True):
         yield line(Span(clipped(trace.name, width), Role.HEADING))
         yield from summary_lines(trace, width)
         yield line("")
-        verdict = judge_trace(trace)
         yield from verdict_lines(verdict, width)
         yield from cause_lines(verdict, width)
         yield line("")

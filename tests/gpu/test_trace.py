@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.step_classes import DATA, HOST, LABELS, SIMT, SYNC, TENSOR
-from gpumon.insight.bottlenecks.slowness_verdict import judge_trace
+from gpumon.insight.bottlenecks.slowness_verdict import judge_traces
 from gpumon.traces.model import Trace
 from gpumon.traces.reader import read
 from tests.workloads.conftest import TORCH_PYTHON
@@ -70,7 +70,7 @@ def traced(sick: str, path: Path) -> Trace:
     script.write_text(_TRAINING)
     subprocess.run([TORCH_PYTHON, str(script), str(path), sick], check=True, capture_output=True, timeout=100)
     trace = read(path).trace
-    print(f"\n{sick}: {judge_trace(trace).summary}")
+    print(f"\n{sick}: {judge_traces([trace])[0].summary}")
     for item in trace.classes:
         print(f"  {LABELS[item.name]:<30} {item.time_ns / 1e6:8.3f} ms  {[part.name[:60] for part in item.top[:3]]}")
     assert sum(item.time_ns for item in trace.classes) == trace.step_ns
@@ -81,14 +81,14 @@ def traced(sick: str, path: Path) -> Trace:
 
 @pytest.mark.parametrize(("sick", "cause"), [("loader", DATA), ("item", SYNC), ("small", HOST), ("fp32", SIMT)])
 def test_the_planted_cause(sick: str, cause: str, tmp_path: Path) -> None:
-    verdict = judge_trace(traced(sick, tmp_path / "trace.json.gz"))
+    (verdict,) = judge_traces([traced(sick, tmp_path / "trace.json.gz")])
     assert verdict.is_decided
     assert verdict.causes[0].name == cause
 
 
 def test_a_healthy_step(tmp_path: Path) -> None:
     trace = traced("healthy", tmp_path / "trace.json")
-    verdict = judge_trace(trace)
+    (verdict,) = judge_traces([trace])
     assert verdict.is_decided
     assert verdict.causes == ()
     assert trace.class_time(TENSOR).time_ns > 0.5 * trace.step_ns

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.file_reader import read_to_end
-from gpumon.insight.bottlenecks.slowness_verdict import judge_trace
+from gpumon.insight.bottlenecks.slowness_verdict import judge_traces
 from gpumon.operations.record_snapshot import record_snapshot
 from gpumon.operations.record_trace import RecordedTrace, record_traces
 from gpumon.operations.recorded_file import RecordedFile, connected_watcher
@@ -48,7 +48,7 @@ def check(recorded: RecordedTrace, *, steps: bool = True) -> None:
     kernels = len(re.findall(rb'"cat": ?"kernel"', content))
     trace = read(recorded.path).trace
     recorded.path.unlink()
-    verdict = judge_trace(trace)
+    (verdict,) = judge_traces([trace])
     print(
         f"\n  {recorded.size_bytes / 1e6:.1f} MB, {kernels:,} kernels, {len(trace.steps)} steps of "
         f"{trace.step_ns / 1e6:.2f} ms, {trace.duration_ns / 1e6:.0f} ms: {verdict.summary} {recorded.notes}",

@@ -1,12 +1,14 @@
 """The verdict on a training run or a trace of one: its causes, ranked by what they cost, or why there is none."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gpumon.core.step_classes import CORE_WAIT, GPU_CLASSES, GPU_WORK, IDLE, LABELS, SYNC
 from gpumon.core.units import counted, short_time_text
 from gpumon.insight.bottlenecks.cause import Bottleneck, judged
 from gpumon.insight.bottlenecks.causes import CAUSES
+from gpumon.insight.bottlenecks.causes.other_ranks import find_straggler
 from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence
 from gpumon.insight.bottlenecks.traced_account import traced_evidence
 from gpumon.traces.model import MAX_WORK, Trace
@@ -79,11 +81,22 @@ def judge_run(evidence: SlownessEvidence) -> SlownessVerdict:
     )
 
 
-def judge_trace(trace: Trace) -> SlownessVerdict:
-    """The verdict on the median step of a recorded trace; undecided if the trace does not suffice for one."""
-    if trace.problems:
-        return SlownessVerdict(f"No verdict. {' '.join(trace.problems)}", is_decided=False)
-    return judge_run(traced_evidence(trace))
+def judge_traces(traces: Sequence[Trace]) -> tuple[SlownessVerdict, ...]:
+    """The verdict on the median step of each recorded trace; undecided if a trace does not suffice for one.
+
+    Args:
+        traces: One trace, or those of the ranks of one job.
+    """
+    usable = [traced_evidence(trace) for trace in traces if not trace.problems]
+    are_ranks = len({evidence.rank for evidence in usable}) == len(usable)
+    straggler = find_straggler(usable) if are_ranks else None
+    verdicts = (judge_run(replace(evidence, straggler=straggler)) for evidence in usable)
+    return tuple(
+        SlownessVerdict(f"No verdict. {' '.join(trace.problems)}", is_decided=False)
+        if trace.problems
+        else next(verdicts)
+        for trace in traces
+    )
 
 
 def _weight(cause: Bottleneck) -> float:

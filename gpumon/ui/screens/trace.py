@@ -13,7 +13,8 @@ from textual.widgets import Input
 
 from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text
-from gpumon.insight.bottlenecks.slowness_verdict import judge_trace
+from gpumon.insight.bottlenecks.rank_comparison import compare, rank_names
+from gpumon.insight.bottlenecks.slowness_verdict import judge_traces
 from gpumon.present.account_rows import cause_lines, verdict_lines
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
 from gpumon.present.paint.table import LazyRow, TableRow
@@ -26,7 +27,6 @@ from gpumon.present.trace_account import (
 from gpumon.present.trace_tables import GAP_COLUMNS, KERNEL_COLUMNS
 from gpumon.present.trace_timeline import LABEL_WIDTH, TraceTimeline, axis_line, cursor_lines, lane_line, legend_line
 from gpumon.traces.model import Gap, Total
-from gpumon.traces.rank_comparison import compare, rank_names
 from gpumon.traces.reader import OpenTrace
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.screens.base import BaseScreen
@@ -117,7 +117,7 @@ class TraceScreen(BaseScreen[None]):
         self._comparison = compare([opened.trace for opened in traces]) if len(traces) > 1 else None
         self._index = 0
         self._view = TraceView.ACCOUNT
-        self._verdicts = [judge_trace(opened.trace) for opened in traces]
+        self._verdicts = judge_traces([opened.trace for opened in traces])
         causes = (verdict.causes[0].name for verdict in self._verdicts[:1] if verdict.causes)
         self._open_classes = set(causes)
         self._missed = ""

@@ -6,7 +6,7 @@ import pytest
 
 from gpumon.core.step_classes import DATA, GPU_WORK, HOST, LOGGING, SYNC, TENSOR
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, SlownessEvidence, StepAccount, StepShare
-from gpumon.insight.bottlenecks.slowness_verdict import judge_run, judge_trace
+from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict, judge_run, judge_traces
 from gpumon.insight.bottlenecks.traced_account import traced_account, traced_evidence
 from gpumon.traces.model import ClassTime, Contribution, Trace, TracedStep
 from tests.insight.bottlenecks.makers import part
@@ -26,6 +26,10 @@ def test_causes_are_ranked_by_what_they_cost() -> None:
     first = verdict.causes[0]
     assert (first.seconds, first.bound_seconds, first.share) == pytest.approx((140e-6, 860e-6, 0.14))
     assert "takes 860 µs at best instead of 1.00 ms" in verdict.summary
+
+
+def judge_trace(trace: Trace) -> SlownessVerdict:
+    return judge_traces([trace])[0]
 
 
 def steps(add: Callable[[TraceMaker, int], None]) -> Trace:

@@ -1,7 +1,13 @@
-"""The comparison of ranks."""
+"""The comparison of ranks, and the verdict on a straggler."""
 
+import pytest
+
+from gpumon.insight.bottlenecks.rank_comparison import compare
+from gpumon.insight.bottlenecks.slowness_verdict import judge_traces
+from gpumon.insight.bottlenecks.traced_account import traced_evidence
+from gpumon.operations.why.examination import WhyReport
+from gpumon.operations.why.job import compared
 from gpumon.traces.model import Trace
-from gpumon.traces.rank_comparison import compare
 from tests.traces.maker import GEMM, NCCL, TraceMaker, training
 
 
@@ -24,9 +30,21 @@ def test_the_rank_that_the_others_wait_for() -> None:
     assert comparison.matched == 3
 
 
+def test_a_straggler_is_the_cause_through_both_doors() -> None:
+    traces = [rank(0, 0), rank(1, 250), rank(2, 0)]
+    verdicts = judge_traces(traces)
+    assert [verdict.causes[0].kind for verdict in verdicts] == ["straggler"] * 3
+    assert verdicts[0].causes[0].bound_seconds == pytest.approx(750e-6)
+    reports = [
+        WhyReport(number, "", number, 3, None, None, (), 5.0, traced_evidence(trace), verdicts[number])
+        for number, trace in enumerate(traces)
+    ]
+    assert [report.verdict for report in compared(tuple(reports), {}).ranks] == list(verdicts)
+
+
 def test_ranks_that_are_alike() -> None:
-    comparison = compare([rank(0, 0), rank(1, 0)])
-    assert comparison.slowest is None
+    assert compare([rank(0, 0), rank(1, 0)]).slowest is None
+    assert "straggler" not in {cause.kind for cause in judge_traces([rank(0, 0), rank(1, 0)])[0].causes}
 
 
 def test_traces_that_begin_at_different_times_are_matched_by_the_clock() -> None:
