@@ -126,18 +126,12 @@ def test_different_collectives() -> None:
     assert "ranks 0, 2 called all_reduce; rank 1 called broadcast" in verdict.summary
 
 
-def test_different_shapes() -> None:
-    other = replace(waiting(2), recording=entered(9, "all_reduce", sizes=(8,)))
-    verdict = judged(waiting(0), waiting(1), other)
-    assert (verdict.kind, verdict.rank) == (HangKind.MISMATCHED, 2)
-    assert "rank 2 called all_reduce of [8] Float" in verdict.summary
-
-
 @pytest.mark.parametrize("name", ["all_reduce", "broadcast", "_all_gather_base", "_reduce_scatter_base"])
 def test_different_shapes_of_one_collective_by_its_name_in_the_recorder(name: str) -> None:
     ranks = [replace(waiting(number), recording=entered(9, name, sizes=(4 + number // 2,))) for number in range(3)]
     verdict = judged(*ranks)
     assert (verdict.kind, verdict.rank, verdict.collective[: len(name)]) == (HangKind.MISMATCHED, 2, name)
+    assert f"rank 2 called {name} of [5] Float" in verdict.summary
 
 
 def test_gathered_tensors_may_differ() -> None:
@@ -198,3 +192,11 @@ def test_without_any_source_there_is_no_verdict() -> None:
 def test_without_a_wait_nothing_hangs() -> None:
     verdict = judged(late(0), late(1))
     assert (verdict.kind, verdict.is_hang) == (HangKind.UNDECIDED, False)
+
+
+@pytest.mark.parametrize(
+    ("module", "kind"), [("convert_frame.py", HangKind.SLOW), ("eval_frame.py", HangKind.UNDECIDED)]
+)
+def test_a_rank_that_compiles_works_and_one_that_runs_a_compiled_model_may_not(module: str, kind: HangKind) -> None:
+    frames = stack(214, (f"/x/site-packages/torch/_dynamo/{module}", "__call__"))
+    assert judged(replace(late(0), stack=frames, cpu_share=0.5)).kind is kind

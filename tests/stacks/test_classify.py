@@ -94,6 +94,20 @@ BY_STACK = [
         COMMUNICATION,
         "communication",
     ),
+    (stack(("std:gzip.py", "read"), ("program:feed.py", "load_samples")), PREPARATION, "main_process"),
+    (stack(("torch/nn/modules/container.py", "forward"), MODULE), FORWARD, "overhead"),
+    (stack(("torch/nn/modules/linear.py", "forward"), MODULE, ("torch/optim/lbfgs.py", "step")), FORWARD, ""),
+    (
+        stack(
+            ("torch/_inductor/output_code.py", "__call__"),
+            ("torch/_functorch/_aot_autograd/runtime_wrappers.py", "runtime_wrapper"),
+            ("torch/_dynamo/eval_frame.py", "compile_wrapper"),
+            MODULE,
+        ),
+        FORWARD,
+        "",
+    ),
+    ((), PYTHON, ""),
 ]
 
 
@@ -142,24 +156,6 @@ def test_a_call_of_the_standard_library_counts_for_the_line_of_the_program() -> 
     assert classify(frames, sources({10: "path.write_text(report)"}), has_gpu=False).name == LOGGING
 
 
-def test_logging_within_the_preparation_of_data_is_preparation() -> None:
-    frames = stack(("std:gzip.py", "read"), ("program:feed.py", "load_samples"))
-
-    assert classify(frames, sources({}), has_gpu=False).name == PREPARATION
-
-
-def test_python_around_operators_is_marked() -> None:
-    frames = stack(("torch/nn/modules/container.py", "forward"), MODULE)
-
-    assert classify(frames, sources({}), has_gpu=False).kind == "overhead"
-
-
-def test_the_forward_pass_within_a_closure_of_the_optimizer_is_forward() -> None:
-    frames = stack(("torch/nn/modules/linear.py", "forward"), MODULE, ("torch/optim/lbfgs.py", "step"))
-
-    assert classify(frames, sources({}), has_gpu=False).name == FORWARD
-
-
 @pytest.mark.parametrize(
     ("source", "name"),
     [
@@ -173,21 +169,6 @@ def test_arithmetic_in_a_module_is_forward(source: str, name: str) -> None:
     frames = (StackFrame(PROGRAM, 20, "forward"), *stack(MODULE))
 
     assert classify(frames, sources({20: source}), has_gpu=False).name == name
-
-
-def test_a_compiled_model_that_runs_does_not_compile() -> None:
-    frames = stack(
-        ("torch/_inductor/output_code.py", "__call__"),
-        ("torch/_functorch/_aot_autograd/runtime_wrappers.py", "runtime_wrapper"),
-        ("torch/_dynamo/eval_frame.py", "compile_wrapper"),
-        MODULE,
-    )
-
-    assert classify(frames, sources({}), has_gpu=False).name == FORWARD
-
-
-def test_an_empty_stack_is_python() -> None:
-    assert classify((), sources({}), has_gpu=False).name == PYTHON
 
 
 @pytest.mark.parametrize(

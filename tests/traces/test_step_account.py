@@ -50,24 +50,6 @@ def test_each_class_names_what_it_consists_of() -> None:
     assert top["idle"] == "between kernels that were queued already"
 
 
-def test_compute_hides_communication_and_copies() -> None:
-    maker = TraceMaker()
-    maker.step(0, 0, 100)
-    maker.work(GEMM, 0, 100, launched=0)
-    maker.work(NCCL, 10, 50, launched=0, stream=20)
-    maker.copy(PAGEABLE, 20, 60, 4096, launched=0)
-    assert times(maker.trace()) == {"tensor_cores": 100}
-
-
-def test_of_two_streams_the_class_that_comes_first_counts() -> None:
-    maker = TraceMaker()
-    maker.step(0, 0, 100)
-    maker.work(ELEMENTWISE, 0, 60, launched=0)
-    maker.work(SGEMM, 20, 30, launched=0, stream=8)
-    maker.work(NCCL, 50, 50, launched=0, stream=20)
-    assert times(maker.trace()) == {"memory_bound": 30, "without_tensor_cores": 30, "communication": 40}
-
-
 def test_a_call_that_waits_costs_no_more_than_its_own_duration() -> None:
     maker = TraceMaker()
     maker.step(0, 0, 1000)
