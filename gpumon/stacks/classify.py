@@ -62,7 +62,7 @@ class SampleClass(NamedTuple):
 
 OVERHEAD: Final = "overhead"
 """The finer name of samples in torch's Python code around operators."""
-_MAX_STACKS: Final = 1024
+_MAX_FRAMES: Final = 16_384
 _NOWHERE: Final = StackFrame("", 0, "")
 
 
@@ -107,7 +107,7 @@ def _class_of(stack: tuple[StackFrame, ...], source_of: SourceOf, *, has_gpu: bo
 
 def class_within(stack: Sequence[StackFrame]) -> str:
     """The class that a frame anywhere in a stack decides, such as `DATA` or `COMPILATION`; empty if none does."""
-    rule = _rule_of(tuple(stack))
+    rule = _rule_of(stack)
     return "" if rule is None else rule.name
 
 
@@ -127,19 +127,28 @@ def is_waiting(stack: Sequence[StackFrame]) -> bool:
     return not stack or (place_of(stack[0].file).kind == "standard" and stack[0].function in WAITING_FUNCTIONS)
 
 
-@lru_cache(maxsize=_MAX_STACKS)
-def _rule_of(stack: tuple[StackFrame, ...]) -> StackRule | None:
-    places = [place_of(frame.file) for frame in stack]
-    has_torch = any(place.kind == "torch" for place in places[1:])
-    for rule in ANYWHERE:
-        if rule.name == ANOMALY and not has_torch:
-            continue
-        for frame, place in zip(stack, places, strict=True):
-            if not rule.module.pattern and place.kind not in {"program", "library"}:
-                continue
-            if rule.module.search(place.module) and rule.function.search(frame.function):
-                return rule
-    return None
+def _rule_of(stack: Sequence[StackFrame]) -> StackRule | None:
+    """The first rule that a frame of a stack matches."""
+    has_torch = any(place_of(frame.file).kind == "torch" for frame in stack[1:])
+    number = min((_rule_number(frame.file, frame.function, has_torch) for frame in stack), default=len(ANYWHERE))
+    return ANYWHERE[number] if number < len(ANYWHERE) else None
+
+
+@lru_cache(maxsize=_MAX_FRAMES)
+def _rule_number(file: str, function: str, has_torch: bool) -> int:
+    """The number of the first rule that a frame matches; that of anomaly detection needs torch in the stack."""
+    kind, module = place_of(file)
+    return next(
+        (
+            number
+            for number, rule in enumerate(ANYWHERE)
+            if (has_torch or rule.name != ANOMALY)
+            and (rule.module.pattern or kind in {"program", "library"})
+            and rule.module.search(module)
+            and rule.function.search(function)
+        ),
+        len(ANYWHERE),
+    )
 
 
 def _source_of_call(stack: tuple[StackFrame, ...], source_of: SourceOf) -> str:
