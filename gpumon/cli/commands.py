@@ -10,18 +10,7 @@ import click
 
 from gpumon import __version__
 from gpumon.cli.appearance import ThemeName
-from gpumon.cli.attach import attach
-from gpumon.cli.config_command import config_command
-from gpumon.cli.devices import devices
-from gpumon.cli.doctor import doctor
-from gpumon.cli.explain import explain
-from gpumon.cli.exporter import exporter
-from gpumon.cli.fleet import fleet
-from gpumon.cli.fleet_source import configured_fleet
-from gpumon.cli.group import CommandGroup, appearance, command_defaults, notices, thresholds, warnings
-from gpumon.cli.job import job
-from gpumon.cli.jobs import jobs
-from gpumon.cli.memory import memory
+from gpumon.cli.group import CommandGroup, LateCommands, appearance, command_defaults, notices, thresholds, warnings
 from gpumon.cli.options import (
     NumberRange,
     debug_option,
@@ -33,19 +22,11 @@ from gpumon.cli.options import (
     since_option,
     speed_option,
 )
-from gpumon.cli.pick import pick
-from gpumon.cli.results import results
-from gpumon.cli.run import run, workloads
-from gpumon.cli.shell_support import complete_metrics, completion, man
-from gpumon.cli.snapshot import snapshot
-from gpumon.cli.topology import topology
-from gpumon.cli.trace import trace
-from gpumon.cli.wait import wait
-from gpumon.cli.watch import watch
-from gpumon.cli.why import why
 from gpumon.core.problems import CommandError, ExitCode
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from gpumon.fleet.settings import FleetSource
     from gpumon.streams.base import Stream
     from gpumon.ui.selftest import Check, Pictures
@@ -64,6 +45,7 @@ _EPILOG: Final = (
 
 @click.group(
     cls=CommandGroup,
+    commands=LateCommands(),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GPUMON"},
     epilog=_EPILOG,
@@ -88,6 +70,7 @@ def gpumon(  # noqa: PLR0917 - click passes them by name
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
         context.invoke(status)
         return
+    from gpumon.cli.fleet_source import configured_fleet
     from gpumon.streams.live import LiveStream
 
     show(LiveStream(interval), theme, mouse, history, is_read_only=read_only, fleet=configured_fleet())
@@ -182,12 +165,18 @@ def replay(  # noqa: PLR0917 - click passes them by name
     show(open_replay_since(file, speed, parse_since(since)), theme, mouse, history, is_read_only=read_only)
 
 
+def _complete_metrics(context: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    from gpumon.cli.shell_support import complete_metrics
+
+    return complete_metrics(context, parameter, incomplete)
+
+
 @gpumon.command(short_help="Write a recording as CSV or JSON lines.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "--metrics",
     metavar="NAME,NAME",
-    shell_complete=complete_metrics,
+    shell_complete=_complete_metrics,
     help="Metrics to write, by their names in JSON output.  [default: all]",
 )
 @click.option(
@@ -269,31 +258,30 @@ def selftest(  # noqa: PLR0917 - click passes them by name
         raise click.exceptions.Exit(ExitCode.BAD_VERDICT)
 
 
-for _command in (
-    attach,
-    completion,
-    config_command,
-    devices,
-    doctor,
-    explain,
-    exporter,
-    fleet,
-    job,
-    jobs,
-    man,
-    memory,
-    pick,
-    results,
-    run,
-    snapshot,
-    topology,
-    trace,
-    wait,
-    watch,
-    why,
-    workloads,
-):
-    gpumon.add_command(_command)
+gpumon.commands.update(
+    attach="attach:attach",
+    completion="shell_support:completion",
+    config="config_command:config_command",
+    devices="devices:devices",
+    doctor="doctor:doctor",
+    explain="explain:explain",
+    exporter="exporter:exporter",
+    fleet="fleet:fleet",
+    job="job:job",
+    jobs="jobs:jobs",
+    man="shell_support:man",
+    memory="memory:memory",
+    pick="pick:pick",
+    results="results:results",
+    run="run:run",
+    snapshot="snapshot:snapshot",
+    topology="topology:topology",
+    trace="trace:trace",
+    wait="wait:wait",
+    watch="watch:watch",
+    why="why:why",
+    workloads="run:workloads",
+)
 
 
 def _selftest(
@@ -309,6 +297,7 @@ def _selftest(
     try:
         if isinstance(stream, ReplayStream):
             stream.seek(DEMO_SECONDS)
+        from gpumon.cli.fleet_source import configured_fleet
         from gpumon.ui.selftest import selftest as walk
 
         fleet = None if use_demo else configured_fleet()

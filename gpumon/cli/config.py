@@ -175,9 +175,19 @@ class _Known:
 
     def __init__(self, commands: click.Group) -> None:
         self.tables = (*commands.commands, *_ALERT_TABLES, *AppearanceReader.TABLES, NOTIFY)
-        self._options = {name: file_options(command) for name, command in commands.commands.items()}
-        every_table = (file_options(commands), *self._options.values())
-        self._options[""] = {name: next(options[name] for options in every_table if name in options) for name in SHARED}
+        self._commands = commands
+
+    def _options(self, table: str) -> Mapping[str, click.Option]:
+        """The options of a table.
+
+        Raises:
+            KeyError: It is not the table of a command.
+        """
+        commands = self._commands.commands
+        if table:
+            return file_options(commands[table])
+        options = file_options(commands["demo"]) | file_options(self._commands)
+        return {name: options[name] for name in SHARED}
 
     def option(self, entry: _Entry) -> click.Option:
         """The option that an entry sets.
@@ -188,14 +198,14 @@ class _Known:
         if not entry.table and entry.name in self.tables:
             raise ValueError(f"expected a table, not {_type_name(entry.value)}.")
         try:
-            return self._options[entry.table][entry.name]
+            return self._options(entry.table)[entry.name]
         except KeyError:
             raise _UnknownKeyError("there is no such key.") from None
 
     def similar_name(self, entry: _Entry) -> str:
         """The name that the user of an unknown one may have meant; empty if there is none."""
         tables = () if entry.table else tuple(name for name in self.tables if name != _FORMER_ALERTS)
-        return next(iter(get_close_matches(entry.name, (*self._options[entry.table], *tables), n=1)), "")
+        return next(iter(get_close_matches(entry.name, (*self._options(entry.table), *tables), n=1)), "")
 
 
 def _entries(document: Toml, known: _Known) -> Iterator[_Entry]:

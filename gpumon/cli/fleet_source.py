@@ -104,6 +104,8 @@ def fleet_source(options: Mapping[str, Any]) -> "FleetSource | None":
     Raises:
         CommandError: The URL or the name of a host is not valid, or a secret cannot be read.
     """
+    if not any(options.get(name) for name in (*_SSH, *_PROMETHEUS)):
+        return None
     from gpumon.fleet.model import FleetError
 
     try:
@@ -114,7 +116,7 @@ def fleet_source(options: Mapping[str, Any]) -> "FleetSource | None":
             file = options.get("hostfile")
             hosts = parse_hosts(options.get("hosts") or None, None if file is None else Path(file))
             return HostsSettings(tuple(hosts), options.get("query_interval") or HOSTS_INTERVAL_SECONDS)
-        return _prometheus(options) if options.get("prometheus") else None
+        return _prometheus(options)
     except FleetError as error:
         raise CommandError(error.problem, ExitCode.USAGE) from error
 

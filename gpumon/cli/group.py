@@ -1,5 +1,7 @@
 """The group of all commands: it reads the configuration file, and prints warnings before a command runs."""
 
+from collections import UserDict
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,8 +18,23 @@ if TYPE_CHECKING:
 _DEFAULT_SOURCES: Final = frozenset({ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP})
 
 
+class LateCommands(UserDict[str, Any]):
+    """The commands by name; one that is given as ``module:function`` is imported when it is first used."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        """The command."""
+        command = self.data[name]
+        if isinstance(command, str):
+            module, _, function = command.partition(":")
+            command = self.data[name] = getattr(import_module(f"gpumon.cli.{module}"), function)
+        assert isinstance(command, click.Command)
+        return command
+
+
 class CommandGroup(click.Group):
     """The group of all commands."""
+
+    commands: LateCommands
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the configuration file first: command line and environment take precedence over its values."""
