@@ -4,15 +4,20 @@ NVML and gpumon usually see a process under the same PID. In a container without
 there only a single possible match counts as one, and a note says so.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from __future__ import annotations
 
-from gpumon.core.allocator import AllocatorStatistics
+from typing import TYPE_CHECKING, NamedTuple
+
 from gpumon.core.model import Device, Process, same_uuid
-from gpumon.core.steps import StepProgress
 from gpumon.core.units import bytes_text
 from gpumon.operations.other_processes import is_unseen
-from gpumon.probe.messages import Probe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpumon.core.allocator import AllocatorStatistics
+    from gpumon.core.steps import StepProgress
+    from gpumon.probe.messages import Probe
 
 
 class Owner(NamedTuple):

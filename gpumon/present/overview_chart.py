@@ -1,10 +1,10 @@
 """The chart of the selected GPU on the overview, and the values next to it."""
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Final, NamedTuple
+from __future__ import annotations
 
-from gpumon.core.allocator import AllocatorStatistics
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import Device, DeviceState
 from gpumon.core.problems import Problem, ProblemCode
@@ -20,6 +20,11 @@ from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, cut, line, plain, width_of
 from gpumon.present.time_axis import TimeWindow, axis_text, column_of
 from gpumon.present.totals import short_rate_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.core.allocator import AllocatorStatistics
 
 PANEL_WIDTH: Final = 42
 """Cells of the values next to the chart, with the gap before them."""

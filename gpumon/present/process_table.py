@@ -1,24 +1,29 @@
 """The process table: the processes on each GPU, unattributed memory, and process lists that cannot be read."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from __future__ import annotations
+
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.model import Device, DeviceState, Frame, Process, ProcessKind
-from gpumon.core.problems import Problem
-from gpumon.core.steps import StepProgress
 from gpumon.core.units import MISSING, bytes_text, duration_text, gibibytes_text, number_text, short_time_text
 from gpumon.health.alerts import is_unattributed
-from gpumon.operations.device_holders import Holders
 from gpumon.operations.torch_processes import Owner, owners_of
 from gpumon.present.device_table import device_position
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, plain, width_of
 from gpumon.present.paint.table import Align, Column, PlacedColumn, Quantity, row_line, table_width
-from gpumon.probe.messages import Probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from gpumon.core.allocator import AllocatorStatistics
+    from gpumon.core.problems import Problem
+    from gpumon.core.steps import StepProgress
+    from gpumon.operations.device_holders import Holders
+    from gpumon.probe.messages import Probe
 
 _KIND_LETTERS: Final = {ProcessKind.COMPUTE: "C", ProcessKind.GRAPHICS: "G", ProcessKind.MPS: "M"}
 _NO_OWNER: Final = "no visible process owns this memory"

@@ -1,25 +1,28 @@
 """Alerts that reach people who look elsewhere: a bell, a notification of the terminal, and a command."""
 
+from __future__ import annotations
+
 import json
-import shutil
 import subprocess
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from os import killpg
 from pathlib import Path
 from signal import SIGKILL
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpumon.core.limits import limit_problem
-from gpumon.core.model import Frame
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_bytes, safe_text
 from gpumon.health.alerts import Alert, AlertChange, Severity
-from gpumon.operations.status import alert_document
-from gpumon.session.background import RunInBackground
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gpumon.core.model import Frame
+    from gpumon.session.background import RunInBackground
 
 COMMAND_SECONDS: Final = 10.0
 _MAX_WAITING: Final = 20
@@ -110,6 +113,8 @@ def run_command(command: Sequence[str], text: str, seconds: float = COMMAND_SECO
         text: Standard input.
         seconds: Then the command and its children are killed.
     """
+    import shutil  # late: most users have no command
+
     program = shutil.which(command[0])
     name = safe_text(command[0], 100)
     if program is None:
@@ -144,6 +149,8 @@ def run_command(command: Sequence[str], text: str, seconds: float = COMMAND_SECO
 
 
 def _document(alert: Alert, frame: Frame) -> dict[str, object]:
+    from gpumon.operations.status import alert_document  # late: the first values must not wait for it
+
     return {
         "schema": 1,
         "host": frame.host.name,

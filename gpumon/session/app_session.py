@@ -24,8 +24,7 @@ from gpumon.session.table_memory import TableMemory
 from gpumon.session.view_state import JobsState, ProbesState, ViewState
 from gpumon.session.wait_registry import WaitRegistry
 from gpumon.session.workload_controller import WorkloadController
-from gpumon.streams.base import Stream, SupportsCallStats, SupportsOnDemand
-from gpumon.streams.replay import DEMO_TITLE, open_demo
+from gpumon.streams.base import DEMO_TITLE, Stream, SupportsCallStats, SupportsOnDemand
 
 if TYPE_CHECKING:
     from gpumon.fleet.settings import FleetSource
@@ -218,6 +217,8 @@ class AppSession:
         if self.stream.title == DEMO_TITLE:
             self.close_guest()
             return
+        from gpumon.streams.replay import open_demo  # late: few sessions need it
+
         self._open_guest(open_demo())
         self._tour_keys_left = _TOUR_KEYS
 

@@ -1,14 +1,15 @@
 """CPU time, memory, terminal output and driver calls of gpumon itself, from /proc and its own counters."""
 
+from __future__ import annotations
+
 import os
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gpumon.core.model import CallCost
-
 if TYPE_CHECKING:
+    from gpumon.core.model import CallCost
     from gpumon.session.frame_session import FrameSession
 
 _STARTED: Final = time.monotonic()
@@ -73,7 +74,7 @@ class CostSample(NamedTuple):
     calls: CallCosts = CallCosts(0.0, ())
 
 
-def measure(frames: "FrameSession", terminal_bytes: int | None, proc: Path = Path("/proc")) -> CostSample:
+def measure(frames: FrameSession, terminal_bytes: int | None, proc: Path = Path("/proc")) -> CostSample:
     """The costs up to now.
 
     Args:

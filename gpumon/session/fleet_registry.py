@@ -2,11 +2,10 @@
 
 import time
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpumon.core.inbox import Bell
 from gpumon.core.problems import Problem
-from gpumon.fleet.model import FleetSnapshot
 from gpumon.fleet.poller import FleetPoller
 from gpumon.fleet.settings import FleetSettings, FleetSource, HostsSettings
 from gpumon.fleet.slurm_queue import SlurmQueue, has_slurm, read_queue
@@ -16,6 +15,9 @@ from gpumon.operations.fleet.slurm_join import SlurmJoin
 from gpumon.operations.fleet.ssh import HostStream, SshFleet
 from gpumon.operations.fleet.usage import FleetUsage, read_usage
 from gpumon.session.background import RunInBackground
+
+if TYPE_CHECKING:
+    from gpumon.fleet.model import FleetSnapshot
 
 _USAGE_SECONDS: Final = 300.0
 """The usage is read again when it is shown and older than this."""

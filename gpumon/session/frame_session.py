@@ -1,9 +1,8 @@
 """A stream and what is made of its frames: their store, alerts, the pause, and the silence when none arrive."""
 
 import time
-from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpumon.core.episodes import HistoryEventKind
 from gpumon.core.model import Frame
@@ -24,6 +23,9 @@ from gpumon.health.alerts import (
 from gpumon.session.pace import source_text
 from gpumon.session.view_state import ViewState
 from gpumon.streams.base import MAX_WAITING_READINGS, Adjustable, Discontinuity, Seekable, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 MIN_SILENCE_SECONDS: Final = 2.5
 """A shorter gap between frames is not reported, however short the interval: a slow sample or a lost packet."""

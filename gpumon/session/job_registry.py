@@ -1,21 +1,24 @@
 """The training jobs of this host: read again and again in a thread, with a verdict on each, and alerts about hangs."""
 
+from __future__ import annotations
+
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gpumon.core.inbox import Bell
-from gpumon.core.model import Frame
 from gpumon.health.alerts import DEFAULT_THRESHOLDS, DeviceFinding, Thresholds, hang_finding
-from gpumon.operations.training_jobs.report import TrainingJobReport
-from gpumon.session.background import RunInBackground
-from gpumon.session.probe_registry import ProbeRegistry
 from gpumon.session.view_state import JobsState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from gpumon.core.inbox import Bell
+    from gpumon.core.model import Frame
+    from gpumon.operations.training_jobs.report import TrainingJobReport
     from gpumon.operations.training_jobs.watcher import JobsReading, JobWatcher
     from gpumon.probe.messages import Answer, Probe
+    from gpumon.session.background import RunInBackground
+    from gpumon.session.probe_registry import ProbeRegistry
 
 SHOWN_SECONDS: Final = 1.0
 STALLED_SECONDS: Final = 1.0
@@ -44,7 +47,7 @@ class JobRegistry:
         bell: Bell,
         probes: ProbeRegistry,
         thresholds: Thresholds = DEFAULT_THRESHOLDS,
-        watcher: "JobWatcher | None" = None,
+        watcher: JobWatcher | None = None,
     ) -> None:
         self.ring: Callable[[str], None] = lambda _: None
         """Called with a sentence, once for each job that begins to hang."""
@@ -97,7 +100,7 @@ class JobRegistry:
             if self._hangs(report) and report.verdict is not None:
                 yield None, hang_finding(_title(report), report.key, report.verdict)
 
-    def _read(self, frame: Frame, probes: "Mapping[int, Probe]", open_key: str) -> "JobsReading":
+    def _read(self, frame: Frame, probes: Mapping[int, Probe], open_key: str) -> JobsReading:
         """Read the jobs, in a thread; one reading follows the other."""
         from gpumon.operations.training_jobs.watcher import JobWatcher  # late: the first frame must not wait for it
 
@@ -105,11 +108,11 @@ class JobRegistry:
             self._watcher = JobWatcher(self._probes.ask)
         return self._watcher.read(frame, probes, open_key=open_key)
 
-    def _add_answer(self, answer: "Answer") -> None:
+    def _add_answer(self, answer: Answer) -> None:
         if self._watcher is not None:
             self._watcher.add_answer(answer)
 
-    def _keep(self, reading: "JobsReading") -> None:
+    def _keep(self, reading: JobsReading) -> None:
         self._is_reading, self._is_stalled = False, reading.is_stalled
         self._state = JobsState(reading.reports, is_read=True, frames=tuple(self._frames))
         self._ring_for_hangs()

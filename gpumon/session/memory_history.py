@@ -1,12 +1,15 @@
 """The memory of one process on one device over time: bounded, in buckets of one second, with its peak and its marks."""
 
+from __future__ import annotations
+
 from array import array
 from collections import deque
 from enum import Enum
 from math import isnan, nan
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gpumon.core.allocator import AllocatorStatistics
+if TYPE_CHECKING:
+    from gpumon.core.allocator import AllocatorStatistics
 
 _BUCKETS: Final = 3600
 _BUCKET_SECONDS: Final = 1.0

@@ -1,17 +1,21 @@
 """Processes with a probe that ran out of memory: a notice for each file that their probes wrote, and their alerts."""
 
+from __future__ import annotations
+
 import time
-from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import PurePath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from gpumon.core.model import Frame
-from gpumon.core.oom_file import parse_oom_name
 from gpumon.health.alerts import DeviceFinding, oom_finding
-from gpumon.operations.oom_files import OomDevice, oom_device, oom_files
-from gpumon.session.background import RunInBackground
 from gpumon.session.view_state import OomNotice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from gpumon.core.model import Frame
+    from gpumon.operations.oom_files import OomDevice
+    from gpumon.session.background import RunInBackground
 
 OOM_ALERT_SECONDS: Final = 3600.0
 """How long a process that ran out of memory is an alert, unless it runs out of memory again."""
@@ -48,6 +52,9 @@ class OomNotices:
 
     def add(self, pid: int, paths: Iterable[str]) -> None:
         """Read which device each new file of a process is about, and make its notice."""
+        from gpumon.core.oom_file import parse_oom_name  # late, as below: the first values must not wait for it
+        from gpumon.operations.oom_files import oom_device
+
         for path in paths:
             name = parse_oom_name(PurePath(path).name)
             if name is None or path in self._paths:
@@ -76,6 +83,9 @@ class OomNotices:
 
 def recent_oom_files(own_pid: int) -> list[str]:
     """The files that a process wrote just now on running out of memory, by the PID under which it sees itself."""
+    from gpumon.core.oom_file import parse_oom_name
+    from gpumon.operations.oom_files import oom_files
+
     oldest = time.time() - _MAX_FILE_AGE_SECONDS
     named_files = ((path, parse_oom_name(path.name)) for path in oom_files())
     return [str(path) for path, name in named_files if name and name.pid == own_pid and name.time_seconds >= oldest]

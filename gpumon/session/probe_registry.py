@@ -3,24 +3,28 @@
 The watcher's thread rings a bell; the thread that draws then lets the registry drain what has arrived.
 """
 
+from __future__ import annotations
+
 import os
 import time
-from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from gpumon.core.allocator import ProbedProcess, ProbeState
-from gpumon.core.inbox import Inbox
 from gpumon.core.model import Device, Frame, same_uuid
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.operations.oom_files import OomDevice
-from gpumon.operations.torch_processes import owners_of
-from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
-from gpumon.session.background import RunInBackground
 from gpumon.session.memory_history import MemoryHistory, Series
 from gpumon.session.oom_notices import OomNotices, recent_oom_files
 from gpumon.session.view_state import ProbeRequest, ProbesState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gpumon.core.allocator import ProbedProcess
+    from gpumon.core.inbox import Inbox
+    from gpumon.operations.oom_files import OomDevice
+    from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
+    from gpumon.session.background import RunInBackground
 
 SHOWN_INTERVAL_SECONDS: Final = 0.5
 DEFAULT_INTERVAL_SECONDS: Final = 1.0
@@ -148,6 +152,8 @@ class ProbeRegistry:
         """Apply all messages that have arrived; returns whether to draw before the next frame."""
         if self._watcher is None:
             return False
+        from gpumon.probe.messages import Answer  # late, as below: the first values must not wait for it
+
         for message in self._watcher.inbox.drain():
             if isinstance(message, Answer):
                 self._apply_answer(message)
@@ -185,6 +191,8 @@ class ProbeRegistry:
         """
         if self._watcher is None:
             return
+        from gpumon.probe.messages import RequestKind
+
         while len(self._requests) >= _MAX_REQUESTS:
             del self._requests[next(iter(self._requests))]
         refusal = self.refusal(shown) if kind is RequestKind.EMPTY_CACHE else ""
@@ -216,6 +224,8 @@ class ProbeRegistry:
         Args:
             shown: Its probe when the user decided; another process may have the PID now.
         """
+        from gpumon.core.allocator import ProbeState
+
         pid, probe = shown.pid, self._probes.get(shown.pid)
         if probe is None or probe.reading is None or probe.reading.state is not ProbeState.LIVE:
             return f"PID {pid} has exited, or PyTorch in it is not running."
@@ -235,6 +245,10 @@ class ProbeRegistry:
 
     def _expire_requests(self) -> None:
         """Answer requests whose answer has not come by now: it was pushed out of a full inbox."""
+        if not self._unanswered:
+            return
+        from gpumon.probe.messages import Answer
+
         latest = self.clock() - _ANSWER_TIMEOUT_SECONDS
         for answer_id, (number, pid) in list(self._unanswered.items()):
             request = self._requests.get(number)
@@ -272,6 +286,8 @@ class ProbeRegistry:
         self._in_background(partial(recent_oom_files, probe.process.own_pid), partial(self.ooms.add, pid))
 
     def _observe_device(self, device: Device, seconds: float) -> None:
+        from gpumon.operations.torch_processes import owners_of
+
         for owner in owners_of(device, self._probes).owners:
             if owner.statistics is None or owner.probe is None:
                 continue

@@ -1,19 +1,24 @@
 """What the screens of processes show in addition to frames: the origin of each process, and its recent values."""
 
+from __future__ import annotations
+
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import isnan, nan
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpumon.core.idle import is_idle
-from gpumon.core.inbox import Bell
-from gpumon.core.model import Device, Frame, Process
 from gpumon.health.alerts import is_unattributed
-from gpumon.operations.device_holders import Holders, device_holders
-from gpumon.operations.process_origin import ProcessOrigin, read_origin
-from gpumon.session.background import RunInBackground
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from gpumon.core.inbox import Bell
+    from gpumon.core.model import Device, Frame, Process
+    from gpumon.operations.device_holders import Holders
+    from gpumon.operations.process_origin import ProcessOrigin
+    from gpumon.session.background import RunInBackground
 
 POINT_SECONDS: Final = 4.0
 """Time between two points of a history."""
@@ -91,7 +96,7 @@ class ProcessHistory:
                 stored.append(number)
         self._count += 1
 
-    def _in_order(self, stored: "array[float]") -> list[float | None]:
+    def _in_order(self, stored: array[float]) -> list[float | None]:
         first = self._count - min(self._count, MAX_POINTS)
         values = (stored[number % MAX_POINTS] for number in range(first, self._count))
         return [None if isnan(value) else value for value in values]
@@ -193,6 +198,8 @@ class ProcessRegistry:
         if not devices:
             self._holders = {}
         elif not self._is_searching and frame.monotonic_seconds >= self._search_at:
+            from gpumon.operations.device_holders import device_holders  # late: the first values must not wait for it
+
             self._is_searching, self._search_at = True, frame.monotonic_seconds + SEARCH_SECONDS
             bus_ids = {device.key: device.pci_bus_id for device in devices}
             listed = {device.key: {process.pid for process in device.processes or ()} for device in devices}
@@ -224,4 +231,6 @@ def _listed(frame: Frame) -> Iterator[tuple[Device, Process]]:
 
 
 def _read_all(wanted: Sequence[tuple[int, int, str]]) -> dict[Identity, ProcessOrigin]:
+    from gpumon.operations.process_origin import read_origin  # late, as above
+
     return {(pid, start_ticks): read_origin(pid, start_ticks, command) for pid, start_ticks, command in wanted}

@@ -1,17 +1,21 @@
 """All runs of workloads of this gpumon."""
 
+from __future__ import annotations
+
 import time
-from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from gpumon.core.model import Frame
-from gpumon.core.store import Store
-from gpumon.operations.run_target import RunTarget
-from gpumon.operations.workload import WorkloadRun, busy_reason
-from gpumon.workload_runs.catalogue import RunRequest, WorkloadInfo
-from gpumon.workload_runs.interpreter import Interpreter
-from gpumon.workload_runs.parameters import Value
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gpumon.core.model import Frame
+    from gpumon.core.store import Store
+    from gpumon.operations.run_target import RunTarget
+    from gpumon.operations.workload import WorkloadRun
+    from gpumon.workload_runs.catalogue import RunRequest, WorkloadInfo
+    from gpumon.workload_runs.interpreter import Interpreter
+    from gpumon.workload_runs.parameters import Value
 
 _MAX_ENDED: Final = 50
 
@@ -44,6 +48,8 @@ class RunRegistry:
         Raises:
             ValueError: Another workload runs on that target; the text is a sentence.
         """
+        from gpumon.workload_runs.catalogue import RunRequest  # late: the first values must not wait for it
+
         return self._start(RunRequest(workload, target.device, parameters, python.path, target.environment), target)
 
     def start_again(self, run: WorkloadRun) -> WorkloadRun:
@@ -79,6 +85,8 @@ class RunRegistry:
             run.cancel()
 
     def _start(self, request: RunRequest, target: RunTarget) -> WorkloadRun:
+        from gpumon.operations.workload import WorkloadRun, busy_reason  # late, as above
+
         refusal = busy_reason(self.runs, target)
         if refusal:
             raise ValueError(refusal)

@@ -1,14 +1,17 @@
 """Signals to processes: examined and sent in the background, logged, and followed until the process has ended."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gpumon.core.model import Device, Frame, Process
 from gpumon.core.units import bytes_text
-from gpumon.operations.signal_log import log_signal
 from gpumon.operations.signals import SentSignal, SignalRefusal, SignalResult, SignalSender, SignalTarget
-from gpumon.session.background import RunInBackground
+
+if TYPE_CHECKING:
+    from gpumon.core.model import Device, Frame, Process
+    from gpumon.session.background import RunInBackground
 
 REMINDER_SECONDS: Final = 10.0
 """A process that still runs this long after a signal is reported."""
@@ -75,6 +78,8 @@ class SignalController:
         self, targets: Sequence[SignalTarget], sent: SentSignal, workload_pids: Collection[int]
     ) -> list[tuple[SignalResult, str]]:
         """Send and log; returns each result and why it could not be logged, or an empty text."""
+        from gpumon.operations.signal_log import log_signal  # late: the first values must not wait for it
+
         results = [self.sender.send(target, sent, workload_pids) for target in targets]
         return [(result, str(log_signal(result) or "")) for result in results]
 

@@ -15,12 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from gpumon.core.new_files import replace_file
 from gpumon.core.ownership import ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.core.state_file import lock_file
+from gpumon.core.state_file import lock_file, state_file
 from gpumon.session.background import RunInBackground
-from gpumon.workload_runs.results import results_file
 
 SCHEMA: Final = 1
 MAX_BYTES: Final = 64 << 10
@@ -133,7 +131,7 @@ def tables_file() -> Path:
     Raises:
         RuntimeError: The user has no home folder.
     """
-    return results_file().with_name("tables.json").absolute()
+    return state_file("tables.json").absolute()
 
 
 def load_tables() -> dict[str, KeptTable]:
@@ -147,6 +145,8 @@ def load_tables() -> dict[str, KeptTable]:
 
 def save_tables(tables: Mapping[str, KeptTable]) -> Problem | None:
     """Replace these tables in the file; returns why that is not possible."""
+    from gpumon.core.new_files import replace_file  # late: the first values must not wait for it
+
     try:
         path = tables_file()
         problem = ownership_problem(path)

@@ -1,24 +1,26 @@
 """The state of one moment, from which a screen is drawn."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gpumon.core.model import Frame
-from gpumon.core.problems import Problem
-from gpumon.core.store import Store
 from gpumon.health.alerts import DEFAULT_THRESHOLDS, Alert, EndedAlert, Thresholds, oom_subject
-from gpumon.operations.training_jobs.report import TrainingJobReport
-from gpumon.operations.workload import WorkloadRun
-from gpumon.probe.messages import Answer, Probe, RequestKind
-from gpumon.session.costs import CostSample
-from gpumon.session.memory_history import MemoryHistory
 from gpumon.session.process_registry import ProcessesState
-from gpumon.workload_runs.catalogue import Catalogue
-from gpumon.workload_runs.interpreter import Interpreter
 
 if TYPE_CHECKING:
+    from gpumon.core.model import Frame
+    from gpumon.core.problems import Problem
+    from gpumon.core.store import Store
+    from gpumon.operations.training_jobs.report import TrainingJobReport
+    from gpumon.operations.workload import WorkloadRun
+    from gpumon.probe.messages import Answer, Probe, RequestKind
+    from gpumon.session.costs import CostSample
     from gpumon.session.fleet_registry import FleetState
+    from gpumon.session.memory_history import MemoryHistory
+    from gpumon.workload_runs.catalogue import Catalogue
+    from gpumon.workload_runs.interpreter import Interpreter
 
 EarlierResult = Mapping[str, Any]
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -173,5 +175,5 @@ class ViewState(NamedTuple):
     costs: tuple[CostSample, ...] = ()
     is_read_only: bool = False
     wait_count: int = 0
-    fleet: "FleetState | None" = None
+    fleet: FleetState | None = None
     jobs: JobsState = JobsState()

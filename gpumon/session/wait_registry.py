@@ -1,14 +1,18 @@
 """What the user wants to be notified of: a GPU that becomes free or busy with memory, and a process that ends."""
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from __future__ import annotations
 
-from gpumon.core.model import Device, Frame, Process
+from typing import TYPE_CHECKING, Final, NamedTuple
+
 from gpumon.core.units import age_text
 from gpumon.health.alerts import Alert, Severity
-from gpumon.operations.pick_reservations import ProcessStart
-from gpumon.operations.wait import Condition, is_free, memory_above, utilization_below
 from gpumon.session.process_registry import Identity, identity_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpumon.core.model import Device, Frame, Process
+    from gpumon.operations.wait import Condition
 
 _MEMORY_PERCENT: Final = (50, 90)
 _UTILIZATION_PERCENT: Final = 5
@@ -36,6 +40,8 @@ class WaitChoice(NamedTuple):
 
 def wait_choices(device: Device | None, process: Process | None) -> list[WaitChoice]:
     """What can be waited for of a GPU and of a process; None if there is none."""
+    from gpumon.operations.wait import is_free, memory_above, utilization_below  # late: the first values do not need it
+
     choices = [] if process is None else [_process_choice(process)]
     if device is not None:
         choices.append(_device_choice(device, "free", "is free", is_free()))
@@ -61,6 +67,8 @@ def _device_choice(device: Device, name: str, label: str, condition: Condition, 
 
 
 def _process_choice(process: Process) -> WaitChoice:
+    from gpumon.operations.pick_reservations import ProcessStart  # late, as above
+
     identity = identity_of(process)
 
     def has_ended(frame: Frame) -> str | None:

@@ -1,20 +1,24 @@
 """The workloads of one open gpumon: what can be run, what runs, and which run waits for the user's confirmation."""
 
+from __future__ import annotations
+
 import time
-from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, Problem
-from gpumon.operations.workload import StartQuestion, WorkloadRun, start_question
-from gpumon.session.background import ResultT, RunInBackground
 from gpumon.session.run_registry import RunRegistry
 from gpumon.session.view_state import EarlierResult, WorkloadsState
-from gpumon.workload_runs.catalogue import BrokenWorkload, Catalogue, load_catalogue, workloads_folder
-from gpumon.workload_runs.interpreter import Interpreter, find_interpreter
-from gpumon.workload_runs.results import recent_results
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.core.model import Frame
+    from gpumon.operations.workload import StartQuestion, WorkloadRun
+    from gpumon.session.background import ResultT, RunInBackground
+    from gpumon.workload_runs.catalogue import Catalogue
+    from gpumon.workload_runs.interpreter import Interpreter
 
 _MAX_EARLIER: Final = 100
 
@@ -46,7 +50,7 @@ class WorkloadController:
         """Search for workloads, an interpreter and saved results; what is known stays until a search has ended."""
         self._search("catalogue", _load_catalogue, self._keep_catalogue)
         self._search("earlier", self._load_earlier, self._keep_earlier)
-        if not isinstance(self.interpreter, Interpreter):
+        if self.interpreter is None or isinstance(self.interpreter, Problem):
             self._search("interpreter", partial(search_interpreter, ""), self._keep_interpreter)
 
     def drain(self, frame: Frame | None) -> None:
@@ -55,6 +59,8 @@ class WorkloadController:
         Args:
             frame: The newest frame of this host; None if gpumon shows another one.
         """
+        from gpumon.operations.workload import start_question  # late, as below: the first values must not wait for it
+
         self.registry.drain()
         questions = []
         for run in self.registry.running:
@@ -103,16 +109,20 @@ class WorkloadController:
         self.earlier = earlier
 
     def _keep_interpreter(self, interpreter: Interpreter | Problem) -> None:
-        if not isinstance(self.interpreter, Interpreter):  # the user may have entered one in the meantime
+        if self.interpreter is None or isinstance(self.interpreter, Problem):  # the user may have entered one in the meantime
             self.interpreter = interpreter
 
     def _load_earlier(self) -> tuple[EarlierResult, ...]:
+        from gpumon.workload_runs.results import recent_results
+
         created = self.registry.created_seconds
         return tuple(islice((result for result in recent_results() if _seconds(result) < created), _MAX_EARLIER))
 
 
 def search_interpreter(requested: str) -> Interpreter | Problem:
     """The interpreter that the user named, or one that has torch if none was named; else why there is none."""
+    from gpumon.workload_runs.interpreter import find_interpreter
+
     try:
         return find_interpreter(requested or None)
     except CommandError as error:
@@ -120,6 +130,8 @@ def search_interpreter(requested: str) -> Interpreter | Problem:
 
 
 def _load_catalogue() -> Catalogue:
+    from gpumon.workload_runs.catalogue import BrokenWorkload, Catalogue, load_catalogue, workloads_folder
+
     try:
         return load_catalogue()
     except OSError as error:

@@ -20,6 +20,8 @@ class Discontinuity(Enum):
 
 
 Arrival = Frame | Discontinuity
+DEMO_TITLE: Final = "demo"
+"""Title of the stream that plays the bundled recording."""
 MAX_WAITING_READINGS: Final = 8_192
 """Devices, each counted as eight processes, and processes of the frames that wait for a screen: some 10 MiB."""
 _DEVICE_WEIGHT: Final = 8

@@ -18,7 +18,7 @@ from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.store import BUCKET_SECONDS, HISTORY_BUCKETS
 from gpumon.core.text import safe_text
-from gpumon.streams.base import Arrival, Discontinuity, FrameInbox, Position, Stream
+from gpumon.streams.base import DEMO_TITLE, Arrival, Discontinuity, FrameInbox, Position, Stream
 from gpumon.streams.lines import Record
 from gpumon.streams.pipe import PipeStream, move_standard_input
 from gpumon.streams.recording import RecordingReader
@@ -27,7 +27,6 @@ MAX_FRAME_GAP_SECONDS: Final = 5.0
 """Longest wait between two frames, in recorded seconds."""
 WATCHED_SECONDS: Final = 300.0
 """A recording starts this far from its beginning, so that the charts of the first screen are not empty."""
-DEMO_TITLE: Final = "demo"
 STRIP_SECONDS: Final = HISTORY_BUCKETS * BUCKET_SECONDS
 """History that is loaded before a position, for the strips."""
 DEMO: Final = Path(__file__).resolve().parents[1] / "data" / "demo.jsonl.gz"

@@ -1,20 +1,24 @@
 """Messages that go up to the app: bells of the session, and what the user wants done."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual.message import Message
 
-from gpumon.core.model import Device, Process
-from gpumon.health.alerts import Alert
-from gpumon.operations.run_target import RunTarget
-from gpumon.operations.torch_processes import Owner
-from gpumon.operations.workload import WorkloadRun
-from gpumon.probe.messages import Probe, RequestKind
-from gpumon.workload_runs.catalogue import WorkloadInfo
-from gpumon.workload_runs.interpreter import Interpreter
-from gpumon.workload_runs.parameters import Value
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpumon.core.model import Device, Process
+    from gpumon.health.alerts import Alert
+    from gpumon.operations.run_target import RunTarget
+    from gpumon.operations.torch_processes import Owner
+    from gpumon.operations.workload import WorkloadRun
+    from gpumon.probe.messages import Probe, RequestKind
+    from gpumon.workload_runs.catalogue import WorkloadInfo
+    from gpumon.workload_runs.interpreter import Interpreter
+    from gpumon.workload_runs.parameters import Value
 
 _request_numbers = count(1)
 

@@ -1,11 +1,15 @@
 """Notifications that the user asks for: from the key to the dialog, and from what came true to the bell."""
 
-from collections.abc import Sequence
-from typing import Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
 
 from gpumon.session.wait_registry import WaitChoice, wait_choices
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.signalling import SignallingApp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _OTHER_HOST: Final = "These GPUs are not of this host now: a recording, the demo or a pipe shows them."
 _NOTICE_SECONDS: Final = 60.0

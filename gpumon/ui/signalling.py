@@ -1,16 +1,22 @@
 """Signals to processes, from the request of a screen to the notices about what became of them."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from textual import on
-from textual.notifications import SeverityLevel
 
 from gpumon.operations.signals import SentSignal, SignalRefusal, SignalTarget
-from gpumon.session.signal_controller import Examined, SignalNotice
 from gpumon.ui.messages import SignalRequested
 from gpumon.ui.navigation import NavigatedApp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.notifications import SeverityLevel
+
+    from gpumon.session.signal_controller import Examined, SignalNotice
 
 READ_ONLY: Final = "gpumon is read-only."
 _OTHER_HOST: Final = "These processes are not of this host now: a recording, the demo or a pipe shows them."

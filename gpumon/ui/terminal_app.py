@@ -16,7 +16,6 @@ from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
 
-from gpumon.core.new_files import replace_file
 from gpumon.core.units import counted
 from gpumon.present.palette import BUILT_IN, DARK, Palette, palettes
 from gpumon.session.background import run_in_background
@@ -24,7 +23,6 @@ from gpumon.ui import textual_fixes  # noqa: F401 - the import applies them
 from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.themes import WithoutColors, textual_theme
 from gpumon.ui.widgets.role_styles import ROLE_CLASSES
-from gpumon.workload_runs.results import results_file
 
 _HIDDEN_COMMANDS: Final = {"Maximize", "Minimize", "Screenshot"}
 """Commands of Textual's palette that do not work here, or that gpumon has itself."""
@@ -149,6 +147,8 @@ def save_screen(svg: str, text: str, name: str, folder: Path | None = None) -> P
         name: Name of both files, without suffix.
         folder: The folder; by default the user's folder for downloads, or gpumon's state folder if there is none.
     """
+    from gpumon.core.new_files import replace_file  # late, as below: few sessions need it
+
     failure = OSError("no folder")
     for candidate in _folders() if folder is None else (folder,):
         picture = candidate / f"{name}.svg"
@@ -164,7 +164,9 @@ def save_screen(svg: str, text: str, name: str, folder: Path | None = None) -> P
 
 
 def _folders() -> Iterator[Path]:
-    from platformdirs import user_downloads_path  # a requirement of Textual; late, because few sessions need it
+    from platformdirs import user_downloads_path  # a requirement of Textual
+
+    from gpumon.workload_runs.results import results_file
 
     with suppress(RuntimeError):  # a user may have no home
         downloads = user_downloads_path()

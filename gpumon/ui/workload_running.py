@@ -1,17 +1,22 @@
 """Runs of workloads: from the request of a screen to the run, and the question that a run asks before it starts."""
 
+from __future__ import annotations
+
 import time
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from textual import on
 
-from gpumon.operations.workload import WorkloadRun
-from gpumon.present.palette import Palette
 from gpumon.ui.messages import RestartRequested, RunsChanged, StartRequested, StopRequested, WorkloadsRefreshRequested
 from gpumon.ui.notifying import NotifyingApp
-from gpumon.ui.screens.confirm_start import ConfirmStartDialog
 from gpumon.ui.signalling import READ_ONLY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpumon.operations.workload import WorkloadRun
+    from gpumon.present.palette import Palette
+    from gpumon.ui.screens.confirm_start import ConfirmStartDialog
 
 MIN_RUN_DRAIN_SECONDS: Final = 0.25
 """Workloads send metrics ten times a second; they are drawn less often."""
@@ -94,6 +99,8 @@ class WorkloadRunningApp(NotifyingApp):
         """Ask the user about a run that waits for confirmation, and close a question that no longer matters."""
         question, dialog = self.session.workloads.question, self._start_dialog
         if dialog is None and question is not None:
+            from gpumon.ui.screens.confirm_start import ConfirmStartDialog  # late: few sessions need it
+
             self._start_dialog = ConfirmStartDialog(question)
             run = question.run
             self.push_screen(self._start_dialog, lambda confirmed: self._answer_question(run, confirmed))

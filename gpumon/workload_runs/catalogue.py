@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -150,6 +149,8 @@ def _configured() -> Iterator[Path]:
 
 def _installed() -> Iterator[tuple[Path, str]]:
     """Files that packages register as entry points, located by path, since an import would run the package."""
+    from importlib.metadata import entry_points  # late: takes 25 ms to import, and the screen seldom needs it
+
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             module = point.module

@@ -1,18 +1,18 @@
 """Rules for memory errors, and for the errors that the driver reports as Xids."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gpumon.core.metrics import Unit
 from gpumon.core.model import Device
 from gpumon.core.units import age_text, counted, times_text
 from gpumon.core.xids import xid_text
-from gpumon.errors.entry import KnownError
-from gpumon.errors.load import ERRORS
-from gpumon.errors.rank import case_of, fixes_of
 from gpumon.health.alerts.model import AlertFinding, EvidenceItem, Severity, evidence_of
 from gpumon.health.alerts.rule import AlertRule, Thresholds
 from gpumon.health.alerts.tracking import DeviceTracker
+
+if TYPE_CHECKING:
+    from gpumon.errors.entry import KnownError
 
 OTHER_XID: Final = "xid-other"
 """The entry of Xids that have none."""
@@ -146,12 +146,16 @@ def xid_action(number: int, bus: str) -> str:
         number: The number of the Xid.
         bus: PCI bus ID of the GPU, with or without its function; empty if it is not known.
     """
+    from gpumon.errors.rank import case_of, fixes_of  # late, as below: few hosts have an Xid
+
     error = _known_xid(number)
     first = fixes_of(error, case_of(error, values={"bus": bus.removesuffix(".0")}))[0]
     return f"{first.text} {first.code}".rstrip()
 
 
-def _known_xid(number: int) -> KnownError:
+def _known_xid(number: int) -> "KnownError":
+    from gpumon.errors.load import ERRORS
+
     return ERRORS.get(f"{_XID}{number}") or ERRORS[OTHER_XID]
 
 

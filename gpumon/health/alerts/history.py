@@ -3,13 +3,15 @@
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.health.alerts.model import Alert, AlertFinding, AlertKey, Severity, make_alert
 from gpumon.health.alerts.rule import CLEAR_SECONDS, DEFAULT_THRESHOLDS, AlertRule, Thresholds
 from gpumon.health.alerts.rules import device_findings, host_findings, track, worst_first
-from gpumon.health.alerts.tracking import DeviceTracker
+
+if TYPE_CHECKING:
+    from gpumon.health.alerts.tracking import DeviceTracker
 
 UNKNOWN_SECONDS: Final = 60.0
 """How long a warning stands while its rule cannot be checked, because something that it needs is missing."""

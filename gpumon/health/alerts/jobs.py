@@ -1,10 +1,14 @@
 """The alert about a training job that hangs."""
 
-from typing import Final
+from __future__ import annotations
 
-from gpumon.core.ranks import HangVerdict
+from typing import TYPE_CHECKING, Final
+
 from gpumon.core.text import safe_text
 from gpumon.health.alerts.model import AlertFinding, Severity
+
+if TYPE_CHECKING:
+    from gpumon.core.ranks import HangVerdict
 
 JOB_HANGS: Final = "job_hangs"
 """Id of the alert."""

@@ -1,9 +1,15 @@
 """The question before a workload starts whose GPU is in use by other processes, or that asks for confirmation."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from gpumon.core.units import MISSING, bytes_text, counted
-from gpumon.operations.workload import StartQuestion
 from gpumon.present.workload_text import resources_text
 from gpumon.ui.screens.confirm import ConfirmDialog
+
+if TYPE_CHECKING:
+    from gpumon.operations.workload import StartQuestion
 
 
 class ConfirmStartDialog(ConfirmDialog[bool]):
