@@ -1,5 +1,6 @@
 """The commands. Each imports what it needs when it runs, so that every command starts fast."""
 
+import gc
 import json
 import os
 import sys
@@ -323,6 +324,7 @@ def show(
     terminal.require()
     terminal.set_textual_defaults()
     limit_heap()  # before the first thread, which would get a separate heap
+    gc.disable()  # imports make no garbage; the app enables it again
     stream.start()
     try:
         from gpumon.ui.app import GpumonApp

@@ -345,5 +345,6 @@ class GpumonApp(WorkloadRunningApp):
 
 def exclude_modules_from_collection() -> None:
     """Exclude what exists from later garbage collections: visiting all modules would delay a key by 50 ms each time."""
+    gc.enable()
     gc.collect()
     gc.freeze()

@@ -51,6 +51,7 @@ class TerminalApp(App[None]):
         self.theme = theme
         for name in BUILTIN_THEMES:  # they have no colors for roles, and not the contrasts that ours have
             self.unregister_theme(name)
+        self.stylesheet.set_variables(self.get_css_variables())
         self._without_colors = WithoutColors()
 
     def get_theme_variable_defaults(self) -> dict[str, str]:

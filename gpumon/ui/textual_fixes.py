@@ -14,6 +14,7 @@ from rich.segment import Segment
 from textual import _compositor, events
 from textual._styles_cache import StylesCache
 from textual._xterm_parser import XTermParser
+from textual.css.stylesheet import Stylesheet
 from textual.drivers import linux_driver
 from textual.keys import KEY_TO_UNICODE_NAME
 
@@ -41,6 +42,12 @@ class PromptSelector(selectors.SelectSelector):
         return super().select(timeout) if self.get_map() else []
 
 
+def _set_variables(stylesheet: Stylesheet, variables: dict[str, str]) -> None:
+    """Keep the rules that were parsed with the same variables: Textual parses all of them twice when an app starts."""
+    if variables != stylesheet._variables:  # noqa: SLF001
+        _set_new_variables(stylesheet, variables)
+
+
 def _tolerant_decoder(encoding: str) -> Callable[[], IncrementalDecoder]:
     """A decoder for which a byte that is not UTF-8 is U+FFFD: a Latin-1 terminal and a paste send such bytes."""
     return partial(getincrementaldecoder(encoding), "replace")
@@ -49,6 +56,10 @@ def _tolerant_decoder(encoding: str) -> Callable[[], IncrementalDecoder]:
 linux_driver.getincrementaldecoder = _tolerant_decoder  # type: ignore[attr-defined, assignment]
 linux_driver.XTermParser = TolerantParser  # type: ignore[attr-defined]
 linux_driver.selectors = SimpleNamespace(**{**vars(selectors), "SelectSelector": PromptSelector})  # type: ignore[attr-defined, assignment]
+
+_set_new_variables = Stylesheet.set_variables
+Stylesheet.set_variables = _set_variables  # type: ignore[method-assign]
+Stylesheet.reparse = Stylesheet.parse  # type: ignore[method-assign]
 
 # The cache of Textual's method keeps the lines of 1024 removed widgets alive, because its key contains the instance.
 _inner_outer = partial(StylesCache.get_inner_outer.__wrapped__, StylesCache)

@@ -1,8 +1,8 @@
 """The line below the headings of a table, in which the user types a filter."""
 
+from functools import cached_property
 from typing import ClassVar, Final
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.geometry import Size
@@ -47,16 +47,17 @@ class FilterBar(Horizontal):
     }
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._input = FilterInput(placeholder=_PLACEHOLDER, max_length=MAX_FILTER, compact=True, select_on_focus=False)
-        self._input.cursor_blink = False  # a cursor that blinks sends bytes while nothing changes
-        self._status = TextLines()
+    @cached_property
+    def _input(self) -> FilterInput:
+        """What the user types into, made when it is first shown: few tables are filtered."""
+        field = FilterInput(placeholder=_PLACEHOLDER, max_length=MAX_FILTER, compact=True, select_on_focus=False)
+        field.cursor_blink = False  # a cursor that blinks sends bytes while nothing changes
+        self.mount(Static("/", markup=False), field, self._status)
+        return field
 
-    def compose(self) -> ComposeResult:
-        yield Static("/", markup=False)
-        yield self._input
-        yield self._status
+    @cached_property
+    def _status(self) -> TextLines:
+        return TextLines()
 
     @property
     def is_open(self) -> bool:
