@@ -62,7 +62,7 @@ class JobRegistry:
         self._is_reading = False
         self._is_stalled = False
         """Whether a job made no progress in the last reading."""
-        self._next_at = 0.0
+        self._next_at: float | None = None
         self._is_shown = False
         self._open_key = ""
         self._frames: deque[Frame] = deque(maxlen=int(FRAMES_SECONDS / _FRAME_SECONDS))
@@ -87,6 +87,9 @@ class JobRegistry:
     def observe(self, frame: Frame) -> None:
         """Read the jobs with a frame of this host, if it is time for that."""
         self._keep_frame(frame)
+        if self._next_at is None:
+            self._next_at = frame.monotonic_seconds  # from the second frame on: the first picture does not wait for it
+            return
         if self._is_reading or frame.monotonic_seconds < self._next_at:
             return
         self._is_reading = True

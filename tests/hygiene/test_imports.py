@@ -5,6 +5,9 @@ import sys
 
 import pytest
 
+from gpumon.core.frames import encode
+from tests.frames import machine
+
 PRINT_MODULES = "import sys, {module}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
 
 
@@ -22,3 +25,69 @@ def test_imports(module: str, banned: set[str]) -> None:
     program = PRINT_MODULES.format(module=module)
     imported = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert not banned & set(imported.stdout.split())
+
+
+FIRST_PICTURE = """
+    cli: appearance commands config config_file entry group notify_config options
+    core: ascii_fallback collector_contract episodes frames heap idle inbox json_fields limits metrics model
+        ownership problem_table problems state_file store text throttle_reasons timeline units xids
+    health: alerts alerts.activity alerts.errors alerts.history alerts.jobs alerts.links alerts.memory
+        alerts.model alerts.rule alerts.rules alerts.thermal alerts.tracking
+    operations: other_processes program_name signals torch_processes
+    present: device_owner device_table doc_pages first_run header heat_map limits metric_style overview_chart
+        overview_plan overview_table paint paint.area paint.bar paint.line paint.sparkline paint.table palette
+        process_table table_filter table_state time_axis top_line totals
+    session: alert_notifier app_session background costs frame_session job_registry memory_history oom_notices
+        pace probe_registry process_registry run_registry signal_controller table_memory view_state
+        wait_registry workload_controller
+    streams: base child live
+    ui: app bindings key_table keymap messages navigation notifying partial_update screens screens.base
+        screens.confirm screens.help screens.overview signalling terminal terminal_app terminal_notice
+        textual_fixes themes widgets widgets.filter_bar widgets.footer widgets.heat_map_view
+        widgets.line_table widgets.role_styles widgets.table_view widgets.text_lines widgets.top_line
+        workload_running
+"""
+"""The modules of gpumon, by room, that are imported when the overview shows its first values.
+
+Each costs time before them. What few sessions need, and what belongs to another screen, is imported late.
+"""
+FIRST_PICTURE_LIBRARIES = {"click", "platformdirs", "rich", "textual", "typing_extensions"}
+LATE_LIBRARIES = {"email", "gzip", "importlib.metadata", "secrets", "urllib.request", "zipfile"}
+SHOW_FIRST_PICTURE = """
+import asyncio, os, sys
+import gpumon.cli
+from gpumon.core.frames import decode
+from gpumon.streams.live import LiveStream
+from gpumon.ui.app import GpumonApp
+from gpumon.ui.screens.overview import OverviewScreen
+
+def show(screen, state):
+    show_state(screen, state)
+    if state.frame.devices:
+        print(*sys.modules, flush=True)
+        os._exit(0)
+
+async def main():
+    async with GpumonApp(stream).run_test() as pilot:
+        await pilot.pause(10)
+
+show_state, OverviewScreen.show = OverviewScreen.show, show
+stream = LiveStream(1.0)
+stream.inbox.put(decode(sys.stdin.read()))
+asyncio.run(main())
+"""
+
+
+def test_first_picture() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", SHOW_FIRST_PICTURE], input=encode(machine()), check=True, capture_output=True, text=True
+    )
+    modules = set(result.stdout.split())
+    expected = {"gpumon"}
+    for line in FIRST_PICTURE.replace("\n        ", " ").split("\n    "):
+        room, _, names = line.strip().partition(":")
+        expected |= {f"gpumon.{room}", *(f"gpumon.{room}.{name}" for name in names.split())} if room else set()
+    assert {name for name in modules if name.partition(".")[0] == "gpumon"} == expected
+    libraries = {name.partition(".")[0] for name in modules} - sys.stdlib_module_names - {"gpumon", "__main__"}
+    assert {name for name in libraries if not name.startswith("_")} == FIRST_PICTURE_LIBRARIES
+    assert not modules & LATE_LIBRARIES
