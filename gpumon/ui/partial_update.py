@@ -14,9 +14,12 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from textual._compositor import Compositor, CompositorUpdate
+from textual.filter import ANSIToTruecolor
 from textual.geometry import Region
 from textual.strip import SGR_STYLES, Strip
 from textual.widget import Widget
+
+from gpumon.ui.widgets.role_styles import LineWidget
 
 _RESET: Final = "\x1b[0m"
 _MAX_STYLES: Final = 4096
@@ -102,10 +105,21 @@ def _split(y: int, begin: int, end: int, placed: Iterable[_Placed]) -> Iterator[
 
 
 def _rendered(changed: Sequence[_Cells]) -> list[Piece]:
-    """The cells as strips; every widget is rendered once, from its first changed line to its last one."""
+    """The cells as segments.
+
+    A widget of lines makes only those that have changed; another one is rendered once, from its first changed line to
+    its last one.
+    """
     lines: dict[Widget, tuple[int, list[Strip]]] = {}
     pieces = []
     for y, begin, end, (widget, region, shown) in changed:
+        if isinstance(widget, LineWidget) and not any(widget.gutter):
+            segments = widget.line_segments(y - region.y)
+            for item in widget.app.get_line_filters():
+                if not isinstance(item, ANSIToTruecolor):  # roles have no such colors in the themes that need it
+                    segments = item.apply(segments, widget.background_colors[1])
+            pieces.append(Piece(begin, y, cropped(segments, begin - region.x, end - region.x)))
+            continue
         if widget not in lines:
             last = max(cells.y for cells in changed if cells.front.widget is widget)
             crop = Region(shown.x - region.x, y - region.y, shown.width, last + 1 - y)

@@ -7,17 +7,17 @@ the beginning of the span in which the region begins.
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.segment import Segment
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive, var
 from textual.scroll_view import ScrollView
-from textual.strip import Strip
 
 from gpumon.present.paint.line import Role, Span, changed_ranges, merged
 from gpumon.present.paint.table import LazyRow, LazyRows, TableRow
-from gpumon.ui.widgets.role_styles import RoleStyles
+from gpumon.ui.widgets.role_styles import LineWidget
 
 MARGIN = 1
 """Cells before each row, for the cursor."""
@@ -25,7 +25,7 @@ MARGIN = 1
 _CURSOR_MARK = "▸"
 
 
-class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
+class LineTable(LineWidget, ScrollView, can_focus=True, inherit_bindings=False):
     """Rows with a cursor.
 
     Args:
@@ -68,7 +68,6 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
         super().__init__(id=id)
         self.rows: Sequence[TableRow | LazyRow] = ()
         self._choosable = choosable
-        self._role_styles = RoleStyles(self)
 
     def show(self, rows: Sequence[TableRow | LazyRow]) -> None:
         """Replace the rows, visible or not."""
@@ -89,24 +88,21 @@ class LineTable(ScrollView, can_focus=True, inherit_bindings=False):
             if ranges:
                 self.refresh(*(Region(begin + MARGIN, row - top, end - begin, 1) for begin, end in ranges))
 
-    def render_line(self, y: int) -> Strip:
+    def line_segments(self, y: int) -> list[Segment]:
+        """A visible row."""
         row = y + self.scroll_offset.y
         width = self.size.width
         if row >= len(self.rows):
-            return self._role_styles.strip((), width)
+            return self._role_styles.segments((), width)
         line = self.rows[row].line
         if not (self.has_focus and row == self.cursor):
             margin = Span(" " * MARGIN, line[0].role if line else Role.PLAIN)
-            return self._role_styles.strip(merged((margin, *line)), width)
+            return self._role_styles.segments(merged((margin, *line)), width)
         overlay = self._role_styles.overlay("line-table--cursor")
-        return self._role_styles.strip((Span(_CURSOR_MARK, Role.ACCENT), *line), width, overlay)
+        return self._role_styles.segments((Span(_CURSOR_MARK, Role.ACCENT), *line), width, overlay)
 
     def watch_virtual_size(self, size: Size) -> None:
         self._scroll_update(size)
-
-    def notify_style_update(self) -> None:
-        self._role_styles.clear()
-        super().notify_style_update()
 
     def on_resize(self, _: events.Resize) -> None:
         """Keep the cursor in sight."""

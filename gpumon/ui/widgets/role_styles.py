@@ -1,11 +1,11 @@
-"""Styles of the theme for the roles of lines, and lines as strips of Textual."""
+"""Styles of the theme for the roles of lines, lines as segments of Rich, and the widgets that are made of them."""
 
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gpumon.present.paint.line import Line, Role
+from gpumon.present.paint.line import Line, Role, width_of
 
 ROLE_CLASSES = frozenset(f"role--{role.value}" for role in Role)
 
@@ -23,23 +23,32 @@ class RoleStyles:
     def __init__(self, widget: Widget) -> None:
         self._widget = widget
         self._styles: dict[Role, Style] = {}
+        self._overlays: dict[str, Style] = {}
 
     def clear(self) -> None:
         """Drop the styles: the theme or the state of the widget has changed."""
         self._styles.clear()
+        self._overlays.clear()
 
-    def strip(self, line: Line, width: int, overlay: Style | None = None) -> Strip:
+    def segments(self, line: Line, width: int, overlay: Style | None = None) -> list[Segment]:
         """The line in exactly ``width`` cells; ``overlay`` is applied on top of every style."""
         segments = [Segment(text, self.style(role, overlay)) for text, role in line]
-        return Strip(segments).adjust_cell_length(width, self.style(Role.PLAIN, overlay))
+        missing = width - sum(width_of(text) for text, _ in line)
+        if missing > 0:
+            segments.append(Segment(" " * missing, self.style(Role.PLAIN, overlay)))
+        return segments if missing >= 0 else [*Strip(segments).crop(0, width)]
 
     def overlay(self, component: str) -> Style:
         """The background and the text style of a component, to apply on top of the styles of roles.
 
         Where the component is reversed, its own colors replace those of the roles, which would become backgrounds.
         """
-        style = self._widget.get_component_rich_style(component)
-        return style + Style(dim=False) if style.reverse else Style(bgcolor=style.bgcolor, bold=style.bold)
+        overlay = self._overlays.get(component)
+        if overlay is None:
+            style = self._widget.get_component_rich_style(component)
+            overlay = style + Style(dim=False) if style.reverse else Style(bgcolor=style.bgcolor, bold=style.bold)
+            self._overlays[component] = overlay
+        return overlay
 
     def style(self, role: Role, overlay: Style | None = None) -> Style:
         """The style of a role, with another one on top of it."""
@@ -48,3 +57,22 @@ class RoleStyles:
             component = self._widget.app.get_component_styles(f"role--{role.value}")
             style = self._styles[role] = self._widget.rich_style + component.partial_rich_style
         return style if overlay is None else style + overlay
+
+
+class LineWidget(Widget):
+    """A widget of lines, whose changed lines are sent without the strips that Textual makes and caches for each."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name for it
+        super().__init__(id=id, classes=classes)
+        self._role_styles = RoleStyles(self)
+
+    def line_segments(self, y: int) -> list[Segment]:
+        """A visible line, as wide as the content."""
+        raise NotImplementedError
+
+    def render_line(self, y: int) -> Strip:
+        return Strip(self.line_segments(y), self.size.width)
+
+    def notify_style_update(self) -> None:
+        self._role_styles.clear()
+        super().notify_style_update()

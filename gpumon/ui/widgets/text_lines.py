@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 
+from rich.segment import Segment
 from textual.geometry import Region
-from textual.strip import Strip
-from textual.widget import Widget
 
 from gpumon.present.paint.line import Line, changed_ranges
-from gpumon.ui.widgets.role_styles import RoleStyles
+from gpumon.ui.widgets.role_styles import LineWidget
 
 
-class TextLines(Widget):
+class TextLines(LineWidget):
     """Lines of text; the height is their number."""
 
     DEFAULT_CSS = "TextLines { height: 1; width: 1fr; &.-empty { display: none; } }"
@@ -18,7 +17,6 @@ class TextLines(Widget):
     def __init__(self, *, id: str | None = None, classes: str = "") -> None:  # noqa: A002 - Textual's name for it
         super().__init__(id=id, classes=f"-empty {classes}")
         self._lines: list[Line] = []
-        self._role_styles = RoleStyles(self)
 
     @property
     def lines(self) -> Sequence[Line]:
@@ -41,10 +39,6 @@ class TextLines(Widget):
         if changed:
             self.refresh(*changed)
 
-    def render_line(self, y: int) -> Strip:
-        line = self._lines[y] if y < len(self._lines) else ()
-        return self._role_styles.strip(line, self.size.width)
-
-    def notify_style_update(self) -> None:
-        self._role_styles.clear()
-        super().notify_style_update()
+    def line_segments(self, y: int) -> list[Segment]:
+        """A line."""
+        return self._role_styles.segments(self._lines[y] if y < len(self._lines) else (), self.size.width)
