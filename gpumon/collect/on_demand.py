@@ -3,6 +3,9 @@
 The control pipe names these GPUs, which are called selected here. It also names the GPUs of which a screen shows only
 the processes: of these, the share of each process in the multiprocessors is sampled, and nothing else.
 
+The energy, whose counter the driver updates in steps anyway, is sampled every five seconds, and the shares of the
+processes every two: each of the two calls takes milliseconds.
+
 A busy GPU that is not selected gets an idle check: utilization counts copies as work, so a GPU that only copies shows
 100 %, and only the SM activity counter shows that no kernel runs. One counter every ten seconds costs half a
 millisecond. The energy of a GPU that is not selected is read once, so that the energy that a screen shows counts from
@@ -204,12 +207,12 @@ class OnDemandReader:
         self._index = index
         self._budget = budget
         self._idle_check = IdleCheck(api, handle, index, budget)
-        self._energy = _Source(EnergyCounter(api, handle))
+        self._energy = _Source(EnergyCounter(api, handle), Period.FIVE_SECONDS)
         self._sources = [_Source(GpmCounters(api, handle)), self._energy]
         self._pcie = _Source(PcieThroughput(api, handle), Period.TWO_SECONDS)
         self._reads = 0
         self._process_shares = ProcessShares(api, handle)
-        self._polled_shares = PolledValue[SmShares](Period.EVERY_SWEEP, max_stale_polls=0)
+        self._polled_shares = PolledValue[SmShares](Period.TWO_SECONDS, max_stale_polls=0)
         self._is_open = False
         self._sampled_at = 0.0
         self._shares_at: float | None = None
@@ -275,7 +278,10 @@ class OnDemandReader:
 
     def _sample_shares(self, now: float) -> None:
         self._shares_at = now
-        self._polled_shares.poll(now, self._process_shares.read)
+        polled = self._polled_shares
+        polled.poll(now, self._process_shares.read)
+        if polled.value is NEEDS_TWO_SAMPLES:
+            polled.due = now
 
     def _shares(self, now: float) -> SmShares:
         """The last shares, unless they are too old."""
@@ -286,6 +292,7 @@ class OnDemandReader:
 
     def _close_shares(self) -> None:
         self._shares_at = None
+        self._polled_shares.due = 0.0
         self._process_shares.close()
 
     def _start_energy(self, now: float) -> None:

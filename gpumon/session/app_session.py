@@ -142,6 +142,8 @@ class AppSession:
         """The demo, or a host of the fleet, while it is shown."""
         self._tour_keys_left = _TOUR_KEYS
         self._demand = Demand()
+        self._met_demand: tuple[Stream, Demand] | None = None
+        """The last demand, and the stream from which it is met."""
         self._cost_samples: deque[CostSample] = deque(maxlen=_MAX_COST_SAMPLES)
         if self.home.is_this_host:
             self.home.reported = lambda frame: (*self.probes.ooms.findings(frame), *self.jobs.findings(frame))
@@ -267,6 +269,9 @@ class AppSession:
     def set_demand(self, demand: Demand) -> None:
         """Read what the open screens show, and no longer what they do not."""
         stream = self.stream
+        if self._met_demand == (stream, demand):
+            return
+        self._met_demand = stream, demand
         if isinstance(stream, SupportsOnDemand):
             stream.request_on_demand(demand.device_keys, demand.process_keys)
         if isinstance(stream, SupportsCallStats):

@@ -156,13 +156,13 @@ class PlacedColumn(Generic[RowT]):
 
 def fit_columns(columns: Sequence[Column[RowT]], width: int) -> tuple[PlacedColumn[RowT], ...]:
     """Selects the columns that fit into ``width`` cells and shares the remaining width among those that stretch."""
-    chosen: list[Column[RowT]] = []
+    chosen: set[int] = set()
     left = width + GAP
-    for column in sorted(columns, key=lambda column: column.rank):
+    for index, column in sorted(enumerate(columns), key=lambda item: item[1].rank):
         if width >= column.min_table_width and column.width + GAP <= left:
-            chosen.append(column)
+            chosen.add(index)
             left -= column.width + GAP
-    widths = _stretched([column for column in columns if column in chosen], left)
+    widths = _stretched([columns[index] for index in sorted(chosen)], left)
     return tuple(PlacedColumn(column, width) for column, width in widths)
 
 
