@@ -327,23 +327,24 @@ def show(
     gc.disable()  # imports make no garbage; the app enables it again
     stream.start()
     try:
-        from gpumon.ui.app import GpumonApp
+        with terminal.start_note():
+            from gpumon.ui.app import GpumonApp
 
-        look = appearance()
-        app = GpumonApp(
-            stream,
-            theme,
-            history,
-            notice=" ".join(warnings()),
-            thresholds=thresholds(),
-            user_palettes=look.palettes(),
-            columns=look.columns,
-            keymap=look.keymap,
-            notices=notices(),
-            is_read_only=is_read_only,
-            fleet=fleet,
-            opens_fleet=opens_fleet,
-        )
+            look = appearance()
+            app = GpumonApp(
+                stream,
+                theme,
+                history,
+                notice=" ".join(warnings()),
+                thresholds=thresholds(),
+                user_palettes=look.palettes(),
+                columns=look.columns,
+                keymap=look.keymap,
+                notices=notices(),
+                is_read_only=is_read_only,
+                fleet=fleet,
+                opens_fleet=opens_fleet,
+            )
         code = terminal.run(app, stream.close, mouse=mouse)
     finally:
         stream.close()

@@ -11,8 +11,8 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +36,8 @@ _RESTORE: Final = (
     b"\x1b[?2004l\x1b[?2048l\x1b[?1004l\x1b[<u"  # paste, resize, focus, keyboard
     b"\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"  # wrap, colors, alternate screen, cursor
 )
+_START_NOTE: Final = "Waiting for the first values."
+_ERASE_LINE: Final = "\r\x1b[K"
 _TEXTUAL_SETTINGS: Final = {"TEXTUAL_FPS": "30", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 
 
@@ -70,6 +72,18 @@ def set_textual_defaults() -> None:
         os.environ.setdefault(name, value)
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
+
+
+@contextmanager
+def start_note() -> Iterator[None]:
+    """Say that gpumon starts while the screen's library is imported, which may take a second on a slow host."""
+    sys.stderr.write(_START_NOTE)
+    sys.stderr.flush()
+    try:
+        yield
+    finally:
+        sys.stderr.write(_ERASE_LINE)
+        sys.stderr.flush()
 
 
 def run(app: "TerminalApp", close: Callable[[], None], mouse: bool = True) -> int:

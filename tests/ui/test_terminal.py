@@ -196,6 +196,7 @@ def test_quit_does_not_wait_until_every_widget_is_closed(environment: dict[str, 
 def test_ctrl_c_and_q_in_the_help(environment: dict[str, str], key: str) -> None:
     with Terminal(GPUMON, environment, rows=50) as terminal:
         opened(terminal).send("?")
+        assert terminal.raw.startswith(b"Waiting for the first values.\r\x1b[K"), "gone before the screen opens"
         terminal.wait_for("KEYS")
         terminal.send(key)
         assert terminal.wait_exit() == 0
