@@ -111,14 +111,13 @@ def _rendered(changed: Sequence[_Cells]) -> list[Piece]:
     its last one.
     """
     lines: dict[Widget, tuple[int, list[Strip]]] = {}
+    segments: dict[tuple[Widget, int], list[Segment]] = {}
     pieces = []
     for y, begin, end, (widget, region, shown) in changed:
-        if isinstance(widget, LineWidget) and not any(widget.gutter):
-            segments = widget.line_segments(y - region.y)
-            for item in widget.app.get_line_filters():
-                if not isinstance(item, ANSIToTruecolor):  # roles have no such colors in the themes that need it
-                    segments = item.apply(segments, widget.background_colors[1])
-            pieces.append(Piece(begin, y, cropped(segments, begin - region.x, end - region.x)))
+        if isinstance(widget, LineWidget):
+            if (widget, y) not in segments:
+                segments[widget, y] = _filtered(widget, widget.line_segments(y - region.y))
+            pieces.append(Piece(begin, y, cropped(segments[widget, y], begin - region.x, end - region.x)))
             continue
         if widget not in lines:
             last = max(cells.y for cells in changed if cells.front.widget is widget)
@@ -127,6 +126,14 @@ def _rendered(changed: Sequence[_Cells]) -> list[Piece]:
         first, strips = lines[widget]
         pieces.append(Piece(begin, y, cropped(strips[y - first], begin - shown.x, end - shown.x)))
     return pieces
+
+
+def _filtered(widget: Widget, segments: list[Segment]) -> list[Segment]:
+    """The segments as the theme without colors wants them; the colors of roles are none that Textual must replace."""
+    for item in widget.app.get_line_filters():
+        if not isinstance(item, ANSIToTruecolor):
+            segments = item.apply(segments, widget.background_colors[1])
+    return segments
 
 
 def cropped(strip: Iterable[Segment], begin: int, end: int) -> list[Segment]:

@@ -60,7 +60,10 @@ class RoleStyles:
 
 
 class LineWidget(Widget):
-    """A widget of lines, whose changed lines are sent without the strips that Textual makes and caches for each."""
+    """A widget of lines, whose changed lines are sent without the strips that Textual makes and caches for each.
+
+    It has neither a border nor a padding.
+    """
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name for it
         super().__init__(id=id, classes=classes)
