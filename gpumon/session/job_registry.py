@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -24,6 +25,9 @@ SHOWN_SECONDS: Final = 1.0
 STALLED_SECONDS: Final = 1.0
 DEFAULT_SECONDS: Final = 5.0
 """Time between two readings while a screen shows the jobs, while a job makes no progress, and otherwise."""
+_CPU_SHARE: Final = 0.01
+_MAX_SECONDS: Final = 20.0
+"""While no job is shown or stalled, readings take at most this share of a core, but come at least this often."""
 FRAMES_SECONDS: Final = 60.0
 _FRAME_SECONDS: Final = 1.0
 """Frames that are kept for a report on a hang: those of this time, one per second at most."""
@@ -63,6 +67,8 @@ class JobRegistry:
         self._is_stalled = False
         """Whether a job made no progress in the last reading."""
         self._next_at: float | None = None
+        self._read_seconds = 0.0
+        """CPU time of the last reading: 0.1 s for 250 processes."""
         self._is_shown = False
         self._open_key = ""
         self._frames: deque[Frame] = deque(maxlen=int(FRAMES_SECONDS / _FRAME_SECONDS))
@@ -93,7 +99,8 @@ class JobRegistry:
         if self._is_reading or frame.monotonic_seconds < self._next_at:
             return
         self._is_reading = True
-        pause = SHOWN_SECONDS if self._is_shown else STALLED_SECONDS if self._is_stalled else DEFAULT_SECONDS
+        rarely = min(max(DEFAULT_SECONDS, self._read_seconds / _CPU_SHARE), _MAX_SECONDS)
+        pause = SHOWN_SECONDS if self._is_shown else STALLED_SECONDS if self._is_stalled else rarely
         self._next_at = frame.monotonic_seconds + pause - frame.interval_seconds / 2
         self._in_background(partial(self._read, frame, self._probes.probes, self._open_key), self._keep)
 
@@ -109,7 +116,10 @@ class JobRegistry:
 
         if self._watcher is None:
             self._watcher = JobWatcher(self._probes.ask)
-        return self._watcher.read(frame, probes, open_key=open_key)
+        started = time.thread_time()
+        reading = self._watcher.read(frame, probes, open_key=open_key)
+        self._read_seconds = time.thread_time() - started
+        return reading
 
     def _add_answer(self, answer: Answer) -> None:
         if self._watcher is not None:

@@ -109,9 +109,7 @@ class WorkloadController:
         self.earlier = earlier
 
     def _keep_interpreter(self, interpreter: Interpreter | Problem) -> None:
-        if self.interpreter is None or isinstance(
-            self.interpreter, Problem
-        ):  # the user may have entered one
+        if self.interpreter is None or isinstance(self.interpreter, Problem):  # the user may have entered one
             self.interpreter = interpreter
 
     def _load_earlier(self) -> tuple[EarlierResult, ...]:

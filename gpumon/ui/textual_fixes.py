@@ -58,7 +58,7 @@ linux_driver.XTermParser = TolerantParser  # type: ignore[attr-defined]
 linux_driver.selectors = SimpleNamespace(**{**vars(selectors), "SelectSelector": PromptSelector})  # type: ignore[attr-defined, assignment]
 
 _set_new_variables = Stylesheet.set_variables
-Stylesheet.set_variables = _set_variables  # type: ignore[method-assign]
+Stylesheet.set_variables = _set_variables  # type: ignore[method-assign, assignment]
 Stylesheet.reparse = Stylesheet.parse  # type: ignore[method-assign]
 
 # The cache of Textual's method keeps the lines of 1024 removed widgets alive, because its key contains the instance.
