@@ -149,7 +149,7 @@ def _configured() -> Iterator[Path]:
 
 def _installed() -> Iterator[tuple[Path, str]]:
     """Files that packages register as entry points, located by path, since an import would run the package."""
-    from importlib.metadata import entry_points  # late: takes 25 ms to import, and the screen seldom needs it
+    from importlib.metadata import entry_points  # late: takes 25 ms to import, and the screen rarely needs it
 
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
