@@ -121,7 +121,7 @@ def test_who_could_hold_unattributed_memory_is_searched_from_time_to_time(monkey
         searches.append((bus_ids, listed))
         return {KEY[2]: Holders((DeviceHolder(9, "python"),), are_hidden=False)}
 
-    monkeypatch.setattr(process_registry, "device_holders", search)
+    monkeypatch.setattr("gpumon.operations.device_holders.device_holders", search)
     processes = registry()
     unowned = {"readings": {"memory_unattributed_bytes": 9 << 30}}
     processes.observe(at(100.0, builders.process(4000), **unowned))

@@ -17,7 +17,6 @@ from gpumon.core.model import Frame, Process
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.operations.device_holders import DeviceHolder, Holders
 from gpumon.operations.signals import SignalSender
-from gpumon.session import process_registry
 from gpumon.session.signal_controller import REMINDER_SECONDS
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.device import DeviceScreen
@@ -356,7 +355,7 @@ async def test_without_a_gpu_the_reason_stands_in_place_of_the_rows() -> None:
 async def test_who_could_hold_unattributed_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     device = builders.device(0, readings={"memory_unattributed_bytes": 9 * GIB})
     named = {device.key: Holders((DeviceHolder(777, "python"),), are_hidden=False)}
-    monkeypatch.setattr(process_registry, "device_holders", lambda *_: named)
+    monkeypatch.setattr("gpumon.operations.device_holders.device_holders", lambda *_: named)
     stream = FakeLive()
     app = app_on(stream)
     async with app.run_test(size=(160, 30)) as pilot:

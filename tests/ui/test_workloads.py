@@ -15,7 +15,6 @@ from textual.widgets import Button, Input
 from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.present.paint.sparkline import MARK
-from gpumon.session import workload_controller as controller_module
 from gpumon.session.workload_controller import WorkloadController
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.messages import RunsChanged
@@ -302,8 +301,8 @@ async def test_without_torch_it_says_why_and_the_list_can_be_read(monkeypatch: p
         assert go_on.wait(PATIENCE_SECONDS)
         return Catalogue((runs.workload(),))
 
-    monkeypatch.setattr(controller_module, "find_interpreter", find_none)
-    monkeypatch.setattr(controller_module, "load_catalogue", load_late)
+    monkeypatch.setattr("gpumon.workload_runs.interpreter.find_interpreter", find_none)
+    monkeypatch.setattr("gpumon.workload_runs.catalogue.load_catalogue", load_late)
     app = app_on(FakeLive())
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("5")
@@ -584,7 +583,7 @@ async def test_the_code_of_a_run_is_a_view_and_can_be_copied() -> None:
 
 async def test_the_code_is_shown_before_a_workload_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = Catalogue((runs.workload(code=CODE), runs.workload("empty")))
-    monkeypatch.setattr(controller_module, "load_catalogue", lambda: listed)
+    monkeypatch.setattr("gpumon.workload_runs.catalogue.load_catalogue", lambda: listed)
     app = app_on(FakeLive())
     async with app.run_test(size=(100, 30), notifications=True) as pilot:
         await pilot.press("5")
