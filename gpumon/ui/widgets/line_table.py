@@ -25,7 +25,7 @@ MARGIN = 1
 _CURSOR_MARK = "▸"
 
 
-class LineTable(LineWidget, ScrollView, can_focus=True, inherit_bindings=False):
+class LineTable(ScrollView, LineWidget, can_focus=True, inherit_bindings=False):
     """Rows with a cursor.
 
     Args:

@@ -1,5 +1,7 @@
 """Styles of the theme for the roles of lines, lines as segments of Rich, and the widgets that are made of them."""
 
+from functools import cached_property
+
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -65,9 +67,9 @@ class LineWidget(Widget):
     It has neither a border nor a padding.
     """
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name for it
-        super().__init__(id=id, classes=classes)
-        self._role_styles = RoleStyles(self)
+    @cached_property
+    def _role_styles(self) -> RoleStyles:
+        return RoleStyles(self)
 
     def line_segments(self, y: int) -> list[Segment]:
         """A visible line, as wide as the content."""
