@@ -5,7 +5,6 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
 from difflib import get_close_matches
 from itertools import groupby
 from operator import attrgetter
@@ -97,17 +96,11 @@ def explain(  # noqa: PLR0917 - click passes them by name
 
 
 def _explanation_of(paths: tuple[Path, ...]) -> "Explanation":
-    from gpumon.errors.explain import explain_logs, explain_source
-    from gpumon.errors.source import log_files, log_pieces, open_log
+    from gpumon.errors.explain import explain_paths, explain_source
+    from gpumon.errors.source import log_pieces
 
-    files = log_files(paths)
-    if len(files) > 1:
-        with ExitStack() as stack:
-            logs = [(str(file), log_pieces(stack.enter_context(open_log(file)), str(file))) for file in files]
-            return explain_logs(logs, f"{len(files):,} logs")
-    if files and str(files[0]) != "-":
-        with open_log(files[0]) as opened:
-            return explain_source(log_pieces(opened, str(files[0])), safe_text(files[0].name, _MAX_PATH))
+    if paths and paths != (Path("-"),):
+        return explain_paths(paths)
     if sys.stdin.isatty():
         click.echo(_HINT, err=True)
     name = "Standard input"

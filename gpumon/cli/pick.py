@@ -1,14 +1,10 @@
 """`gpumon pick`: chooses GPUs for a program that is about to start."""
 
 import json
-import time
 
 import click
 
 from gpumon.cli.options import AnyDuration, Size, debug_option, json_option
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
-
-_INTERVAL_SECONDS = 0.5
 
 
 @click.command(short_help="Choose free GPUs for a program.")
@@ -50,22 +46,17 @@ def pick(  # noqa: PLR0917 - click passes them by name
     Several GPUs are chosen with NVLink between them, where there is NVLink. Another gpumon pick of this user does not
     choose the same GPU for one minute, or until the calling process ends. Exits with 1 if too few GPUs fit.
     """
-    from gpumon.operations.frame_source import live_frames
-    from gpumon.operations.pick import Picker, PickRequest, pick_from
-    from gpumon.operations.pick_reservations import ProcessStart, picking_process
-    from gpumon.operations.topology import read_topology
+    from gpumon.operations.pick import pick_devices
+    from gpumon.operations.pick_reservations import picking_process
 
-    owner = ProcessStart.of(pid or picking_process())
-    if owner is None:
-        problem = Problem(ProblemCode.NOT_FOUND, f"There is no process {pid}.")
-        raise CommandError(problem, ExitCode.USAGE)
-    picker = Picker(PickRequest(count, free_memory, idle, device, owner), read_topology)
-    patience = timeout if wait else 0.0
-    if idle is not None and patience is not None:
-        patience = max(patience, idle + 2 * _INTERVAL_SECONDS) if timeout is None else patience
-    deadline = None if patience is None else time.monotonic() + patience
-    with live_frames(_INTERVAL_SECONDS) as source:
-        devices = pick_from(source.frames(), picker, deadline)
+    picked = pick_devices(
+        count,
+        devices=device,
+        free_bytes=free_memory,
+        idle_seconds=idle,
+        wait_seconds=timeout if wait else 0.0,
+        pid=pid or picking_process(),
+    )
     if as_json:
         documents = [
             {
@@ -74,8 +65,8 @@ def pick(  # noqa: PLR0917 - click passes them by name
                 "name": item.name,
                 "memory_free_bytes": item.get("memory_free_bytes"),
             }
-            for item in devices
+            for item in picked.devices
         ]
-        click.echo(json.dumps({"schema": 1, "reserved_for_pid": owner.pid, "devices": documents}, indent=2))
+        click.echo(json.dumps({"schema": 1, "reserved_for_pid": picked.pid, "devices": documents}, indent=2))
     else:
-        click.echo(",".join(item.label if index else item.uuid or "" for item in devices))
+        click.echo(",".join(item.label for item in picked.devices) if index else picked.visible_devices)

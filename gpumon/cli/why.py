@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from gpumon.operations.why.examination import ExaminationProgress, WhyReport
     from gpumon.present.paint.line import Line
-    from gpumon.probe.client import ProbeWatcher
 
 _MIN_WIDTH: Final = 60
 _MAX_WIDTH: Final = 140
@@ -42,23 +41,15 @@ def why(pid: int, seconds: float | None, job: bool, no_trace: bool, as_json: boo
 
     Exit code 1: a cause was found; 0: none that costs much, or undecided; 3: no probe, or no step ended.
     """
-    from gpumon.operations.why.examination import Listener, examine
-    from gpumon.probe.client import ProbeWatcher
+    from gpumon.operations.why.examination import Listener
+    from gpumon.operations.why.trace import examine_process
 
     show_progress = _show_progress if sys.stderr.isatty() and not as_json else _show_nothing
-    listener = Listener(show_progress)
-    watcher = ProbeWatcher()
-    watcher.start()
     try:
         if job:
-            return _job(pid, watcher, seconds, show_progress, as_json=as_json)
-        report = examine(pid, watcher, seconds, listener)
-        if report.device is not None and not no_trace:
-            from gpumon.operations.why.trace import with_trace
-
-            report = with_trace(report, watcher, listener)
+            return _job(pid, seconds, show_progress, as_json=as_json)
+        report = examine_process(pid, seconds, Listener(show_progress), has_trace=not no_trace)
     finally:
-        watcher.close()
         if show_progress is _show_progress:
             click.echo("\r\x1b[K", nl=False, err=True)
     if as_json:
@@ -72,15 +63,20 @@ def why(pid: int, seconds: float | None, job: bool, no_trace: bool, as_json: boo
 
 def _job(
     pid: int,
-    watcher: "ProbeWatcher",
     seconds: float | None,
     show_progress: "Callable[[ExaminationProgress], None]",
     *,
     as_json: bool,
 ) -> int:
     from gpumon.operations.why.job import examine_job, ranks_of
+    from gpumon.probe.client import ProbeWatcher
 
-    report = examine_job(ranks_of(pid, watcher), watcher, seconds, show_progress)
+    watcher = ProbeWatcher()
+    watcher.start()
+    try:
+        report = examine_job(ranks_of(pid, watcher), watcher, seconds, show_progress)
+    finally:
+        watcher.close()
     if as_json:
         from gpumon.operations.why.document import why_job_document
 

@@ -13,9 +13,13 @@ from gpumon.core.topology import PathLevel, Topology
 from gpumon.core.units import bytes_text, duration_text
 from gpumon.health.alerts import is_much_unattributed
 from gpumon.operations.device_selection import select_devices
+from gpumon.operations.frame_source import live_frames
 from gpumon.operations.pick_reservations import ProcessStart, Reservation, locked_reservations, reserve
 from gpumon.operations.run_target import is_split
+from gpumon.operations.topology import read_topology
 
+_INTERVAL_SECONDS: Final = 0.5
+"""Between frames while GPUs are picked."""
 _MAX_COMBINATIONS: Final = 20_000
 _MAX_NAMED: Final = 3
 """Processes of one GPU that a sentence names."""
@@ -38,6 +42,23 @@ class PickRequest(NamedTuple):
     idle_seconds: float | None
     devices: str
     owner: ProcessStart
+
+
+class PickedDevices(NamedTuple):
+    """GPUs that were picked, and are reserved.
+
+    Attributes:
+        devices: The GPUs, or MIG instances, by index.
+        pid: The process for which they are reserved.
+    """
+
+    devices: tuple[Device, ...]
+    pid: int
+
+    @property
+    def visible_devices(self) -> str:
+        """The value of ``CUDA_VISIBLE_DEVICES``: their UUIDs, separated by commas."""
+        return ",".join(device.uuid or "" for device in self.devices)
 
 
 class PickCandidate(NamedTuple):
@@ -234,3 +255,36 @@ def pick_from(frames: Iterator[Frame], picker: Picker, deadline: float | None) -
             if is_final or (deadline is not None and time.monotonic() >= deadline - frame.interval_seconds):
                 raise
     raise CommandError(Problem(ProblemCode.NO_DEVICES, "No GPU fits in time."), ExitCode.BAD_VERDICT)
+
+
+def pick_devices(
+    count: int,
+    *,
+    devices: str,
+    free_bytes: float | None,
+    idle_seconds: float | None,
+    wait_seconds: float | None,
+    pid: int,
+) -> PickedDevices:
+    """Pick GPUs of this host as soon as enough fit, and reserve them.
+
+    Args:
+        count: Number of GPUs.
+        devices: Devices to choose from, as `select_devices` reads them.
+        free_bytes: Free memory that each needs; see `PickRequest`.
+        idle_seconds: When a GPU that is used counts as free; see `PickRequest`.
+        wait_seconds: How long to wait; None: without end. If it is 0 and idle GPUs count, they are watched that long.
+        pid: The process for which they are reserved.
+
+    Raises:
+        CommandError: Too few devices fit in time, there is no driver, or there is no such process.
+    """
+    owner = ProcessStart.of(pid)
+    if owner is None:
+        raise CommandError(Problem(ProblemCode.NOT_FOUND, f"There is no process {pid}."), ExitCode.USAGE)
+    if wait_seconds == 0 and idle_seconds is not None:
+        wait_seconds = idle_seconds + 2 * _INTERVAL_SECONDS
+    deadline = None if wait_seconds is None else time.monotonic() + wait_seconds
+    picker = Picker(PickRequest(count, free_bytes, idle_seconds, devices, owner), read_topology)
+    with live_frames(_INTERVAL_SECONDS) as source:
+        return PickedDevices(pick_from(source.frames(), picker, deadline), owner.pid)
