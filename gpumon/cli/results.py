@@ -104,7 +104,7 @@ def _history_document(groups: "Sequence[ResultGroup]") -> dict[str, Any]:
 def _result_document(group: "ResultGroup", index: int) -> dict[str, Any]:
     result, changes = group.results[index]
     record = {name: value for name, value in result.record.items() if name != "schema"}
-    return {**record, "changes": [{**change._asdict(), "share": change.share} for change in changes]}
+    return {**record, "changes": [change.document() for change in changes]}
 
 
 def _print_csv(groups: "Sequence[ResultGroup]") -> None:

@@ -11,7 +11,6 @@ from gpumon.present.paint.bar import pointers, stacked_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, section_heading, width_of
 from gpumon.present.paint.sparkline import sparkline
 from gpumon.present.time_axis import RunAxis, column_means, run_axis
-from gpumon.present.workload_text import label_text, measurement_text
 from gpumon.workload_runs.state import MemorySample, RunState
 
 _LABEL_WIDTH: Final = 17
@@ -76,13 +75,9 @@ def _track_line(track: _Track, axis: RunAxis) -> Line:
 
 
 def _metric_tracks(run: WorkloadRun) -> Iterable[_Track]:
-    for name, samples in run.state.metrics.items():
+    for metric, samples in run.state.metrics.items():
         points: list[tuple[float, float | None]] = [(sample.time_seconds, sample.value) for sample in samples]
-        yield _Track(label_text(name), points, None, _formatter(run.state.units[name]))
-
-
-def _formatter(unit: str) -> Callable[[float], str]:
-    return lambda value: measurement_text(value, unit)
+        yield _Track(metric.label, points, None, metric.text)
 
 
 def _peer_tracks(run: WorkloadRun) -> list[_Track]:

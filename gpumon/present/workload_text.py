@@ -1,4 +1,4 @@
-"""Text about workloads: measurements with units, shares of a limit, changes, parameters and planned resources."""
+"""Text about workloads: shares of a limit, changes, parameters and planned resources."""
 
 from collections.abc import Mapping
 from textwrap import wrap
@@ -6,30 +6,11 @@ from typing import Any, Final
 
 from gpumon.core.text import safe_text
 from gpumon.core.units import MISSING, bytes_text
+from gpumon.core.workload_metrics import significant_text
 from gpumon.workload_runs.catalogue import WorkloadInfo
 from gpumon.workload_runs.parameters import Value
 
 _COMMENT_WIDTH: Final = 76
-BYTE_UNITS: Final = frozenset({"B", "byte", "bytes"})
-
-
-def measurement_text(value: object, unit: str = "") -> str:
-    """A value with four significant digits, and its unit."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return MISSING
-    if unit in BYTE_UNITS:
-        return bytes_text(value)
-    return f"{_number(float(value))} {unit}".rstrip()
-
-
-def _number(value: float) -> str:
-    if value == 0:
-        return "0"
-    if abs(value) >= 1e7 or abs(value) < 1e-3:
-        return f"{value:.3g}"
-    if abs(value) >= 999.95:
-        return f"{value:.0f}"
-    return f"{value:.4g}"
 
 
 def share_text(share: float | None) -> str:
@@ -42,19 +23,6 @@ def change_text(share: float | None) -> str:
     return "" if share is None else f"{share * 100:+.1f} %"
 
 
-def label_text(name: str) -> str:
-    """A label for a name such as ``throughput_first_second``."""
-    return name.replace("_", " ")
-
-
-def share_of_limit(metric: Mapping[str, Any]) -> float | None:
-    """A metric of a result as a share of its limit, or None without a limit."""
-    limit = metric.get("limit")
-    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit:
-        return None
-    return float(metric["value"]) / float(limit)
-
-
 def resources_text(plan: Mapping[str, Any] | None) -> str:
     """The most that a run will use according to its plan."""
     uses = {} if plan is None else plan.get("uses", {})
@@ -65,7 +33,7 @@ def resources_text(plan: Mapping[str, Any] | None) -> str:
             parts.append(f"{bytes_text(value)} of {resource}")
     seconds = uses.get("seconds")
     if isinstance(seconds, (int, float)):
-        parts.append(f"about {_number(float(seconds))} s")
+        parts.append(f"about {significant_text(float(seconds))} s")
     if uses.get("peers") is True:
         parts.append("the other GPUs too")
     return ", ".join(parts) or "unknown resources"

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from gpumon.core.ownership import ownership_problem
 from gpumon.core.text import safe_text
+from gpumon.core.workload_metrics import WorkloadMetric
 from gpumon.workload_runs.interpreter import python_environment
 from gpumon.workload_runs.parameters import Value, WorkloadParameter, parse_parameter
 
@@ -37,6 +38,7 @@ class WorkloadInfo:
         needs: Required resources, as text.
         why_not_cpu: Why the workload cannot run on the CPU; empty if it can.
         parameters: The parameters of the workload.
+        metrics: What it declares that it measures.
         origin: ``gpumon``, ``configuration`` or the name of a package.
         code: Source text of the functions that do the measured work; empty if the file names none.
     """
@@ -49,6 +51,7 @@ class WorkloadInfo:
     parameters: tuple[WorkloadParameter, ...]
     origin: str = "gpumon"
     code: str = ""
+    metrics: tuple[WorkloadMetric, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +215,9 @@ def _info(file: Path, description: dict[str, Any], origin: str) -> WorkloadInfo 
             parameters=tuple(parse_parameter(parameter) for parameter in description["parameters"]),
             origin=origin,
             code=_safe_code(description.get("code")),
+            metrics=tuple(WorkloadMetric.of(metric) for metric in description.get("metrics", ())),
         )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         return BrokenWorkload(file, f"The description is invalid: {safe_text(str(error), 200)}")
 
 

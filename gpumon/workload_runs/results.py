@@ -16,7 +16,8 @@ from typing import Any, Final
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.state_file import lock_file, open_regular, state_file
-from gpumon.workload_runs.protocol import VerdictKind, is_measurement, safe_json
+from gpumon.core.workload_metrics import Measurement
+from gpumon.workload_runs.protocol import VerdictKind, safe_json
 
 SCHEMA: Final = 1
 GOOD_VERDICTS: Final = frozenset({VerdictKind.OK.value, VerdictKind.WARN.value})
@@ -170,7 +171,7 @@ def _results(path: Path, max_bytes: int) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(raw, dict) and raw.get("schema") == SCHEMA and isinstance(raw.get("figures"), list):
             safe: dict[str, Any] = safe_json(raw)
-            yield {**safe, "figures": [measurement for measurement in safe["figures"] if is_measurement(measurement)]}
+            yield {**safe, "figures": [figure for figure in safe["figures"] if Measurement.of(figure) is not None]}
 
 
 def _tail(path: Path, max_bytes: int) -> list[bytes]:
