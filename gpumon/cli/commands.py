@@ -1,6 +1,5 @@
 """The commands. Each imports what it needs when it runs, so that every command starts fast."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -10,18 +9,17 @@ import click
 
 from gpumon import __version__
 from gpumon.cli.appearance import ThemeName
-from gpumon.cli.attach import attach
+from gpumon.cli.choosing import pick, wait
 from gpumon.cli.config_command import config_command
-from gpumon.cli.devices import devices
 from gpumon.cli.doctor import doctor
 from gpumon.cli.explain import explain
 from gpumon.cli.exporter import exporter
 from gpumon.cli.fleet import fleet
 from gpumon.cli.fleet_source import configured_fleet
 from gpumon.cli.group import CommandGroup, appearance, command_defaults, notices, thresholds, warnings
+from gpumon.cli.host_reports import devices, memory, topology
 from gpumon.cli.job import job
 from gpumon.cli.jobs import jobs
-from gpumon.cli.memory import memory
 from gpumon.cli.options import (
     NumberRange,
     debug_option,
@@ -33,15 +31,13 @@ from gpumon.cli.options import (
     since_option,
     speed_option,
 )
-from gpumon.cli.pick import pick
+from gpumon.cli.output import print_json
 from gpumon.cli.results import results
 from gpumon.cli.run import run, workloads
 from gpumon.cli.shell_support import complete_metrics, completion, man
 from gpumon.cli.snapshot import snapshot
-from gpumon.cli.topology import topology
 from gpumon.cli.trace import trace
-from gpumon.cli.wait import wait
-from gpumon.cli.watch import watch
+from gpumon.cli.watch import attach, watch
 from gpumon.cli.why import why
 from gpumon.core.problems import CommandError, ExitCode
 
@@ -117,7 +113,7 @@ def status(as_json: bool) -> None:
         from gpumon.operations.status import status_document
 
         frame, probes, _ = sample_with_probes()
-        click.echo(json.dumps(status_document(frame, limits, probes), indent=2, ensure_ascii=False))
+        print_json(status_document(frame, limits, probes))
     else:
         from gpumon.operations.one_shot import sample_frame
 
@@ -261,7 +257,7 @@ def selftest(  # noqa: PLR0917 - click passes them by name
     pictures = None if screens is None else Pictures(screens, names)
     checks = _selftest(use_demo, (int(columns), int(rows)), theme, pictures, movie)
     if as_json:
-        click.echo(json.dumps(document(checks), indent=2))
+        print_json(document(checks))
     else:
         for check in checks:
             click.echo(f"{check.status.value:<5} {check.id:<22} {check.detail}")

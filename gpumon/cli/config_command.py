@@ -16,6 +16,7 @@ from gpumon.cli.group import command_defaults, config
 from gpumon.cli.notify_config import DEFAULTS as NOTIFY_DEFAULTS
 from gpumon.cli.notify_config import NOTIFY
 from gpumon.cli.options import debug_option
+from gpumon.cli.output import print_json
 from gpumon.core.new_files import new_file
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import ELLIPSIS, safe_text
@@ -89,7 +90,7 @@ def config_command(context: click.Context, as_json: bool, path: bool, init: bool
     problems = [*config().problems, *_keymap_problems(config())]
     if as_json:
         document = {"schema": SCHEMA, "file": None if file is None else str(file), "keys": [*map(asdict, keys)]}
-        click.echo(json.dumps({**document, "problems": problems}, indent=2, ensure_ascii=False))
+        print_json({**document, "problems": problems})
         return
     click.echo("\n".join(_table(keys)))
     click.echo("\n".join(["", f"File: {MISSING if file is None else safe_text(str(file))}", *problems]))

@@ -1,7 +1,6 @@
 """`gpumon explain`: the meaning of the errors in a log, and how to fix them."""
 
 import io
-import json
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.options import debug_option
+from gpumon.cli.output import print_json
 from gpumon.cli.shell_support import complete_error
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
@@ -144,7 +144,7 @@ def _print_explanation(
     from gpumon.errors.narrative import sections
 
     if as_json:
-        _print_json({**explanation_document(explanation), **more})
+        print_json({**explanation_document(explanation), **more})
     else:
         _print_answer(explanation.answer)
         if is_long:
@@ -174,7 +174,7 @@ def _print_list(*, as_json: bool) -> None:
     if as_json:
         from gpumon.errors.documents import catalogue_document
 
-        _print_json(catalogue_document(errors))
+        print_json(catalogue_document(errors))
         return
     width = max(map(len, ERRORS))
     for section, some in groupby(errors, key=attrgetter("section")):
@@ -195,13 +195,9 @@ def _print_entry(error_id: str, *, as_json: bool) -> None:
         problem = Problem(ProblemCode.NOT_FOUND, f"There is no known error {safe_text(error_id, 60)}.", remedy)
         raise CommandError(problem, ExitCode.USAGE)
     if as_json:
-        _print_json(catalogue_document([error]))
+        print_json(catalogue_document([error]))
     else:
         _print_sections(error_sections(error))
-
-
-def _print_json(document: object) -> None:
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def _print_sections(sections: "Iterable[Section]") -> None:

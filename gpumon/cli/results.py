@@ -1,6 +1,5 @@
 """`gpumon results`: saved results of workloads, over days and hosts."""
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from gpumon.cli.options import csv_option, debug_option, json_option, plot_option
+from gpumon.cli.output import plot_width, print_json, terminal_width
 from gpumon.cli.shell_support import complete_workload
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
@@ -48,7 +48,7 @@ def results(  # noqa: PLR0917 - click passes them by name
         _check_name(name)
     if as_json:
         document = {"schema": _SCHEMA, **(_overview_document(groups) if name is None else _history_document(groups))}
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
     elif as_csv:
         _print_csv(groups)
     elif not groups:
@@ -58,7 +58,6 @@ def results(  # noqa: PLR0917 - click passes them by name
 
 
 def _text_lines(groups: "Sequence[ResultGroup]", name: str | None, plot: bool | None) -> list[str]:
-    from gpumon.cli.run_output import plot_width, terminal_width
     from gpumon.present.text.results import history_lines, overview_lines
 
     if name is None:

@@ -1,22 +1,19 @@
 """`gpumon why`: why the steps of a training run take as long as they do."""
 
-import json
-import shutil
 import sys
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from gpumon.cli.options import NumberRange, debug_option, json_option
+from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.core.problems import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from gpumon.operations.why.examination import ExaminationProgress, WhyReport
-    from gpumon.present.paint.line import Line
+    from gpumon.operations.why.examination import ExaminationProgress
 
-_MIN_WIDTH: Final = 60
 _MAX_WIDTH: Final = 140
 
 
@@ -55,9 +52,12 @@ def why(pid: int, seconds: float | None, job: bool, no_trace: bool, as_json: boo
     if as_json:
         from gpumon.operations.why.document import why_document
 
-        click.echo(json.dumps(why_document(report), indent=2, ensure_ascii=False))
+        print_json(why_document(report))
     else:
-        _print(report)
+        from gpumon.present.paint.line import Role
+        from gpumon.present.why import why_lines
+
+        print_lines(why_lines(report, report_width(_MAX_WIDTH)), {Role.HEADING, Role.ACCENT})
     return ExitCode.BAD_VERDICT if report.verdict.is_decided and report.verdict.causes else ExitCode.OK
 
 
@@ -80,32 +80,16 @@ def _job(
     if as_json:
         from gpumon.operations.why.document import why_job_document
 
-        click.echo(json.dumps(why_job_document(report), indent=2, ensure_ascii=False))
+        print_json(why_job_document(report))
     else:
+        from gpumon.present.paint.line import Role
         from gpumon.present.why_job import job_lines
 
         if show_progress is _show_progress:
             click.echo("\r\x1b[K", nl=False, err=True)
-        _echo(job_lines(report, _width()))
+        print_lines(job_lines(report, report_width(_MAX_WIDTH)), {Role.HEADING, Role.ACCENT})
     has_cause = any(rank.verdict.is_decided and rank.verdict.causes for rank in report.ranks)
     return ExitCode.BAD_VERDICT if has_cause else ExitCode.OK
-
-
-def _print(report: "WhyReport") -> None:
-    from gpumon.present.why import why_lines
-
-    _echo(why_lines(report, _width()))
-
-
-def _width() -> int:
-    return min(max(shutil.get_terminal_size((_MAX_WIDTH, 40)).columns, _MIN_WIDTH), _MAX_WIDTH)
-
-
-def _echo(lines: "Iterable[Line]") -> None:
-    from gpumon.present.paint.line import Role, plain
-
-    for text in lines:
-        click.secho(plain(text).rstrip(), bold=bool(text) and text[0].role in {Role.HEADING, Role.ACCENT})
 
 
 def _show_progress(progress: "ExaminationProgress") -> None:

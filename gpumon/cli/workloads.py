@@ -1,6 +1,5 @@
 """`gpumon workloads` and `gpumon run`: from command-line options to requests, and from runs to an exit code."""
 
-import json
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
+from gpumon.cli.output import print_json
 from gpumon.cli.run_output import CsvRunOutput, JsonRunOutput, TextRunOutput
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
@@ -116,7 +116,7 @@ def print_workloads(name: str | None, *, as_json: bool) -> None:
     if name is not None:
         catalogue = Catalogue((_workload(name, catalogue),))
     if as_json:
-        click.echo(json.dumps(_document(catalogue), indent=2, ensure_ascii=False))
+        print_json(_document(catalogue))
     else:
         click.echo("\n".join(workload_list_lines(catalogue)))
 
@@ -217,6 +217,7 @@ def _document(catalogue: Catalogue) -> dict[str, object]:
                 "why_not_cpu": workload.why_not_cpu,
                 "code": workload.code,
                 "parameters": [asdict(parameter) for parameter in workload.parameters],
+                "metrics": [asdict(metric) for metric in workload.metrics],
             }
             for workload in catalogue.workloads
         ],

@@ -6,7 +6,7 @@ use these records.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeVar
@@ -69,10 +69,6 @@ class WorkloadMetric:
             _member(raw.get("better"), Better.NEITHER),
             _member(raw.get("format"), default),
         )
-
-    def fits(self, name: str) -> bool:
-        """Whether this declaration is about the metric with a name."""
-        return fnmatchcase(name, self.name)
 
     @property
     def label(self) -> str:
@@ -168,23 +164,13 @@ class Measurement:
 
     def document(self) -> dict[str, Any]:
         """The measurement in the public format."""
-        return {
-            "name": self.metric.name,
-            "value": self.value,
-            "unit": self.metric.unit,
-            "better": self.metric.better.value,
-            "format": self.metric.format.value,
-            "repetitions": self.repetitions,
-            "limit": self.limit,
-            "limit_source": self.limit_source,
-            "case": self.case,
-            "position": self.position,
-        }
+        fields = asdict(self)
+        return {**fields.pop("metric"), **fields}
 
 
 def declared_metric(metric: WorkloadMetric, declared: Iterable[WorkloadMetric]) -> WorkloadMetric:
     """A metric with what the first fitting declaration says about it; its own unit may differ from the declared one."""
-    declaration = next((item for item in declared if item.fits(metric.name)), None)
+    declaration = next((item for item in declared if fnmatchcase(metric.name, item.name)), None)
     return metric if declaration is None else replace(declaration, name=metric.name, unit=metric.unit)
 
 
