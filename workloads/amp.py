@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional
 
-from _kit import LOWER, Uses, Verdict, Workload, WorkloadMetric, choice, integer, number
+from _kit import LOWER, DeclaredMetric, Uses, Verdict, Workload, choice, integer, number
 from _kit.models import KINDS, SIZES, Model, build
 from _kit.training import PRECISIONS, StepOptions, Trainer, float32_mode, half_type, prepare, training_step
 from _kit.training_run import (
@@ -253,9 +253,9 @@ WORKLOAD = Workload(
     run=_run,
     metrics=(
         *TRAINING_METRICS,
-        WorkloadMetric("*_difference", "%", LOWER),
-        WorkloadMetric("*overflows", "steps", LOWER, format="count"),
-        WorkloadMetric("working_scale_exponent", "bits"),
+        DeclaredMetric("*_difference", "%", LOWER),
+        DeclaredMetric("*overflows", "steps", LOWER, format="count"),
+        DeclaredMetric("working_scale_exponent", "bits"),
     ),
     parameters=(
         choice("model", "transformer", KINDS, "Kind of model."),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
-from _kit import HIGHER, UnsupportedError, Uses, Verdict, Workload, WorkloadMetric, integer, peaks, timing
+from _kit import HIGHER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer, peaks, timing
 
 if TYPE_CHECKING:
     from _kit.context import Context
@@ -265,7 +265,7 @@ WORKLOAD = Workload(
         AccessBuffers.transposed_copy,
         timing.batch_seconds,
     ),
-    metrics=(WorkloadMetric("*", "GB/s", HIGHER),),
+    metrics=(DeclaredMetric("*", "GB/s", HIGHER),),
     parameters=(
         integer("size_mebibytes", 1024, 1, 65536, "Size of each of the three buffers.", unit="MiB", default_cpu=64),
         integer("repetitions", 50, 1, 1000, "Accesses in each of five batches.", default_cpu=3),

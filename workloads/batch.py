@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Optional
 
-from _kit import HIGHER, Uses, Verdict, Workload, WorkloadMetric, choice, integer, number
+from _kit import HIGHER, DeclaredMetric, Uses, Verdict, Workload, choice, integer, number
 from _kit.host import host_free_bytes
 from _kit.memory import resident_bytes
 from _kit.models import KINDS, SIZES, Model, build
@@ -171,9 +171,9 @@ WORKLOAD = Workload(
     run=_run,
     metrics=(
         *TRAINING_METRICS,
-        WorkloadMetric("knee", "samples", format="count"),
-        WorkloadMetric("largest", "samples", HIGHER, format="count"),
-        WorkloadMetric("out_of_memory", "errors", format="count"),
+        DeclaredMetric("knee", "samples", format="count"),
+        DeclaredMetric("largest", "samples", HIGHER, format="count"),
+        DeclaredMetric("out_of_memory", "errors", format="count"),
     ),
     parameters=(
         choice("model", "transformer", KINDS, "Kind of model."),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
-from _kit import HIGHER, LOWER, UnsupportedError, Uses, Verdict, Workload, WorkloadMetric, integer, number
+from _kit import HIGHER, LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer, number
 from _kit.loading import CompressedImages, TrainingStep, shared_memory_problem
 from _kit.timing import host_seconds, median
 
@@ -293,9 +293,9 @@ WORKLOAD = Workload(
     uses=_uses,
     run=_run,
     metrics=(
-        WorkloadMetric("waiting", "%", LOWER),
-        WorkloadMetric("step", "ms", LOWER),
-        WorkloadMetric("throughput", "samples/s", HIGHER),
+        DeclaredMetric("waiting", "%", LOWER),
+        DeclaredMetric("step", "ms", LOWER),
+        DeclaredMetric("throughput", "samples/s", HIGHER),
     ),
     parameters=(
         number("decode_ms", 5, 0.01, 1000, "CPU time to decode a sample.", unit="ms", default_cpu=1),

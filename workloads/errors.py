@@ -8,7 +8,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from _kit import HIGHER, UnsupportedError, Uses, Verdict, Workload, WorkloadMetric, choice, integer
+from _kit import HIGHER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, choice, integer
 from _kit.memory import budget_of
 from _kit.mistake import Mistake
 from _kit.mistakes import MISTAKES
@@ -133,9 +133,9 @@ WORKLOAD = Workload(
     uses=_uses,
     run=_run,
     metrics=(
-        WorkloadMetric("until_the_error", "s"),
-        WorkloadMetric("fixed", "s"),
-        WorkloadMetric("*", "of 1", HIGHER, format="count"),
+        DeclaredMetric("until_the_error", "s"),
+        DeclaredMetric("fixed", "s"),
+        DeclaredMetric("*", "of 1", HIGHER, format="count"),
     ),
     parameters=(
         choice(

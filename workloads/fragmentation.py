@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from _kit import LOWER, Uses, Verdict, Workload, WorkloadMetric, integer, number
+from _kit import LOWER, DeclaredMetric, Uses, Verdict, Workload, integer, number
 from _kit.memory import GIBIBYTE, budget_of
 
 if TYPE_CHECKING:
@@ -249,8 +249,8 @@ WORKLOAD = Workload(
     code=(growing, holes),
     parts={"growing": growing, "holes": holes},
     metrics=(
-        WorkloadMetric("*_alloc_retries_*", "count", LOWER, format="count"),
-        WorkloadMetric("*", "GiB", LOWER),
+        DeclaredMetric("*_alloc_retries_*", "count", LOWER, format="count"),
+        DeclaredMetric("*", "GiB", LOWER),
     ),
     parameters=(
         integer("limit_mebibytes", 1024, 256, 16384, "Upper limit of the memory used.", unit="MiB"),

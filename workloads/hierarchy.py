@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
-from _kit import HIGHER, LOWER, Uses, Verdict, Workload, WorkloadMetric, integer
+from _kit import HIGHER, LOWER, DeclaredMetric, Uses, Verdict, Workload, integer
 from _kit.hierarchy_kernels import chase_kernel, occupied_kernel, read_kernel, shared_read_kernel, strided_kernel
 from _kit.hierarchy_probe import CHASE_STEPS, HELD_REGISTERS, HierarchyProbe, size_text
 from _kit.memory import budget_of
@@ -198,12 +198,12 @@ WORKLOAD = Workload(
     uses=_uses,
     run=_run,
     metrics=(
-        WorkloadMetric("load_latency", "ns", LOWER),
-        WorkloadMetric("latency", "ns", LOWER),
-        WorkloadMetric("latency_clocks", "clocks", LOWER),
-        WorkloadMetric("occupancy", "%"),
-        WorkloadMetric("l2_step", "MiB"),
-        WorkloadMetric("*bandwidth", "GB/s", HIGHER),
+        DeclaredMetric("load_latency", "ns", LOWER),
+        DeclaredMetric("latency", "ns", LOWER),
+        DeclaredMetric("latency_clocks", "clocks", LOWER),
+        DeclaredMetric("occupancy", "%"),
+        DeclaredMetric("l2_step", "MiB"),
+        DeclaredMetric("*bandwidth", "GB/s", HIGHER),
     ),
     parameters=(
         integer("size_mebibytes", 512, 32, 4096, "Size of the largest working set.", unit="MiB"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from _kit import HIGHER, UnsupportedError, Uses, Verdict, Workload, WorkloadMetric, integer
+from _kit import HIGHER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer
 from _kit.kernels import compiled, resources_of
 from _kit.peaks import peak_memory_bytes
 from _kit.timing import device_seconds, hold, median
@@ -250,8 +250,8 @@ WORKLOAD = Workload(
     run=_run,
     code=(kernel_source, _sweep, _measure, device_seconds),
     metrics=(
-        WorkloadMetric("occupancy_*", "%"),
-        WorkloadMetric("*", "GB/s", HIGHER),
+        DeclaredMetric("occupancy_*", "%"),
+        DeclaredMetric("*", "GB/s", HIGHER),
     ),
     parameters=(
         integer("elements_millions", 64, 1, 500, "Millions of elements.", unit="million"),

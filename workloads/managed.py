@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from _kit import HIGHER, UnsupportedError, Uses, Verdict, Workload, WorkloadMetric, integer, number
+from _kit import HIGHER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer, number
 from _kit.driver import (
     CONCURRENT_MANAGED_ACCESS,
     MANAGED_MEMORY,
@@ -271,7 +271,7 @@ WORKLOAD = Workload(
     why_not_cpu="managed measures how memory moves between host and GPU, which needs a GPU.",
     uses=_uses,
     run=_run,
-    metrics=(WorkloadMetric("*", "GB/s", HIGHER),),
+    metrics=(DeclaredMetric("*", "GB/s", HIGHER),),
     parameters=(
         integer("size_mebibytes", 512, 1, 4096, "Size of each buffer.", unit="MiB"),
         number("share_percent", 10, 0.1, 40, "Maximum share of free GPU memory for a buffer.", unit="%"),

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Optional
 from _kit import (
     HIGHER,
     LOWER,
+    DeclaredMetric,
     UnsupportedError,
     Uses,
     Verdict,
     Workload,
-    WorkloadMetric,
     choice,
     flag,
     integer,
@@ -155,9 +155,9 @@ WORKLOAD = Workload(
     run=_run,
     code=(multiplier, Products.fill_next, Products.compare, timing.batch_seconds),
     metrics=(
-        WorkloadMetric("throughput*", "TFLOP/s", HIGHER),
-        WorkloadMetric("results_checked", "matrices", HIGHER, format="count"),
-        WorkloadMetric("wrong_elements", "elements", LOWER, format="count"),
+        DeclaredMetric("throughput*", "TFLOP/s", HIGHER),
+        DeclaredMetric("results_checked", "matrices", HIGHER, format="count"),
+        DeclaredMetric("wrong_elements", "elements", LOWER, format="count"),
     ),
     parameters=(
         choice("dtype", "bf16", tuple(FORMATS), "Data type of the matrices.", default_cpu="fp32"),

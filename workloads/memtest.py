@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from _kit import HIGHER, LOWER, UnsupportedError, Uses, Verdict, Workload, WorkloadMetric, flag, integer, number
+from _kit import HIGHER, LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, flag, integer, number
 from _kit.host import host_free_bytes
 from _kit.memory_test import (
     BLOCK_BYTES,
@@ -139,12 +139,12 @@ WORKLOAD = Workload(
     uses=_uses,
     run=_run,
     metrics=(
-        WorkloadMetric("memory_tested", "GiB", HIGHER),
-        WorkloadMetric("share_of_memory", "%", HIGHER),
-        WorkloadMetric("rounds", "rounds", HIGHER, format="count"),
-        WorkloadMetric("compared", "GB", HIGHER),
-        WorkloadMetric("wrong_words", "words", LOWER, format="count"),
-        WorkloadMetric("*", "GB/s", HIGHER),
+        DeclaredMetric("memory_tested", "GiB", HIGHER),
+        DeclaredMetric("share_of_memory", "%", HIGHER),
+        DeclaredMetric("rounds", "rounds", HIGHER, format="count"),
+        DeclaredMetric("compared", "GB", HIGHER),
+        DeclaredMetric("wrong_words", "words", LOWER, format="count"),
+        DeclaredMetric("*", "GB/s", HIGHER),
     ),
     parameters=(
         number("duration", 20, 0.1, 86400, "Duration; the first round is always completed.", unit="s", default_cpu=3),

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
-from _kit import HIGHER, LOWER, UnsupportedError, Uses, Verdict, Workload, WorkloadMetric, integer, number
+from _kit import HIGHER, LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer, number
 from _kit.memory import GIBIBYTE, budget_of
 
 if TYPE_CHECKING:
@@ -375,10 +375,10 @@ WORKLOAD = Workload(
     run=_run,
     code=(_fill, _provoke_error, _delete_and_empty, _backward, _gradients),
     metrics=(
-        WorkloadMetric("*_batch*_peak", "GiB", LOWER),
-        WorkloadMetric("*_batch*", "samples", HIGHER, format="count"),
-        WorkloadMetric("driver_free_*", "GiB", HIGHER),
-        WorkloadMetric("*", "GiB", LOWER),
+        DeclaredMetric("*_batch*_peak", "GiB", LOWER),
+        DeclaredMetric("*_batch*", "samples", HIGHER, format="count"),
+        DeclaredMetric("driver_free_*", "GiB", HIGHER),
+        DeclaredMetric("*", "GiB", LOWER),
     ),
     parameters=(
         integer("limit_mebibytes", 1024, 256, 16384, "Upper limit of the memory used.", unit="MiB"),

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from _kit import HIGHER, LOWER, UnsupportedError, Uses, Verdict, Workload, WorkloadMetric, integer
+from _kit import HIGHER, LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer
 from _kit.host import host_free_bytes
 from _kit.timing import batch_seconds, device_seconds, median
 
@@ -283,8 +283,8 @@ WORKLOAD = Workload(
     uses=_uses,
     run=_run,
     metrics=(
-        WorkloadMetric("copy_hidden", "%", HIGHER),
-        WorkloadMetric("*", "ms", LOWER),
+        DeclaredMetric("copy_hidden", "%", HIGHER),
+        DeclaredMetric("*", "ms", LOWER),
     ),
     parameters=(
         integer("size_mebibytes", 64, 1, 1024, "Size of a batch.", unit="MiB"),

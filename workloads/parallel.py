@@ -17,7 +17,7 @@ import gc
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from _kit import HIGHER, LOWER, UnsupportedError, Uses, Verdict, Workload, WorkloadMetric, choice, integer, number
+from _kit import HIGHER, LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, choice, integer, number
 from _kit.models import build
 from _kit.rank import gathered, process_group
 from _kit.ranks_failure import RanksError
@@ -332,13 +332,13 @@ WORKLOAD = Workload(
     uses=_uses,
     run=_run,
     metrics=(
-        WorkloadMetric("throughput", "samples/s", HIGHER),
-        WorkloadMetric("rank *", "samples/s", HIGHER),
-        WorkloadMetric("efficiency", "%", HIGHER),
-        WorkloadMetric("communication", "ms", LOWER),
-        WorkloadMetric("communication_share", "%", LOWER),
-        WorkloadMetric("step_time", "ms", LOWER),
-        WorkloadMetric("peak_memory", "GiB", LOWER),
+        DeclaredMetric("throughput", "samples/s", HIGHER),
+        DeclaredMetric("rank *", "samples/s", HIGHER),
+        DeclaredMetric("efficiency", "%", HIGHER),
+        DeclaredMetric("communication", "ms", LOWER),
+        DeclaredMetric("communication_share", "%", LOWER),
+        DeclaredMetric("step_time", "ms", LOWER),
+        DeclaredMetric("peak_memory", "GiB", LOWER),
     ),
     parameters=(
         choice("strategy", "all", ["all", *STRATEGIES], "How the ranks share the work."),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from _kit import LOWER, UnsupportedError, Uses, Verdict, Workload, WorkloadMetric, integer
+from _kit import LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer
 from _kit.timing import median
 
 if TYPE_CHECKING:
@@ -346,8 +346,8 @@ WORKLOAD = Workload(
     uses=_uses,
     run=_run,
     metrics=(
-        WorkloadMetric("waits", "per step", LOWER),
-        WorkloadMetric("*", "ms", LOWER),
+        DeclaredMetric("waits", "per step", LOWER),
+        DeclaredMetric("*", "ms", LOWER),
     ),
     parameters=(
         integer("batch_size", 512, 1, 65536, "Samples per step."),

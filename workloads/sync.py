@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Optional
 
-from _kit import LOWER, UnsupportedError, Uses, Verdict, Workload, WorkloadMetric, integer, timing
+from _kit import LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer, timing
 
 if TYPE_CHECKING:
     from _kit.context import Context
@@ -289,8 +289,8 @@ WORKLOAD = Workload(
     run=_run,
     code=(timing.host_seconds, timing.device_seconds, _launches, _graph, _captured, _items),
     metrics=(
-        WorkloadMetric("naive_error_*", "x", LOWER),
-        WorkloadMetric("*", "us", LOWER),
+        DeclaredMetric("naive_error_*", "x", LOWER),
+        DeclaredMetric("*", "us", LOWER),
     ),
     parameters=(
         integer("max_size", 8192, 64, 16384, "Size of the largest matrices.", default_cpu=1024),

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Optional
 
-from _kit import HIGHER, LOWER, Uses, Verdict, Workload, WorkloadMetric, choice, flag, integer, number
+from _kit import HIGHER, LOWER, DeclaredMetric, Uses, Verdict, Workload, choice, flag, integer, number
 from _kit.models import KINDS, SIZES, Model, build
 from _kit.training import PARTS, PRECISIONS, StepOptions, Trainer, prepare, training_step
 from _kit.training_advice import GPU_CASE, advice, busy_notes, device_verdict, rate_text, variants_verdict
@@ -205,11 +205,11 @@ WORKLOAD = Workload(
     run=_run,
     metrics=(
         *TRAINING_METRICS,
-        WorkloadMetric("speed_up", "x", HIGHER),
-        WorkloadMetric("steps", "steps/s", HIGHER),
-        WorkloadMetric("first_step", "s", LOWER),
-        WorkloadMetric("overflows", "steps", LOWER, format="count"),
-        WorkloadMetric("*", "ms", LOWER),
+        DeclaredMetric("speed_up", "x", HIGHER),
+        DeclaredMetric("steps", "steps/s", HIGHER),
+        DeclaredMetric("first_step", "s", LOWER),
+        DeclaredMetric("overflows", "steps", LOWER, format="count"),
+        DeclaredMetric("*", "ms", LOWER),
     ),
     parameters=(
         choice("model", "transformer", KINDS, "Kind of model."),

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from _kit import HIGHER, LOWER, UnsupportedError, Uses, Verdict, Workload, WorkloadMetric, flag, integer, number
+from _kit import HIGHER, LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, flag, integer, number
 from _kit.host import host_free_bytes, link_causes, numa_causes
 from _kit.peaks import peak_memory_bytes
 from _kit.timing import batch_seconds, hold, host_seconds, median
@@ -439,8 +439,8 @@ WORKLOAD = Workload(
     run=_run,
     code=(_point, _queued_rate, _clocked_rate, _both_directions, batch_seconds, host_seconds),
     metrics=(
-        WorkloadMetric("latency_to_device", "us", LOWER),
-        WorkloadMetric("*", "GB/s", HIGHER),
+        DeclaredMetric("latency_to_device", "us", LOWER),
+        DeclaredMetric("*", "GB/s", HIGHER),
     ),
     parameters=(
         integer("max_mebibytes", 1024, 1, 8192, "The largest copy.", unit="MiB"),

@@ -7,10 +7,10 @@ training environment. It imports only this package, the standard library and, in
 from _kit.description import (
     HIGHER,
     LOWER,
+    DeclaredMetric,
     Parameter,
     Uses,
     Workload,
-    WorkloadMetric,
     choice,
     flag,
     integer,
@@ -21,6 +21,7 @@ from _kit.events import Outcome, Result, UnsupportedError, Verdict
 __all__ = [
     "HIGHER",
     "LOWER",
+    "DeclaredMetric",
     "Outcome",
     "Parameter",
     "Result",
@@ -28,7 +29,6 @@ __all__ = [
     "Uses",
     "Verdict",
     "Workload",
-    "WorkloadMetric",
     "choice",
     "flag",
     "integer",

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Optional
 
 from _kit.chip import Chip
-from _kit.description import WorkloadMetric, declared_metric
+from _kit.description import DeclaredMetric, declared_metric
 from _kit.events import Outcome, Reporter, Result, Verdict
 from _kit.fresh import run_part
 from _kit.memory import memory_of, resident_bytes, summary_of
@@ -46,7 +46,7 @@ class Context:
         parameters: Mapping[str, Any],
         chip: Optional[Chip],
         file: str,
-        metrics: Sequence[WorkloadMetric] = (),
+        metrics: Sequence[DeclaredMetric] = (),
     ) -> None:
         self.torch = torch
         self.device = torch.device(device)

@@ -95,7 +95,7 @@ LOWER = "lower"
 
 
 @dataclass(frozen=True)
-class WorkloadMetric:
+class DeclaredMetric:
     """What a workload measures. gpumon reads it for its tables, charts, JSON and comparisons.
 
     Attributes:
@@ -111,7 +111,7 @@ class WorkloadMetric:
     format: str = "number"
 
 
-def declared_metric(metrics: Sequence[WorkloadMetric], name: str, unit: str = "") -> WorkloadMetric:
+def declared_metric(metrics: Sequence[DeclaredMetric], name: str, unit: str = "") -> DeclaredMetric:
     """Returns the metric with a name; the first declaration that fits counts.
 
     Args:
@@ -127,7 +127,7 @@ def declared_metric(metrics: Sequence[WorkloadMetric], name: str, unit: str = ""
             return replace(metric, name=name, unit=unit or metric.unit)
     if not unit:
         raise ValueError(f"{name} is not one of the metrics of the workload, and no unit is given")
-    return WorkloadMetric(name, unit)
+    return DeclaredMetric(name, unit)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Workload:
     uses: Callable[[Context], Uses]
     run: Callable[[Context], Verdict]
     parameters: tuple[Parameter, ...] = ()
-    metrics: tuple[WorkloadMetric, ...] = ()
+    metrics: tuple[DeclaredMetric, ...] = ()
     parts: dict[str, Callable[[Context], dict[str, Any]]] = field(default_factory=dict)
     why_not_cpu: str = ""
     code: tuple[Callable[..., object], ...] = ()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
-from _kit import HIGHER, LOWER, WorkloadMetric, peaks
+from _kit import HIGHER, LOWER, DeclaredMetric, peaks
 from _kit.memory import peak_resident_bytes, reset_peak_resident
 from _kit.models import Model
 from _kit.timing import median
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 TRAINING_METRICS = (
-    WorkloadMetric("samples", "samples/s", HIGHER),
-    WorkloadMetric("throughput", "TFLOP/s", HIGHER),
-    WorkloadMetric("step", "ms", LOWER),
-    WorkloadMetric("peak_*memory", "MiB", LOWER),
+    DeclaredMetric("samples", "samples/s", HIGHER),
+    DeclaredMetric("throughput", "TFLOP/s", HIGHER),
+    DeclaredMetric("step", "ms", LOWER),
+    DeclaredMetric("peak_*memory", "MiB", LOWER),
 )
 """What workloads that train measure."""
 
