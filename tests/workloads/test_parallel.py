@@ -121,7 +121,7 @@ def answers(ranks: int, ddp: float, fsdp2: float) -> list[dict[str, Any]]:
 def test_the_verdict_chooses(parallel: ModuleType, ddp: float, fsdp2: float, kind: str, said: str) -> None:
     reported: dict[tuple[str, str], float] = {}
 
-    def result(name: str, value: float, *_: object, case: str) -> None:
+    def result(name: str, value: float, *, repetitions: int, case: str) -> None:
         reported[case, name] = value
 
     judge = Judge(on_gpu=True, checked=0, result=result, parameters=SimpleNamespace(batch=8, steps=30))
