@@ -44,13 +44,6 @@ def test_a_case_is_a_row_and_a_metric_a_column() -> None:
     ]
 
 
-def test_units_stand_in_the_heading_and_those_of_bytes_in_the_cells() -> None:
-    *_, units, fp32, bf16 = texts(case_lines(measured(*METRICS), CHANGES, 0))
-    assert units.split() == ["Case", "TFLOP/s", "%", "TFLOP/s", "%", "ms"]
-    assert fp32.split() == ["fp32", "125", "25.3", "494.7", "20.0", "GiB"]
-    assert bf16.split() == ["bf16", "598.2", "60.5", "989.4", "-0.3", "11.5", "GiB", "1.5"]
-
-
 def test_a_metric_of_several_units_has_them_in_its_cells() -> None:
     lines = texts(case_lines(measured(metric("time", 3.0, "ms", "a"), metric("time", 4.0, "us", "b")), [], 0))
     assert [row.split() for row in lines[-2:]] == [["a", "3", "ms"], ["b", "4", "us"]]
