@@ -43,19 +43,53 @@ if TYPE_CHECKING:
     from gpumon.errors.explanation import Explanation
     from gpumon.errors.match import Match
     from gpumon.insight.bottlenecks.cause import Bottleneck
-    from gpumon.insight.bottlenecks.evidence import SlownessEvidence, StepAccount, StepShare
-    from gpumon.insight.bottlenecks.slowness_verdict import WhyVerdict
+    from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence, StepAccount, StepShare
+    from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict
     from gpumon.operations.pick import PickedDevices
     from gpumon.operations.waterfall import GpuProcess, MemoryPart, PartKind
     from gpumon.operations.why.examination import WhyReport
     from gpumon.streams.base import Stream
 
 __all__ = [
-    "Advice", "AllocatorStatistics", "Bottleneck", "ComputeMode", "Device", "DeviceEvent", "DeviceState",
-    "Explanation", "Fix", "Frame", "FrameIterator", "GpuProcess", "GpumonError", "Host", "KnownError", "LogAnswer",
-    "Match", "MemoryPart", "MigInstance", "PartKind", "PickedDevices", "Problem", "ProblemCode", "Process",
-    "ProcessKind", "SlownessEvidence", "StepAccount", "StepProgress", "StepShare", "Switch", "WhyReport",
-    "WhyVerdict", "explain", "frames", "memory", "pick", "processes", "snapshot", "why",
+    "Advice",
+    "AllocatorStatistics",
+    "Bottleneck",
+    "ComputeMode",
+    "Device",
+    "DeviceEvent",
+    "DeviceState",
+    "Explanation",
+    "Fix",
+    "Frame",
+    "FrameIterator",
+    "GpuProcess",
+    "GpumonError",
+    "Host",
+    "KnownError",
+    "LogAnswer",
+    "Match",
+    "MemoryPart",
+    "MigInstance",
+    "PartKind",
+    "PickedDevices",
+    "Problem",
+    "ProblemCode",
+    "Process",
+    "ProcessKind",
+    "SlownessEvidence",
+    "SlownessVerdict",
+    "StepAccount",
+    "StepProgress",
+    "StepShare",
+    "Switch",
+    "WhyReport",
+    "explain",
+    "frames",
+    "memory",
+    "pick",
+    "processes",
+    "snapshot",
+    "why",
 ]  # fmt: skip
 
 _RECORDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -71,8 +105,8 @@ _RECORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "errors.explanation": ("Explanation",),
     "errors.match": ("Match",),
     "insight.bottlenecks.cause": ("Bottleneck",),
-    "insight.bottlenecks.evidence": ("SlownessEvidence", "StepAccount", "StepShare"),
-    "insight.bottlenecks.slowness_verdict": ("WhyVerdict",),
+    "insight.bottlenecks.slowness_evidence": ("SlownessEvidence", "StepAccount", "StepShare"),
+    "insight.bottlenecks.slowness_verdict": ("SlownessVerdict",),
     "operations.pick": ("PickedDevices",),
     "operations.waterfall": ("GpuProcess", "MemoryPart", "PartKind"),
     "operations.why.examination": ("WhyReport",),

@@ -24,7 +24,7 @@ NAMES = {
     "Advice", "AllocatorStatistics", "Bottleneck", "ComputeMode", "Device", "DeviceEvent", "DeviceState", "Explanation",
     "Fix", "Frame", "FrameIterator", "GpuProcess", "GpumonError", "Host", "KnownError", "LogAnswer", "Match",
     "MemoryPart", "MigInstance", "PartKind", "PickedDevices", "Problem", "ProblemCode", "Process", "ProcessKind",
-    "SlownessEvidence", "StepAccount", "StepProgress", "StepShare", "Switch", "WhyReport", "WhyVerdict",
+    "SlownessEvidence", "StepAccount", "StepProgress", "StepShare", "Switch", "WhyReport", "SlownessVerdict",
     "explain", "frames", "memory", "pick", "processes", "snapshot", "why",
 }  # fmt: skip
 """A name that is gone, or has another meaning, breaks the scripts of users."""
