@@ -155,6 +155,7 @@ def test_an_invalid_recording_is_an_error(
 # One sample
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "fault",
     [

@@ -37,6 +37,7 @@ def cases(ran: Ran) -> dict[str, dict[str, float]]:
     return table
 
 
+@pytest.mark.sampled(2)
 @needs_torch
 @pytest.mark.parametrize("model", ["cnn", "rnn", "lstm", "gru", "transformer", "mlp"])
 def test_every_model_is_measured_and_trains(run_workload: RunWorkload, model: str) -> None:
@@ -121,6 +122,7 @@ return super().step(batch, mark)"""
     assert "batch 16: A batch of 16 does not fit into the memory of this run." in ran.result["why"]
 
 
+@pytest.mark.sampled(1)
 @needs_torch
 @pytest.mark.parametrize(
     ("fault", "reason"),
