@@ -96,9 +96,10 @@ def trace(  # noqa: PLR0917 - click passes them by name
 
     terminal.require()
     terminal.set_textual_defaults()
-    from gpumon.ui.trace_app import run
+    from gpumon.ui.reading_app import trace_app
 
-    return run(files, theme, appearance().palettes(), mouse=mouse)
+    app = trace_app(files, theme, appearance().palettes())
+    return terminal.run(app, app.stop_reading, mouse=mouse)
 
 
 def _record(pids: tuple[int, ...], seconds: float, output: Path | None) -> tuple[Path, ...]:

@@ -6,8 +6,16 @@ from typing import Final, NamedTuple
 
 from gpumon.core.model import DeviceState
 from gpumon.core.units import MISSING, age_text, counted, duration_text
-from gpumon.health.alerts import ALERT_RULES, OUT_OF_MEMORY, Alert, Severity, SkippedRule, ranges_text, skipped_rules
-from gpumon.present.doc_pages import alert_section
+from gpumon.health.alerts import (
+    ALERT_RULES,
+    OUT_OF_MEMORY,
+    Alert,
+    Severity,
+    SkippedRule,
+    ranges_text,
+    rule_label,
+    skipped_rules,
+)
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped
 from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.session.view_state import OomNotice, ViewState
@@ -231,3 +239,9 @@ ALERT_COLUMNS: Final[tuple[Column[AlertRow], ...]] = (
         text=lambda row: f"{row.alert.title} {row.alert.detail}",
     ),
 )
+
+
+def alert_section(alert: Alert) -> str:
+    """The page of an alert and its section; alerts of the host, the driver or the collector have a separate page."""
+    label = rule_label(alert.id)
+    return "docs/faults.md" if label is None else f"docs/alerts.md, '{label}'"

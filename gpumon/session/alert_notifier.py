@@ -51,20 +51,21 @@ class AlertNotifier:
     Args:
         settings: How to notify.
         in_background: Runs the command.
-        show: Called with a sentence for the bell and the terminal.
         report: Called with the reason if the command fails, but not again while it keeps failing.
+
+    Attributes:
+        show: Called with a sentence for the bell and the terminal.
     """
 
     def __init__(
         self,
         settings: NotifySettings,
         in_background: RunInBackground,
-        show: Callable[[str], None],
         report: Callable[[Problem], None],
     ) -> None:
         self._settings = settings
         self._in_background = in_background
-        self._show = show
+        self.show: Callable[[str], object] = lambda _: None
         self._report = report
         self._has_frame = False
         self._waiting: deque[str] = deque(maxlen=_MAX_WAITING)
@@ -79,7 +80,7 @@ class AlertNotifier:
             return
         if self._settings.bell or self._settings.terminal:
             more = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
-            self._show(safe_text(f"{alerts[0].detail}{more}", _MAX_TEXT))
+            self.show(safe_text(f"{alerts[0].detail}{more}", _MAX_TEXT))
         self.run_command_for(alerts, frame)
 
     def run_command_for(self, alerts: Iterable[Alert], frame: Frame) -> None:

@@ -67,21 +67,21 @@ class TableMemory:
         self._in_background = in_background
         self._configured = {table: tuple(columns) for table, columns in configured.items()}
         self._kept: dict[str, KeptTable] = {}
-        self._waiting: list[Callable[[], None]] | None = None
+        self._waiting: list[tuple[str, Callable[[TableState], None]]] | None = None
         self._is_loaded = False
         self._unsaved: dict[str, KeptTable] = {}
         self._is_saving = False
         self._has_failed = False
         self._report: Callable[[Problem], object] | None = None
 
-    def when_loaded(self, then: Callable[[], None]) -> None:
-        """Call a function once the file was read, at once if it was."""
+    def restore(self, table: str, then: Callable[[TableState], None]) -> None:
+        """Call a function with the state of a table once the file was read, at once if it was."""
         if self._is_loaded:
-            then()
+            then(self.state(table))
         elif self._waiting is not None:
-            self._waiting.append(then)
+            self._waiting.append((table, then))
         else:
-            self._waiting = [then]
+            self._waiting = [(table, then)]
             self._in_background(load_tables, self._finish_loading)
 
     def state(self, table: str) -> TableState:
@@ -108,8 +108,8 @@ class TableMemory:
     def _finish_loading(self, tables: Mapping[str, KeptTable]) -> None:
         self._kept = {**tables, **self._kept}
         self._is_loaded = True
-        for then in self._waiting or ():
-            then()
+        for table, then in self._waiting or ():
+            then(self.state(table))
         self._waiting = None
 
     def _save(self) -> None:

@@ -30,8 +30,9 @@ class Notified:
         self.problems: list[Problem] = []
         self.running: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.notifier = AlertNotifier(
-            settings, lambda work, then: self.running.append((work, then)), self.shown.append, self.problems.append
+            settings, lambda work, then: self.running.append((work, then)), self.problems.append
         )
+        self.notifier.show = self.shown.append
 
     def begin(self, *alerts: Alert) -> None:
         self.notifier.observe(frame(), [AlertChange(alert, has_begun=True) for alert in alerts])

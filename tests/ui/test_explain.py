@@ -19,7 +19,7 @@ from gpumon.present.run import body_lines, error_lines, explainable_text, head_l
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.messages import RunsChanged
 from gpumon.ui.screens import explain as explain_module
-from gpumon.ui.screens.confirm_start import ConfirmStartDialog
+from gpumon.ui.screens.confirm import ConfirmStartDialog
 from gpumon.ui.screens.explain import ExplainScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.run import RunScreen

@@ -3,11 +3,10 @@
 import pytest
 
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.present.doc_pages import SCREEN_PAGES
 from gpumon.present.first_run import TOUR_KEYS, first_run_lines, tour_line
 from gpumon.present.paint.line import plain, width_of
-from gpumon.ui.key_table import KEY_MEANINGS
-from gpumon.ui.screens.help import key_text
+from gpumon.ui.keymap import KEY_MEANINGS, key_text
+from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.widgets.fields import Tick
 from tests import builders
@@ -138,7 +137,8 @@ async def test_help_names_the_page_of_the_screen_below(key: str | None) -> None:
         await pilot.press(*([key] if key else []))
         if key == "7":
             await pilot.press("tab")  # a text area takes the question mark as text
-        page = SCREEN_PAGES[type(app.screen).__name__]
+        assert isinstance(app.screen, BaseScreen)
+        page = app.screen.PAGE
         await pilot.press("f1")
         await pilot.pause()
         assert f"More: {page}" in screen_text(app)

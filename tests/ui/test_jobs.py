@@ -201,7 +201,7 @@ async def test_a_hang_rings_the_bell_once_and_is_an_alert(monkeypatch: pytest.Mo
         assert always_rings
         rung.append(text)
 
-    monkeypatch.setattr(app, "notify_terminal", ring)
+    monkeypatch.setattr(app.notifications, "notify_terminal", ring)
     async with app.run_test(size=(120, 40)) as pilot:
         watcher = await shown(pilot, stream, RUNS)
         assert rung == []

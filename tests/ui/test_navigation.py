@@ -10,8 +10,7 @@ from textual.widgets import TextArea
 
 from gpumon.present.top_line import TABS
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.key_table import KEY_MEANINGS
-from gpumon.ui.keymap import check_keymap
+from gpumon.ui.keymap import KEY_MEANINGS, check_keymap
 from gpumon.ui.screens.alerts import AlertsScreen
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.confirm import QuitDialog

@@ -19,10 +19,10 @@ from gpumon.present.snapshot import totals_lines, who_text
 from gpumon.present.snapshot_chart import HistoryAxis, chart_lines
 from gpumon.present.snapshot_view import View
 from gpumon.snapshots.model import Snapshot
+from gpumon.ui.reading_app import ReadingApp, snapshot_app
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.reading import ReadingScreen, progress_lines
 from gpumon.ui.screens.snapshot import SnapshotScreen
-from gpumon.ui.snapshot_app import SnapshotApp
 from gpumon.ui.widgets.line_table import LineTable
 from tests.snapshots.files import block, event, loaded, real_bytes, segment
 from tests.ui.test_snapshots import Compare
@@ -30,18 +30,12 @@ from tests.ui.test_snapshots import Compare
 PATIENCE_SECONDS = 20.0
 
 
-def shown(snapshot: Snapshot, earlier: Snapshot | None = None, theme: str = "dark") -> SnapshotApp:
+def shown(snapshot: Snapshot, earlier: Snapshot | None = None, theme: str = "dark") -> ReadingApp[Snapshot]:
     """The app with a snapshot that was read already."""
 
-    class Read(SnapshotApp):
-        """Needs no file."""
-
-        CSS_PATH = SnapshotApp.CSS_PATH
-
-        def first_screen(self) -> SnapshotScreen:
-            return SnapshotScreen(snapshot, earlier)
-
-    return Read([], theme)
+    return ReadingApp(
+        "Snapshot", [], lambda _: SnapshotScreen(snapshot, earlier), legend=SnapshotScreen.LEGEND, theme=theme
+    )
 
 
 def real() -> Snapshot:
@@ -56,23 +50,23 @@ def made() -> Snapshot:
     return loaded({"segments": segments, "device_traces": [trace]})
 
 
-def lines(app: SnapshotApp) -> list[str]:
+def lines(app: ReadingApp[Snapshot]) -> list[str]:
     return [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]
 
 
-def text(app: SnapshotApp) -> str:
+def text(app: ReadingApp[Snapshot]) -> str:
     return "\n".join(lines(app))
 
 
-def table(app: SnapshotApp) -> LineTable:
+def table(app: ReadingApp[Snapshot]) -> LineTable:
     return app.screen.query_one("#rows", LineTable)
 
 
-def rows(app: SnapshotApp) -> list[str]:
+def rows(app: ReadingApp[Snapshot]) -> list[str]:
     return [plain(row.line) for row in table(app).rows]
 
 
-def keys(app: SnapshotApp) -> dict[str, str]:
+def keys(app: ReadingApp[Snapshot]) -> dict[str, str]:
     """What the footer shows."""
     return {key: item.binding.description for key, item in app.screen.active_bindings.items() if item.binding.show}
 
@@ -87,7 +81,7 @@ async def until(pilot: Pilot[None], is_so: Callable[[], bool]) -> None:
 async def test_a_file_is_read_then_shown(tmp_path: Path) -> None:
     path = tmp_path / "real.pickle"
     path.write_bytes(real_bytes())
-    app = SnapshotApp([path])
+    app = snapshot_app([path])
     async with app.run_test(size=(120, 40)) as pilot:
         assert isinstance(app.screen, ReadingScreen)
         await until(pilot, lambda: isinstance(app.screen, SnapshotScreen))
@@ -100,7 +94,7 @@ async def test_two_files_are_compared(tmp_path: Path) -> None:
     first, second = tmp_path / "first.pickle", tmp_path / "second.pickle"
     first.write_bytes(pickle.dumps({"segments": [segment(block(0, 1 << 20, "active_allocated", "old"))]}))
     second.write_bytes(pickle.dumps({"segments": [segment(block(0, 3 << 20, "active_allocated", "new"))]}))
-    app = SnapshotApp([first, second])
+    app = snapshot_app([first, second])
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: isinstance(app.screen, SnapshotScreen))
         await pilot.pause()
@@ -112,7 +106,7 @@ async def test_two_files_are_compared(tmp_path: Path) -> None:
 async def test_one_that_cannot_be_read_ends_the_app(tmp_path: Path) -> None:
     path = tmp_path / "bad.pickle"
     path.write_bytes(b"hello")
-    app = SnapshotApp([path])
+    app = snapshot_app([path])
     async with app.run_test() as pilot:
         await until(pilot, lambda: not app.is_running or app.failure is not None)
     assert isinstance(app.failure, CommandError)
@@ -131,7 +125,7 @@ async def test_reading_can_be_given_up(key: str, tmp_path: Path, monkeypatch: py
         reader._process.send_signal(signal.SIGSTOP)  # so that it is still reading when the key comes
 
     monkeypatch.setattr(FileReader, "start", start_and_pause)
-    app = SnapshotApp([path])
+    app = snapshot_app([path])
     async with app.run_test() as pilot:
         screen = app.screen
         assert isinstance(screen, ReadingScreen)

@@ -4,8 +4,9 @@ import pytest
 
 from gpumon.core.model import DeviceState
 from gpumon.session.alert_notifier import NotifySettings
+from gpumon.ui import terminal
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.terminal_notice import notice_sequence
+from gpumon.ui.notifications import notice_sequence
 from tests import builders
 from tests.ui.fakes import FakeLive, FakeRecording
 
@@ -35,7 +36,7 @@ async def test_a_new_alert_reaches_the_terminal(
     stream: FakeLive | FakeRecording, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []
-    monkeypatch.setattr(GpumonApp, "notify_terminal", lambda _, text: shown.append(text))
+    monkeypatch.setattr(terminal, "write", lambda _, sequence: shown.append(sequence))
     app = GpumonApp(stream, notices=NotifySettings(bell=True))
     async with app.run_test(size=(100, 30)) as pilot:
         for second in range(4):
@@ -44,4 +45,4 @@ async def test_a_new_alert_reaches_the_terminal(
             stream.put(builders.frame(devices=devices, monotonic_seconds=100.0 + second))
         await pilot.pause()
         await pilot.pause(0.3)
-    assert len(shown) == count
+    assert shown == ["\a"] * count

@@ -12,10 +12,10 @@ from gpumon.present import trace_timeline
 from gpumon.present.paint.line import Role, plain
 from gpumon.present.trace_timeline import TraceTimeline, lane_line
 from gpumon.traces.reader import OpenTrace
+from gpumon.ui.reading_app import ReadingApp, trace_app
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.reading import ReadingScreen
 from gpumon.ui.screens.trace import TraceScreen
-from gpumon.ui.trace_app import TraceApp
 from gpumon.ui.widgets.line_table import LineTable
 from tests.traces.maker import GEMM, NCCL, TraceMaker, training
 
@@ -23,29 +23,21 @@ PATIENCE_SECONDS = 20.0
 LANES = 100
 
 
-def shown(*traces: OpenTrace) -> TraceApp:
+def shown(*traces: OpenTrace) -> ReadingApp[OpenTrace]:
     """The app with traces that were read already."""
 
-    class Read(TraceApp):
-        """Needs no file."""
-
-        CSS_PATH = TraceApp.CSS_PATH
-
-        def first_screen(self) -> TraceScreen:
-            return TraceScreen(traces)
-
-    return Read([])
+    return ReadingApp("Trace", [], lambda _: TraceScreen(traces), legend=TraceScreen.LEGEND)
 
 
-def lines(app: TraceApp) -> list[str]:
+def lines(app: ReadingApp[OpenTrace]) -> list[str]:
     return [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]
 
 
-def text(app: TraceApp) -> str:
+def text(app: ReadingApp[OpenTrace]) -> str:
     return "\n".join(lines(app))
 
 
-def keys(app: TraceApp) -> set[str]:
+def keys(app: ReadingApp[OpenTrace]) -> set[str]:
     """What the footer shows."""
     return {item.binding.description for item in app.screen.active_bindings.values() if item.binding.show}
 
@@ -59,7 +51,7 @@ async def until(pilot: Pilot[None], is_so: Callable[[], bool]) -> None:
 
 async def test_files_are_read_then_shown(tmp_path: Path) -> None:
     paths = [training().write(tmp_path / "rank0.json"), training().write(tmp_path / "rank1.json.gz")]
-    app = TraceApp(paths)
+    app = trace_app(paths)
     async with app.run_test(size=(120, 40)) as pilot:
         assert isinstance(app.screen, ReadingScreen)
         await until(pilot, lambda: isinstance(app.screen, TraceScreen))
@@ -73,7 +65,7 @@ async def test_files_are_read_then_shown(tmp_path: Path) -> None:
 async def test_one_that_cannot_be_read_ends_the_app(tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_text("hello")
-    app = TraceApp([path])
+    app = trace_app([path])
     async with app.run_test() as pilot:
         await until(pilot, lambda: not app.is_running or app.failure is not None)
     assert isinstance(app.failure, CommandError)
@@ -81,7 +73,7 @@ async def test_one_that_cannot_be_read_ends_the_app(tmp_path: Path) -> None:
 
 
 async def test_reading_shows_what_was_found_so_far(tmp_path: Path) -> None:
-    app = TraceApp([training(6_000).write(tmp_path / "long.json")])
+    app = trace_app([training(6_000).write(tmp_path / "long.json")])
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "kernels" in text(app))
         assert isinstance(app.screen, ReadingScreen)

@@ -19,8 +19,7 @@ from gpumon.session import workload_controller as controller_module
 from gpumon.session.workload_controller import WorkloadController
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.messages import RunsChanged
-from gpumon.ui.screens.confirm import QuitDialog
-from gpumon.ui.screens.confirm_start import ConfirmStartDialog
+from gpumon.ui.screens.confirm import ConfirmStartDialog, QuitDialog
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.run import CodeScreen, LogScreen, MemorySummaryScreen, RunScreen
 from gpumon.ui.screens.workload_form import WorkloadForm

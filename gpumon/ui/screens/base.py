@@ -28,6 +28,10 @@ class BaseScreen(Screen[DismissT]):
     in the queue bring each other back forever.
     """
 
+    PAGE: ClassVar[str] = ""
+    """The page of the documentation that its help names, a file of the repository."""
+    LEGEND: ClassVar[str] = ""
+    """The meaning of its columns, words and symbols, for the help."""
     IS_TEXT: ClassVar[bool] = False
     """Whether its table contains one text, which is copied in full."""
 

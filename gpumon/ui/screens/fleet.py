@@ -61,6 +61,7 @@ class FleetMap(TableView[MapRow]):
 class FleetScreen(ViewScreen[None]):
     """The GPUs of many hosts."""
 
+    PAGE: ClassVar[str] = "docs/fleet.md"
     TAB: ClassVar[str] = "Fleet"
     AUTO_FOCUS: ClassVar[str] = "#fleet-map"
     BINDINGS: ClassVar[list[BindingType]] = [

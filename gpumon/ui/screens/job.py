@@ -43,6 +43,7 @@ class JobScreen(ViewScreen[None]):
         report: The job as it is when the screen opens.
     """
 
+    PAGE: ClassVar[str] = "docs/jobs.md"
     TAB: ClassVar[str] = "Jobs"
     AUTO_FOCUS: ClassVar[str] = "#ranks"
     BINDINGS: ClassVar[list[BindingType]] = [

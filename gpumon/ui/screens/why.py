@@ -31,6 +31,7 @@ class WhyScreen(ViewScreen[None]):
         pid: The process.
     """
 
+    PAGE: ClassVar[str] = "docs/why.md"
     TAB: ClassVar[str] = "Processes"
     IS_TEXT = True
     AUTO_FOCUS: ClassVar[str] = "#why"
