@@ -11,7 +11,7 @@ from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.widgets.fields import Tick
 from tests import builders
 from tests.frames import machine
-from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, app_on, screen_lines, screen_text, session_on
 
 NO_LIBRARY = Problem(
     ProblemCode.NOT_FOUND,
@@ -43,27 +43,14 @@ async def test_the_demo_names_keys_to_try_until_esc(size: tuple[int, int]) -> No
         assert not tour_of(screen_text(app))
 
 
-async def test_the_tour_is_gone_after_a_few_keys_on_whatever_screen() -> None:
-    stream = FakeRecording("demo")
-    app = app_on(stream)
-    async with app.run_test(size=(100, 30)) as pilot:
-        stream.put(machine(8))
-        await pilot.press("down", "6")
-        await pilot.press("1")
-        assert tour_of(screen_text(app))
-        await pilot.press("6", "1")
-        await pilot.pause()
-        assert not tour_of(screen_text(app))
-
-
-async def test_there_is_no_tour_of_live_values_or_of_another_recording() -> None:
-    for stream in (FakeLive(), FakeRecording("host.jsonl")):
-        app = app_on(stream)
-        async with app.run_test(size=(100, 30)) as pilot:
-            stream.put(machine(8))
-            await pilot.pause()
-            assert "train" in screen_text(app)
-            assert not tour_of(screen_text(app))
+@pytest.mark.parametrize(("stream", "tour"), [(FakeRecording("demo"), 5), (FakeRecording("host"), 0), (FakeLive(), 0)])
+def test_the_tour_of_the_demo_is_gone_after_a_few_keys(stream: FakeStream, tour: int) -> None:
+    session = session_on(stream, machine(8))
+    for key in range(6):
+        state = session.view_state()
+        assert state is not None
+        assert state.has_tour is (key < tour)
+        assert session.count_tour_key(ends=False) is (key == tour - 1)
 
 
 def test_the_tour_names_three_keys_that_exist() -> None:
