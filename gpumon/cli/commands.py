@@ -119,7 +119,7 @@ def status(as_json: bool) -> None:
 
         frame = sample_frame()
         if frame.devices:
-            from gpumon.present.status_report import status_text
+            from gpumon.present.text.status import status_text
 
             click.echo(status_text(frame, limits))
     problem = frame.problems.get("driver")

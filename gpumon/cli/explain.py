@@ -155,7 +155,7 @@ def _print_explanation(
 
 
 def _print_answer(answer: "LogAnswer") -> None:
-    from gpumon.present.explain_answer import AnswerRole, answer_lines
+    from gpumon.present.explain_text import AnswerRole, answer_lines
 
     for line in answer_lines(answer, _width()):
         is_bold = line.role in {AnswerRole.HEADLINE, AnswerRole.CODE}
@@ -201,7 +201,7 @@ def _print_entry(error_id: str, *, as_json: bool) -> None:
 
 
 def _print_sections(sections: "Iterable[Section]") -> None:
-    from gpumon.present.explain_layout import layout
+    from gpumon.present.explain_text import layout
 
     for line in layout(sections, _width(), indent="  ", is_for_copying=True):
         click.secho(f"{line.margin}{line.text}".rstrip(), bold=line.kind is None or None)

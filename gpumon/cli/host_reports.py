@@ -22,7 +22,7 @@ def devices(as_json: bool) -> None:
     if as_json:
         print_json(to_document(gpus))
     elif gpus:
-        from gpumon.present.device_list import device_list_lines
+        from gpumon.present.text.devices import device_list_lines
 
         print_lines(device_list_lines(gpus, report_width(120)))
     _raise(problem)

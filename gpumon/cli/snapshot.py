@@ -165,7 +165,7 @@ def _print(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto:
 
 def _print_report(shown: "Snapshot", top: int, earlier: "Snapshot | None") -> None:
     from gpumon.present.paint.line import Role
-    from gpumon.present.snapshot_report import report_lines
+    from gpumon.present.text.snapshot import report_lines
 
     print_lines(report_lines(shown, top, report_width(_DEFAULT_WIDTH, 160), earlier), {Role.HEADING})
 

@@ -146,7 +146,7 @@ def _print(files: tuple[Path, ...], *, as_json: bool, top: int) -> int:
         print_json(traces_document(traces, top))
         return ExitCode.OK
     from gpumon.present.paint.line import Role
-    from gpumon.present.trace_report import report_lines
+    from gpumon.present.text.trace import report_lines
 
     print_lines(report_lines(traces, top, report_width(_DEFAULT_WIDTH, 160)), {Role.HEADING})
     return ExitCode.OK

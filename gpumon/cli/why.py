@@ -83,7 +83,7 @@ def _job(
         print_json(why_job_document(report))
     else:
         from gpumon.present.paint.line import Role
-        from gpumon.present.why_job import job_lines
+        from gpumon.present.why import job_lines
 
         if show_progress is _show_progress:
             click.echo("\r\x1b[K", nl=False, err=True)

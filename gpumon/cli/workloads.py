@@ -20,8 +20,7 @@ from gpumon.operations.one_shot import sample_frame
 from gpumon.operations.run_target import CPU
 from gpumon.operations.runs import FRAME_SECONDS, HeadlessRuns, RunOutput, default_device, expand_devices
 from gpumon.operations.workload import WorkloadRun
-from gpumon.present.text.workloads import workload_list_lines
-from gpumon.present.workload_text import code_text
+from gpumon.present.workload_text import code_text, workload_list_lines
 from gpumon.streams.live import LiveStream
 from gpumon.workload_runs.catalogue import Catalogue, RunRequest, WorkloadInfo, load_catalogue
 from gpumon.workload_runs.interpreter import find_interpreter

@@ -1,4 +1,4 @@
-"""Text about workloads: shares of a limit, changes, parameters and planned resources."""
+"""Text about workloads: shares of a limit, changes, parameters and planned resources; their list."""
 
 from collections.abc import Mapping
 from textwrap import wrap
@@ -7,10 +7,11 @@ from typing import Any, Final
 from gpumon.core.text import safe_text
 from gpumon.core.units import MISSING, bytes_text
 from gpumon.core.workload_metrics import significant_text
-from gpumon.workload_runs.catalogue import WorkloadInfo
-from gpumon.workload_runs.parameters import Value
+from gpumon.workload_runs.catalogue import Catalogue, WorkloadInfo
+from gpumon.workload_runs.parameters import Value, WorkloadParameter
 
 _COMMENT_WIDTH: Final = 76
+_LIST_WIDTH: Final = 110
 
 
 def share_text(share: float | None) -> str:
@@ -72,3 +73,30 @@ def _values_comment(label: str, values: Mapping[str, Value]) -> str:
 
 def _comment(text: str) -> str:
     return "\n".join(wrap(text, _COMMENT_WIDTH, initial_indent="# ", subsequent_indent="#   "))
+
+
+def workload_list_lines(catalogue: Catalogue) -> list[str]:
+    """The output of ``gpumon workloads``: a block per workload, then a line per broken file with its reason."""
+    lines: list[str] = []
+    for workload in catalogue.workloads:
+        origin = "" if workload.origin == "gpumon" else f"  ({workload.origin})"
+        lines += [f"{workload.name}{origin}", *_paragraph(workload.purpose), *_paragraph(f"Needs: {workload.needs}")]
+        lines += [line for parameter in workload.parameters for line in _parameter_lines(parameter)]
+        lines.append("")
+    lines += [f"! {safe_text(str(broken.file))}: {broken.reason}" for broken in catalogue.broken]
+    return lines if catalogue.broken else lines[:-1]
+
+
+def _parameter_lines(parameter: WorkloadParameter) -> list[str]:
+    default, default_cpu = parameter_text(parameter.default), parameter_text(parameter.default_cpu)
+    on_cpu = "" if default_cpu == default else f", on the CPU {default_cpu}"
+    return wrap(
+        f"{parameter.name}={default}{on_cpu}  {parameter.help} ({parameter.range_text})",
+        _LIST_WIDTH,
+        initial_indent="    --set ",
+        subsequent_indent="          ",
+    )
+
+
+def _paragraph(text: str) -> list[str]:
+    return wrap(text, _LIST_WIDTH, initial_indent="    ", subsequent_indent="    ")

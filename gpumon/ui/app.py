@@ -33,7 +33,6 @@ from gpumon.ui.notifications import Notifications
 from gpumon.ui.process_actions import ProcessActions
 from gpumon.ui.run_controller import RunController
 from gpumon.ui.screens.base import ViewScreen
-from gpumon.ui.screens.confirm import QuitDialog
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.table_view import TableView
 
@@ -338,6 +337,7 @@ class GpumonApp(BaseApp):
 
     async def action_ask_to_quit(self) -> None:
         """Quit, but ask first while a workload that was started here is running."""
+        from gpumon.ui.screens.confirm import QuitDialog  # late: the first frame must not wait for it
 
         def quit_if(confirmed: bool | None) -> None:
             if confirmed:

@@ -24,7 +24,7 @@ from gpumon.session.background import run_in_background
 from gpumon.ui import textual_fixes  # noqa: F401 - the import applies them
 from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.themes import WithoutColors, textual_theme
-from gpumon.ui.widgets.role_styles import ROLE_CLASSES
+from gpumon.ui.widgets.text_lines import ROLE_CLASSES
 from gpumon.workload_runs.results import results_file
 
 _HIDDEN_COMMANDS: Final = {"Maximize", "Minimize", "Screenshot"}

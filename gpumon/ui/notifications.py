@@ -41,7 +41,7 @@ class Notifications:
 
     def choose(self) -> None:
         """Ask what to wait for: of the GPU and the process that the screen shows or has selected."""
-        from gpumon.ui.screens.notify_when import NotifyWhenDialog  # few sessions need it
+        from gpumon.ui.screens.choice import NotifyWhenDialog  # few sessions need it
 
         screen, frame, waits = self._stack.screen, self._session.store.frame, self._session.waits
         if not self._session.shown.is_this_host:

@@ -50,7 +50,7 @@ class ProcessActions:
             self._stack.push_screen(EmptyCacheDialog(message.owner, message.device))
 
     def _open_signal_dialog(self, examined: Examined) -> None:
-        from gpumon.ui.screens.signal import SignalDialog  # few sessions need it
+        from gpumon.ui.screens.confirm import SignalDialog  # few sessions need it
 
         targets = [item for item in examined if isinstance(item, SignalTarget)]
         refusals = [item for item in examined if isinstance(item, SignalRefusal)]

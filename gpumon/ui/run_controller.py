@@ -2,14 +2,16 @@
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gpumon.operations.workload import WorkloadRun
 from gpumon.session.app_session import AppSession
 from gpumon.ui.messages import RestartRequested, RunsChanged, StartRequested, StopRequested
 from gpumon.ui.navigation import ScreenStack
 from gpumon.ui.process_actions import READ_ONLY
-from gpumon.ui.screens.confirm import ConfirmStartDialog
+
+if TYPE_CHECKING:
+    from gpumon.ui.screens.confirm import ConfirmStartDialog
 
 MIN_RUN_DRAIN_SECONDS: Final = 0.25
 """Workloads send metrics ten times a second; they are drawn less often."""
@@ -98,6 +100,8 @@ class RunController:
         """Ask the user about a run that waits for confirmation, and close a question that no longer matters."""
         question, dialog = self._session.workloads.question, self._dialog
         if dialog is None and question is not None:
+            from gpumon.ui.screens.confirm import ConfirmStartDialog  # late: the first frame must not wait for it
+
             self._dialog = ConfirmStartDialog(question)
             run = question.run
             self._stack.push_screen(self._dialog, lambda confirmed: self._answer(run, confirmed))

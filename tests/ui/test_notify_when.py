@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.screens.notify_when import NotifyWhenDialog
+from gpumon.ui.screens.choice import NotifyWhenDialog
 from tests import builders
 from tests.cli.running import GPUMON
 from tests.nvml_mock import NvmlMock

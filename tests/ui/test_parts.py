@@ -19,18 +19,17 @@ from gpumon.ui.notifications import Notifications, notice_sequence
 from gpumon.ui.process_actions import READ_ONLY, ProcessActions
 from gpumon.ui.run_controller import MIN_RUN_DRAIN_SECONDS, RunController
 from gpumon.ui.screens.alerts import AlertsScreen
-from gpumon.ui.screens.confirm import ConfirmStartDialog, QuitDialog
+from gpumon.ui.screens.choice import NotifyWhenDialog
+from gpumon.ui.screens.confirm import ConfirmStartDialog, QuitDialog, SignalDialog
 from gpumon.ui.screens.cost import CostScreen
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.doctor import DoctorScreen
 from gpumon.ui.screens.empty_cache import EmptyCacheDialog
 from gpumon.ui.screens.fleet import FleetScreen
 from gpumon.ui.screens.memory import MemoryScreen
-from gpumon.ui.screens.notify_when import NotifyWhenDialog
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.processes import ProcessesScreen
 from gpumon.ui.screens.run import RunScreen
-from gpumon.ui.screens.signal import SignalDialog
 from gpumon.workload_runs.interpreter import Interpreter
 from tests import builders, runs
 from tests.frames import machine

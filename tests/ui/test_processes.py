@@ -19,10 +19,10 @@ from gpumon.operations.signals import SignalSender
 from gpumon.session import process_registry
 from gpumon.session.signal_controller import REMINDER_SECONDS
 from gpumon.ui.app import GpumonApp
+from gpumon.ui.screens.confirm import SignalDialog
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.screens.processes import ProcessesScreen
-from gpumon.ui.screens.signal import SignalDialog
 from tests import builders
 from tests.processes import is_running, sleeper, start_ticks
 from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, app_on, screen_lines, screen_text, until

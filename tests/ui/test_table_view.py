@@ -11,7 +11,7 @@ from gpumon.present.paint.line import Span
 from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.session.table_memory import TableState
 from gpumon.ui.base_app import BaseApp
-from gpumon.ui.screens.column_choice import ColumnChoiceScreen
+from gpumon.ui.screens.choice import ColumnChoiceScreen
 from gpumon.ui.widgets.filter_bar import FilterBar, FilterInput
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.table_view import HeadingLine, TableView

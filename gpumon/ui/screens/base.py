@@ -15,8 +15,7 @@ from gpumon.session.background import ResultT, run_in_background
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.widgets.line_table import LineTable
-from gpumon.ui.widgets.text_lines import TextLines
-from gpumon.ui.widgets.top_line import TopLine
+from gpumon.ui.widgets.text_lines import TextLines, TopLine
 
 DismissT = TypeVar("DismissT")
 

@@ -1,5 +1,6 @@
 """Questions to the user: a text and two buttons, of which "Cancel" has the focus."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Final, TypeVar
 
 from textual import on
@@ -9,7 +10,9 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, Static
 
 from gpumon.core.units import MISSING, bytes_text, counted
+from gpumon.operations.signals import SentSignal, SignalRefusal, SignalTarget
 from gpumon.operations.workload import StartQuestion
+from gpumon.present.process_questions import SIGNAL_ORDER, foreign_question, signal_question
 from gpumon.present.workload_text import resources_text
 from gpumon.ui.screens.base import BaseModalScreen
 
@@ -109,3 +112,50 @@ def _other_process_lines(question: StartQuestion) -> list[str]:
         lines.append(f"  GPU {device.label}  {process.user or MISSING}  PID {process.pid}  holds {held}")
         lines.append(f"    {command}")
     return [*lines, ""]
+
+
+class SignalDialog(ConfirmDialog[SentSignal]):
+    """The processes with their identity, and a button for each signal; the result is the signal, or None.
+
+    Root is asked a second time if processes belong to other users.
+
+    Args:
+        targets: The processes.
+        refusals: Processes that were selected, too, and get no signal.
+    """
+
+    def __init__(self, targets: Sequence[SignalTarget], refusals: Sequence[SignalRefusal]) -> None:
+        super().__init__(signal_question(targets, refusals), "")
+        self._targets = targets
+        self._chosen: SentSignal | None = None
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(self._question, id="text", markup=False)
+            with Horizontal():
+                yield Button("Cancel", id="no", compact=True)
+                for sent in SIGNAL_ORDER:
+                    yield Button(sent.title, id=sent.name.lower(), variant="warning", compact=True)
+
+    def choose(self, button: str) -> None:
+        """Send the signal of a button, or ask root a second time."""
+        if button == "no":
+            self.action_answer(False)
+            return
+        sent = SentSignal[button.upper()]
+        if self._chosen is None and any(target.is_foreign for target in self._targets):
+            self._ask_again(sent)
+        else:
+            self.dismiss(sent)
+
+    def action_answer(self, confirmed: bool) -> None:
+        if not confirmed:
+            self.dismiss(None)
+
+    def _ask_again(self, sent: SentSignal) -> None:
+        self._chosen = sent
+        self.query_one("#text", Static).update(foreign_question(self._targets, sent))
+        for other in SIGNAL_ORDER:
+            self.query_one(f"#{other.name.lower()}").display = other is sent
+        self.query_one(f"#{sent.name.lower()}", Button).label = f"Send {sent.title}"
+        self.query_one("#no").focus()

@@ -196,7 +196,7 @@ class TableView(Vertical, Generic[RowT]):
         self._change(next_sort(self.state, self._columns))
 
     def action_columns(self) -> None:
-        from gpumon.ui.screens.column_choice import ColumnChoiceScreen  # late: few sessions need it
+        from gpumon.ui.screens.choice import ColumnChoiceScreen  # late: few sessions need it
 
         def choose(state: TableState | None) -> None:
             if state is not None:
