@@ -175,7 +175,7 @@ def _open_screen(file: Path, file2: Path | None, theme: str, *, mouse: bool) -> 
 
     terminal.require()
     terminal.set_textual_defaults()
-    from gpumon.ui.reading_app import snapshot_app
+    from gpumon.ui.viewer_app import snapshot_app
 
     app = snapshot_app([file] if file2 is None else [file, file2], theme, appearance().palettes())
     return terminal.run(app, app.stop_reading, mouse=mouse)

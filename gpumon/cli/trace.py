@@ -96,7 +96,7 @@ def trace(  # noqa: PLR0917 - click passes them by name
 
     terminal.require()
     terminal.set_textual_defaults()
-    from gpumon.ui.reading_app import trace_app
+    from gpumon.ui.viewer_app import trace_app
 
     app = trace_app(files, theme, appearance().palettes())
     return terminal.run(app, app.stop_reading, mouse=mouse)

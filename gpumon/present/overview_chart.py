@@ -15,11 +15,11 @@ from gpumon.present.limits import limit_of, limited_text
 from gpumon.present.metric_style import missing_text
 from gpumon.present.overview_plan import MIN_PANEL_WIDTH
 from gpumon.present.overview_table import ALERTS_HINT
+from gpumon.present.overview_totals import short_rate_text
 from gpumon.present.paint.area import Form, PlotSeries, area_chart, with_scale
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, cut, line, plain, width_of
 from gpumon.present.time_axis import TimeWindow, axis_text, column_of
-from gpumon.present.totals import short_rate_text
 
 PANEL_WIDTH: Final = 42
 """Cells of the values next to the chart, with the gap before them."""

@@ -35,8 +35,8 @@ def main() -> None:
 
 async def _opened(path: Path) -> tuple[float, float]:
     """Seconds from the start of this process to the first screen, and to the totals."""
-    from gpumon.ui.reading_app import snapshot_app
     from gpumon.ui.screens.snapshot import SnapshotScreen
+    from gpumon.ui.viewer_app import snapshot_app
 
     app = snapshot_app([path])
     async with app.run_test(size=(160, 50)) as pilot:

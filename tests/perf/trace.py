@@ -32,8 +32,8 @@ def main() -> None:
 
 async def _opened(path: Path) -> tuple[float, float, list[float]]:
     """Seconds from the start of this process to the first screen and to the account, and of keys on the timeline."""
-    from gpumon.ui.reading_app import trace_app
     from gpumon.ui.screens.trace import TraceScreen
+    from gpumon.ui.viewer_app import trace_app
 
     app = trace_app([path])
     async with app.run_test(size=(160, 50)) as pilot:

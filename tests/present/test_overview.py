@@ -17,9 +17,9 @@ from gpumon.present.metric_style import load_role
 from gpumon.present.overview_chart import chart_section, panel_lines
 from gpumon.present.overview_plan import plan_overview
 from gpumon.present.overview_table import overview_columns, overview_line
+from gpumon.present.overview_totals import short_rate_text, totals_lines
 from gpumon.present.paint.line import Role, plain
 from gpumon.present.paint.table import fit_columns
-from gpumon.present.totals import short_rate_text, totals_lines
 from tests import builders
 from tests.frames import machine, troubled
 from tests.present.helpers import text, texts, view

@@ -77,12 +77,13 @@ async def test_help_has_every_key_of_the_screen_below() -> None:
     async with app.run_test(size=(80, 100)) as pilot:
         stream.put(machine())
         await pilot.pause()
-        for keys in ([], ["enter"]):
+        for keys, page in (([], "docs/overview.md"), (["enter"], "docs/device.md")):
             await pilot.press(*keys)
             tooltips = {active.binding.tooltip for active in app.screen.active_bindings.values() if active.binding.id}
             await pilot.press("question_mark")
             text = " ".join(screen_text(app).split())
             assert [tooltip for tooltip in tooltips if tooltip not in text] == []
+            assert f"More: {page}" in text
             assert max(map(len, (line.rstrip() for line in screen_lines(app)))) <= 80 - 2 - 1, "padding and scroll bar"
             await pilot.press("escape")
 

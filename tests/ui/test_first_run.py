@@ -1,4 +1,4 @@
-"""What a new user sees: the tour of the demo, the screen without a driver, and the page that help names."""
+"""What a new user sees: the tour of the demo, and the screen without a driver."""
 
 import pytest
 
@@ -6,7 +6,6 @@ from gpumon.core.problems import Problem, ProblemCode
 from gpumon.present.first_run import TOUR_KEYS, first_run_lines, tour_line
 from gpumon.present.paint.line import plain, width_of
 from gpumon.ui.keymap import KEY_MEANINGS, key_text
-from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.widgets.fields import Tick
 from tests import builders
@@ -109,23 +108,3 @@ async def test_without_a_driver_workloads_run_on_the_cpu() -> None:
         (cpu,) = [tick for tick in app.screen.query(Tick) if str(tick.id).startswith("device-")]
         assert cpu.ticked
         assert not cpu.disabled
-
-
-# The page that help names
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("key", [None, "enter", "3", "5", "6", "7", "8"])
-async def test_help_names_the_page_of_the_screen_below(key: str | None) -> None:
-    stream = FakeRecording()
-    app = app_on(stream)
-    async with app.run_test(size=(80, 100)) as pilot:
-        stream.put(machine(2))
-        await pilot.press(*([key] if key else []))
-        if key == "7":
-            await pilot.press("tab")  # a text area takes the question mark as text
-        assert isinstance(app.screen, BaseScreen)
-        page = app.screen.PAGE
-        await pilot.press("f1")
-        await pilot.pause()
-        assert f"More: {page}" in screen_text(app)

@@ -17,20 +17,20 @@ from gpumon.present.snapshot import totals_lines, who_text
 from gpumon.present.snapshot_chart import HistoryAxis, chart_lines
 from gpumon.present.snapshot_view import View
 from gpumon.snapshots.model import Snapshot
-from gpumon.ui.reading_app import ReadingApp, snapshot_app
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.reading import ReadingScreen, progress_lines
 from gpumon.ui.screens.snapshot import SnapshotScreen
+from gpumon.ui.viewer_app import ViewerApp, snapshot_app
 from gpumon.ui.widgets.line_table import LineTable
 from tests.snapshots.files import block, event, loaded, real_bytes, segment
 from tests.ui.fakes import screen_lines, screen_text, until
 from tests.ui.test_snapshots import Compare
 
 
-def shown(snapshot: Snapshot, earlier: Snapshot | None = None, theme: str = "dark") -> ReadingApp[Snapshot]:
+def shown(snapshot: Snapshot, earlier: Snapshot | None = None, theme: str = "dark") -> ViewerApp[Snapshot]:
     """The app with a snapshot that was read already."""
 
-    return ReadingApp(
+    return ViewerApp(
         "Snapshot", [], lambda _: SnapshotScreen(snapshot, earlier), legend=SnapshotScreen.LEGEND, theme=theme
     )
 
@@ -47,15 +47,15 @@ def made() -> Snapshot:
     return loaded({"segments": segments, "device_traces": [trace]})
 
 
-def table(app: ReadingApp[Snapshot]) -> LineTable:
+def table(app: ViewerApp[Snapshot]) -> LineTable:
     return app.screen.query_one("#rows", LineTable)
 
 
-def rows(app: ReadingApp[Snapshot]) -> list[str]:
+def rows(app: ViewerApp[Snapshot]) -> list[str]:
     return [plain(row.line) for row in table(app).rows]
 
 
-def keys(app: ReadingApp[Snapshot]) -> dict[str, str]:
+def keys(app: ViewerApp[Snapshot]) -> dict[str, str]:
     """What the footer shows."""
     return {key: item.binding.description for key, item in app.screen.active_bindings.items() if item.binding.show}
 

@@ -9,10 +9,10 @@ from gpumon.present import trace_timeline
 from gpumon.present.paint.line import Role, plain
 from gpumon.present.trace_timeline import TraceTimeline, lane_line
 from gpumon.traces.reader import OpenTrace
-from gpumon.ui.reading_app import ReadingApp, trace_app
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.reading import ReadingScreen
 from gpumon.ui.screens.trace import TraceScreen
+from gpumon.ui.viewer_app import ViewerApp, trace_app
 from gpumon.ui.widgets.line_table import LineTable
 from tests.traces.maker import GEMM, NCCL, TraceMaker, training
 from tests.ui.fakes import screen_lines, screen_text, until
@@ -20,13 +20,13 @@ from tests.ui.fakes import screen_lines, screen_text, until
 LANES = 100
 
 
-def shown(*traces: OpenTrace) -> ReadingApp[OpenTrace]:
+def shown(*traces: OpenTrace) -> ViewerApp[OpenTrace]:
     """The app with traces that were read already."""
 
-    return ReadingApp("Trace", [], lambda _: TraceScreen(traces), legend=TraceScreen.LEGEND)
+    return ViewerApp("Trace", [], lambda _: TraceScreen(traces), legend=TraceScreen.LEGEND)
 
 
-def keys(app: ReadingApp[OpenTrace]) -> set[str]:
+def keys(app: ViewerApp[OpenTrace]) -> set[str]:
     """What the footer shows."""
     return {item.binding.description for item in app.screen.active_bindings.values() if item.binding.show}
 

@@ -18,6 +18,7 @@ from gpumon.present.heat_map import heat_map_height
 from gpumon.present.overview_chart import ChartSection, chart_section
 from gpumon.present.overview_plan import HEAT_MAP_FROM, OverviewPlan, plan_overview
 from gpumon.present.overview_table import overview_columns, overview_line
+from gpumon.present.overview_totals import totals_lines
 from gpumon.present.paint.line import Line
 from gpumon.present.process_table import (
     ProcessRow,
@@ -29,7 +30,6 @@ from gpumon.present.process_table import (
     process_rows,
     scope_line,
 )
-from gpumon.present.totals import totals_lines
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import SignalRequested, ViewStateRequested

@@ -1,4 +1,4 @@
-"""The Textual app of `gpumon snapshot` and `gpumon trace`: reads files in a child process, then shows them."""
+"""The Textual app of `gpumon snapshot` and `gpumon trace`: reads files in a child process, then views them."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpumon.traces.reader import OpenTrace
 
 
-class ReadingApp(BaseApp, Generic[ResultT]):
+class ViewerApp(BaseApp, Generic[ResultT]):
     """Shows the progress of reading files, then their screen.
 
     Args:
@@ -68,7 +68,7 @@ class ReadingApp(BaseApp, Generic[ResultT]):
 
 def snapshot_app(
     paths: Sequence[Path], theme: str = "dark", user_palettes: Sequence[Palette] = ()
-) -> "ReadingApp[Snapshot]":
+) -> "ViewerApp[Snapshot]":
     """The app that shows one snapshot, or the changes from the first to the second.
 
     Args:
@@ -87,14 +87,14 @@ def snapshot_app(
     def screen_of(snapshots: "list[Snapshot]") -> Screen[None]:
         return SnapshotScreen(*reversed(snapshots))
 
-    return ReadingApp(
+    return ViewerApp(
         "Snapshot", readers, screen_of, legend=SnapshotScreen.LEGEND, theme=theme, user_palettes=user_palettes
     )
 
 
 def trace_app(
     paths: Sequence[Path], theme: str = "dark", user_palettes: Sequence[Palette] = ()
-) -> "ReadingApp[OpenTrace]":
+) -> "ViewerApp[OpenTrace]":
     """The app that shows the traces of one or several ranks.
 
     Args:
@@ -109,6 +109,4 @@ def trace_app(
     from gpumon.ui.screens.trace import TraceScreen
 
     readers = [TraceReader(path) for path in paths]
-    return ReadingApp(
-        "Trace", readers, TraceScreen, legend=TraceScreen.LEGEND, theme=theme, user_palettes=user_palettes
-    )
+    return ViewerApp("Trace", readers, TraceScreen, legend=TraceScreen.LEGEND, theme=theme, user_palettes=user_palettes)
