@@ -1,29 +1,25 @@
 """The Textual app of `gpumon snapshot` and `gpumon trace`: reads files in a child process, then views them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING
 
 from textual.screen import Screen
 
-from gpumon.core.file_reader import FileReader, ResultT
-from gpumon.core.problems import CommandError
 from gpumon.present.palette import Palette
 from gpumon.ui.base_app import BaseApp
 from gpumon.ui.screens.reading import ReadingScreen
 
 if TYPE_CHECKING:
     from gpumon.snapshots.model import Snapshot
-    from gpumon.traces.reader import OpenTrace
 
 
-class ViewerApp(BaseApp, Generic[ResultT]):
+class ViewerApp(BaseApp):
     """Shows the progress of reading files, then their screen.
 
     Args:
         kind: What the files are, for the title.
-        readers: The readers of the files.
-        screen_of: Makes the screen that shows what was read.
+        first: The first screen: the progress, or what was read already.
         legend: What the help explains in addition to the keys.
         theme: Name of the theme.
         user_palettes: The colors of the user's themes.
@@ -34,8 +30,7 @@ class ViewerApp(BaseApp, Generic[ResultT]):
     def __init__(
         self,
         kind: str,
-        readers: Sequence[FileReader[ResultT]],
-        screen_of: Callable[[list[ResultT]], Screen[None]],
+        first: Screen[None],
         *,
         legend: str,
         theme: str = "dark",
@@ -43,32 +38,28 @@ class ViewerApp(BaseApp, Generic[ResultT]):
     ) -> None:
         super().__init__(theme, user_palettes)
         self.title = f"gpumon {kind.lower()}"
-        self._screen_of = screen_of
+        self._first = first
         self._legend = legend
-        self._reading = ReadingScreen(kind, readers, self._show)
 
     def on_mount(self) -> None:
-        """Start to read."""
-        self.push_screen(self._reading)
+        """Open the first screen."""
+        self.push_screen(self._first)
+
+    def on_reading_screen_failed(self, message: ReadingScreen.Failed) -> None:
+        """End with the error."""
+        self.failure = message.error
+        self.exit()
 
     def legend(self) -> str:
         return self._legend
 
     def stop_reading(self) -> None:
         """End the child process that reads a file, if there is one."""
-        self._reading.stop()
-
-    def _show(self, outcome: list[ResultT] | CommandError) -> None:
-        if isinstance(outcome, CommandError):
-            self.failure = outcome
-            self.exit()
-        else:
-            self.switch_screen(self._screen_of(outcome))
+        if isinstance(self._first, ReadingScreen):
+            self._first.stop()
 
 
-def snapshot_app(
-    paths: Sequence[Path], theme: str = "dark", user_palettes: Sequence[Palette] = ()
-) -> "ViewerApp[Snapshot]":
+def snapshot_app(paths: Sequence[Path], theme: str = "dark", user_palettes: Sequence[Palette] = ()) -> ViewerApp:
     """The app that shows one snapshot, or the changes from the first to the second.
 
     Args:
@@ -87,14 +78,11 @@ def snapshot_app(
     def screen_of(snapshots: "list[Snapshot]") -> Screen[None]:
         return SnapshotScreen(*reversed(snapshots))
 
-    return ViewerApp(
-        "Snapshot", readers, screen_of, legend=SnapshotScreen.LEGEND, theme=theme, user_palettes=user_palettes
-    )
+    reading = ReadingScreen("Snapshot", readers, screen_of)
+    return ViewerApp("Snapshot", reading, legend=SnapshotScreen.LEGEND, theme=theme, user_palettes=user_palettes)
 
 
-def trace_app(
-    paths: Sequence[Path], theme: str = "dark", user_palettes: Sequence[Palette] = ()
-) -> "ViewerApp[OpenTrace]":
+def trace_app(paths: Sequence[Path], theme: str = "dark", user_palettes: Sequence[Palette] = ()) -> ViewerApp:
     """The app that shows the traces of one or several ranks.
 
     Args:
@@ -108,5 +96,5 @@ def trace_app(
     from gpumon.traces.reader import TraceReader  # late: `gpumon snapshot` does without it
     from gpumon.ui.screens.trace import TraceScreen
 
-    readers = [TraceReader(path) for path in paths]
-    return ViewerApp("Trace", readers, TraceScreen, legend=TraceScreen.LEGEND, theme=theme, user_palettes=user_palettes)
+    reading = ReadingScreen("Trace", [TraceReader(path) for path in paths], TraceScreen)
+    return ViewerApp("Trace", reading, legend=TraceScreen.LEGEND, theme=theme, user_palettes=user_palettes)

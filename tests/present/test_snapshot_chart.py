@@ -8,7 +8,6 @@ from gpumon.core.units import bytes_text
 from gpumon.present.paint.line import Role, plain
 from gpumon.present.snapshot_chart import HistoryAxis, chart_columns, chart_lines, highest
 from gpumon.present.snapshot_view import SnapshotViewState
-from gpumon.snapshots.model import Snapshot
 from gpumon.ui.screens.snapshot import SnapshotScreen
 from gpumon.ui.viewer_app import ViewerApp
 from gpumon.ui.widgets.text_lines import TextLines
@@ -47,7 +46,7 @@ def test_the_cursor_stays_on_the_chart_and_leaves_with_the_axis() -> None:
 
 
 async def test_keys_and_clicks_move_it_and_escape_removes_it() -> None:
-    app: ViewerApp[Snapshot] = ViewerApp("Snapshot", [], lambda _: SnapshotScreen(loaded(real_bytes())), legend="")
+    app = ViewerApp("Snapshot", SnapshotScreen(loaded(real_bytes())), legend="")
     async with app.run_test(size=(100, 40)) as pilot:
         await pilot.pause()
 

@@ -27,12 +27,10 @@ from tests.ui.fakes import screen_lines, screen_text, until
 from tests.ui.test_snapshots import Compare
 
 
-def shown(snapshot: Snapshot, earlier: Snapshot | None = None, theme: str = "dark") -> ViewerApp[Snapshot]:
+def shown(snapshot: Snapshot, earlier: Snapshot | None = None, theme: str = "dark") -> ViewerApp:
     """The app with a snapshot that was read already."""
 
-    return ViewerApp(
-        "Snapshot", [], lambda _: SnapshotScreen(snapshot, earlier), legend=SnapshotScreen.LEGEND, theme=theme
-    )
+    return ViewerApp("Snapshot", SnapshotScreen(snapshot, earlier), legend=SnapshotScreen.LEGEND, theme=theme)
 
 
 def real() -> Snapshot:
@@ -47,15 +45,15 @@ def made() -> Snapshot:
     return loaded({"segments": segments, "device_traces": [trace]})
 
 
-def table(app: ViewerApp[Snapshot]) -> LineTable:
+def table(app: ViewerApp) -> LineTable:
     return app.screen.query_one("#rows", LineTable)
 
 
-def rows(app: ViewerApp[Snapshot]) -> list[str]:
+def rows(app: ViewerApp) -> list[str]:
     return [plain(row.line) for row in table(app).rows]
 
 
-def keys(app: ViewerApp[Snapshot]) -> dict[str, str]:
+def keys(app: ViewerApp) -> dict[str, str]:
     """What the footer shows."""
     return {key: item.binding.description for key, item in app.screen.active_bindings.items() if item.binding.show}
 

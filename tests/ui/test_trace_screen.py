@@ -20,13 +20,13 @@ from tests.ui.fakes import screen_lines, screen_text, until
 LANES = 100
 
 
-def shown(*traces: OpenTrace) -> ViewerApp[OpenTrace]:
+def shown(*traces: OpenTrace) -> ViewerApp:
     """The app with traces that were read already."""
 
-    return ViewerApp("Trace", [], lambda _: TraceScreen(traces), legend=TraceScreen.LEGEND)
+    return ViewerApp("Trace", TraceScreen(traces), legend=TraceScreen.LEGEND)
 
 
-def keys(app: ViewerApp[OpenTrace]) -> set[str]:
+def keys(app: ViewerApp) -> set[str]:
     """What the footer shows."""
     return {item.binding.description for item in app.screen.active_bindings.values() if item.binding.show}
 
