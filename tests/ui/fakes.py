@@ -97,7 +97,7 @@ def screen_text(app: App[Any]) -> str:
 
 async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "") -> None:
     """Waits for something to hold."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < deadline, f"{what}\n{screen_text(pilot.app)}"
         await pilot.pause(0.05)
