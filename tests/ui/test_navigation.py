@@ -157,6 +157,7 @@ async def test_with_one_gpu_there_is_no_key_for_the_next() -> None:
 # Quit
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("opening", [[], ["5"], ["question_mark"]])
 async def test_q_asks_while_a_workload_runs_and_ctrl_c_does_not(opening: list[str]) -> None:
     app = app_on(FakeLive())

@@ -324,6 +324,7 @@ async def test_runs_are_opened_and_stopped_from_the_table() -> None:
         await seen(pilot, "STOPPING")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("verdict", ["ok", "warn", "fail", "cancelled"])
 async def test_every_verdict_can_be_read(verdict: str) -> None:
@@ -441,6 +442,7 @@ async def test_a_workload_that_needs_a_gpu_says_so() -> None:
         assert form._targets == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("keys", [["5"], ["5", "enter"], ["5", "tab", "enter"], ["5", "tab", "enter", "v"]])
 async def test_the_same_again_refreshes_nothing(keys: list[str]) -> None:
@@ -614,6 +616,7 @@ async def test_a_cancelled_run_is_not_100_percent_done() -> None:
         assert "100 %" not in screen_text(app).partition("Live")[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("size", [(80, 24), (160, 50), (60, 10), (20, 5), (8, 3), (300, 100)])
 async def test_every_screen_in_every_size(size: tuple[int, int]) -> None:
@@ -685,6 +688,7 @@ def pictured(*entries: Any) -> GpumonApp:  # noqa: ANN401
     return app
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 @pytest.mark.parametrize("screen", ["list", "form", "run", "result"])
