@@ -14,6 +14,7 @@ from typing import IO, Any, Final, Generic, NamedTuple, TypeVar
 
 from gpumon.core.inbox import Inbox
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.procfs import read_meminfo
 from gpumon.core.state_file import open_regular
 from gpumon.core.text import safe_bytes, safe_text
 
@@ -22,7 +23,6 @@ ResultT = TypeVar("ResultT")
 _MAX_STDERR_BYTES: Final = 1 << 16
 _MAX_AVAILABLE_SHARE: Final = 0.75
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_MEMINFO: Final = Path("/proc/meminfo")
 
 
 class Progress(NamedTuple):
@@ -240,8 +240,6 @@ def read_to_end(reader: FileReader[ResultT]) -> ResultT:
 
 def _available_bytes() -> int | None:
     """Memory that is available without swapping, or None if the kernel does not report it."""
-    with suppress(OSError, ValueError, IndexError):
-        for line in _MEMINFO.read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
+    with suppress(OSError):
+        return read_meminfo().get("MemAvailable")
     return None

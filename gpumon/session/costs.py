@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpumon.core.model import CallCost
+from gpumon.core.procfs import find_stat, read_command
 
 if TYPE_CHECKING:
     from gpumon.session.frame_session import FrameSession
 
 _STARTED: Final = time.monotonic()
-_COLLECTOR: Final = b"collect/__main__.py"
-_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-_USER_TIME_FIELD: Final = 11
-"""Index of the user time among the fields of /proc/PID/stat after the name; system time is the next field."""
+_COLLECTOR: Final = "collect/__main__.py"
 
 
 class ProcessCost(NamedTuple):
@@ -101,13 +98,8 @@ def measure(frames: "FrameSession", terminal_bytes: int | None, proc: Path = Pat
 
 def process_cost(pid: int, proc: Path = Path("/proc")) -> ProcessCost | None:
     """CPU time and memory of a process; None if they cannot be read, usually because the process has ended."""
-    try:
-        fields = (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
-        pages = int((proc / str(pid) / "statm").read_bytes().split()[1])
-        ticks = int(fields[_USER_TIME_FIELD]) + int(fields[_USER_TIME_FIELD + 1])
-    except (OSError, ValueError, IndexError):
-        return None
-    return ProcessCost(pid, ticks / _TICKS_PER_SECOND, pages * _PAGE_BYTES)
+    stat = find_stat(proc / str(pid))
+    return None if stat is None else ProcessCost(pid, stat.cpu_seconds, stat.resident_bytes)
 
 
 def collectors(pid: int, proc: Path = Path("/proc")) -> list[int]:
@@ -122,5 +114,5 @@ def collectors(pid: int, proc: Path = Path("/proc")) -> list[int]:
 
 def _is_collector(pid: int, proc: Path) -> bool:
     with suppress(OSError):
-        return _COLLECTOR in (proc / str(pid) / "cmdline").read_bytes()
+        return _COLLECTOR in read_command(proc / str(pid), 4096)
     return False

@@ -60,8 +60,7 @@ def proc(root: Path) -> Path:
         folder = root / str(pid)
         folder.mkdir(parents=True)
         (folder / "cmdline").write_bytes(command)
-        (folder / "stat").write_text(f"{pid} (a ) name) S " + " ".join(["0"] * 10) + " 150 50 0 0")
-        (folder / "statm").write_text("5000 1000 0 0")
+        (folder / "stat").write_text(f"{pid} (a ) name) S {'0 ' * 10}150 50 {'0 ' * 8}1000{' 0' * 30}")
     for thread, children in ((10, "12 13"), (15, "11")):
         (root / "10" / "task" / str(thread)).mkdir(parents=True)
         (root / "10" / "task" / str(thread) / "children").write_text(children)

@@ -1,6 +1,5 @@
 """Makes the report on a training job of this host from its processes and from what is known of its ranks."""
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -219,13 +218,3 @@ def last_collective(recording: FlightRecording | None) -> RecordedCollective | N
     if recording is None or not recording.collectives:
         return None
     return max(recording.collectives, key=lambda entry: (entry.created_seconds or 0.0, entry.sequence))
-
-
-def boot_age_seconds(start_ticks: int, ticks_per_second: int) -> float:
-    """The age of a process.
-
-    Args:
-        start_ticks: Its start time in clock ticks since boot.
-        ticks_per_second: Clock ticks per second.
-    """
-    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / ticks_per_second)
