@@ -4,13 +4,13 @@ The table is written while the recording is read, so that its size does not matt
 empty cell.
 """
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from gpumon.core.json_text import json_line
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import HOST_RATES, Device, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
@@ -149,7 +149,7 @@ def _rows(frames: Iterator[Frame], metrics: Sequence[str]) -> Iterator[CsvRow]:
 def _write_json(frames: Iterator[Frame], metrics: Sequence[str], out: TextIO) -> None:
     for frame in frames:
         for device in frame.devices:
-            out.write(json.dumps(_document(frame, device, metrics), ensure_ascii=False, separators=(",", ":")) + "\n")
+            out.write(json_line(_document(frame, device, metrics)) + "\n")
 
 
 def _value(frame: Frame, device: Device, metric: str) -> float | None:

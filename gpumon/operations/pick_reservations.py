@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from gpumon.core.json_text import json_bytes
 from gpumon.core.model import Device
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
@@ -177,7 +178,7 @@ def _store(descriptor: int, reservations: Sequence[Reservation]) -> None:
         }
         for item in reservations
     ]
-    content = json.dumps({"schema": _SCHEMA, "picks": picks}).encode() + b"\n"
+    content = json_bytes({"schema": _SCHEMA, "picks": picks})
     os.pwrite(descriptor, content, 0)
     os.ftruncate(descriptor, len(content))
 

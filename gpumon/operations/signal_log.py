@@ -1,6 +1,5 @@
 """The log of the signals that gpumon has sent or refused: one JSON line each in the user's state folder."""
 
-import json
 import os
 import stat
 from contextlib import suppress
@@ -8,6 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
+from gpumon.core.json_text import json_bytes
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.operations.doctor.redaction import without_secrets
@@ -46,7 +46,7 @@ def log_signal(result: SignalResult) -> Problem | None:
         if problem is not None:
             return Problem(ProblemCode.NOT_WRITTEN, f"The signal was not logged. {problem.reason}", _REMEDY)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _append(path, json.dumps(document, ensure_ascii=False).encode() + b"\n")
+        _append(path, json_bytes(document))
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return Problem(ProblemCode.NOT_WRITTEN, f"The signal was not logged: {reason}.", _REMEDY)

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeGuard
 
+from gpumon.core.json_text import json_bytes
 from gpumon.core.new_files import replace_file
 from gpumon.core.ownership import ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
@@ -157,7 +158,7 @@ def save_tables(tables: Mapping[str, KeptTable]) -> Problem | None:
         try:
             lock_file(folder, _LOCK_SECONDS)  # another gpumon may add its tables between the next two lines
             content = {table: _document(kept) for table, kept in {**load_tables(), **tables}.items()}
-            replace_file(path, json.dumps({"schema": SCHEMA, "tables": content}, indent=1).encode() + b"\n")
+            replace_file(path, json_bytes({"schema": SCHEMA, "tables": content}))
         finally:
             os.close(folder)
     except (OSError, RuntimeError) as error:

@@ -1,11 +1,11 @@
 """Writes the history of a snapshot as a trace for ui.perfetto.dev: counters, and slices of the largest allocations."""
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from gpumon.core.json_text import json_bytes
 from gpumon.core.new_files import new_file
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
@@ -42,10 +42,10 @@ def save(snapshot: Snapshot, path: Path) -> int:
     if not events:
         reason = f"{snapshot.name} has no history."
         raise CommandError(Problem(ProblemCode.NOT_FOUND, reason, _HOW_TO_RECORD), ExitCode.BAD_VERDICT)
-    text = json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, ensure_ascii=False)
+    text = json_bytes({"displayTimeUnit": "ms", "traceEvents": events})
     try:
         with new_file(path) as file:
-            file.write(text.encode())
+            file.write(text)
     except FileExistsError:
         refuse_existing(path)
     except OSError as error:

@@ -5,7 +5,6 @@ child that does not respond.
 """
 
 import fcntl
-import json
 import mmap
 import os
 import select
@@ -20,6 +19,7 @@ from typing import IO, Any, Final
 
 from gpumon.core.collector_contract import BREADCRUMB_BYTES, CRUMB_BYTES
 from gpumon.core.frames import MAX_LINE_BYTES
+from gpumon.core.json_text import json_bytes
 from gpumon.core.text import safe_bytes
 
 _PIPE_BYTES: Final = 1 << 20
@@ -88,9 +88,7 @@ class Child:
 
     def send(self, setting: Mapping[str, Any]) -> None:
         """Send a setting to the collector. A setting that does not fit into the pipe of a stuck child is dropped."""
-        line = (
-            b"\n" + json.dumps(dict(setting)).encode() + b"\n"
-        )  # the first line feed ends a line that was truncated before
+        line = b"\n" + json_bytes(dict(setting))  # the first line feed ends a line that was truncated before
         with self._control_lock:
             if self._control is None:
                 return

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from gpumon.core.json_text import json_bytes
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.state_file import lock_file, open_regular, state_file
@@ -96,7 +97,7 @@ class SavingResult:
 def save_result(record: Mapping[str, Any], path: Path | None = None) -> Problem | None:
     """Append a result; returns a problem if the result could not be saved, which does not affect the run."""
     file = path or results_file()
-    line = json.dumps({"schema": SCHEMA, **record}, ensure_ascii=False).encode() + b"\n"
+    line = json_bytes({"schema": SCHEMA, **record})
     refusal = root_ownership_problem(file.absolute())
     if refusal is not None:
         return _not_saved(file, refusal.reason.rstrip("."), _OWNER_REMEDY)

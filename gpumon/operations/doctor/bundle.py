@@ -3,15 +3,15 @@
 It is plain text, so that its author can read it before sharing it.
 """
 
-import json
 import platform
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gpumon import __version__
+from gpumon.core.json_text import json_document
 from gpumon.core.model import Device, Frame
 from gpumon.core.new_files import new_file
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
@@ -104,10 +104,10 @@ def _text(examination: Examination, redactor: Redactor, root: Path) -> tuple[str
 
 
 def _sections(examination: Examination, root: Path) -> Iterator[tuple[str, str]]:
-    yield "doctor.json", _json(document(examination.checks))
+    yield "doctor.json", json_document(document(examination.checks))
     frame = examination.facts.get(Frame)
     if isinstance(frame, Frame):
-        yield "status.json", _json(status_document(_without_arguments(frame)))
+        yield "status.json", json_document(status_document(_without_arguments(frame)))
     pythons = examination.facts.get(Pythons)
     for python in pythons.asked if isinstance(pythons, Pythons) else ():
         installed = python.steps.value("packages", "installed") or ()
@@ -166,7 +166,3 @@ def _redactor(examination: Examination, root: Path) -> Redactor:
             users.add(name)
             homes.add(home)
     return Redactor(users, hosts, homes, interfaces, libraries)
-
-
-def _json(value: Any) -> str:  # noqa: ANN401 - any document
-    return json.dumps(value, indent=1, ensure_ascii=False)

@@ -1,6 +1,5 @@
 """What is known of the training jobs of this host as files for a bug report, without names, addresses, or secrets."""
 
-import json
 import os
 import platform
 import time
@@ -11,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from gpumon.core.json_text import json_document
 from gpumon.core.model import Frame
 from gpumon.core.new_files import PrivateDir
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
@@ -71,10 +71,10 @@ def _dump(folder: PrivateDir, frames_seconds: float, frames: Sequence[Frame] | N
     sample = sample_jobs(wants_stacks=True)
     redactor = _redactor(sample)
     texts = {
-        "jobs.json": _json(jobs_document(sample.reading.reports, platform.node(), sample.problems)),
+        "jobs.json": json_document(jobs_document(sample.reading.reports, platform.node(), sample.problems)),
         "stacks.txt": "\n".join(_stacks(sample)),
-        "flight_recorder.json": _json(_recordings(sample)),
-        "ras.json": _json({key: _plain(answer) for key, answer in sample.reading.ras.items()}),
+        "flight_recorder.json": json_document(_recordings(sample)),
+        "ras.json": json_document({key: _plain(answer) for key, answer in sample.reading.ras.items()}),
     }
     files = [*texts]
     try:
@@ -183,7 +183,3 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any record
     if items is not None:
         return {str(name): _plain(item) for name, item in items.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _json(value: Any) -> str:  # noqa: ANN401 - any document
-    return json.dumps(value, indent=1, ensure_ascii=False)

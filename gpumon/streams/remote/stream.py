@@ -5,7 +5,6 @@ nothing is closed.
 """
 
 import ctypes
-import json
 import os
 import select
 import shlex
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from gpumon.core.frames import MAX_LINE_BYTES, FrameError, decode
+from gpumon.core.json_text import json_bytes
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_bytes, safe_text
 from gpumon.streams.base import FrameInbox
@@ -171,7 +171,7 @@ class RemoteStream:
             keys = [device.key for device in frame.devices]
             if has_own_collector and keys != requested:  # `gpumon record` requests them itself
                 requested = keys
-                connection.send(json.dumps({"look": keys}).encode() + b"\n", limit)
+                connection.send(json_bytes({"look": keys}), limit)
         return False
 
     def _end_problem(self, connection: "SshConnection", *, is_silent: bool) -> Problem:
