@@ -1,6 +1,5 @@
 """What `gpumon trace --pid` and `gpumon snapshot --pid` share: names of files, and what is printed about them."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +7,7 @@ import click
 
 from gpumon.core.problems import CommandError, ExitCode, Problem
 from gpumon.core.text import safe_text
-from gpumon.core.units import bytes_text
+from gpumon.core.units import bytes_text, file_stamp
 
 if TYPE_CHECKING:
     from gpumon.operations.recorded_file import RecordedFile
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 def default_path(kind: str, pid: int, suffix: str) -> Path:
     """A name in the current folder, such as ``trace-4711-20260501-143000.json.gz``."""
-    return Path(f"{kind}-{pid}-{time.strftime('%Y%m%d-%H%M%S')}{suffix}")
+    return Path(f"{kind}-{pid}-{file_stamp()}{suffix}")
 
 
 def path_of(output: Path, pid: int) -> Path:

@@ -6,13 +6,11 @@ from typing import Final
 
 from gpumon.core.metrics import METRICS
 from gpumon.core.text import safe_text
-from gpumon.core.units import MISSING, age_text, bytes_text, counted
+from gpumon.core.units import MISSING, age_text, bytes_text, counted, power_text, range_text
 from gpumon.fleet.model import FleetSnapshot
 from gpumon.fleet.settings import FleetSource, HostsSettings
 from gpumon.operations.fleet.promql import FleetList
 from gpumon.operations.fleet.report import FleetReport
-from gpumon.present.fleet_tables import power_text
-from gpumon.present.fleet_usage import range_text
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, width_of
 from gpumon.session.fleet_registry import FleetState
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpumon.core.units import MISSING, bill_energy_text, duration_text
+from gpumon.core.units import MISSING, bill_energy_text
 from gpumon.operations.fleet.usage import UsageRow
 from gpumon.present.fleet_tables import no_text, number_column, text_column
 from gpumon.present.paint.line import Line, Role, Span, merged
@@ -42,8 +42,3 @@ FLEET_USAGE_COLUMNS: Final[tuple[Column[UsageRow], ...]] = (
     ),
     number_column("Energy", 9, "energy", lambda row: row.energy_joules, bill_energy_text, rank=3),
 )
-
-
-def range_text(seconds: float) -> str:
-    """The range of the usage: ``24h``, ``7d``."""
-    return duration_text(seconds).replace("h00", "h").replace("d00h", "d") if seconds != 86_400 else "24h"

@@ -5,8 +5,8 @@ from enum import Enum
 from math import ceil
 from typing import Final, NamedTuple
 
-from gpumon.core.model import Device, DeviceState
-from gpumon.core.units import MISSING
+from gpumon.core.model import DeviceState
+from gpumon.core.units import MISSING, percent_of, percent_text
 from gpumon.present.device_table import DeviceRow, owner_spans
 from gpumon.present.metric_style import load_role, temperature_role
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, merged, plain, width_of
@@ -181,17 +181,12 @@ _Reading = tuple[float | None, str, Role]
 
 def _utilization(row: DeviceRow) -> _Reading:
     value = row.device.get("utilization_gpu_percent")
-    return value, "" if value is None else f"{value:.0f}%", load_role(value)
+    return value, "" if value is None else percent_text(value), load_role(value)
 
 
 def _memory(row: DeviceRow) -> _Reading:
-    value = _memory_percent(row.device)
-    return value, "" if value is None else f"{value:.0f}%", load_role(value)
-
-
-def _memory_percent(device: Device) -> float | None:
-    used, total = device.get("memory_used_bytes"), device.get("memory_total_bytes")
-    return None if used is None or not total else 100 * used / total
+    value = percent_of(row.device.get("memory_used_bytes"), row.device.get("memory_total_bytes"))
+    return value, "" if value is None else percent_text(value), load_role(value)
 
 
 def _temperature(row: DeviceRow) -> _Reading:

@@ -10,7 +10,15 @@ from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.model import Device, DeviceState, Frame, Process, ProcessKind
 from gpumon.core.problems import Problem
 from gpumon.core.steps import StepProgress
-from gpumon.core.units import MISSING, bytes_text, duration_text, gibibytes_text, number_text, short_time_text
+from gpumon.core.units import (
+    MISSING,
+    bytes_text,
+    duration_text,
+    gibibytes_text,
+    number_text,
+    percent_of,
+    short_time_text,
+)
 from gpumon.health.alerts import is_unattributed
 from gpumon.operations.device_holders import Holders
 from gpumon.operations.torch_processes import Owner, owners_of
@@ -183,8 +191,8 @@ def _memory(row: ProcessRow, _: int) -> Span:
 
 def _memory_percent(row: ProcessRow) -> float | None:
     """The share of the device's memory."""
-    used, total = _sort_memory(row), row.device.get("memory_total_bytes")
-    return None if used is None or not total else min(100.0, 100 * used / total)
+    percent = percent_of(_sort_memory(row), row.device.get("memory_total_bytes"))
+    return None if percent is None else min(100.0, percent)
 
 
 def _memory_bar(row: ProcessRow, width: int) -> Line:
