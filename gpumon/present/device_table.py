@@ -210,7 +210,7 @@ def owner_spans(owner: DeviceOwner, user_width: int, width: int = _UNLIMITED) ->
         user_width: Cells of the user name, so that the programs of a table stand below each other.
         width: Cells of all of it; where they do not suffice, the shorter form of the idle time is used.
     """
-    if owner.is_free:
+    if owner.is_free and not owner.user:
         return line(Span(owner.program, Role.ACCENT), Span(f" {owner.idle.text}".rstrip(), Role.DIM))
     user = clipped(owner.user, user_width)
     name = f"{user}{' ' * (user_width - width_of(user))} " if user else ""

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gpumon.core.allocator import AllocatorStatistics
+from gpumon.core.device_use import is_unattributed
 from gpumon.core.model import Device, DeviceState, Frame, Process, ProcessKind
 from gpumon.core.problems import Problem
 from gpumon.core.steps import StepProgress
@@ -19,7 +20,6 @@ from gpumon.core.units import (
     percent_of,
     short_time_text,
 )
-from gpumon.health.alerts import is_unattributed
 from gpumon.operations.device_holders import Holders
 from gpumon.operations.torch_processes import Owner, owners_of
 from gpumon.present.device_table import device_position

@@ -1,18 +1,15 @@
 """CPU time, memory, terminal output and driver calls of gpumon itself, from /proc and its own counters."""
 
-import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gpumon.core.model import CallCost
 from gpumon.core.procfs import find_stat, read_command
 
-if TYPE_CHECKING:
-    from gpumon.session.frame_session import FrameSession
-
-_STARTED: Final = time.monotonic()
+STARTED_SECONDS: Final = time.monotonic()
+"""When gpumon started, in monotonic seconds."""
 _COLLECTOR: Final = "collect/__main__.py"
 
 
@@ -38,8 +35,8 @@ class CallCosts(NamedTuple):
         calls: One entry for each function; empty where they are not counted.
     """
 
-    seconds: float
-    calls: tuple[CallCost, ...]
+    seconds: float = 0.0
+    calls: tuple[CallCost, ...] = ()
 
 
 class CostSample(NamedTuple):
@@ -67,33 +64,7 @@ class CostSample(NamedTuple):
     frames_lost: int
     terminal_bytes: int | None
     frames_late: int = 0
-    calls: CallCosts = CallCosts(0.0, ())
-
-
-def measure(frames: "FrameSession", terminal_bytes: int | None, proc: Path = Path("/proc")) -> CostSample:
-    """The costs up to now.
-
-    Args:
-        frames: The frame session that is shown.
-        terminal_bytes: Bytes sent to the terminal up to now.
-        proc: The proc file system; another folder in tests.
-    """
-    now = time.monotonic()
-    pid = os.getpid()
-    frame = frames.store.frame
-    costs = (process_cost(child, proc) for child in collectors(pid, proc))
-    return CostSample(
-        at_seconds=now,
-        running_seconds=now - _STARTED,
-        own=process_cost(pid, proc),
-        collectors=tuple(cost for cost in costs if cost is not None),
-        frames_taken=frames.frames_taken,
-        frames_merged=frames.frames_merged,
-        frames_lost=frames.stream.inbox.lost,
-        terminal_bytes=terminal_bytes,
-        frames_late=frames.frames_late,
-        calls=CallCosts(0.0, ()) if frame is None else CallCosts(frame.monotonic_seconds, frame.sweep.calls_by_name),
-    )
+    calls: CallCosts = CallCosts()
 
 
 def process_cost(pid: int, proc: Path = Path("/proc")) -> ProcessCost | None:

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gpumon.core.collectives import FlightRecording, RecordedCollective
-from gpumon.core.model import Device, Frame, Process, ProcessKind
+from gpumon.core.model import Device, Frame, Process
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.units import counted
 from gpumon.distributed.environment import RankVariables
@@ -42,7 +42,7 @@ def workers_of(frame: Frame | None, probes: Mapping[int, Probe]) -> Workers:
         process.pid: RankVariables()
         for device in (() if frame is None else frame.devices)
         for process in device.processes or ()
-        if process.start_ticks is not None and process.kinds != (ProcessKind.GRAPHICS,)
+        if process.start_ticks is not None and process.computes
     }
     for pid, probe in probes.items():
         if probe.connected:
