@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpumon.core.problems import CommandError, ExitCode, Problem
+from gpumon.core.problems import CommandError
 from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text, file_stamp
 
@@ -35,7 +35,7 @@ def save(file: "RecordedFile", target: Path, hint: str) -> None:
     if file.path is None:
         assert file.problem is not None
         reason = f"Process {file.pid}: {file.problem.reason}"
-        raise CommandError(Problem(file.problem.code, reason, file.problem.remedy), ExitCode.MISSING_PREREQUISITE)
+        raise CommandError.missing(file.problem.code, reason, file.problem.remedy)
     move_file(file.path, target)
     size = bytes_text(target.stat().st_size)
     click.echo(f"Wrote {safe_text(str(target), 200)} ({size}). {hint}", err=True)

@@ -44,7 +44,7 @@ def parse_since(text: str | None) -> StartTime | None:
     try:
         return None if text is None else parse_start_time(text)
     except ValueError as error:
-        raise CommandError(Problem(ProblemCode.INVALID_VALUE, str(error)), ExitCode.USAGE) from None
+        raise CommandError.usage(ProblemCode.INVALID_VALUE, str(error)) from None
 
 
 def parse_metrics(names: str | None) -> list[str]:
@@ -60,8 +60,7 @@ def parse_metrics(names: str | None) -> list[str]:
         if name not in _COLUMNS:
             matches = get_close_matches(name, _COLUMNS, n=4, cutoff=0.5)
             remedy = f"Did you mean {', '.join(matches)}?" if matches else f"Metrics: {', '.join(_COLUMNS)}."
-            problem = Problem(ProblemCode.NOT_FOUND, f"There is no metric {safe_text(name, 60)}.", remedy)
-            raise CommandError(problem, ExitCode.USAGE)
+            raise CommandError.usage(ProblemCode.NOT_FOUND, f"There is no metric {safe_text(name, 60)}.", remedy)
     return list(dict.fromkeys(chosen)) or list(_COLUMNS)
 
 

@@ -249,7 +249,7 @@ def pick_from(frames: Iterator[Frame], picker: Picker, deadline: float | None) -
             is_final = error.exit_code is not ExitCode.BAD_VERDICT
             if is_final or (deadline is not None and time.monotonic() >= deadline - frame.interval_seconds):
                 raise
-    raise CommandError(Problem(ProblemCode.NO_DEVICES, "No GPU fits in time."), ExitCode.BAD_VERDICT)
+    raise CommandError.failure(ProblemCode.NO_DEVICES, "No GPU fits in time.")
 
 
 def pick_devices(
@@ -276,7 +276,7 @@ def pick_devices(
     """
     owner = ProcessStart.of(pid)
     if owner is None:
-        raise CommandError(Problem(ProblemCode.NOT_FOUND, f"There is no process {pid}."), ExitCode.USAGE)
+        raise CommandError.usage(ProblemCode.NOT_FOUND, f"There is no process {pid}.")
     if wait_seconds == 0 and idle_seconds is not None:
         wait_seconds = idle_seconds + 2 * _INTERVAL_SECONDS
     deadline = None if wait_seconds is None else time.monotonic() + wait_seconds

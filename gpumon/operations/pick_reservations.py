@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from gpumon.core.json_text import json_bytes
 from gpumon.core.model import Device
 from gpumon.core.ownership import root_ownership_problem
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.procfs import find_stat, read_command
 from gpumon.core.state_file import lock_file, open_regular, state_file
 
@@ -184,8 +184,9 @@ def _store(descriptor: int, reservations: Sequence[Reservation]) -> None:
 
 
 def _failure(reason: str) -> CommandError:
-    problem = Problem(ProblemCode.NOT_WRITTEN, f"The reservations (picks.json) cannot be used: {reason}.", _REMEDY)
-    return CommandError(problem, ExitCode.MISSING_PREREQUISITE)
+    return CommandError.missing(
+        ProblemCode.NOT_WRITTEN, f"The reservations (picks.json) cannot be used: {reason}.", _REMEDY
+    )
 
 
 def _program(pid: int, proc: Path) -> str:

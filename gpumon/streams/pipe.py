@@ -5,7 +5,7 @@ import sys
 import threading
 from typing import Final
 
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.streams.base import FrameInbox
 from gpumon.streams.lines import FrameLines
 
@@ -83,12 +83,11 @@ def move_standard_input() -> int:
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError:
-        problem = Problem(
+        raise CommandError.usage(
             ProblemCode.NOT_FOUND,
             "There is no terminal to read keys from.",
             "Run gpumon in a terminal; with ssh, request one with: ssh -t",
-        )
-        raise CommandError(problem, ExitCode.USAGE) from None
+        ) from None
     descriptor = os.dup(_STANDARD_INPUT)
     os.set_blocking(descriptor, True)
     os.dup2(terminal, _STANDARD_INPUT)
@@ -98,4 +97,4 @@ def move_standard_input() -> int:
 
 def _no_input(reason: str) -> CommandError:
     remedy = "Pipe frames into gpumon: ssh host gpumon record - | gpumon replay -"
-    return CommandError(Problem(ProblemCode.NOT_FOUND, reason, remedy), ExitCode.USAGE)
+    return CommandError.usage(ProblemCode.NOT_FOUND, reason, remedy)

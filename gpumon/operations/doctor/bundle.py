@@ -14,7 +14,7 @@ from gpumon import __version__
 from gpumon.core.json_text import json_document
 from gpumon.core.model import Device, Frame
 from gpumon.core.new_files import new_file
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.health.checks import document
 from gpumon.health.doctor.environment import MAX_VALUE
@@ -66,9 +66,7 @@ def refuse_existing(file: Path) -> None:
         CommandError: The file already exists.
     """
     if file.exists():
-        raise CommandError(
-            Problem(ProblemCode.INVALID_VALUE, f"{safe_text(str(file))} already exists.", _EXISTS), ExitCode.USAGE
-        )
+        raise CommandError.usage(ProblemCode.INVALID_VALUE, f"{safe_text(str(file))} already exists.", _EXISTS)
 
 
 def save_bundle(file: Path, examination: Examination, root: Path = SYSTEM_ROOT) -> Removed:
@@ -87,7 +85,7 @@ def save_bundle(file: Path, examination: Examination, root: Path = SYSTEM_ROOT) 
         raise
     except OSError as error:
         reason = f"{safe_text(str(file))} cannot be written: {(error.strerror or str(error)).lower()}."
-        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason, "Choose another folder."), ExitCode.USAGE) from None
+        raise CommandError.usage(ProblemCode.NOT_WRITTEN, reason, "Choose another folder.") from None
     return Removed(dict(redactor.removed), variables)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from gpumon.core.json_text import json_document
 from gpumon.core.model import Frame
 from gpumon.core.new_files import PrivateDir
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.ranks import RankEvidence
 from gpumon.core.stacks import StackFrame
 from gpumon.core.text import safe_text
@@ -62,7 +62,7 @@ def dump_jobs(
         opened = PrivateDir.create(folder)
     except OSError as error:
         reason = f"{safe_text(str(folder))} cannot be created: {(error.strerror or str(error)).lower()}."
-        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason, "Choose a new folder."), ExitCode.USAGE) from None
+        raise CommandError.usage(ProblemCode.NOT_WRITTEN, reason, "Choose a new folder.") from None
     with closing(opened):
         return _dump(opened, frames_seconds, frames)
 
@@ -82,7 +82,7 @@ def _dump(folder: PrivateDir, frames_seconds: float, frames: Sequence[Frame] | N
             folder.write(name, f"{redactor.text(text)}\n".encode(errors="replace"))
     except OSError as error:
         reason = f"{safe_text(str(folder.path / name))} cannot be written: {(error.strerror or str(error)).lower()}."
-        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason), ExitCode.BAD_VERDICT) from None
+        raise CommandError.failure(ProblemCode.NOT_WRITTEN, reason) from None
     with suppress(KeyboardInterrupt):
         files += _record_frames(folder, frames_seconds) if frames is None else _write_frames(folder, frames)
     kinds = [f"{count} x {kind}" for kind, count in sorted(redactor.removed.items())]

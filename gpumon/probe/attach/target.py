@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.procfs import find_stat, read_command, read_status
 from gpumon.core.text import safe_text
 
@@ -141,14 +141,9 @@ def read_target(pid: int, proc: Path = _PROC) -> Target:
     )
 
 
-def missing(code: ProblemCode, reason: str, remedy: str = "") -> CommandError:
-    """The error of a command that lacks a prerequisite."""
-    return CommandError(Problem(code, reason, remedy), ExitCode.MISSING_PREREQUISITE)
-
-
 def no_such_process(pid: int) -> CommandError:
     """No process has this PID."""
-    return missing(
+    return CommandError.missing(
         ProblemCode.NOT_FOUND,
         f"There is no process {pid}, or it has ended.",
         "gpumon shows the PIDs of the processes that use a GPU. In a container, only its own processes are visible.",
@@ -180,10 +175,9 @@ def _is_hidden(pid: int) -> bool:
 def _reject_thread(pid: int, status: Mapping[str, str]) -> None:
     leader = status.get("Tgid", str(pid))
     if leader != str(pid):
-        problem = Problem(
+        raise CommandError.usage(
             ProblemCode.INVALID_VALUE, f"{pid} is a thread of process {leader}.", f"Run `gpumon attach {leader}`."
         )
-        raise CommandError(problem, ExitCode.USAGE)
 
 
 def _owner(pid: int, status: Mapping[str, str]) -> int:
@@ -204,7 +198,7 @@ def _user_name(uid: int) -> str:
 
 
 def _other_user(pid: int, owner: str) -> CommandError:
-    return missing(
+    return CommandError.missing(
         ProblemCode.NO_PERMISSION,
         f"Process {pid} belongs to {owner}. Only that user and root may load the probe into it.",
         f"Run gpumon attach {pid} as that user or as root.",
@@ -217,7 +211,7 @@ def _program(pid: int, folder: Path) -> tuple[str, list[tuple[int, ...]]]:
         program = str((folder / "exe").readlink())
         libraries = _LIBRARY.findall((folder / "maps").read_bytes())
     except PermissionError:
-        raise missing(
+        raise CommandError.missing(
             ProblemCode.NO_PERMISSION,
             f"Process {pid} cannot be inspected, because it has more privileges than its user.",
             f"Run gpumon attach {pid} as root, with the capability SYS_PTRACE.",
@@ -232,7 +226,7 @@ def _program(pid: int, folder: Path) -> tuple[str, list[tuple[int, ...]]]:
 
 def _not_python(pid: int, program: str) -> CommandError:
     runs = f"runs {safe_text(program, 200)}, which" if program else "belongs to the kernel and"
-    return missing(
+    return CommandError.missing(
         ProblemCode.NOT_SUPPORTED,
         f"Process {pid} {runs} is not Python and has loaded no libpython.",
         "Use the PID of the training process itself, not of its shell, launcher or container.",
