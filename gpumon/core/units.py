@@ -4,6 +4,7 @@ Every function that formats a value returns a dash for None.
 """
 
 import re
+import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -239,6 +240,14 @@ def counted(count: int, noun: str) -> str:
 def times_text(count: int) -> str:
     """A number of occurrences: ``once``, ``3 times``."""
     return "once" if count == 1 else f"{count:,} times"
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal: ``SIGKILL``; real-time signals between the first and the last one have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def clock_text(seconds: float) -> str:

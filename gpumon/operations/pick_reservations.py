@@ -17,7 +17,7 @@ from gpumon.core.model import Device
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.procfs import find_stat, read_command
-from gpumon.core.state_file import lock_file, open_regular, state_file
+from gpumon.core.state_file import STATE_REMEDY, lock_file, open_regular, state_file
 
 HOLD_SECONDS: Final = 60.0
 LOCK_SECONDS: Final = 5.0
@@ -26,7 +26,6 @@ _MAX_BYTES: Final = 1 << 20
 _OTHER_HOST_SECONDS: Final = 86_400.0
 """A home folder may be shared by several hosts: their reservations are kept for a day."""
 _MAX_ANCESTORS: Final = 32
-_REMEDY: Final = "Set XDG_STATE_HOME to a folder that belongs to you and has space."
 
 
 class ProcessStart(NamedTuple):
@@ -185,7 +184,7 @@ def _store(descriptor: int, reservations: Sequence[Reservation]) -> None:
 
 def _failure(reason: str) -> CommandError:
     return CommandError.missing(
-        ProblemCode.NOT_WRITTEN, f"The reservations (picks.json) cannot be used: {reason}.", _REMEDY
+        ProblemCode.NOT_WRITTEN, f"The reservations (picks.json) cannot be used: {reason}.", STATE_REMEDY
     )
 
 

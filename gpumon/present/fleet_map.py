@@ -1,7 +1,6 @@
 """The map of the fleet: a row for each host, a cell for each of its GPUs."""
 
 from collections.abc import Callable, Sequence
-from enum import Enum
 from math import isnan
 from typing import Final, NamedTuple
 
@@ -10,6 +9,7 @@ from gpumon.operations.fleet.findings import FindingKind
 from gpumon.operations.fleet.report import FleetGroup, FleetReport
 from gpumon.operations.fleet.totals import POWER, TOTAL, USED, UTILIZATION
 from gpumon.present.fleet_tables import number_column, text_column
+from gpumon.present.heat_map import MapMode
 from gpumon.present.metric_style import load_role
 from gpumon.present.paint.line import Line, Role, Span, clipped, merged
 from gpumon.present.paint.sparkline import BLOCKS
@@ -27,7 +27,7 @@ _MIN_CELSIUS: Final = 20.0
 _MAX_CELSIUS: Final = 100.0
 
 
-class FleetMetric(Enum):
+class FleetMetric(MapMode):
     """What the map shows, and in which order; the value is its name for the user."""
 
     UTILIZATION = "utilization"
@@ -35,12 +35,6 @@ class FleetMetric(Enum):
     POWER = "power, of the highest"
     TEMPERATURE = "temperature"
     IDLE = "utilization, idle first"
-
-    @property
-    def next(self) -> "FleetMetric":
-        """The metric after this one."""
-        metrics = list(FleetMetric)
-        return metrics[(metrics.index(self) + 1) % len(metrics)]
 
 
 class MapRow(NamedTuple):

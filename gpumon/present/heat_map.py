@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from enum import Enum
 from math import ceil
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+from typing_extensions import Self
 
 from gpumon.core.model import DeviceState
 from gpumon.core.units import MISSING, percent_of, percent_text
@@ -22,19 +24,26 @@ _STEPS: Final = (4, 8, 16, 32, 64)
 """Preferred numbers of GPUs in a row, so that the number of a GPU can be read from its place."""
 
 
-class HeatMode(Enum):
+ModeT = TypeVar("ModeT", bound="MapMode")
+
+
+class MapMode(Enum):
+    """What a map of GPUs shows."""
+
+    @property
+    def next(self) -> Self:
+        """The mode after this one, or the first one."""
+        modes = list(type(self))
+        return modes[(modes.index(self) + 1) % len(modes)]
+
+
+class HeatMode(MapMode):
     """What the map shows, and in which order; the value is its name for the user."""
 
     UTILIZATION = "utilization"
     MEMORY = "memory"
     TEMPERATURE = "temperature"
     IDLE = "utilization, idle first"
-
-    @property
-    def next(self) -> "HeatMode":
-        """The mode after this one."""
-        modes = list(HeatMode)
-        return modes[(modes.index(self) + 1) % len(modes)]
 
 
 class HeatMap(NamedTuple):
