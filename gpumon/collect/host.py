@@ -11,7 +11,7 @@ from gpumon.collect.host_rates import NOT_REPORTED, HostRates
 from gpumon.collect.schedule import NEEDS_TWO_SAMPLES
 from gpumon.core.model import Host
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.core.procfs import read_command, read_meminfo, read_stat, uptime
+from gpumon.core.procfs import find_command, read_meminfo, read_stat, uptime
 from gpumon.core.text import safe_text
 
 COLLECTOR_NAME: Final = "gpumon-collect"
@@ -133,18 +133,11 @@ def orphaned_collectors(folders: Iterable[Path], proc: Path) -> list[int]:
             if (folder / "comm").read_text().strip() != COLLECTOR_NAME or folder.stat().st_uid != os.getuid():
                 continue
             parent = read_stat(folder).parent
-            if int(folder.name) != own and _is_stuck(folder) and not _is_gpumon(proc / str(parent)):
+            if int(folder.name) != own and _is_stuck(folder) and "gpumon" not in find_command(proc / str(parent), 4096):
                 pids.append(int(folder.name))
         except OSError:
             continue
     return sorted(pids)
-
-
-def _is_gpumon(folder: Path) -> bool:
-    try:
-        return "gpumon" in read_command(folder, 4096)
-    except OSError:
-        return False
 
 
 def _is_stuck(folder: Path) -> bool:

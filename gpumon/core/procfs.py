@@ -153,6 +153,14 @@ def read_command(folder: Path | str, length: int = 512) -> str:
     return safe_bytes(read_small(f"{folder}/cmdline").rstrip(b"\0").replace(b"\0", b" "), length)
 
 
+def find_command(folder: Path | str, length: int = 512) -> str:
+    """The command line as safe text; empty also if the process has ended, or if this user may not see it."""
+    try:
+        return read_command(folder, length)
+    except OSError:
+        return ""
+
+
 def read_title(folder: Path | str) -> str:
     """The command line as safe text; of a process without one its name in brackets, as ps shows it."""
     return read_command(folder) or f"[{safe_bytes(read_small(f'{folder}/comm').rstrip())}]"

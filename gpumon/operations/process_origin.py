@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from gpumon.core.control_groups import read_groups
 from gpumon.core.problems import Problem
-from gpumon.core.procfs import read_command, read_same_stat
+from gpumon.core.procfs import find_command, read_same_stat
 from gpumon.core.text import safe_text
 from gpumon.distributed.environment import GONE, rank_variables, read_environment
 
@@ -103,7 +103,7 @@ def read_origin(pid: int, start_ticks: int, command: str, proc: Path = Path("/pr
     container = _CONTAINER_CGROUP.search(cgroup)
     return ProcessOrigin(
         parent=parent,
-        parent_command=_command(proc / str(parent)),
+        parent_command=find_command(proc / str(parent), _TEXT_LENGTH),
         job=job,
         scheduler=scheduler,
         pod=_pod(variables, cgroup),
@@ -114,13 +114,6 @@ def read_origin(pid: int, start_ticks: int, command: str, proc: Path = Path("/pr
         framework=_framework(variables, command),
         problem=problem,
     )
-
-
-def _command(folder: Path) -> str:
-    try:
-        return read_command(folder, _TEXT_LENGTH)
-    except OSError:
-        return ""
 
 
 def _job(variables: Mapping[str, str], cgroup: str) -> tuple[str | None, str | None]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpumon.core.model import CallCost
-from gpumon.core.procfs import find_stat, read_command
+from gpumon.core.procfs import find_command, find_stat
 
 STARTED_SECONDS: Final = time.monotonic()
 """When gpumon started, in monotonic seconds."""
@@ -79,11 +79,5 @@ def collectors(pid: int, proc: Path = Path("/proc")) -> list[int]:
     with suppress(OSError):
         for children in (proc / str(pid) / "task").glob("*/children"):
             with suppress(OSError):
-                pids += [int(child) for child in children.read_bytes().split() if _is_collector(int(child), proc)]
-    return sorted(pids)
-
-
-def _is_collector(pid: int, proc: Path) -> bool:
-    with suppress(OSError):
-        return _COLLECTOR in read_command(proc / str(pid), 4096)
-    return False
+                pids += map(int, children.read_bytes().split())
+    return sorted(pid for pid in pids if _COLLECTOR in find_command(proc / str(pid), 4096))

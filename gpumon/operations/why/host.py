@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpumon.core.procfs import ProcessStat, ThreadTimes, read_command, read_stat
+from gpumon.core.procfs import ProcessStat, ThreadTimes, find_command, read_stat
 from gpumon.core.stacks import ThreadStack
 from gpumon.distributed.environment import read_environment
 from gpumon.insight.bottlenecks.causes.settings import DEBUG_SETTINGS
@@ -138,10 +138,10 @@ class HostObserver:
 
     def _find_workers(self, processes: Mapping[int, ProcessStat]) -> tuple[int, ...]:
         """The children that are workers of a DataLoader: forks of the process, or started by multiprocessing."""
-        own = self._command(self._pid)
+        own = find_command(self._proc / str(self._pid)).strip()
         workers = []
         for pid in sorted(descendants(self._pid, processes))[:_MAX_WORKERS]:
-            command = self._command(pid)
+            command = find_command(self._proc / str(pid)).strip()
             is_spawned = "multiprocessing.spawn" in command or "multiprocessing.forkserver" in command
             if own and (command == own or (is_spawned and "spawn_main" in command)):
                 workers.append(pid)
@@ -161,12 +161,6 @@ class HostObserver:
             ready += times.cpu_seconds - before.cpu_seconds + times.queued_seconds - before.queued_seconds
         return queued / ready if ready > 0 else None
 
-    def _command(self, pid: int) -> str:
-        try:
-            return read_command(self._proc / str(pid)).strip()
-        except OSError:
-            return ""
-
     def _others(
         self, cores: Mapping[int, float], family: set[int], processes: Mapping[int, ProcessStat]
     ) -> tuple[tuple[str, float], ...]:
@@ -180,7 +174,7 @@ class HostObserver:
         return tuple((self._name(pid, processes), used) for used, pid in busiest)
 
     def _name(self, pid: int, processes: Mapping[int, ProcessStat]) -> str:
-        command = self._command(pid)[:_COMMAND_LENGTH] or processes[pid].name
+        command = find_command(self._proc / str(pid)).strip()[:_COMMAND_LENGTH] or processes[pid].name
         return f"{command} (PID {pid})"
 
     def _python_threads(self, others: Mapping[int, ThreadTimes], seconds: float) -> dict[str, str]:

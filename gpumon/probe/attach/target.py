@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.problems import CommandError, ProblemCode
-from gpumon.core.procfs import find_stat, read_command, read_status
+from gpumon.core.procfs import find_command, find_stat, read_status
 from gpumon.core.text import safe_text
 
 _PROC: Final = Path("/proc")
@@ -132,7 +132,7 @@ def read_target(pid: int, proc: Path = _PROC) -> Target:
         uid=uid,
         gid=int(status["Gid"].split()[0]),
         start_ticks=stat.start_ticks,
-        command=_command(folder),
+        command=find_command(folder, _COMMAND_LENGTH),
         program=program,
         is_replaced=is_replaced,
         is_interpreter=match is not None,
@@ -231,12 +231,6 @@ def _not_python(pid: int, program: str) -> CommandError:
         f"Process {pid} {runs} is not Python and has loaded no libpython.",
         "Use the PID of the training process itself, not of its shell, launcher or container.",
     )
-
-
-def _command(folder: Path) -> str:
-    with suppress(OSError):
-        return read_command(folder, _COMMAND_LENGTH)
-    return ""
 
 
 def _is_same(one: Path, other: Path) -> bool:
