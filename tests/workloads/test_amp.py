@@ -7,13 +7,7 @@ from tests.workloads.conftest import Ran, RunWorkload, needs_torch, probe_of
 pytestmark = needs_torch
 
 _TINY = {"model": "mlp", "model_size": "tiny", "batch_size": 4, "duration": 0.05, "steps": 3}
-_PROBE = (
-    probe_of("amp")
-    + """
-from _kit import training
-FAULT
-"""
-)
+_PROBE = "from _kit import training\nFAULT" + probe_of("amp")
 
 
 def run_probe(run_workload: RunWorkload, tmp_path: Path, fault: str) -> Ran:
