@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,7 +16,7 @@ from gpumon.cli.explain import explain
 from gpumon.cli.exporter import exporter
 from gpumon.cli.fleet import fleet
 from gpumon.cli.fleet_source import configured_fleet
-from gpumon.cli.group import CommandGroup, appearance, command_defaults, notices, thresholds, warnings
+from gpumon.cli.group import CommandGroup, appearance, command_defaults, thresholds
 from gpumon.cli.host_reports import devices, memory, topology
 from gpumon.cli.job import job
 from gpumon.cli.jobs import jobs
@@ -34,6 +34,7 @@ from gpumon.cli.options import (
 from gpumon.cli.output import print_json
 from gpumon.cli.results import results
 from gpumon.cli.run import run, workloads
+from gpumon.cli.screen import show
 from gpumon.cli.shell_support import complete_metrics, completion, man
 from gpumon.cli.snapshot import snapshot
 from gpumon.cli.trace import trace
@@ -42,8 +43,6 @@ from gpumon.cli.why import why
 from gpumon.core.problems import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from gpumon.fleet.settings import FleetSource
-    from gpumon.streams.base import Stream
     from gpumon.ui.selftest import Check, Pictures
 
 DEMO_SECONDS: Final = 100.0
@@ -311,45 +310,3 @@ def _selftest(
         return asyncio.run(walk(stream, size, theme, pictures, appearance().palettes(), movie=movie, fleet=fleet))
     finally:
         stream.close()
-
-
-def show(
-    stream: "Stream",
-    theme: str,
-    mouse: bool,
-    history: float,
-    *,
-    is_read_only: bool,
-    fleet: "FleetSource | None" = None,
-    opens_fleet: bool = False,
-) -> NoReturn:
-    """Open the screen. The stream starts first, so that frames arrive while the screen's library is imported."""
-    from gpumon.core.heap import limit_heap
-    from gpumon.ui import terminal
-
-    terminal.require()
-    terminal.set_textual_defaults()
-    limit_heap()  # before the first thread, which would get a separate heap
-    stream.start()
-    try:
-        from gpumon.ui.app import GpumonApp
-
-        look = appearance()
-        app = GpumonApp(
-            stream,
-            theme,
-            history,
-            notice=" ".join(warnings()),
-            thresholds=thresholds(),
-            user_palettes=look.palettes(),
-            columns=look.columns,
-            keymap=look.keymap,
-            notices=notices(),
-            is_read_only=is_read_only,
-            fleet=fleet,
-            opens_fleet=opens_fleet,
-        )
-        code = terminal.run(app, stream.close, mouse=mouse)
-    finally:
-        stream.close()
-    os._exit(code)  # the terminal is restored; a regular exit would wait for threads that wait for the driver

@@ -16,7 +16,7 @@ import click
 from gpumon.cli.options import debug_option
 from gpumon.cli.output import print_json
 from gpumon.cli.shell_support import complete_error
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
@@ -117,8 +117,9 @@ def _print_newest_report(is_live: bool | None, *, as_json: bool, is_long: bool) 
     files = oom_files()
     if not files:
         reason = "None of your processes has written an out-of-memory report."
-        problem = Problem(ProblemCode.NOT_FOUND, reason, "The probe writes one: gpumon watch -- python train.py")
-        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
+        raise CommandError.missing(
+            ProblemCode.NOT_FOUND, reason, "The probe writes one: gpumon watch -- python train.py"
+        )
     name = safe_text(str(files[-1]), _MAX_PATH)
     with open_log(files[-1]) as opened:
         explanation = explain_oom(read_oom_file(log_pieces(opened, name), name))
@@ -192,8 +193,7 @@ def _print_entry(error_id: str, *, as_json: bool) -> None:
     if error is None:
         similar = get_close_matches(error_id, ERRORS, n=4, cutoff=0.4)
         remedy = f"Similar ids: {', '.join(similar)}." if similar else "gpumon explain --list prints all ids."
-        problem = Problem(ProblemCode.NOT_FOUND, f"There is no known error {safe_text(error_id, 60)}.", remedy)
-        raise CommandError(problem, ExitCode.USAGE)
+        raise CommandError.usage(ProblemCode.NOT_FOUND, f"There is no known error {safe_text(error_id, 60)}.", remedy)
     if as_json:
         print_json(catalogue_document([error]))
     else:

@@ -9,6 +9,7 @@ import click
 from gpumon.cli.fleet_source import SOURCE_MISSING, fleet_source, given_options, read_source, source_options
 from gpumon.cli.options import AnyDuration, debug_option, history_option, json_option, screen_options
 from gpumon.cli.output import print_json
+from gpumon.cli.screen import show
 from gpumon.core.problems import CommandError, ExitCode
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ def fleet(context: click.Context, /, as_json: bool, usage: float | None, **optio
     if as_json or not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
         _print(source, usage, as_json=as_json)
         return
-    from gpumon.cli.commands import show
     from gpumon.streams.live import LiveStream
 
     stream = LiveStream(_LOCAL_SECONDS)

@@ -1,12 +1,13 @@
 """How commands print: JSON documents, lines of reports, and the width that these have."""
 
-import json
 import shutil
 import sys
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
 import click
+
+from gpumon.core.json_text import json_document
 
 if TYPE_CHECKING:
     from gpumon.present.paint.line import Line, Role
@@ -18,7 +19,7 @@ _PLOT_WIDTH: Final = 100
 
 def print_json(document: object) -> None:
     """Print a JSON document."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    click.echo(json_document(document))
 
 
 def print_lines(lines: "Iterable[Line]", bold: "Collection[Role]" = ()) -> None:

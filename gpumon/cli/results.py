@@ -10,7 +10,7 @@ import click
 from gpumon.cli.options import csv_option, debug_option, json_option, plot_option
 from gpumon.cli.output import plot_width, print_json, terminal_width
 from gpumon.cli.shell_support import complete_workload
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _check_name(name: str) -> None:
     names = workload_names()
     if name not in names:
         reason = f"There is no workload and no saved result {safe_text(name, 60)!r}."
-        raise CommandError(Problem(ProblemCode.NOT_FOUND, reason, f"Workloads: {', '.join(names)}."), ExitCode.USAGE)
+        raise CommandError.usage(ProblemCode.NOT_FOUND, reason, f"Workloads: {', '.join(names)}.")
 
 
 def _overview_document(groups: "Sequence[ResultGroup]") -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The output of `gpumon run`: text with a progress bar for users, one JSON line per event for programs."""
 
-import json
 import shutil
 import sys
 import time
@@ -10,6 +9,7 @@ from contextlib import suppress
 import click
 
 from gpumon.cli.output import plot_width, terminal_width
+from gpumon.core.json_text import json_line
 from gpumon.operations.csv_table import FIGURE_COLUMNS, figure_rows, write_rows
 from gpumon.operations.other_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun
@@ -46,7 +46,7 @@ class JsonRunOutput:
     def on_event(self, run: WorkloadRun, event: RunEvent) -> None:
         """Print the event."""
         document = {**event.document(), "workload": run.request.workload.name, "device": run.request.device}
-        click.echo(json.dumps(document, ensure_ascii=False))
+        click.echo(json_line(document))
         sys.stdout.flush()
         _report_not_saved(run, event)
 

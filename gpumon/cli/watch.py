@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from gpumon.cli.options import NumberRange, debug_option
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def watch(command: tuple[str, ...], no_flight_recorder: bool) -> NoReturn:
     program = shutil.which(command[0])
     if program is None:
         reason = f"Command not found: {safe_text(command[0], 200)}."
-        problem = Problem(ProblemCode.NOT_FOUND, reason, "Check the name of the command and PATH.")
-        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
+        raise CommandError.missing(ProblemCode.NOT_FOUND, reason, "Check the name of the command and PATH.")
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     for name in _IGNORED_BY_PYTHON:
@@ -62,8 +61,9 @@ def watch(command: tuple[str, ...], no_flight_recorder: bool) -> NoReturn:
         os.execve(program, command, watched_environment(os.environ, has_recorder=not no_flight_recorder))  # noqa: S606 - the command needs no shell
     except OSError as error:
         reason = f"{safe_text(program, 200)} cannot be run: {error.strerror}."
-        problem = Problem(ProblemCode.NOT_FOUND, reason, "The first line of a script must name its interpreter.")
-        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE) from None
+        raise CommandError.missing(
+            ProblemCode.NOT_FOUND, reason, "The first line of a script must name its interpreter."
+        ) from None
 
 
 def watched_environment(environment: Mapping[str, str], *, has_recorder: bool = True) -> dict[str, str]:

@@ -66,7 +66,7 @@ def refuse_if_read_only(*, is_read_only: bool) -> None:
     if is_read_only:
         reason = "Workloads are disabled: gpumon is read-only."
         remedy = "Remove --read-only, GPUMON_READ_ONLY or read_only = true in the configuration file."
-        raise CommandError(Problem(ProblemCode.NO_PERMISSION, reason, remedy), ExitCode.USAGE)
+        raise CommandError.usage(ProblemCode.NO_PERMISSION, reason, remedy)
 
 
 def run_workloads(options: RunOptions) -> int:
@@ -129,8 +129,7 @@ def print_code(name: str) -> None:
     workload = _workload(name, load_catalogue())
     if not workload.code:
         reason = f"The file of {workload.name} names no code to show."
-        problem = Problem(ProblemCode.NOT_FOUND, reason, f"The file is {safe_text(str(workload.file))}.")
-        raise CommandError(problem, ExitCode.USAGE)
+        raise CommandError.usage(ProblemCode.NOT_FOUND, reason, f"The file is {safe_text(str(workload.file))}.")
     click.echo(code_text(workload))
 
 
@@ -148,7 +147,7 @@ def _workload(name: str, catalogue: Catalogue) -> WorkloadInfo:
 
 def _request(options: RunOptions, info: WorkloadInfo, device: str) -> RunRequest:
     if device == "cpu" and info.why_not_cpu:
-        raise CommandError(Problem(ProblemCode.NOT_SUPPORTED, info.why_not_cpu), ExitCode.MISSING_PREREQUISITE)
+        raise CommandError.missing(ProblemCode.NOT_SUPPORTED, info.why_not_cpu)
     texts = _parsed_settings(options.settings)
     limit = options.duration
     if limit is not None and any(parameter.name == _DURATION for parameter in info.parameters):
@@ -157,8 +156,8 @@ def _request(options: RunOptions, info: WorkloadInfo, device: str) -> RunRequest
     try:
         values: Mapping[str, Value] = chosen_values(info.parameters, device, texts)
     except ValueError as error:
-        raise CommandError(
-            Problem(ProblemCode.INVALID_VALUE, str(error), "gpumon workloads lists all parameters."), ExitCode.USAGE
+        raise CommandError.usage(
+            ProblemCode.INVALID_VALUE, str(error), "gpumon workloads lists all parameters."
         ) from error
     return RunRequest(info, device, values, Path(), limit_seconds=limit)
 
@@ -168,8 +167,7 @@ def _parsed_settings(settings: Sequence[str]) -> dict[str, str]:
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals:
-            problem = Problem(ProblemCode.INVALID_VALUE, f"--set {safe_text(setting, 60)} is not KEY=VALUE.")
-            raise CommandError(problem, ExitCode.USAGE)
+            raise CommandError.usage(ProblemCode.INVALID_VALUE, f"--set {safe_text(setting, 60)} is not KEY=VALUE.")
         texts[name.strip()] = text
     return texts
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 from statistics import mean, median
 from typing import Final, NamedTuple
 
+from gpumon.core.device_use import LOADED_PERCENT
 from gpumon.core.model import Device
 from gpumon.core.throttle_reasons import POWER_CAP, THROTTLE_REASONS
 from gpumon.core.units import megahertz_text
 from gpumon.core.workload_metrics import Better, Measurement, WorkloadMetric
 from gpumon.errors.memory_errors import COUNTERS, TESTS_MEMORY, memory_errors
 
-_BUSY_PERCENT: Final = 50
 """Utilization from which a sample belongs to the measured work rather than to its preparation."""
 _MIN_REASON_SHARE: Final = 0.2
 """Share of the busy samples in which a throttle reason must hold to be reported."""
@@ -103,7 +103,7 @@ def judge(metrics: Sequence[Measurement], samples: Sequence[DeviceSample]) -> Ju
     limited = tuple(_with_link_limit(metric, samples) for metric in metrics)
     tests_memory = any(item.metric.name == TESTS_MEMORY for item in metrics)
     errors = memory_errors([sample.memory_errors for sample in samples], tests_memory=tests_memory and bool(samples))
-    busy = [sample for sample in samples if (sample.utilization_percent or 0) >= _BUSY_PERCENT]
+    busy = [sample for sample in samples if (sample.utilization_percent or 0) >= LOADED_PERCENT]
     own, sentences, is_slowed = _judge_load(limited, busy) if busy else ((), (), False)
     if tests_memory:
         sentences += _temperature_sentences(busy)

@@ -1,10 +1,10 @@
 """Saved results as a history: runs of one workload with the same parameters on the same kind of device, over time."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from gpumon.core.json_text import json_line
 from gpumon.core.model import short_product_name
 from gpumon.core.units import StartTime
 from gpumon.core.workload_metrics import Measurement
@@ -157,7 +157,7 @@ def saved_result(record: Mapping[str, Any]) -> SavedResult | None:
         driver,
         torch,
         verdict,
-        json.dumps(parameters, sort_keys=True),
+        json_line(dict(sorted(parameters.items()))),
         measurements_of(record),
         record,
     )

@@ -219,7 +219,7 @@ def sample_process(pid: int) -> tuple[GpuProcess, ...]:
     if not processes:
         reason = f"Process {pid} uses no GPU of this host."
         remedy = "gpumon memory lists the processes on the GPUs; in a container, their PIDs may be those of the host."
-        raise CommandError(Problem(ProblemCode.NOT_FOUND, reason, remedy), ExitCode.MISSING_PREREQUISITE)
+        raise CommandError.missing(ProblemCode.NOT_FOUND, reason, remedy)
     return processes
 
 

@@ -1,11 +1,10 @@
 """The alerts screen as lines: one row per alert, the details of the selected one, and the skipped rules."""
 
-import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.model import DeviceState
-from gpumon.core.units import MISSING, age_text, counted, duration_text
+from gpumon.core.units import MISSING, age_text, counted, duration_text, time_of_day_text
 from gpumon.health.alerts import (
     ALERT_RULES,
     OUT_OF_MEMORY,
@@ -139,13 +138,8 @@ def _period_text(row: AlertRow) -> str:
     begin = row.alert.since_seconds
     lasted = age_text(row.lasted_seconds)
     if row.ended_ago_seconds is None:
-        return f"since {_clock_text(begin)} ({lasted})"
-    return f"{_clock_text(begin)} to {_clock_text(begin + row.lasted_seconds)} ({lasted})"
-
-
-def _clock_text(seconds: float) -> str:
-    """A Unix time in the local time zone, without the date."""
-    return time.strftime("%H:%M:%S", time.localtime(seconds))
+        return f"since {time_of_day_text(begin)} ({lasted})"
+    return f"{time_of_day_text(begin)} to {time_of_day_text(begin + row.lasted_seconds)} ({lasted})"
 
 
 def _labeled(label: str, text: str, width: int) -> list[Line]:
@@ -169,7 +163,7 @@ def _index(row: AlertRow, _: int) -> Span:
 
 
 def _since(row: AlertRow, _: int) -> Span:
-    return Span(_clock_text(row.alert.since_seconds) if row.alert.since_seconds else MISSING, _shade(row))
+    return Span(time_of_day_text(row.alert.since_seconds) if row.alert.since_seconds else MISSING, _shade(row))
 
 
 def _lasted(row: AlertRow, _: int) -> Span:

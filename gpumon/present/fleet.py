@@ -6,13 +6,13 @@ from typing import Final
 
 from gpumon.core.metrics import METRICS
 from gpumon.core.text import safe_text
-from gpumon.core.units import MISSING, age_text, bill_energy_text, bytes_text, counted, duration_text
+from gpumon.core.units import MISSING, age_text, bill_energy_text, bytes_text, counted, power_text, range_text
 from gpumon.fleet.model import FleetSnapshot
 from gpumon.fleet.settings import FleetSource, HostsSettings
 from gpumon.operations.fleet.promql import FleetList
 from gpumon.operations.fleet.report import FleetReport
 from gpumon.operations.fleet.usage import UsageRow
-from gpumon.present.fleet_tables import no_text, number_column, power_text, text_column
+from gpumon.present.fleet_tables import no_text, number_column, text_column
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, merged, width_of
 from gpumon.present.paint.table import Align, Column
 from gpumon.session.fleet_registry import FleetState
@@ -200,8 +200,3 @@ FLEET_USAGE_COLUMNS: Final[tuple[Column[UsageRow], ...]] = (
     ),
     number_column("Energy", 9, "energy", lambda row: row.energy_joules, bill_energy_text, rank=3),
 )
-
-
-def range_text(seconds: float) -> str:
-    """The range of the usage: ``24h``, ``7d``."""
-    return duration_text(seconds).replace("h00", "h").replace("d00h", "d") if seconds != 86_400 else "24h"

@@ -6,7 +6,7 @@ from typing import Final
 
 from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.core.units import age_text, bytes_text, counted
+from gpumon.core.units import age_text, bytes_text, counted, local_time_text
 from gpumon.operations.signals import SentSignal, SignalRefusal, SignalTarget
 from gpumon.operations.torch_processes import Owner
 from gpumon.present.paint.line import clipped
@@ -52,7 +52,7 @@ def foreign_question(targets: Sequence[SignalTarget], sent: SentSignal) -> str:
 
 def _target_lines(target: SignalTarget) -> Iterator[str]:
     age = age_text(max(0.0, time.time() - target.started_seconds))
-    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(target.started_seconds))
+    started = local_time_text(target.started_seconds)
     yield f"PID {target.pid}  user {target.user}  started {started} ({age} ago)"
     yield f"  {clipped(target.command, _MAX_TARGET)}"
     yield ""

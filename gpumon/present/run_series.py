@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
+from gpumon.core.units import BYTES_PER_UNIT
 from gpumon.core.workload_metrics import Measurement, WorkloadMetric, label_text
 from gpumon.present.paint.plot import MAX_CURVES
 
 _POINT: Final = re.compile(r"(?P<before>\D*?)_?(?P<number>\d+)(?P<unit>B|[KMGT]iB)?(?P<after>_\D*)?")
 _QUANTITY: Final = re.compile(r"(?<![\w.])(?P<number>\d+(?:\.\d+)?)\s?(?P<unit>B|[KMGT]iB)?(?!\w)")
 """A number in the name of a case, with a unit of bytes if it has one."""
-_FACTORS: Final = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _MIN_POINTS: Final = 3
 _MIN_COMPARED: Final = 2
 
@@ -174,13 +174,15 @@ def _point_of(item: Measurement) -> _SweepPoint | None:
         return None
     unit = match["unit"] or ""
     name = (match["before"] + (match["after"] or "")).strip("_")
-    return _SweepPoint(name, "", float(match["number"]) * _FACTORS[unit], match["number"] + unit, item)
+    position = float(match["number"]) * BYTES_PER_UNIT.get(unit.lower(), 1)
+    return _SweepPoint(name, "", position, match["number"] + unit, item)
 
 
 def _case_point(name: str, case: str, position: float, item: Measurement) -> _SweepPoint:
     """A case with a position; the number in its name is the label, and the rest names the curve."""
     for match in _QUANTITY.finditer(case):
-        if position in {float(match["number"]), float(match["number"]) * _FACTORS[match["unit"] or ""]}:
+        number = float(match["number"])
+        if position in {number, number * BYTES_PER_UNIT.get((match["unit"] or "").lower(), 1)}:
             family = f"{case[: match.start()].rstrip(' =:,_-')} {case[match.end() :].lstrip(' =:,_-')}".strip()
             return _SweepPoint(name, family, position, match[0].replace(" ", ""), item)
     return _SweepPoint(name, case, position, f"{position:g}", item)

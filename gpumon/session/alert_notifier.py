@@ -1,6 +1,5 @@
 """Alerts that reach people who look elsewhere: a bell, a notification of the terminal, and a command."""
 
-import json
 import shutil
 import subprocess
 from collections import deque
@@ -12,6 +11,7 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import Final, NamedTuple
 
+from gpumon.core.json_text import json_line
 from gpumon.core.limits import limit_problem
 from gpumon.core.model import Frame
 from gpumon.core.ownership import root_ownership_problem
@@ -86,7 +86,7 @@ class AlertNotifier:
     def run_command_for(self, alerts: Iterable[Alert], frame: Frame) -> None:
         """Run the command, if there is one, for alerts or for what the user has waited for."""
         if self._settings.command:
-            self._waiting.extend(json.dumps(_document(alert, frame), ensure_ascii=False) for alert in alerts)
+            self._waiting.extend(json_line(_document(alert, frame)) for alert in alerts)
             self._run_next()
 
     def _run_next(self) -> None:

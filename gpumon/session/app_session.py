@@ -13,7 +13,7 @@ from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
 from gpumon.health.alerts import DEFAULT_THRESHOLDS, Alert, Thresholds
 from gpumon.session.alert_notifier import NO_NOTICES, AlertNotifier, NotifySettings
 from gpumon.session.background import Deliver, ResultT, run_in_background
-from gpumon.session.costs import CostSample, measure
+from gpumon.session.costs import CostSample
 from gpumon.session.frame_session import FrameSession
 from gpumon.session.job_registry import JobRegistry
 from gpumon.session.pace import change_pace, seek_by
@@ -329,7 +329,7 @@ class AppSession:
 
     def _measure(self, terminal_bytes: int | None) -> None:
         samples = self._cost_samples
-        samples.append(measure(self.shown, terminal_bytes))
+        samples.append(self.shown.costs(terminal_bytes))
         while samples[-1].at_seconds - samples[0].at_seconds > _RATE_SECONDS:
             samples.popleft()
 

@@ -7,10 +7,9 @@ from math import isnan, nan
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from gpumon.core.idle import is_idle
+from gpumon.core.device_use import is_idle, is_unattributed
 from gpumon.core.inbox import Bell
 from gpumon.core.model import Device, Frame, Process
-from gpumon.health.alerts import is_unattributed
 from gpumon.operations.device_holders import Holders, device_holders
 from gpumon.operations.process_origin import ProcessOrigin, read_origin
 from gpumon.session.background import RunInBackground

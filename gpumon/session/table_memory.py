@@ -15,10 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeGuard
 
+from gpumon.core.json_text import json_bytes
 from gpumon.core.new_files import replace_file
 from gpumon.core.ownership import ownership_problem
-from gpumon.core.problems import Problem, ProblemCode
-from gpumon.core.state_file import lock_file
+from gpumon.core.problems import Problem
+from gpumon.core.state_file import lock_file, save_state
 from gpumon.session.background import RunInBackground
 from gpumon.workload_runs.results import results_file
 
@@ -29,7 +30,6 @@ _MAX_TABLES: Final = 100
 _MAX_COLUMNS: Final = 100
 _ID: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
 _MAX_ID: Final = 40
-_REMEDY: Final = "Set XDG_STATE_HOME to a folder that belongs to you and has space."
 
 
 class TableState(NamedTuple):
@@ -147,23 +147,17 @@ def load_tables() -> dict[str, KeptTable]:
 
 def save_tables(tables: Mapping[str, KeptTable]) -> Problem | None:
     """Replace these tables in the file; returns why that is not possible."""
+    return save_state(tables_file, partial(_add_tables, tables), "The tables are not remembered")
+
+
+def _add_tables(tables: Mapping[str, KeptTable], path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        path = tables_file()
-        problem = ownership_problem(path)
-        if problem is not None:
-            return Problem(ProblemCode.NOT_WRITTEN, f"The tables are not remembered. {problem.reason}", _REMEDY)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            lock_file(folder, _LOCK_SECONDS)  # another gpumon may add its tables between the next two lines
-            content = {table: _document(kept) for table, kept in {**load_tables(), **tables}.items()}
-            replace_file(path, json.dumps({"schema": SCHEMA, "tables": content}, indent=1).encode() + b"\n")
-        finally:
-            os.close(folder)
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        return Problem(ProblemCode.NOT_WRITTEN, f"The tables are not remembered: {reason}.", _REMEDY)
-    return None
+        lock_file(folder, _LOCK_SECONDS)  # another gpumon may add its tables between the next two lines
+        content = {table: _document(kept) for table, kept in {**load_tables(), **tables}.items()}
+        replace_file(path, json_bytes({"schema": SCHEMA, "tables": content}))
+    finally:
+        os.close(folder)
 
 
 def _document(kept: KeptTable) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Common parts of gpumon's apps: themes, help, copying and saving the screen, and an end that restores the terminal."""
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,7 +17,7 @@ from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
 
 from gpumon.core.new_files import replace_file
-from gpumon.core.units import counted
+from gpumon.core.units import counted, file_stamp
 from gpumon.present.palette import BUILT_IN, DARK, Palette, palettes
 from gpumon.session.background import run_in_background
 from gpumon.ui import textual_fixes  # noqa: F401 - the import applies them
@@ -113,7 +112,7 @@ class BaseApp(App[None]):
         self.notify(f"Copied {counted(count, 'line')}" if count > 1 else f"Copied: {text}", markup=False)
 
     def action_save(self) -> None:
-        name = f"gpumon-{time.strftime('%Y%m%d-%H%M%S')}"
+        name = f"gpumon-{file_stamp()}"
         save = partial(save_screen, self.export_screenshot(), screen_text(self.screen), name)
         run_in_background(save, self._report_saved, self.call_later)
 

@@ -3,7 +3,6 @@
 A child process imports a workload file and describes it; gpumon itself never imports the file.
 """
 
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
+from gpumon.core.json_fields import object_in
 from gpumon.core.ownership import ownership_problem
 from gpumon.core.text import safe_text
 from gpumon.core.workload_metrics import WorkloadMetric
@@ -196,11 +196,8 @@ def _descriptions(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)  # not reaped yet, so its group id is not reused
     for line in output.splitlines():
-        try:
-            description = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(description, dict) and isinstance(description.get("file"), str):
+        description = object_in(line)
+        if description is not None and isinstance(description.get("file"), str):
             yield description
 
 

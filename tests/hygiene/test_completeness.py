@@ -73,3 +73,22 @@ def test_a_probe_sends_the_statistics_that_gpumon_reads() -> None:
         device_identity=lambda _: ({"uuid": None, "name": None}, None),
     )
     assert set(Allocator(torch).statistics(0)) == {field.name for field in fields(AllocatorStatistics)}
+
+
+@pytest.mark.parametrize(
+    ("text", "homes"),
+    [
+        ("json.dumps(", {"errors/index", "cli/config_command"}),
+        ('/stat"', {"core/procfs"}),
+        ("SC_CLK_TCK", {"core/procfs"}),
+        ('meminfo"', {"core/procfs", "operations/doctor/bundle"}),
+        ("cpu.max", {"core/control_groups"}),
+        ("signal.Signals(", {"core/units"}),
+        ("get_terminal_size((", {"cli/output", "cli/explain", "cli/jobs", "cli/run_output", "present/status_report"}),
+    ],
+)
+def test_a_fact_has_one_home(text: str, homes: set[str]) -> None:
+    """The interpreter of the probe has no gpumon; the scripts of `gpumon attach` run there too."""
+    files = (path for path in (ROOT / "gpumon").rglob("*.py") if "probe" not in path.parts)
+    users = {str(path.relative_to(ROOT / "gpumon").with_suffix("")) for path in files if text in path.read_text()}
+    assert users == homes

@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.workloads.conftest import WORKLOADS, Judge, RunWorkload, load_workload, needs_torch
+from tests.workloads.conftest import Judge, RunWorkload, load_workload, needs_torch, probe_of
 
 QUICK = {"size": "tiny", "steps": 3, "batch": 4}
-PROBE = f"""
-import importlib.util, os, sys
-spec = importlib.util.spec_from_file_location("parallel_probe", {str(WORKLOADS / "parallel.py")!r})
-parallel = sys.modules["parallel_probe"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(parallel)
-WORKLOAD = parallel.WORKLOAD
+PROBE = (
+    probe_of("parallel")
+    + """
 parallel.counts_up_to = lambda largest: [largest]
 """
+)
 SKIPPED = """
 class Skipping(parallel.Trainer):
     def step(self, batch):

@@ -1,10 +1,9 @@
 """The output of ``gpumon results``: the newest result of each kind, or the history of one workload with plots."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import Final
 
-from gpumon.core.units import MISSING, counted
+from gpumon.core.units import MISSING, counted, local_time_text
 from gpumon.core.workload_metrics import Better, Measurement, WorkloadMetric, label_text
 from gpumon.operations.results import ComparedResult, ResultGroup, SavedResult
 from gpumon.operations.workload import MetricChange
@@ -230,18 +229,11 @@ def _parameter_text(value: Value | None) -> str:
 
 
 def _time_text(seconds: float) -> str:
-    return _formatted(seconds, "%Y-%m-%d %H:%M")
+    return local_time_text(seconds, "%Y-%m-%d %H:%M")
 
 
 def _moment_text(seconds: float, extent: float) -> str:
     """A moment on an axis over ``extent`` seconds."""
     if extent < _DAY_SECONDS:
-        return _formatted(seconds, "%H:%M:%S" if extent < _HOUR_SECONDS else "%H:%M")
-    return _formatted(seconds, "%b %d" if extent < _YEAR_SECONDS else "%Y-%m-%d")
-
-
-def _formatted(seconds: float, pattern: str) -> str:
-    try:
-        return datetime.fromtimestamp(seconds).astimezone().strftime(pattern)
-    except (ValueError, OverflowError, OSError):  # the user may have edited the file
-        return MISSING
+        return local_time_text(seconds, "%H:%M:%S" if extent < _HOUR_SECONDS else "%H:%M")
+    return local_time_text(seconds, "%b %d" if extent < _YEAR_SECONDS else "%Y-%m-%d")

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from gpumon.core.units import age_text, bytes_text, short_time_text
+from gpumon.core.metrics import Unit
+from gpumon.core.units import age_text, bytes_text, power_text, short_time_text, value_text
 from gpumon.core.workload_metrics import Measurement
 from gpumon.operations.other_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun
@@ -44,9 +45,9 @@ def progress_text(run: WorkloadRun, now: float) -> str:
     if run.samples:
         sample = run.samples[-1]
         if sample.power_watts is not None:
-            parts.append(f"{sample.power_watts:.0f} W")
+            parts.append(power_text(sample.power_watts))
         if sample.clock_hertz is not None:
-            parts.append(f"{sample.clock_hertz / 1e6:.0f} MHz")
+            parts.append(value_text(sample.clock_hertz, Unit.HERTZ))
     return "  ".join(parts)
 
 
